@@ -1,0 +1,1 @@
+//! Runs a plan: journaled steps, read-back, undo, recovery.

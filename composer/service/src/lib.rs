@@ -1,0 +1,1 @@
+//! The facade Composer, and what runs by the clock.

@@ -1,0 +1,1 @@
+//! From a model and a task to bytes per GPU, and to the GPU sets that fit. Pure.

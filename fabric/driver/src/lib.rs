@@ -1,0 +1,1 @@
+//! The two traits at the metal, Fabric and HostSide, with their errors and named quirks.

@@ -1,0 +1,1 @@
+//! Redfish types, generated from DMTF's schemas: lenient, both directions.

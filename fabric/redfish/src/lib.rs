@@ -1,0 +1,1 @@
+//! Redfish over HTTPS: the client and the southbound driver.

@@ -1,0 +1,1 @@
+//! Asks the drivers and assembles a snapshot with its faults.

@@ -1,0 +1,1 @@
+//! What we know: snapshot, diff, and the identity of a GPU across its names.

@@ -1,0 +1,1 @@
+//! Scenarios, faults, conformance, layering and benchmarks.
