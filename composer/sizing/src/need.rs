@@ -1,0 +1,215 @@
+//! The value that sizing hands to the planner: which sets of GPUs satisfy a demand, best first.
+//!
+//! A [`Need`] says nothing about places: it names kinds and counts, and the planner finds GPUs and hosts for
+//! one of the alternatives. Invariants, kept by every constructor here and by [`crate::fit`]:
+//! `alternatives` is not empty and stands in rank order; each set has `count >= 1`, `group >= 1`, and
+//! `count` is a multiple of `group`.
+
+use poolwright_model::units::Bytes;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What is done with the model. The names are those of `poolwright size --task`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Task {
+    /// Serving: weights, KV cache, activations of one forward pass.
+    Infer,
+    /// Training or fine-tuning of all parameters.
+    Full,
+    /// Low-rank adapters on a frozen 16-bit model.
+    Lora,
+    /// Low-rank adapters on a frozen 4-bit model.
+    Qlora,
+    /// Other adapters (prefix, adapter layers) on a frozen 16-bit model.
+    Peft,
+}
+
+impl Task {
+    pub const ALL: [Task; 5] = [Task::Infer, Task::Full, Task::Lora, Task::Qlora, Task::Peft];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Task::Infer => "infer",
+            Task::Full => "full",
+            Task::Lora => "lora",
+            Task::Qlora => "qlora",
+            Task::Peft => "peft",
+        }
+    }
+
+    /// Everything but serving keeps activations for a backward pass.
+    pub fn is_training(self) -> bool {
+        self != Task::Infer
+    }
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a demand comes to in GPUs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Need {
+    /// For people: the model and what is done with it, or the GPUs asked for.
+    pub label: String,
+    /// None when the demand named GPUs instead of a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Task>,
+    /// Any one of these satisfies the demand; the first is the best fit. Never empty.
+    pub alternatives: Vec<GpuSet>,
+    /// True: the GPUs of one set may be spread over several hosts (in whole groups), all together or not at
+    /// all. False: the whole set sits on one host.
+    pub spannable: bool,
+    /// How the figures came about, a line a term, for `why` and reports. May be empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub explanation: Vec<String>,
+}
+
+/// GPUs of one kind that serve a demand together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuSet {
+    /// Name of the GPU's hardware profile. None: any kind with enough memory, but one kind in a set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// How many GPUs, at least 1.
+    pub count: u32,
+    /// Each GPU of the set must have at least this much memory, as its driver reports it. Zero: any.
+    pub min_memory_per_gpu: Bytes,
+    /// GPUs that must share a host, because they exchange data in every layer (tensor parallel width).
+    /// `count` is a multiple of it; a host takes whole groups. 1: no such tie.
+    #[serde(default = "one")]
+    pub group: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl GpuSet {
+    /// Memory that the set needs in all: not what its GPUs have, which may be more.
+    pub fn total_memory(&self) -> Bytes {
+        Bytes(self.min_memory_per_gpu.0.saturating_mul(u64::from(self.count)))
+    }
+
+    /// May a GPU of this profile (None: no profile known) and memory be one of the set?
+    pub fn admits(&self, kind: Option<&str>, memory: Bytes) -> bool {
+        self.kind.as_deref().is_none_or(|wanted| kind == Some(wanted)) && memory >= self.min_memory_per_gpu
+    }
+
+    /// Fewest hosts that can hold the set when each takes at most `slots` GPUs; None when not even one group
+    /// goes on a host.
+    pub fn hosts_needed(&self, slots: u32) -> Option<u32> {
+        let per_host = slots / self.group.max(1) * self.group.max(1);
+        (per_host > 0).then(|| self.count.div_ceil(per_host))
+    }
+}
+
+impl fmt::Display for GpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Some(kind) => write!(f, "{} x {kind}", self.count)?,
+            None => write!(f, "{} GPU{}", self.count, if self.count == 1 { "" } else { "s" })?,
+        }
+        if self.min_memory_per_gpu.0 > 0 {
+            write!(f, " with at least {} each", self.min_memory_per_gpu)?;
+        }
+        Ok(())
+    }
+}
+
+impl Need {
+    /// A demand that names GPUs: `count` of one profile.
+    pub fn of_kind(kind: impl Into<String>, count: u32) -> Self {
+        Self::explicit(Some(kind.into()), count, Bytes(0))
+    }
+
+    /// A demand that names memory: `count` GPUs of one kind with at least `min_memory` each.
+    pub fn of_memory(count: u32, min_memory: Bytes) -> Self {
+        Self::explicit(None, count, min_memory)
+    }
+
+    fn explicit(kind: Option<String>, count: u32, min_memory_per_gpu: Bytes) -> Self {
+        let set = GpuSet {
+            kind,
+            count: count.max(1),
+            min_memory_per_gpu,
+            group: 1,
+        };
+        Need {
+            label: set.to_string(),
+            task: None,
+            alternatives: vec![set],
+            spannable: false,
+            explanation: Vec::new(),
+        }
+    }
+
+    /// The same need, allowed to spread over several hosts or not.
+    pub fn spanning(mut self, spannable: bool) -> Self {
+        self.spannable = spannable;
+        self
+    }
+
+    /// The first alternative in rank order.
+    pub fn best(&self) -> Option<&GpuSet> {
+        self.alternatives.first()
+    }
+
+    /// The least memory in all that some alternative needs.
+    pub fn least_total_memory(&self) -> Bytes {
+        self.alternatives
+            .iter()
+            .map(GpuSet::total_memory)
+            .min()
+            .unwrap_or(Bytes(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn explicit_demands() {
+        let need = Need::of_kind("h100-sxm-80g", 4);
+        assert_eq!(need.label, "4 x h100-sxm-80g");
+        assert!(need.alternatives[0].admits(Some("h100-sxm-80g"), Bytes(0)));
+        assert!(!need.alternatives[0].admits(Some("l4"), Bytes::from_gib(900.0)));
+        assert!(!need.alternatives[0].admits(None, Bytes::from_gib(900.0)));
+
+        let need = Need::of_memory(3, Bytes::from_gib(40.0)).spanning(true);
+        assert!(need.spannable);
+        assert!(need.alternatives[0].admits(None, Bytes::from_gib(40.0)));
+        assert!(!need.alternatives[0].admits(Some("l4"), Bytes::from_gib(22.5)));
+        assert_eq!(need.least_total_memory(), Bytes::from_gib(120.0));
+    }
+
+    #[test]
+    fn hosts_hold_whole_groups() {
+        let set = GpuSet {
+            kind: None,
+            count: 16,
+            min_memory_per_gpu: Bytes(1),
+            group: 4,
+        };
+        assert_eq!(set.hosts_needed(16), Some(1));
+        assert_eq!(set.hosts_needed(10), Some(2));
+        assert_eq!(set.hosts_needed(4), Some(4));
+        assert_eq!(set.hosts_needed(3), None);
+    }
+
+    #[test]
+    fn round_trip_and_defaults() {
+        let need = Need::of_memory(3, Bytes::from_gib(40.0));
+        let text = serde_json::to_string(&need).unwrap();
+        assert_eq!(serde_json::from_str::<Need>(&text).unwrap(), need);
+        let short = r#"{"label":"x","alternatives":[{"count":2,"min_memory_per_gpu":0}],"spannable":false}"#;
+        assert_eq!(
+            serde_json::from_str::<Need>(short).unwrap().alternatives[0].group,
+            1
+        );
+    }
+}
