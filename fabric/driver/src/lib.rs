@@ -1,1 +1,26 @@
-//! The two traits at the metal, Fabric and HostSide, with their errors and named quirks.
+//! The metal has two sides, two traits: [`Fabric`] binds, [`HostSide`] confirms.
+//!
+//! Drivers are written against this crate and `poolwright-model` alone. A driver holds no state that
+//! matters: everything that it needs to act is in the [`ControlPoint`]s it is handed, so an operation can
+//! be carried on by another process. Any verb may answer that it cannot tell.
+//!
+//! Invariants for whoever implements a driver:
+//! * An error of kind [`ErrorKind::NoEffect`] is a promise that nothing changed. When in doubt answer
+//!   [`ErrorKind::OutcomeUnknown`]; the caller then reads back.
+//! * A write is sent at most once a call. Retrying is the caller's decision, after a read-back.
+//! * Every call ends by its deadline.
+
+mod error;
+mod fabric;
+mod host;
+mod observation;
+mod quirk;
+
+pub use error::{DriverError, ErrorKind};
+pub use fabric::{Bound, Fabric, ResetSeen};
+pub use host::{Confirmation, Holder, HostSide, HostTarget, Room};
+pub use observation::{Observation, Progress};
+pub use quirk::Quirk;
+
+#[doc(no_inline)]
+pub use poolwright_model::control::ControlPoint;

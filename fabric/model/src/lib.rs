@@ -1,1 +1,24 @@
-//! What is out there: ids, units, topology, GPU lifecycle, steps and hardware profiles, as plain values.
+//! What is out there, as plain values: no IO, no async, no clock. Read this crate first.
+//!
+//! * [`id`]: names of things, each its own type, so that a host is never taken for a port.
+//! * [`units`]: bytes, lanes and link speeds.
+//! * [`topology`]: hosts, switches, links, GPUs and units, and the questions one asks of the graph.
+//! * [`composable`]: why a GPU cannot be moved.
+//! * [`control`]: how a fabric is told to bind, and where.
+//! * [`lifecycle`]: the states of a GPU and every legal transition.
+//! * [`step`]: what an execution does to the hardware, with what it expects to find.
+//! * [`fault`]: what went wrong while looking.
+//! * [`profile`]: hardware profiles, parsed once from `hw-profiles/`.
+//!
+//! Invariants: a GPU is known by what it is, never by where it sits; unknown means not composable.
+
+pub mod id;
+pub mod units;
+
+pub mod composable;
+pub mod control;
+pub mod fault;
+pub mod lifecycle;
+pub mod profile;
+pub mod step;
+pub mod topology;

@@ -1,0 +1,64 @@
+//! The fabric's side: what is bound to what.
+
+use crate::{DriverError, Observation, Progress};
+use async_trait::async_trait;
+use poolwright_model::control::ControlPoint;
+use poolwright_model::id::ControlEndpointId;
+use std::time::Duration;
+
+/// Where a unit is bound, read from the fabric just now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bound {
+    /// To nothing.
+    Free,
+    /// To one port, by the address that its [`ControlPoint`] has.
+    To { port_address: String },
+    /// To several ports at once: must never be, and is reported rather than repaired.
+    Several { port_addresses: Vec<String> },
+}
+
+/// What a read-back of a reset says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResetSeen {
+    /// It was reset and is ready again.
+    Done,
+    /// This hardware can't be reset by its manager, or doesn't say whether it was.
+    CannotTell,
+}
+
+/// A management service of a fabric.
+#[async_trait]
+pub trait Fabric: Send + Sync {
+    /// The endpoint that this driver speaks to; the name in its observations.
+    fn endpoint(&self) -> &ControlEndpointId;
+
+    /// Looks at everything. What can't be read is a fault in the observation. An error means that
+    /// nothing at all could be learned.
+    async fn observe(&self, progress: &dyn Progress) -> Result<Observation, DriverError>;
+
+    /// Binds a free unit to a host port. Refused with [`crate::ErrorKind::Conflict`] where the unit is
+    /// bound already, be it to the same port. Returns when the fabric says that it is done.
+    async fn bind(
+        &self,
+        unit: &ControlPoint,
+        port: &ControlPoint,
+        deadline: Duration,
+    ) -> Result<(), DriverError>;
+
+    /// Unbinds a unit from the host port that it is bound to, and from no other.
+    async fn unbind(
+        &self,
+        unit: &ControlPoint,
+        port: &ControlPoint,
+        deadline: Duration,
+    ) -> Result<(), DriverError>;
+
+    /// Reads back, from the fabric and not from memory, where a unit is bound.
+    async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError>;
+
+    /// Resets an unbound unit and reads back that it was reset.
+    async fn reset(&self, unit: &ControlPoint, deadline: Duration) -> Result<ResetSeen, DriverError>;
+
+    /// Ends the session at the service. Called once, at exit.
+    async fn close(&self) {}
+}

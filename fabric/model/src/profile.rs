@@ -1,0 +1,1 @@
+//! Hardware profiles, parsed once from `hw-profiles/`.

@@ -1,0 +1,320 @@
+//! Hosts, switches, links, GPUs and units, and the questions one asks of the graph.
+//!
+//! What several observers see is told in the same words: a driver's observation and the inventory's
+//! snapshot both hold a [`Topology`]. The lists are in the order of their ids, so that two looks at the
+//! same hardware compare equal.
+
+use crate::composable::Composability;
+use crate::control::{ControlPoint, ControlStyle};
+use crate::id::{
+    ChassisId, ControlEndpointId, FabricId, GpuId, HostId, HostPortId, PortId, SwitchId, UnitId,
+};
+use crate::lifecycle::GpuState;
+use crate::units::{Bytes, LinkWidth};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Everything that is out there.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Topology {
+    pub gpus: Vec<Gpu>,
+    pub hosts: Vec<Host>,
+    pub fabrics: Vec<Fabric>,
+    #[serde(default)]
+    pub switches: Vec<Switch>,
+    #[serde(default)]
+    pub links: Vec<Link>,
+    #[serde(default)]
+    pub units: Vec<Unit>,
+}
+
+/// A GPU with all its functions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gpu {
+    pub id: GpuId,
+    pub vendor: Option<String>,
+    pub model: Option<String>,
+    pub memory_bytes: Option<Bytes>,
+    /// NVIDIA's form where there is one: `GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`.
+    pub uuid: Option<String>,
+    pub serial: Option<String>,
+    /// PCIe Device Serial Number capability, 16 hexadecimal digits.
+    #[serde(default)]
+    pub pcie_serial: Option<String>,
+    /// Of its first function.
+    pub pci_ids: Option<PciIds>,
+    /// The hardware profile that it matches.
+    #[serde(default)]
+    pub profile: Option<String>,
+    pub chassis: Option<ChassisId>,
+    /// A place in the chassis, never an identity.
+    pub slot: Option<String>,
+    pub functions: Vec<PciFunction>,
+    /// Slices of it, such as MIG instances.
+    pub partitions: Vec<Partition>,
+    pub ports: Vec<FabricPort>,
+    pub unit: UnitId,
+    #[serde(flatten)]
+    pub composability: Composability,
+    /// The host that holds it, as the fabric or the host says.
+    pub host: Option<HostId>,
+    pub host_port: Option<HostPortId>,
+    pub state: GpuState,
+    pub health: Health,
+    /// Of its own link to the switch.
+    #[serde(default)]
+    pub link: LinkWidth,
+    /// Where it is named at the managers that can bind it; empty where nobody can.
+    #[serde(default)]
+    pub control: Vec<ControlPoint>,
+    /// Who told us.
+    #[serde(default)]
+    pub seen_by: BTreeSet<ControlEndpointId>,
+}
+
+/// PCI ids, four hexadecimal digits each, lower case.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PciIds {
+    pub vendor: String,
+    pub device: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subsystem_vendor: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subsystem: Option<String>,
+}
+
+/// One PCIe function of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PciFunction {
+    /// 0 to 7.
+    pub number: u8,
+    /// PCI class code, six hexadecimal digits, such as `030200` (3D controller).
+    pub class: Option<String>,
+    pub ids: Option<PciIds>,
+}
+
+/// A slice of a GPU that software sees as a device of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partition {
+    pub id: String,
+    pub memory_bytes: Option<Bytes>,
+}
+
+/// A port of a switch in a fabric.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FabricPort {
+    pub fabric: FabricId,
+    pub switch: Option<SwitchId>,
+    pub port: Option<PortId>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Health {
+    Ok,
+    Warning,
+    Critical,
+    #[default]
+    Unknown,
+}
+
+/// A server with upstream ports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    pub id: HostId,
+    /// What people call it: host name, else product and serial number.
+    pub name: String,
+    pub power_state: PowerState,
+    pub ports: Vec<HostPort>,
+    /// SMBIOS UUID, lower case.
+    #[serde(default)]
+    pub uuid: Option<String>,
+    #[serde(default)]
+    pub serial: Option<String>,
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The BMC that speaks for it.
+    #[serde(default)]
+    pub bmc: Option<ControlEndpointId>,
+    #[serde(default)]
+    pub seen_by: BTreeSet<ControlEndpointId>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PowerState {
+    On,
+    Off,
+    PoweringOn,
+    PoweringOff,
+    #[default]
+    Unknown,
+}
+
+/// An upstream port of a host in one fabric.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostPort {
+    pub id: HostPortId,
+    pub fabric: FabricId,
+    pub switch: Option<SwitchId>,
+    /// The switch's port that the cable goes to.
+    #[serde(default)]
+    pub port: Option<PortId>,
+    /// The durable name under which the fabric and the host both know the adapter, lower case.
+    #[serde(default)]
+    pub uuid: Option<String>,
+    /// How many GPUs it can take: what the host's hot-plug slots hold, else what the switch's device
+    /// ports could feed.
+    pub slots: u32,
+    /// Free 64-bit prefetchable window behind it; unknown without something on the host that looks.
+    pub free_window_bytes: Option<Bytes>,
+    pub free_buses: Option<u32>,
+    #[serde(default)]
+    pub link: LinkWidth,
+    /// Where it is named at its manager; `None` where it can't be bound to.
+    #[serde(default)]
+    pub control: Option<ControlPoint>,
+}
+
+/// Switches and ports that one manager controls. The four numbers count what the manager publishes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fabric {
+    pub id: FabricId,
+    /// Redfish `FabricType`, such as `PCIe`, `NVLink`.
+    pub kind: String,
+    pub control: ControlStyle,
+    pub switches: u32,
+    pub ports: u32,
+    pub endpoints: u32,
+    pub zones: u32,
+    #[serde(default)]
+    pub connections: u32,
+    #[serde(default)]
+    pub endpoint: Option<ControlEndpointId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switch {
+    pub id: SwitchId,
+    pub fabric: FabricId,
+    pub model: Option<String>,
+    pub chassis: Option<ChassisId>,
+    pub ports: Vec<SwitchPort>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchPort {
+    pub id: PortId,
+    pub role: PortRole,
+    pub link: LinkWidth,
+    pub up: Option<bool>,
+}
+
+/// What a switch's port leads to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PortRole {
+    /// To a host.
+    Upstream,
+    /// To a device.
+    Downstream,
+    /// To another switch.
+    Interswitch,
+    Management,
+    #[default]
+    Unknown,
+}
+
+/// A cable between two switches.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Link {
+    pub fabric: FabricId,
+    pub a: (SwitchId, Option<PortId>),
+    pub b: (SwitchId, Option<PortId>),
+}
+
+/// The smallest set that attaches or detaches together: one GPU with all its functions, or a whole
+/// baseboard where GPUs are soldered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unit {
+    pub id: UnitId,
+    pub gpus: Vec<GpuId>,
+}
+
+impl Topology {
+    pub fn gpu(&self, id: &GpuId) -> Option<&Gpu> {
+        self.gpus.iter().find(|gpu| gpu.id == *id)
+    }
+
+    pub fn host(&self, id: &HostId) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.id == *id)
+    }
+
+    /// A host port and its host.
+    pub fn host_port(&self, id: &HostPortId) -> Option<(&Host, &HostPort)> {
+        self.hosts.iter().find_map(|host| {
+            host.ports
+                .iter()
+                .find(|port| port.id == *id)
+                .map(|port| (host, port))
+        })
+    }
+
+    /// Puts every list in the order of its ids.
+    pub fn sort(&mut self) {
+        self.gpus.sort_by(|a, b| a.id.cmp(&b.id));
+        self.hosts.sort_by(|a, b| a.id.cmp(&b.id));
+        self.fabrics.sort_by(|a, b| a.id.cmp(&b.id));
+        self.switches
+            .sort_by(|a, b| (&a.fabric, &a.id).cmp(&(&b.fabric, &b.id)));
+        self.links.sort();
+        self.links.dedup();
+        self.units.sort_by(|a, b| a.id.cmp(&b.id));
+    }
+
+    /// Cables from each switch to its neighbours, to ask [`SwitchGraph::hops`] of.
+    pub fn switch_graph(&self) -> SwitchGraph<'_> {
+        let mut neighbours: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for Link { fabric, a, b } in &self.links {
+            neighbours.entry((fabric, &a.0)).or_default().insert(&b.0);
+            neighbours.entry((fabric, &b.0)).or_default().insert(&a.0);
+        }
+        SwitchGraph { neighbours }
+    }
+}
+
+/// Which switch is cabled to which, within each fabric.
+pub struct SwitchGraph<'a> {
+    neighbours: BTreeMap<(&'a FabricId, &'a SwitchId), BTreeSet<&'a SwitchId>>,
+}
+
+impl<'a> SwitchGraph<'a> {
+    /// Switch-to-switch cables between a host port and a GPU: 0 on the same switch, `None` where
+    /// there is no way. A fabric whose switches are not shown counts as one switch.
+    pub fn hops(&self, port: &HostPort, gpu: &Gpu) -> Option<u32> {
+        gpu.ports
+            .iter()
+            .filter(|at| at.fabric == port.fabric)
+            .filter_map(|at| self.between(port, at))
+            .min()
+    }
+
+    fn between(&self, port: &HostPort, at: &FabricPort) -> Option<u32> {
+        let (Some(from), Some(to)) = (&port.switch, &at.switch) else {
+            return Some(0);
+        };
+        let mut queue = VecDeque::from([(from, 0)]);
+        let mut seen = BTreeSet::from([from]);
+        while let Some((switch, hops)) = queue.pop_front() {
+            if switch == to {
+                return Some(hops);
+            }
+            for next in self.neighbours.get(&(&port.fabric, switch)).into_iter().flatten() {
+                if seen.insert(*next) {
+                    queue.push_back((*next, hops + 1));
+                }
+            }
+        }
+        None
+    }
+}
