@@ -1,5 +1,6 @@
 //! What can go wrong when hardware is told something. The kind decides what may be done next.
 
+use poolwright_model::fault::FaultKind;
 use std::fmt;
 
 /// What an error says about the effect. The safe execution of operations rests on this distinction.
@@ -27,6 +28,8 @@ pub struct DriverError {
     pub hint: Option<String>,
     /// The Redfish MessageId, where the service gave one.
     pub message_id: Option<String>,
+    /// What kind of fault it is when it ends an observation.
+    pub fault: FaultKind,
 }
 
 impl DriverError {
@@ -36,6 +39,7 @@ impl DriverError {
             message: message.into(),
             hint: None,
             message_id: None,
+            fault: FaultKind::ServerError,
         }
     }
 
@@ -53,6 +57,11 @@ impl DriverError {
 
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn with_fault(mut self, fault: FaultKind) -> Self {
+        self.fault = fault;
         self
     }
 

@@ -132,6 +132,13 @@ ids! {
     UnitId = "unit";
 }
 
+impl FabricId {
+    /// The fabric of a host port of which only the host's end was seen.
+    pub fn unknown() -> Self {
+        Self("unknown".into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -155,6 +155,7 @@ pub enum PowerState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostPort {
     pub id: HostPortId,
+    /// [`FabricId::unknown`] where only the host's end was seen.
     pub fabric: FabricId,
     pub switch: Option<SwitchId>,
     /// The switch's port that the cable goes to.
