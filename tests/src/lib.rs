@@ -1,1 +1,17 @@
-//! Scenarios, faults, conformance, layering and benchmarks.
+//! What the tests share: servers to discover, and a reader of the workspace itself.
+//!
+//! * [`trees`] finds and unpacks the recorded Redfish trees that lie beside a checkout.
+//! * [`mockup_server`] serves one such tree, as it was recorded, over HTTP or HTTPS.
+//! * [`hostile`] serves what no machine should: endless bodies, link loops, half answers.
+//! * [`tls`] makes a certificate authority that lives as long as a test.
+//! * [`workspace`] and [`spdx`] read the crates, their dependencies and licences, for the tests that
+//!   hold the layering and the list of dependencies.
+//!
+//! Servers bind loopback on a port that the system picks, and stop when they are dropped.
+
+pub mod hostile;
+pub mod mockup_server;
+pub mod spdx;
+pub mod tls;
+pub mod trees;
+pub mod workspace;

@@ -1,0 +1,140 @@
+//! The rules of the house that no compiler checks: lints inherited, names, and what committed text says.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use poolwright_tests::workspace::{Workspace, tree_to_judge};
+
+fn manifest(path: &Path) -> toml::Table {
+    fs::read_to_string(path).unwrap().parse().unwrap()
+}
+
+#[test]
+fn every_crate_inherits_the_lints_and_unsafe_is_forbidden() {
+    let workspace = Workspace::load().unwrap();
+    let root = manifest(&workspace.root.join("Cargo.toml"));
+    assert_eq!(
+        root["workspace"]["lints"]["rust"]["unsafe_code"].as_str(),
+        Some("forbid")
+    );
+    for member in workspace.members() {
+        let inherits = manifest(&member.manifest_path)
+            .get("lints")
+            .and_then(|lints| lints.get("workspace").cloned());
+        let inherits = inherits.and_then(|value| value.as_bool());
+        assert_eq!(
+            inherits,
+            Some(true),
+            "{} lacks `[lints] workspace = true`",
+            member.name
+        );
+    }
+}
+
+#[test]
+fn a_crate_is_called_poolwright_and_the_name_of_its_room() {
+    for member in Workspace::load().unwrap().members() {
+        let folder = member
+            .manifest_path
+            .parent()
+            .unwrap()
+            .file_name()
+            .unwrap()
+            .to_string_lossy()
+            .into_owned();
+        // Rooms whose name says too little alone carry their parent's.
+        let room = if folder == "codegen" {
+            "redfish-codegen".to_owned()
+        } else {
+            folder
+        };
+        assert_eq!(member.name, format!("poolwright-{room}"));
+    }
+}
+
+/// Committed files that are text. Cargo.lock is cargo's, and names where crates come from.
+fn committed_texts() -> Vec<(PathBuf, String)> {
+    let root = tree_to_judge();
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(&root)
+        .args(["ls-files", "-z"])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "git ls-files in {}: {output:?}",
+        root.display()
+    );
+    let names = String::from_utf8(output.stdout).unwrap();
+    let texts: Vec<_> = names
+        .split_terminator('\0')
+        .filter(|name| *name != "Cargo.lock")
+        .filter_map(|name| Some((name.into(), fs::read_to_string(root.join(name)).ok()?)))
+        .collect();
+    assert!(texts.len() > 20, "only {} committed texts found", texts.len());
+    texts
+}
+
+/// Every place where one of the words stands, as `file:line: word`.
+fn places(texts: &[(PathBuf, String)], words: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (path, text) in texts {
+        for (number, line) in text.lines().enumerate() {
+            for word in words.iter().filter(|word| line.contains(word.as_str())) {
+                found.push(format!("{}:{}: {word}", path.display(), number + 1));
+            }
+        }
+    }
+    found
+}
+
+/// The words are put together here, so that this file does not contain what it looks for.
+fn words(halves: &[(&str, &str)]) -> Vec<String> {
+    halves
+        .iter()
+        .map(|(first, second)| format!("{first}{second}"))
+        .collect()
+}
+
+#[test]
+fn committed_text_names_no_path_of_a_machine() {
+    let words = words(&[("/wo", "rk/"), ("/ro", "ot/"), ("/tmp/", "ref"), ("/ho", "me/")]);
+    let found = places(&committed_texts(), &words);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn committed_text_names_no_package_registry() {
+    let words = words(&[
+        ("crates", ".io"),
+        ("pypi", ".org"),
+        ("python", "hosted.org"),
+        ("npmjs", ".org"),
+    ]);
+    let found = places(&committed_texts(), &words);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn committed_text_puts_nothing_off() {
+    let words = words(&[
+        ("TO", "DO"),
+        ("FIX", "ME"),
+        ("todo", "!("),
+        ("unimplemented", "!("),
+    ]);
+    let found = places(&committed_texts(), &words);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn a_forbidden_word_is_found_with_its_place() {
+    let texts = vec![(PathBuf::from("a.md"), "fine\nleft for later: FIXED\n".to_owned())];
+    assert_eq!(places(&texts, &words(&[("FIX", "ED")])), ["a.md:2: FIXED"]);
+    assert!(places(&texts, &words(&[("absent", "word")])).is_empty());
+}
