@@ -1,0 +1,77 @@
+//! Joins what single endpoints show into one topology.
+
+use crate::scope::Scope;
+use crate::{PciNames, gpus, hosts, judge};
+use poolwright_model::fault::Fault;
+use poolwright_model::id::ControlEndpointId;
+use poolwright_model::profile::Profiles;
+use poolwright_model::topology::Topology;
+
+/// What one endpoint shows. Its ids are its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct View {
+    pub source: ControlEndpointId,
+    pub topology: Topology,
+    pub faults: Vec<Fault>,
+}
+
+/// All views in one, with the faults of all and those found while joining.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Merged {
+    pub topology: Topology,
+    pub faults: Vec<Fault>,
+}
+
+/// What is known of hardware in general.
+#[derive(Debug, Clone, Copy)]
+pub struct Knowledge<'a> {
+    pub profiles: &'a Profiles,
+    pub names: &'a PciNames,
+}
+
+/// Joins views. Things that were in the last topology keep their ids.
+pub fn merge(mut views: Vec<View>, last: Option<&Topology>, knowledge: Knowledge<'_>) -> Merged {
+    views.sort_by(|a, b| a.source.cmp(&b.source));
+    let mut faults: Vec<Fault> = views
+        .iter_mut()
+        .flat_map(|view| std::mem::take(&mut view.faults))
+        .collect();
+    let scope = Scope::new(&views, last);
+    let hosts = hosts::join(&views, &scope, last, &mut faults);
+    let gpus = gpus::join(&views, &scope, &hosts, last, &mut faults);
+    let mut topology = Topology {
+        gpus: gpus.gpus,
+        units: gpus.units,
+        hosts: hosts.hosts,
+        ..Topology::default()
+    };
+    for (index, view) in views.into_iter().enumerate() {
+        add_fabrics(&mut topology, index, view, &scope);
+    }
+    judge::judge(&mut topology, knowledge);
+    topology.sort();
+    faults.sort();
+    faults.dedup();
+    Merged { topology, faults }
+}
+
+fn add_fabrics(topology: &mut Topology, index: usize, view: View, scope: &Scope) {
+    topology
+        .fabrics
+        .extend(view.topology.fabrics.into_iter().map(|mut fabric| {
+            fabric.id = scope.fabric(index, &fabric.id);
+            fabric
+        }));
+    topology
+        .switches
+        .extend(view.topology.switches.into_iter().map(|mut switch| {
+            switch.fabric = scope.fabric(index, &switch.fabric);
+            switch
+        }));
+    topology
+        .links
+        .extend(view.topology.links.into_iter().map(|mut link| {
+            link.fabric = scope.fabric(index, &link.fabric);
+            link
+        }));
+}
