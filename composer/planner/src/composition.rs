@@ -1,0 +1,77 @@
+//! What a host holds for a demand.
+
+use poolwright_model::control::ControlPoint;
+use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, TenantId, UnitId};
+use poolwright_model::step::Target;
+use serde::{Deserialize, Serialize};
+
+/// A host and the GPUs that it holds for a demand. All compositions of one demand belong together: they come
+/// into being together or not at all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Composition {
+    pub id: CompositionId,
+    /// `None`: attached by name. No demand keeps it and none releases it; it stands until it is detached.
+    pub demand: Option<DemandId>,
+    /// `None` only where there is no demand.
+    pub tenant: Option<TenantId>,
+    pub host: HostId,
+    /// In the order of the units' ids; never empty.
+    pub held: Vec<Held>,
+    /// Which one of its demand's compositions this is, from 1.
+    pub part: u32,
+    /// How many compositions its demand has together.
+    pub parts: u32,
+    /// For people: what it is held for.
+    pub label: String,
+}
+
+/// One unit held at one host port, with all that is needed to let go of it without any other document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    pub unit: UnitId,
+    /// All GPUs of the unit.
+    pub gpus: Vec<GpuId>,
+    pub host_port: HostPortId,
+    /// The unit at its fabric's manager.
+    pub unit_at: ControlPoint,
+    /// The host port at the same manager.
+    pub port_at: ControlPoint,
+    /// The UUIDs, else serial numbers, by which the host knows the GPUs; fewer than GPUs where unknown.
+    #[serde(default)]
+    pub known_as: Vec<String>,
+}
+
+impl Held {
+    /// What a step does something to.
+    pub fn target(&self, host: &HostId) -> Target {
+        Target {
+            unit: self.unit.clone(),
+            gpus: self.gpus.clone(),
+            host: host.clone(),
+            host_port: self.host_port.clone(),
+            unit_at: self.unit_at.clone(),
+            port_at: self.port_at.clone(),
+            known_as: self.known_as.clone(),
+        }
+    }
+
+    /// How many slots it takes at its host port.
+    pub fn slots(&self) -> u32 {
+        u32::try_from(self.gpus.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Composition {
+    pub fn gpus(&self) -> impl Iterator<Item = &GpuId> {
+        self.held.iter().flat_map(|held| &held.gpus)
+    }
+
+    pub fn gpu_count(&self) -> u32 {
+        self.held.iter().map(Held::slots).sum()
+    }
+
+    /// The same composition with only these units of it.
+    pub fn with(&self, held: Vec<Held>) -> Self {
+        Self { held, ..self.clone() }
+    }
+}

@@ -1,0 +1,208 @@
+//! The plan: an immutable value, made on one snapshot, that says what to change and in which order.
+
+use crate::composition::Composition;
+use crate::demand::Demand;
+use crate::reads::{Reads, Stale};
+use crate::unplaced::Unplaced;
+use jiff::Timestamp;
+use poolwright_inventory::Snapshot;
+use poolwright_model::id::{CompositionId, GpuId, HostId, HostPortId, PlanId, UnitId};
+use poolwright_model::lifecycle::GpuState;
+use poolwright_model::step::{Step, Verb};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// What is known and wanted when a plan is made or checked.
+#[derive(Debug, Clone, Copy)]
+pub struct World<'a> {
+    pub snapshot: &'a Snapshot,
+    /// All compositions that stand, also those that a running operation builds or takes down.
+    pub held: &'a [Composition],
+    /// What running operations have in hand. It is left alone.
+    pub reserved: &'a [Reserved],
+    /// All demands that are wanted now; ids are unique.
+    pub demands: &'a [Demand],
+    pub cordoned: &'a Cordoned,
+}
+
+/// A unit that a running operation has in hand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reserved {
+    pub unit: UnitId,
+    /// Where the operation puts it, if it does: its slots there are taken.
+    pub host_port: Option<HostPortId>,
+}
+
+/// What an operator closed: it is given nothing new, and keeps what it has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cordoned {
+    #[serde(default)]
+    pub hosts: BTreeSet<HostId>,
+    #[serde(default)]
+    pub gpus: BTreeSet<GpuId>,
+}
+
+/// Everything that a plan is made of.
+#[derive(Debug, Clone)]
+pub struct PlanInput<'a> {
+    pub id: PlanId,
+    /// The plan that was the target before, for history.
+    pub parent: Option<PlanId>,
+    pub now: Timestamp,
+    /// For choices between equals. This version breaks ties by id and needs none.
+    pub seed: u64,
+    pub world: World<'a>,
+}
+
+/// What to change, why not more, and what that rests on.
+///
+/// `releases` and `composes` say which units leave and join, by composition: an id that is in `keeps` too
+/// goes on with the units that stay, less those released, plus those composed. An id in `releases` that is
+/// not in `keeps` ends. [`Plan::after`] does the sum.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    pub id: PlanId,
+    pub parent: Option<PlanId>,
+    pub made_at: Timestamp,
+    pub seed: u64,
+    pub reads: Reads,
+    pub keeps: Vec<CompositionId>,
+    pub releases: Vec<Composition>,
+    pub composes: Vec<Composition>,
+    pub unplaced: Vec<Unplaced>,
+    /// What should go and can't yet. It stands in `keeps`.
+    pub deferred: Vec<Deferred>,
+    /// In an order in which they may be done one by one; `after` says which may run side by side.
+    pub steps: Vec<Step>,
+}
+
+/// A composition that is no longer wanted, or not like this, and is left alone all the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deferred {
+    pub composition: CompositionId,
+    pub because: Deferral,
+}
+
+/// Why it is left alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "why", rename_all = "kebab-case")]
+pub enum Deferral {
+    /// A running operation has the unit in hand.
+    InOperation { unit: UnitId },
+    /// The GPU is in a state from which it can't be released.
+    Unsettled { gpu: GpuId, state: GpuState },
+    /// The snapshot doesn't show the unit.
+    NotSeen { unit: UnitId },
+}
+
+/// A plan in numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Compositions that go on, changed or not.
+    pub kept: usize,
+    /// Compositions that end.
+    pub released: usize,
+    /// Compositions that are new.
+    pub composed: usize,
+    /// Compositions that gain or lose units.
+    pub changed: usize,
+    pub unplaced: usize,
+    pub deferred: usize,
+    /// GPUs that are bound and unbound.
+    pub gpus_bound: usize,
+    pub gpus_unbound: usize,
+    pub steps: usize,
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    pub fn changes_nothing(&self) -> bool {
+        self.steps.is_empty() && self.releases.is_empty() && self.composes.is_empty()
+    }
+
+    /// The compositions that stand once the plan is done, in the order of their ids.
+    pub fn after(&self, held: &[Composition]) -> Vec<Composition> {
+        let mut after: BTreeMap<&CompositionId, Composition> =
+            held.iter().map(|c| (&c.id, c.clone())).collect();
+        for release in &self.releases {
+            let gone: BTreeSet<&UnitId> = release.held.iter().map(|held| &held.unit).collect();
+            if let Some(composition) = after.get_mut(&release.id) {
+                composition.held.retain(|held| !gone.contains(&held.unit));
+            }
+        }
+        for compose in &self.composes {
+            match after.get_mut(&compose.id) {
+                Some(composition) => {
+                    composition.held.extend(compose.held.iter().cloned());
+                    composition.held.sort_by(|a, b| a.unit.cmp(&b.unit));
+                }
+                None => {
+                    after.insert(&compose.id, compose.clone());
+                }
+            }
+        }
+        after.into_values().filter(|c| !c.held.is_empty()).collect()
+    }
+
+    /// What no longer is as the plan saw it; it may be applied only if this is empty.
+    pub fn stale(&self, now: &Snapshot) -> Vec<Stale> {
+        self.reads.stale(now)
+    }
+
+    pub fn summary(&self) -> Summary {
+        let kept: BTreeSet<_> = self.keeps.iter().collect();
+        let changed: BTreeSet<_> = self
+            .releases
+            .iter()
+            .chain(&self.composes)
+            .map(|c| &c.id)
+            .filter(|id| kept.contains(id))
+            .collect();
+        let fresh = |list: &[Composition]| list.iter().filter(|c| !kept.contains(&c.id)).count();
+        let gpus = |verb: Verb| {
+            let steps = self.steps.iter().filter(|step| step.verb == verb);
+            steps.map(|step| step.target.gpus.len()).sum()
+        };
+        Summary {
+            kept: self.keeps.len(),
+            released: fresh(&self.releases),
+            composed: fresh(&self.composes),
+            changed: changed.len(),
+            unplaced: self.unplaced.len(),
+            deferred: self.deferred.len(),
+            gpus_bound: gpus(Verb::Bind),
+            gpus_unbound: gpus(Verb::Unbind),
+            steps: self.steps.len(),
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    /// Such as `3 compositions new, 1 released, 2 kept; 14 GPUs to bind, 4 to unbind; 1 demand not served`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            composed,
+            released,
+            kept,
+            ..
+        } = self;
+        write!(f, "{composed} compositions new, {released} released, {kept} kept")?;
+        if self.changed > 0 {
+            write!(f, " ({} of them changed)", self.changed)?;
+        }
+        write!(
+            f,
+            "; {} GPUs to bind, {} to unbind",
+            self.gpus_bound, self.gpus_unbound
+        )?;
+        if self.deferred > 0 {
+            write!(f, "; {} releases put off", self.deferred)?;
+        }
+        match self.unplaced {
+            0 => Ok(()),
+            1 => f.write_str("; 1 demand not served"),
+            n => write!(f, "; {n} demands not served"),
+        }
+    }
+}

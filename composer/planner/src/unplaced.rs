@@ -1,0 +1,164 @@
+//! Why a demand was not served, with the numbers, and what would help. An explanation says it in
+//! sentences, the same everywhere.
+
+use poolwright_model::id::{CompositionId, DemandId, TenantId};
+use poolwright_model::units::Bytes;
+use poolwright_sizing::need::GpuSet;
+use serde::{Deserialize, Serialize};
+
+/// A demand that the plan doesn't serve.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unplaced {
+    pub demand: DemandId,
+    pub tenant: TenantId,
+    pub label: String,
+    /// What was tried, the nearest to success first. Empty only where the need names no GPUs at all.
+    pub tried: Vec<Tried>,
+    /// What it goes on holding: its need has changed, and the new need could not be placed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holding: Vec<CompositionId>,
+}
+
+/// One alternative of the need, and why it was not possible.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    pub set: GpuSet,
+    pub reason: Reason,
+    /// Any one of these, or several of them together.
+    pub helps: Vec<Help>,
+}
+
+/// Why a set of GPUs could not be found. All numbers count GPUs unless they say otherwise, at the moment when
+/// the demand's turn came. `kind` is the kind that came nearest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "why", rename_all = "kebab-case")]
+pub enum Reason {
+    /// No GPU of the kind can be moved; `seen` of them are there but not composable.
+    NoKind { kind: Option<String>, seen: u32 },
+    /// The largest movable GPU of the kind has less memory than each GPU needs.
+    MemoryTooSmall {
+        kind: Option<String>,
+        needed: Bytes,
+        largest: Bytes,
+    },
+    /// Even if all of the kind were free, they would be too few.
+    NotEnoughGpus {
+        kind: String,
+        needed: u32,
+        free: u32,
+        pool: u32,
+    },
+    /// There are enough of the kind, but too few are free.
+    AllBusy {
+        kind: String,
+        needed: u32,
+        free: u32,
+        busy: Busy,
+        held_by: Vec<Holder>,
+    },
+    /// No host may be given GPUs: so many are off, so many cordoned, so many have no port that can be bound to.
+    NoHost {
+        off: u32,
+        cordoned: u32,
+        unbindable: u32,
+    },
+    /// Enough GPUs are free, but no host has so many free slots. `largest`: slots of the largest host, used
+    /// or not.
+    NoHostWithSlots { needed: u32, best: u32, largest: u32 },
+    /// Enough GPUs are free, but not within reach: `best` is the most that can be reached together.
+    NotReachable {
+        kind: String,
+        needed: u32,
+        free: u32,
+        best: u32,
+    },
+    /// Free GPUs and free slots suffice, but not in the same places: `largest` is the most that could be had.
+    Fragmented {
+        kind: String,
+        needed: u32,
+        free: u32,
+        largest: u32,
+    },
+}
+
+/// Where the GPUs of a kind are that are not free.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Busy {
+    /// In compositions, also of this plan.
+    pub held: u32,
+    /// In use by running operations.
+    pub reserved: u32,
+    /// Bound by somebody else.
+    pub foreign: u32,
+    pub cordoned: u32,
+    /// Their health is critical.
+    pub unhealthy: u32,
+    /// In a state that nobody may take them from: indeterminate, quarantined, missing.
+    pub unsettled: u32,
+    /// No manager can bind them as one unit.
+    pub unbindable: u32,
+}
+
+/// A composition that holds GPUs of the kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    pub composition: CompositionId,
+    pub demand: Option<DemandId>,
+    pub gpus: u32,
+}
+
+/// What would help.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Help {
+    /// Put more GPUs of the kind into the pool.
+    AddGpus {
+        kind: Option<String>,
+        gpus: u32,
+        min_memory: Bytes,
+    },
+    /// Release compositions that hold so many of the kind.
+    ReleaseGpus {
+        kind: String,
+        gpus: u32,
+    },
+    /// Running operations hold so many; plan again when they are done.
+    WaitForOperations {
+        gpus: u32,
+    },
+    /// So many are bound by somebody else: adopt or free them.
+    FreeForeign {
+        gpus: u32,
+    },
+    Uncordon {
+        gpus: u32,
+        hosts: u32,
+    },
+    /// So many are critical.
+    RepairGpus {
+        gpus: u32,
+    },
+    /// The outcome of an earlier operation on so many is open.
+    ResolveGpus {
+        gpus: u32,
+    },
+    /// So many are seen, but can't be moved.
+    SeeWhyNotComposable {
+        gpus: u32,
+    },
+    PowerOnHosts {
+        hosts: u32,
+    },
+    /// Free so many slots on one host that has enough of them.
+    FreeSlots {
+        slots: u32,
+    },
+    /// Add a host with so many slots.
+    AddHost {
+        slots: u32,
+    },
+    /// The same set would fit now on several hosts.
+    AllowSpanning,
+    /// Cable hosts and GPUs to one fabric.
+    Connect,
+}
