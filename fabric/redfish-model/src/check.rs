@@ -1,0 +1,256 @@
+//! Request bodies against the schema: what is wrong with one, in the terms of Redfish's Base registry.
+//!
+//! Names that hold an `@` are annotations; they are for the service to understand, and pass here.
+
+use serde_json::{Map, Value};
+
+use crate::format;
+use crate::schema::{Access, ActionSchema, Kind, Property, Type};
+
+/// One thing wrong with a request body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The message's name in the Base registry: `PropertyUnknown`.
+    pub message: &'static str,
+    /// JSON pointer into the body: `/Links/Endpoints/0`; empty for the body itself.
+    pub path: String,
+    /// The message's arguments, in the registry's order.
+    pub args: Vec<String>,
+}
+
+/// What is wrong with a body that shall create a `schema`. Read-only properties pass: the service takes them as
+/// hints, and requests of composition name what they want by them.
+pub fn check_create(schema: &Type, body: &Value) -> Vec<Violation> {
+    let mut check = Check {
+        create: true,
+        found: Vec::new(),
+    };
+    check.body(body, |check, members| check.object(schema, members, "", true));
+    check.found
+}
+
+/// What is wrong with a body that shall change a `schema` (PATCH).
+pub fn check_update(schema: &Type, body: &Value) -> Vec<Violation> {
+    let mut check = Check {
+        create: false,
+        found: Vec::new(),
+    };
+    check.body(body, |check, members| check.object(schema, members, "", false));
+    check.found
+}
+
+/// What is wrong with a body that shall invoke `action` (`ComputerSystem.Reset`) of a `schema`. No body at all
+/// is given as `Value::Null`.
+pub fn check_action(schema: &Type, action: &str, body: &Value) -> Vec<Violation> {
+    let Some(action) = schema.action(action) else {
+        return vec![violation("ActionNotSupported", "", vec![action.to_owned()])];
+    };
+    let mut check = Check {
+        create: true,
+        found: Vec::new(),
+    };
+    let none = Value::Object(Map::new());
+    let body = if body.is_null() { &none } else { body };
+    check.body(body, |check, members| check.parameters(action, members));
+    check.found
+}
+
+/// What a value can be wrong by.
+#[derive(Clone, Copy)]
+enum Fault {
+    Type,
+    NotInList,
+    Format,
+}
+
+struct Check {
+    create: bool,
+    found: Vec<Violation>,
+}
+
+impl Check {
+    fn body(&mut self, body: &Value, check: impl FnOnce(&mut Self, &Map<String, Value>)) {
+        match body.as_object() {
+            Some(members) => check(self, members),
+            None => self
+                .found
+                .push(violation("UnrecognizedRequestBody", "", Vec::new())),
+        }
+    }
+
+    /// `whole`: whether what creation requires must be here.
+    fn object(&mut self, schema: &Type, members: &Map<String, Value>, path: &str, whole: bool) {
+        for (name, value) in members.iter().filter(|(name, _)| !name.contains('@')) {
+            let path = format!("{path}/{}", escaped(name));
+            match schema.property(name) {
+                None if schema.open => {}
+                None => self
+                    .found
+                    .push(violation("PropertyUnknown", &path, vec![name.clone()])),
+                Some(property) if !self.create && property.access == Access::Read => {
+                    self.found
+                        .push(violation("PropertyNotWritable", &path, vec![name.clone()]));
+                }
+                Some(property) => self.property(property, value, &path, &mut |fault, value| {
+                    let message = match fault {
+                        Fault::Type => "PropertyValueTypeError",
+                        Fault::NotInList => "PropertyValueNotInList",
+                        Fault::Format => "PropertyValueFormatError",
+                    };
+                    (message, vec![shown(value), name.clone()])
+                }),
+            }
+        }
+        if self.create && whole {
+            for property in schema
+                .properties
+                .iter()
+                .filter(|property| property.required_on_create)
+            {
+                if !members.contains_key(property.name) {
+                    let path = format!("{path}/{}", property.name);
+                    self.found.push(violation(
+                        "PropertyMissing",
+                        &path,
+                        vec![property.name.to_owned()],
+                    ));
+                }
+            }
+        }
+    }
+
+    fn parameters(&mut self, action: &ActionSchema, members: &Map<String, Value>) {
+        for (name, value) in members.iter().filter(|(name, _)| !name.contains('@')) {
+            let path = format!("/{}", escaped(name));
+            match action.parameters.iter().find(|parameter| parameter.name == name) {
+                None => {
+                    let args = vec![action.name.to_owned(), name.clone()];
+                    self.found.push(violation("ActionParameterUnknown", &path, args));
+                }
+                Some(parameter) => self.property(parameter, value, &path, &mut |fault, value| {
+                    let message = match fault {
+                        Fault::Type => "ActionParameterValueTypeError",
+                        Fault::NotInList => "ActionParameterValueNotInList",
+                        Fault::Format => "ActionParameterValueFormatError",
+                    };
+                    (message, vec![shown(value), name.clone(), action.name.to_owned()])
+                }),
+            }
+        }
+        for parameter in action.parameters.iter().filter(|parameter| parameter.required) {
+            if !members.contains_key(parameter.name) {
+                let args = vec![action.name.to_owned(), parameter.name.to_owned()];
+                self.found.push(violation(
+                    "ActionParameterMissing",
+                    &format!("/{}", parameter.name),
+                    args,
+                ));
+            }
+        }
+    }
+
+    /// `say` puts a fault of the property itself into words; its parts speak as properties.
+    fn property(&mut self, property: &Property, value: &Value, path: &str, say: &mut Say<'_>) {
+        match value {
+            Value::Null if property.nullable => {}
+            Value::Array(elements) if property.many => {
+                for (index, element) in elements.iter().enumerate() {
+                    // In an update, null takes an element away and {} leaves it as it is.
+                    let untouched = element.is_null() || element.as_object().is_some_and(Map::is_empty);
+                    if self.create || !untouched {
+                        self.value(&property.kind, element, &format!("{path}/{index}"), say);
+                    }
+                }
+            }
+            _ if property.many => self.fault(Fault::Type, value, path, say),
+            _ => self.value(&property.kind, value, path, say),
+        }
+    }
+
+    fn value(&mut self, kind: &Kind, value: &Value, path: &str, say: &mut Say<'_>) {
+        let text = value.as_str();
+        let well_formed = match kind {
+            Kind::Boolean => return self.expect(value.is_boolean(), value, path, say),
+            Kind::Integer => return self.expect(whole(value), value, path, say),
+            Kind::Decimal => return self.expect(value.is_number(), value, path, say),
+            Kind::Text => return self.expect(value.is_string(), value, path, say),
+            Kind::Object(schema) => {
+                return match value.as_object() {
+                    Some(members) => self.object(schema, members, path, true),
+                    None => self.fault(Fault::Type, value, path, say),
+                };
+            }
+            Kind::Link(target) => return self.link(*target, value, path, say),
+            Kind::Enum(members) => {
+                return match text {
+                    None => self.fault(Fault::Type, value, path, say),
+                    Some(text) if members.contains(&text) => {}
+                    Some(_) => self.fault(Fault::NotInList, value, path, say),
+                };
+            }
+            Kind::DateTime => text.map(format::is_date_time),
+            Kind::Duration => text.map(format::is_duration),
+            Kind::Guid => text.map(format::is_guid),
+        };
+        match well_formed {
+            None => self.fault(Fault::Type, value, path, say),
+            Some(false) => self.fault(Fault::Format, value, path, say),
+            Some(true) => {}
+        }
+    }
+
+    /// A link names its target. In a request that creates, the wanted resource itself may stand in its place.
+    fn link(&mut self, target: Option<&Type>, value: &Value, path: &str, say: &mut Say<'_>) {
+        let Some(members) = value.as_object() else {
+            return self.fault(Fault::Type, value, path, say);
+        };
+        match (members.get("@odata.id"), target) {
+            (Some(Value::String(_)), _) => {}
+            (None, Some(target)) if self.create => self.object(target, members, path, false),
+            (None, None) if self.create => {}
+            _ => self.fault(Fault::Type, value, path, say),
+        }
+    }
+
+    fn expect(&mut self, fits: bool, value: &Value, path: &str, say: &mut Say<'_>) {
+        if !fits {
+            self.fault(Fault::Type, value, path, say);
+        }
+    }
+
+    fn fault(&mut self, fault: Fault, value: &Value, path: &str, say: &mut Say<'_>) {
+        let (message, args) = say(fault, value);
+        self.found.push(violation(message, path, args));
+    }
+}
+
+/// The message and its arguments for a fault of a value.
+type Say<'a> = dyn FnMut(Fault, &Value) -> (&'static str, Vec<String>) + 'a;
+
+fn violation(message: &'static str, path: &str, args: Vec<String>) -> Violation {
+    Violation {
+        message,
+        path: path.to_owned(),
+        args,
+    }
+}
+
+/// An integer as JSON Schema sees it: 16.0 is one.
+fn whole(value: &Value) -> bool {
+    value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|float| float.fract() == 0.0)
+}
+
+/// A value for a message: short, and a text without its quotes.
+fn shown(value: &Value) -> String {
+    const LONGEST: usize = 80;
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// A name as a part of a JSON pointer (RFC 6901).
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
