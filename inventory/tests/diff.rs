@@ -1,5 +1,7 @@
 //! What changed between two snapshots.
 
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
 use poolwright_inventory::{Snapshot, SnapshotDiff};
 use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_model::topology::Topology;

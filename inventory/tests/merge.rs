@@ -1,5 +1,7 @@
 //! What several endpoints show becomes one snapshot.
 
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
 use poolwright_inventory::{Knowledge, Merged, PciNames, View, merge};
 use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::control::{ControlPoint, ControlStyle};

@@ -1,1 +1,120 @@
 //! Asks the drivers and assembles a snapshot with its faults.
+//!
+//! The only IO of the inventory. An endpoint that can't be read becomes a fault of the snapshot; the
+//! others are read all the same. Endpoints are asked side by side, a bounded number at a time.
+
+use futures_util::StreamExt;
+use jiff::Timestamp;
+use poolwright_driver::{DriverError, Fabric, Observation, Progress};
+use poolwright_inventory::{Knowledge, Merged, PciNames, Snapshot, View, merge};
+use poolwright_model::fault::{Fault, FaultKind};
+use poolwright_model::profile::Profiles;
+use poolwright_model::topology::Topology;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// How much is asked at a time.
+#[derive(Debug, Clone, Copy)]
+pub struct CollectOptions {
+    /// Endpoints that are asked side by side.
+    pub endpoints_at_once: usize,
+    /// The longest that one endpoint may take in all.
+    pub endpoint_deadline: Duration,
+}
+
+impl Default for CollectOptions {
+    fn default() -> Self {
+        Self {
+            endpoints_at_once: 128,
+            endpoint_deadline: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Looks at all endpoints once. `now` is when the look begins; things that were in `last` keep their ids.
+pub async fn collect(
+    endpoints: &[Arc<dyn Fabric>],
+    last: Option<&Topology>,
+    now: Timestamp,
+    options: CollectOptions,
+    progress: &dyn Progress,
+) -> Snapshot {
+    let began = tokio::time::Instant::now();
+    let observed: Vec<(View, u64)> = futures_util::stream::iter(endpoints)
+        .map(|endpoint| observe(endpoint.as_ref(), options.endpoint_deadline, progress))
+        .buffer_unordered(options.endpoints_at_once.max(1))
+        .collect()
+        .await;
+    let requests = observed.iter().map(|(_, requests)| requests).sum();
+    let views = observed.into_iter().map(|(view, _)| view).collect();
+    let knowledge = Knowledge {
+        profiles: Profiles::builtin(),
+        names: pci_names(),
+    };
+    let Merged { topology, faults } = merge(views, last, knowledge);
+    let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Snapshot {
+        taken_at: now,
+        topology,
+        faults,
+        requests,
+        elapsed_ms,
+    }
+}
+
+async fn observe(endpoint: &dyn Fabric, deadline: Duration, progress: &dyn Progress) -> (View, u64) {
+    let source = endpoint.endpoint().clone();
+    let answer = tokio::time::timeout(deadline, endpoint.observe(progress))
+        .await
+        .unwrap_or_else(|_| {
+            let message = format!("not read within {} s", deadline.as_secs());
+            Err(DriverError::no_effect(message).with_fault(FaultKind::Timeout))
+        });
+    match answer {
+        Ok(Observation {
+            topology,
+            faults,
+            requests,
+            quirks,
+        }) => {
+            for quirk in quirks {
+                tracing::info!(endpoint = %source, quirk = quirk.name, "{}", quirk.what);
+            }
+            (
+                View {
+                    source,
+                    topology,
+                    faults,
+                },
+                requests,
+            )
+        }
+        Err(error) => {
+            let message = match &error.hint {
+                Some(hint) => format!("{error}; {hint}"),
+                None => error.to_string(),
+            };
+            let faults = vec![Fault::new(source.as_str(), error.fault, message)];
+            (
+                View {
+                    source,
+                    topology: Topology::default(),
+                    faults,
+                },
+                0,
+            )
+        }
+    }
+}
+
+/// The system's PCI id database where there is one; read once.
+fn pci_names() -> &'static PciNames {
+    const PATHS: [&str; 2] = ["/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids"];
+    static NAMES: OnceLock<PciNames> = OnceLock::new();
+    NAMES.get_or_init(|| {
+        let text = PATHS.iter().find_map(|path| std::fs::read(path).ok());
+        text.map_or_else(PciNames::builtin, |bytes| {
+            PciNames::parse(&String::from_utf8_lossy(&bytes))
+        })
+    })
+}
