@@ -1,7 +1,5 @@
 //! Endpoints that answer, fail and hang.
 
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
-
 use async_trait::async_trait;
 use poolwright_collector::{CollectOptions, collect};
 use poolwright_driver::{Bound, ControlPoint, DriverError, Fabric, Observation, Progress, ResetSeen};
