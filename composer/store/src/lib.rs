@@ -1,1 +1,54 @@
 //! Documents and the journal, committed together.
+//!
+//! The store knows documents of (kind, id, revision, JSON), the journal of operations, and an outbox of
+//! events. What a document means is its owner's business: see [`Stored`]. Everything that must be true
+//! together goes into one [`Batch`], which is committed as a whole or not at all:
+//!
+//! * expectations: "this document still has the revision that I read" (compare and swap);
+//! * documents put and deleted;
+//! * journal lines, numbered by their writer, so that two writers of one operation collide;
+//! * events for the outbox.
+//!
+//! Invariants: an acknowledged commit survives kill -9 and a power cut. What was not acknowledged may be
+//! tried again. A revision is never given twice, not even to a document that was deleted and made anew.
+//! Whoever wants to be fenced puts an expectation on its lease into each batch.
+//!
+//! [`SqliteStore`] is the store of a single manager.
+
+mod batch;
+mod document;
+mod error;
+mod typed;
+
+mod sqlite;
+
+pub use batch::{Batch, Committed, Expectation};
+pub use document::{Document, Event, JournalLine, Json};
+pub use error::{OpenError, StoreError};
+pub use sqlite::SqliteStore;
+pub use typed::{Stored, Versioned, read, read_all};
+
+use async_trait::async_trait;
+use poolwright_model::id::OperationId;
+
+/// Where documents, the journal and events are kept. Reads see every commit acknowledged before them.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// One document, or nothing.
+    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError>;
+
+    /// All documents of a kind, in the order of their ids.
+    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError>;
+
+    /// Commits all of it or nothing. [`StoreError::Conflict`] where an expectation does not hold.
+    async fn commit(&self, batch: Batch) -> Result<Committed, StoreError>;
+
+    /// The lines of an operation with a number above `after`, in order.
+    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError>;
+
+    /// Operations whose last line is not written yet, in the order of their ids.
+    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError>;
+
+    /// At most `limit` events with a number above `seq`, in order.
+    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError>;
+}

@@ -1,0 +1,116 @@
+//! What is committed together.
+
+use crate::document::{JournalLine, Json};
+use crate::{StoreError, Stored};
+use poolwright_model::id::OperationId;
+use serde::Serialize;
+use serde_json::value::to_raw_value;
+
+/// That a document still is as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expectation {
+    pub kind: String,
+    pub id: String,
+    /// `None`: that there is no such document.
+    pub revision: Option<u64>,
+}
+
+/// A document to be written; `json` is `None` for one to be deleted.
+#[derive(Debug, Clone)]
+pub(crate) struct Write {
+    pub kind: String,
+    pub id: String,
+    pub json: Option<Json>,
+}
+
+/// All that is committed as a whole or not at all.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    pub(crate) expectations: Vec<Expectation>,
+    pub(crate) writes: Vec<Write>,
+    pub(crate) lines: Vec<JournalLine>,
+    pub(crate) ended: Vec<OperationId>,
+    pub(crate) events: Vec<Json>,
+}
+
+/// What a commit was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    /// The revision that all documents of this batch have now.
+    pub revision: u64,
+    /// The number of the last event in the outbox.
+    pub last_event: u64,
+}
+
+impl Batch {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The document must have this revision, or must not be there (`None`); else nothing is committed.
+    pub fn expect(&mut self, kind: &str, id: &str, revision: Option<u64>) -> &mut Self {
+        self.expectations.push(Expectation {
+            kind: kind.to_owned(),
+            id: id.to_owned(),
+            revision,
+        });
+        self
+    }
+
+    /// Writes a document, whatever was there before; [`Batch::expect`] says what may have been there.
+    pub fn put<T: Stored>(&mut self, value: &T) -> Result<&mut Self, StoreError> {
+        let json = to_raw_value(value).map_err(|e| StoreError::malformed(T::KIND, value.id(), &e))?;
+        Ok(self.put_json(T::KIND, value.id(), json))
+    }
+
+    /// [`Batch::put`] for JSON at hand.
+    pub fn put_json(&mut self, kind: &str, id: &str, json: Json) -> &mut Self {
+        self.writes.push(Write {
+            kind: kind.to_owned(),
+            id: id.to_owned(),
+            json: Some(json),
+        });
+        self
+    }
+
+    /// Deletes a document; nothing happens where there is none.
+    pub fn delete(&mut self, kind: &str, id: &str) -> &mut Self {
+        self.writes.push(Write {
+            kind: kind.to_owned(),
+            id: id.to_owned(),
+            json: None,
+        });
+        self
+    }
+
+    /// Adds a journal line. `seq` must follow the operation's last line (1 is the first, and opens the
+    /// operation); else somebody else wrote in between, and nothing is committed.
+    pub fn line(
+        &mut self,
+        operation: &OperationId,
+        seq: u64,
+        line: &impl Serialize,
+    ) -> Result<&mut Self, StoreError> {
+        let json =
+            to_raw_value(line).map_err(|e| StoreError::malformed("journal", operation.as_str(), &e))?;
+        self.lines.push(JournalLine {
+            operation: operation.clone(),
+            seq,
+            json,
+        });
+        Ok(self)
+    }
+
+    /// Ends the operation: it is open no more.
+    pub fn end(&mut self, operation: &OperationId) -> &mut Self {
+        self.ended.push(operation.clone());
+        self
+    }
+
+    /// Adds an event to the outbox.
+    pub fn event(&mut self, event: &impl Serialize) -> Result<&mut Self, StoreError> {
+        let json = to_raw_value(event).map_err(|e| StoreError::malformed("outbox", "event", &e))?;
+        self.events.push(json);
+        Ok(self)
+    }
+}

@@ -1,0 +1,71 @@
+//! What can go wrong with the store.
+
+use std::path::PathBuf;
+
+/// Why something was not read or not committed. Nothing that ended in an error was acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Somebody else was faster. For the journal, `expected` and `found` are the last line's numbers.
+    #[error("{kind} {id} changed in between: expected {}, found {}", revision(*.expected), revision(*.found))]
+    Conflict {
+        kind: String,
+        id: String,
+        expected: Option<u64>,
+        found: Option<u64>,
+    },
+    /// The disk is full or read-only, or the database does not answer. Worth trying again later.
+    #[error("the store can't be used just now: {reason}; nothing was changed, {hint}")]
+    Unavailable { reason: String, hint: &'static str },
+    /// A document is not what its kind should be: written by another version, or by hand.
+    #[error("{kind} {id} can't be read or written as what it should be: {reason}")]
+    Malformed {
+        kind: String,
+        id: String,
+        reason: String,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn malformed(kind: &str, id: &str, reason: &dyn std::fmt::Display) -> Self {
+        Self::Malformed {
+            kind: kind.to_owned(),
+            id: id.to_owned(),
+            reason: reason.to_string(),
+        }
+    }
+
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { .. })
+    }
+}
+
+fn revision(revision: Option<u64>) -> String {
+    revision.map_or_else(|| "none".to_owned(), |n| n.to_string())
+}
+
+/// Why a store can't be opened. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(
+        "{} is in use by another process ({holder}): one data directory serves one manager; stop the other one, or choose another --data-dir",
+        .path.display()
+    )]
+    Locked { path: PathBuf, holder: String },
+    #[error(
+        "{} is not a Poolwright database ({reason}): choose another --data-dir, or move the file away",
+        .path.display()
+    )]
+    Foreign { path: PathBuf, reason: String },
+    #[error(
+        "{} was written by a newer Poolwright (schema {found}, this one knows {known}): install that version again, or restore a backup that this one made",
+        .path.display()
+    )]
+    Newer { path: PathBuf, found: u32, known: u32 },
+    #[error(
+        "{} is damaged ({reason}): restore a backup; nothing was changed",
+        .path.display()
+    )]
+    Damaged { path: PathBuf, reason: String },
+    #[error("{} can't be opened: {reason}", .path.display())]
+    Io { path: PathBuf, reason: String },
+}

@@ -1,0 +1,158 @@
+//! The store in one SQLite file, for a single manager.
+//!
+//! One thread owns the only connection that writes (see [`writer`]); reads have connections of their own
+//! and never wait for it (write-ahead log). A lock file keeps a second process away.
+
+mod open;
+mod sql;
+mod writer;
+
+use crate::{Batch, Committed, Document, Event, JournalLine, OpenError, Store, StoreError};
+use async_trait::async_trait;
+use poolwright_model::id::OperationId;
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{Semaphore, oneshot};
+
+/// Connections that read at the same time.
+const READERS: usize = 4;
+
+/// Documents, the journal and the outbox in `DIR/poolwright.db`.
+pub struct SqliteStore {
+    place: Place,
+}
+
+enum Place {
+    File {
+        writer: writer::Writer,
+        readers: Arc<Readers>,
+    },
+    /// Commits and reads happen at once, on the caller's thread: nothing here waits for a disk.
+    Memory(Mutex<Connection>),
+}
+
+impl SqliteStore {
+    /// Opens the store in this directory, and makes both where they are not there yet. Blocks on the
+    /// disk: for the start of a process.
+    pub fn open(dir: &Path) -> Result<Self, OpenError> {
+        let opened = open::open(dir)?;
+        let readers = Readers {
+            path: opened.path.clone(),
+            idle: Mutex::new(Vec::new()),
+            permits: Semaphore::new(READERS),
+        };
+        Ok(Self {
+            place: Place::File {
+                writer: writer::Writer::start(opened)?,
+                readers: Arc::new(readers),
+            },
+        })
+    }
+
+    /// A store that is gone with its value: for tests and simulation, where the same calls in the same
+    /// order must give the same results.
+    pub fn in_memory() -> Result<Self, OpenError> {
+        Ok(Self {
+            place: Place::Memory(Mutex::new(open::in_memory()?)),
+        })
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match &self.place {
+            Place::Memory(connection) => {
+                let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+                query(&connection).map_err(|e| sql::unavailable(&e))
+            }
+            Place::File { readers, .. } => readers.read(query).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
+        let (kind, id) = (kind.to_owned(), id.to_owned());
+        self.read(move |connection| sql::get(connection, &kind, &id))
+            .await
+    }
+
+    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
+        let kind = kind.to_owned();
+        self.read(move |connection| sql::list(connection, &kind)).await
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
+        match &self.place {
+            Place::File { writer, .. } => writer.commit(batch).await,
+            Place::Memory(connection) => {
+                let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut results = writer::commit_group(&connection, &[batch]);
+                results.pop().unwrap_or_else(|| Err(writer::gone()))
+            }
+        }
+    }
+
+    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
+        let operation = operation.clone();
+        self.read(move |connection| sql::journal(connection, &operation, after))
+            .await
+    }
+
+    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
+        self.read(sql::open_operations).await
+    }
+
+    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
+        self.read(move |connection| sql::events_after(connection, seq, limit))
+            .await
+    }
+}
+
+/// Read-only connections, opened when needed and kept.
+struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+    permits: Semaphore,
+}
+
+impl Readers {
+    async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let _permit = self.permits.acquire().await.map_err(|_| writer::gone())?;
+        let readers = Arc::clone(self);
+        let read = tokio::task::spawn_blocking(move || readers.with_connection(query));
+        let result = read.await.map_err(|_| writer::gone())?;
+        result.map_err(|e| sql::unavailable(&e))
+    }
+
+    fn with_connection<T>(
+        &self,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        let idle = self.idle().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => open::read_only(&self.path)?,
+        };
+        let result = query(&connection);
+        if result.is_ok() {
+            self.idle().push(connection);
+        }
+        result
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for the answer of the writer.
+async fn answered<T>(answer: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
+    answer.await.unwrap_or_else(|_| Err(writer::gone()))
+}

@@ -1,0 +1,205 @@
+//! The one thread that writes. It takes all batches that wait, applies each in a savepoint of its own,
+//! and commits them together: one flush to the disk for all (group commit). A caller is answered only
+//! after that flush.
+
+use super::open::{self, Opened};
+use super::sql::{self, NotApplied};
+use crate::{Batch, Committed, OpenError, StoreError};
+use rusqlite::Connection;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// Batches in one commit, so that no caller waits for an endless one.
+const GROUP: usize = 256;
+
+/// A batch, and who waits for it.
+struct Job {
+    batch: Batch,
+    answer: oneshot::Sender<Result<Committed, StoreError>>,
+}
+
+/// The way to the thread. When dropped, what was handed over is still committed, and the file closed.
+pub(super) struct Writer {
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub fn start(opened: Opened) -> Result<Self, OpenError> {
+        let path = opened.path.clone();
+        let (jobs, waiting) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || run(opened, &waiting))
+            .map_err(|e| OpenError::Io {
+                path,
+                reason: e.to_string(),
+            })?;
+        Ok(Self {
+            jobs: Some(jobs),
+            thread: Some(thread),
+        })
+    }
+
+    pub async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self
+            .jobs
+            .as_ref()
+            .is_some_and(|jobs| jobs.send(Job { batch, answer }).is_ok());
+        if !sent {
+            return Err(gone());
+        }
+        super::answered(answered).await
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // The thread ends when nobody can send any more.
+        self.jobs = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the store's writer ended in a panic");
+        }
+    }
+}
+
+fn run(opened: Opened, waiting: &mpsc::Receiver<Job>) {
+    let Opened {
+        connection,
+        lock,
+        path,
+    } = opened;
+    while let Ok(first) = waiting.recv() {
+        let jobs = std::iter::once(first).chain(waiting.try_iter()).take(GROUP);
+        let (batches, answers): (Vec<_>, Vec<_>) = jobs.map(|job| (job.batch, job.answer)).unzip();
+        for (result, answer) in commit_group(&connection, &batches).into_iter().zip(answers) {
+            // Whoever asked may have gone away; what is committed stays committed.
+            let _ = answer.send(result);
+        }
+    }
+    if let Err(error) = open::close(connection) {
+        tracing::warn!(path = %path.display(), %error, "the store was not closed well; it is checked at the next start");
+    }
+    // Only now may another process have it.
+    drop(lock);
+}
+
+/// Commits the batches in one transaction: a refused batch leaves no trace and does not hurt the others;
+/// an error of the database leaves none of them.
+pub(super) fn commit_group(connection: &Connection, batches: &[Batch]) -> Vec<Result<Committed, StoreError>> {
+    try_group(connection, batches).unwrap_or_else(|error| {
+        if !connection.is_autocommit()
+            && let Err(error) = connection.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "a failed transaction can't be rolled back");
+        }
+        tracing::warn!(%error, batches = batches.len(), "nothing was committed");
+        batches.iter().map(|_| Err(sql::unavailable(&error))).collect()
+    })
+}
+
+fn try_group(
+    connection: &Connection,
+    batches: &[Batch],
+) -> rusqlite::Result<Vec<Result<Committed, StoreError>>> {
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let mut results = Vec::with_capacity(batches.len());
+    for batch in batches {
+        connection.execute_batch("SAVEPOINT batch")?;
+        results.push(match sql::apply(connection, batch) {
+            Ok(committed) => {
+                connection.execute_batch("RELEASE batch")?;
+                Ok(committed)
+            }
+            Err(NotApplied::Refused(error)) => {
+                connection.execute_batch("ROLLBACK TO batch; RELEASE batch")?;
+                Err(error)
+            }
+            Err(NotApplied::Failed(error)) => return Err(error),
+        });
+    }
+    connection.execute_batch("COMMIT")?;
+    Ok(results)
+}
+
+pub(super) fn gone() -> StoreError {
+    StoreError::Unavailable {
+        reason: "its writer has ended".to_owned(),
+        hint: "restart the manager",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use poolwright_model::id::OperationId;
+    use serde_json::value::to_raw_value;
+
+    fn writing(id: &str, bytes: usize) -> Batch {
+        let mut batch = Batch::new();
+        batch.put_json("thing", id, to_raw_value(&"x".repeat(bytes)).unwrap());
+        batch
+    }
+
+    fn ids(connection: &Connection) -> Vec<String> {
+        let things = sql::list(connection, "thing").unwrap();
+        things.into_iter().map(|document| document.id).collect()
+    }
+
+    #[test]
+    fn a_refused_batch_leaves_no_trace_and_hurts_nobody() {
+        let connection = open::in_memory().unwrap();
+        let mut refused = writing("b", 1);
+        // The expectation is checked first, the journal last: both leave nothing behind.
+        refused
+            .line(&OperationId::new("op").unwrap(), 7, &"not the first")
+            .unwrap();
+        let results = commit_group(&connection, &[writing("a", 1), refused, writing("c", 1)]);
+        assert!(results[0].is_ok() && results[2].is_ok(), "{results:?}");
+        assert!(results[1].as_ref().unwrap_err().is_conflict());
+        assert_eq!(ids(&connection), ["a", "c"]);
+        assert_eq!(
+            results[2].as_ref().unwrap().revision,
+            2,
+            "a refused batch takes no number"
+        );
+    }
+
+    #[test]
+    fn a_full_disk_acknowledges_nothing_and_heals_by_itself() {
+        let connection = open::in_memory().unwrap();
+        let pages: i64 = connection
+            .query_row("PRAGMA page_count", [], |row| row.get(0))
+            .unwrap();
+        let limit = |pages: i64| {
+            let set = format!("PRAGMA max_page_count = {pages}");
+            connection.query_row(&set, [], |_| Ok(())).unwrap();
+        };
+        limit(pages + 4);
+        let results = commit_group(&connection, &[writing("small", 10), writing("big", 1 << 20)]);
+        for result in &results {
+            let error = result.as_ref().unwrap_err();
+            assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+            assert!(error.to_string().contains("free some space"), "{error}");
+        }
+        assert!(ids(&connection).is_empty(), "reads go on, and see nothing of it");
+        limit(pages + 1000);
+        assert!(commit_group(&connection, &[writing("big", 1 << 20)])[0].is_ok());
+        assert_eq!(ids(&connection), ["big"]);
+    }
+
+    #[test]
+    fn a_read_only_database_acknowledges_nothing() {
+        let connection = open::in_memory().unwrap();
+        connection.pragma_update(None, "query_only", true).unwrap();
+        let results = commit_group(&connection, &[writing("a", 1)]);
+        let error = results[0].as_ref().unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+        connection.pragma_update(None, "query_only", false).unwrap();
+        assert!(commit_group(&connection, &[writing("a", 1)])[0].is_ok());
+    }
+}

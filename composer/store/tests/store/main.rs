@@ -1,0 +1,7 @@
+//! The store's tests: what every store must do ([`conformance`]), run against each that we have, and what
+//! is special to SQLite.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, as it should")]
+
+mod conformance;
+mod sqlite;

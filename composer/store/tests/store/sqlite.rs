@@ -1,0 +1,169 @@
+//! What is special to the store in a file: whose file it is, who may write it, what survives.
+
+use crate::conformance::hold_promises;
+use poolwright_model::id::OperationId;
+use poolwright_store::{Batch, OpenError, SqliteStore, Store};
+use rusqlite::Connection;
+use serde_json::value::to_raw_value;
+use std::path::Path;
+use std::sync::Arc;
+
+fn writing(id: &str) -> Batch {
+    let mut batch = Batch::new();
+    batch.put_json("thing", id, to_raw_value(&1).unwrap());
+    batch
+}
+
+/// What a kill -9 leaves behind: the files as they are while the store is open.
+fn killed(from: &Path) -> tempfile::TempDir {
+    let to = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.path().join(entry.file_name())).unwrap();
+    }
+    to
+}
+
+#[tokio::test]
+async fn in_a_file_the_promises_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    hold_promises(Arc::new(SqliteStore::open(dir.path()).unwrap())).await;
+}
+
+#[tokio::test]
+async fn in_memory_the_promises_hold() {
+    hold_promises(Arc::new(SqliteStore::in_memory().unwrap())).await;
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_a_stop_and_after_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    let operation = OperationId::new("op").unwrap();
+    let mut batch = writing("a");
+    batch.line(&operation, 1, &"intent").unwrap();
+    let committed = store.commit(batch).await.unwrap();
+
+    let left = killed(dir.path());
+    drop(store);
+    for dir in [dir.path(), left.path()] {
+        let store = SqliteStore::open(dir).unwrap();
+        let document = store.get("thing", "a").await.unwrap().unwrap();
+        assert_eq!(document.revision, committed.revision);
+        assert_eq!(
+            store.open_operations().await.unwrap(),
+            std::slice::from_ref(&operation)
+        );
+        assert!(store.commit(writing("b")).await.unwrap().revision > committed.revision);
+    }
+}
+
+#[tokio::test]
+async fn a_second_process_is_kept_away_until_the_first_has_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = SqliteStore::open(dir.path()).unwrap();
+    let error = SqliteStore::open(dir.path()).err().unwrap();
+    assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains(&format!("process {}", std::process::id())),
+        "{error}"
+    );
+    first.commit(writing("a")).await.unwrap();
+    drop(first);
+    SqliteStore::open(dir.path()).unwrap();
+}
+
+#[tokio::test]
+async fn a_foreign_file_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("poolwright.db");
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("CREATE TABLE recipes (name TEXT); INSERT INTO recipes VALUES ('soup')")
+        .unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let error = SqliteStore::open(dir.path()).err().unwrap();
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+
+    std::fs::write(
+        &path,
+        "Not a database at all, but long enough to be one.".repeat(40),
+    )
+    .unwrap();
+    let error = SqliteStore::open(dir.path()).err().unwrap();
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_with_both_versions() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(SqliteStore::open(dir.path()).unwrap());
+    let path = dir.path().join("poolwright.db");
+    let connection = Connection::open(&path).unwrap();
+    connection.pragma_update(None, "user_version", 999).unwrap();
+    drop(connection);
+    let error = SqliteStore::open(dir.path()).err().unwrap();
+    assert!(matches!(error, OpenError::Newer { found: 999, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn damage_is_found_after_an_unclean_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    for n in 0..400 {
+        store.commit(writing(&format!("thing-{n}"))).await.unwrap();
+    }
+    drop(store);
+    // Opened and killed, so that it is marked as in use, then some of its middle overwritten.
+    let store = SqliteStore::open(dir.path()).unwrap();
+    store.commit(writing("last")).await.unwrap();
+    let left = killed(dir.path());
+    let path = left.path().join("poolwright.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    assert!(bytes.len() > 16 * 4096, "{}", bytes.len());
+    let page = 4096;
+    for byte in &mut bytes[3 * page..12 * page] {
+        *byte = 0xa5;
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let error = SqliteStore::open(left.path()).err().unwrap();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("restore a backup"), "{error}");
+}
+
+#[tokio::test]
+async fn only_the_owner_can_read_the_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("data");
+    let store = SqliteStore::open(&dir).unwrap();
+    store.commit(writing("a")).await.unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    for name in ["poolwright.db", "poolwright.db-wal", "poolwright.lock"] {
+        assert_eq!(mode(&dir.join(name)), 0o600, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn many_writers_are_all_answered_once_theirs_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteStore::open(dir.path()).unwrap());
+    let writers: Vec<_> = (0..500)
+        .map(|n| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                let id = format!("thing-{n}");
+                store.commit(writing(&id)).await.unwrap();
+                assert!(store.get("thing", &id).await.unwrap().is_some());
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    assert_eq!(store.list("thing").await.unwrap().len(), 500);
+}
