@@ -1,1 +1,18 @@
 //! Racks that behave like real ones: over HTTPS as Redfish, and in process with a manual clock; with faults.
+//!
+//! * [`rack`]: what a rack consists of, read from a short file. Does not change.
+//! * [`state`]: the truth about it: what is bound to what. A pure value.
+//! * [`fault`]: what goes wrong, by script. [`clock`]: the time that it all lives by.
+//! * [`Emulation`]: one rack with its truth, its faults and its time.
+//!
+//! The emulator and the driver are written apart, both from DMTF's schemas and the vendors' published calls,
+//! so that they do not share one misreading.
+
+pub mod clock;
+mod emulation;
+pub mod fault;
+pub mod rack;
+pub mod state;
+
+pub use emulation::Emulation;
+pub use rack::{Rack, RackError};
