@@ -1,1 +1,3 @@
 //! Redfish over HTTPS: the client and the southbound driver.
+
+pub mod client;

@@ -1,0 +1,192 @@
+//! Links, resolved: only places at the same endpoint come out.
+//!
+//! A service's answers are untrusted. A link that leads to another origin would carry our credentials there, and
+//! one that climbs with `..` names something else than it shows. Both are refused before anything is sent.
+
+use std::fmt;
+
+use url::Url;
+
+use super::error::LinkFault;
+
+/// Longer links than this are not addresses.
+const MAX_LINK_BYTES: usize = 4096;
+
+/// A place at one endpoint: an absolute path with an optional query, without fragment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place(Url);
+
+impl Place {
+    /// Resolves a link found in a document or header (`@odata.id`, `Location`, `Members@odata.nextLink`, an
+    /// action's `target`): an absolute path, or an absolute URL of the same origin. A fragment (a JSON pointer
+    /// into the document) is dropped.
+    pub(crate) fn resolve(base: &Url, link: &str) -> Result<Self, LinkFault> {
+        if link.is_empty() || link.len() > MAX_LINK_BYTES {
+            return Err(LinkFault::Malformed);
+        }
+        // The URL parser drops tabs and newlines and takes a backslash for a slash: what it would read is not
+        // what a human sees.
+        if link.bytes().any(|b| b <= b' ' || b == 0x7f || b == b'\\') {
+            return Err(LinkFault::Malformed);
+        }
+        let absolute_url = link.split('/').next().is_some_and(|head| head.ends_with(':'));
+        if !link.starts_with('/') && !absolute_url {
+            return Err(LinkFault::Relative);
+        }
+        let path_end = link.find(['?', '#']).unwrap_or(link.len());
+        if climbs(&link[..path_end]) {
+            return Err(LinkFault::Climbs);
+        }
+        let mut url = base.join(link).map_err(|_| LinkFault::Malformed)?;
+        if url.origin() != base.origin() || !url.username().is_empty() || url.password().is_some() {
+            return Err(LinkFault::OtherOrigin);
+        }
+        url.set_fragment(None);
+        Ok(Self(url))
+    }
+
+    /// The same place with a query such as `$expand=.`, added to one that is there.
+    pub(crate) fn with_query(&self, query: &str) -> Self {
+        let mut url = self.0.clone();
+        match self.0.query() {
+            Some(present) if !present.is_empty() => url.set_query(Some(&format!("{present}&{query}"))),
+            _ => url.set_query(Some(query)),
+        }
+        Self(url)
+    }
+
+    pub(crate) fn url(&self) -> &Url {
+        &self.0
+    }
+
+    /// Path and query.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0[url::Position::BeforePath..]
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Whether a segment is `.` or `..`, written plainly or percent-encoded, or hides a slash that would make one.
+fn climbs(path: &str) -> bool {
+    if !path.contains("..") && !path.contains("/.") && !path.contains('%') {
+        return false;
+    }
+    let plain = path
+        .replace("%2e", ".")
+        .replace("%2E", ".")
+        .replace("%2f", "/")
+        .replace("%2F", "/")
+        .replace("%5c", "/")
+        .replace("%5C", "/");
+    plain.split('/').any(|segment| segment == "." || segment == "..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(link: &str) -> Result<String, LinkFault> {
+        let base = Url::parse("https://bmc.example:8443/").unwrap();
+        Place::resolve(&base, link).map(|place| place.as_str().to_owned())
+    }
+
+    #[test]
+    fn accepts_paths_and_urls_of_the_same_origin() {
+        for (link, place) in [
+            ("/redfish/v1/Systems", "/redfish/v1/Systems"),
+            ("/redfish/v1/", "/redfish/v1/"),
+            (
+                "/redfish/v1/Chassis/DGX/Sensors?$skip=75",
+                "/redfish/v1/Chassis/DGX/Sensors?$skip=75",
+            ),
+            (
+                "/redfish/v1/Chassis/1/Power#/PowerControl/0",
+                "/redfish/v1/Chassis/1/Power",
+            ),
+            (
+                "https://bmc.example:8443/redfish/v1/Tasks/7",
+                "/redfish/v1/Tasks/7",
+            ),
+            (
+                "HTTPS://BMC.example:8443/redfish/v1/Tasks/7",
+                "/redfish/v1/Tasks/7",
+            ),
+            (
+                "/redfish/v1/Chassis/GPU..1/a...b",
+                "/redfish/v1/Chassis/GPU..1/a...b",
+            ),
+            ("/redfish/v1/Systems/a%20b", "/redfish/v1/Systems/a%20b"),
+            ("/redfish/v1/X?filter=a/../b", "/redfish/v1/X?filter=a/../b"),
+        ] {
+            assert_eq!(resolve(link).as_deref(), Ok(place), "{link}");
+        }
+    }
+
+    #[test]
+    fn refuses_other_origins() {
+        for link in [
+            "https://evil.example/redfish/v1",
+            "http://bmc.example:8443/redfish/v1",
+            "https://bmc.example/redfish/v1",
+            "https://bmc.example:8444/redfish/v1",
+            "//evil.example/redfish/v1",
+            "https://bmc.example:8443@evil.example/",
+            "https://admin@bmc.example:8443/redfish/v1",
+            "file:///etc/passwd",
+            "javascript:/alert",
+        ] {
+            assert_eq!(resolve(link), Err(LinkFault::OtherOrigin), "{link}");
+        }
+    }
+
+    #[test]
+    fn refuses_climbing() {
+        for link in [
+            "/redfish/v1/../../etc",
+            "/redfish/v1/..",
+            "/redfish/./v1",
+            "/redfish/v1/%2e%2e/x",
+            "/redfish/v1/.%2E/x",
+            "/redfish/v1/..%2fx",
+            "/redfish/v1/a%2f..%2Fx",
+            "/redfish/v1/..%5cx",
+            "https://bmc.example:8443/a/../b",
+        ] {
+            assert_eq!(resolve(link), Err(LinkFault::Climbs), "{link}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_link() {
+        for link in ["", "/redfish/v1/\n/Systems", "/redfish\\v1", "/a b", "/\u{7f}"] {
+            assert_eq!(resolve(link), Err(LinkFault::Malformed), "{link:?}");
+        }
+        assert_eq!(
+            resolve(&format!("/{}", "a".repeat(5000))),
+            Err(LinkFault::Malformed)
+        );
+        for link in ["redfish/v1/Systems", "Systems", "?x", "#/Members/0"] {
+            assert_eq!(resolve(link), Err(LinkFault::Relative), "{link}");
+        }
+    }
+
+    #[test]
+    fn queries_add_up() {
+        let base = Url::parse("https://bmc.example:8443/").unwrap();
+        let plain = Place::resolve(&base, "/redfish/v1/Systems").unwrap();
+        assert_eq!(
+            plain.with_query("$expand=.($levels=1)").as_str(),
+            "/redfish/v1/Systems?$expand=.($levels=1)"
+        );
+        let paged = Place::resolve(&base, "/redfish/v1/Systems?$skip=5").unwrap();
+        assert_eq!(
+            paged.with_query("$expand=.").as_str(),
+            "/redfish/v1/Systems?$skip=5&$expand=."
+        );
+    }
+}

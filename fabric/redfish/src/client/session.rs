@@ -1,0 +1,376 @@
+//! The gate that every request passes: it puts the credentials on, keeps one session for all, opens it again once
+//! when it has lapsed, and shuts for good before refused credentials can lock the account.
+//!
+//! As long as the credentials have not been accepted, requests pass one at a time: a wrong password costs at most
+//! [`Limits::refusals`](super::Limits) tries, however many requests wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use base64::Engine as _;
+use bytes::Bytes;
+use http::header::LOCATION;
+use http::{HeaderValue, Method, StatusCode};
+use serde::Serialize;
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::Auth;
+use super::auth::Secret;
+use super::deadline::Deadline;
+use super::document::Annotations;
+use super::error::{Error, ErrorKind, NotSent, Refusal, Result, Unreadable};
+use super::exchange::{Credential, Reply, Request, Wire};
+use super::path::Place;
+
+pub(crate) struct Gate {
+    auth: Auth,
+    /// The collection that sessions are created in.
+    sessions: Place,
+    held: Mutex<Option<Arc<Held>>>,
+    /// A session was asked for, and the service has none.
+    only_basic: AtomicBool,
+    /// The credentials were accepted, and have not been refused since.
+    accepted: AtomicBool,
+    /// Refusals in a row.
+    refusals: AtomicU32,
+    limit: u32,
+}
+
+/// What is put on requests.
+struct Held {
+    credential: Credential,
+    session: Option<Session>,
+}
+
+struct Session {
+    /// What to DELETE at the end; `None` where the service did not say.
+    place: Option<Place>,
+}
+
+/// The right to send one request. Holds the turn while the credentials are not accepted yet.
+pub(crate) struct Ticket<'a> {
+    held: Option<Arc<Held>>,
+    turn: Option<MutexGuard<'a, Option<Arc<Held>>>>,
+}
+
+impl Ticket<'_> {
+    pub(crate) fn credential(&self) -> Option<&Credential> {
+        self.held.as_ref().map(|held| &held.credential)
+    }
+
+    /// Whether a 401 may just mean that the session has lapsed.
+    pub(crate) fn may_have_lapsed(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.session.is_some())
+    }
+}
+
+impl Gate {
+    pub(crate) fn new(auth: Auth, sessions: Place, limit: u32) -> Self {
+        Self {
+            auth,
+            sessions,
+            held: Mutex::new(None),
+            only_basic: AtomicBool::new(false),
+            accepted: AtomicBool::new(false),
+            refusals: AtomicU32::new(0),
+            limit: limit.max(1),
+        }
+    }
+
+    /// Logs in before the first request where a session is wanted, so that a wrong password shows at once.
+    pub(crate) async fn log_in_early(&self, wire: &Wire) -> Result<()> {
+        if matches!(self.auth, Auth::Session { .. }) {
+            let request = Request::get(&self.sessions, wire.limits.answer_bytes);
+            self.ticket(wire, &request).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets one request pass, logging in first where that is needed. The caller holds a slot of the wire.
+    pub(crate) async fn ticket(&self, wire: &Wire, request: &Request<'_>) -> Result<Ticket<'_>> {
+        if self.auth == Auth::None {
+            return Ok(Ticket {
+                held: None,
+                turn: None,
+            });
+        }
+        let turn = self.held.lock().await;
+        self.pass(turn, wire, request).await
+    }
+
+    /// After a 401 to a session's token: the session opened again, once, by whoever comes first.
+    pub(crate) async fn renew<'a>(
+        &'a self,
+        stale: Ticket<'a>,
+        wire: &Wire,
+        request: &Request<'_>,
+    ) -> Result<Ticket<'a>> {
+        let mut turn = match stale.turn {
+            Some(turn) => turn,
+            None => self.held.lock().await,
+        };
+        let unchanged = match (turn.as_ref(), stale.held.as_ref()) {
+            (Some(now), Some(then)) => Arc::ptr_eq(now, then),
+            _ => false,
+        };
+        if !unchanged {
+            return self.pass(turn, wire, request).await;
+        }
+        *turn = None;
+        let fresh = self.pass(turn, wire, request).await?;
+        self.discard(wire, stale.held.as_deref(), &fresh).await;
+        Ok(fresh)
+    }
+
+    /// Deletes the session that a new one replaces: a service that answered 401 for another reason than its age
+    /// would otherwise keep it, and run out of sessions.
+    async fn discard(&self, wire: &Wire, old: Option<&Held>, fresh: &Ticket<'_>) {
+        let place = |held: &Held| held.session.as_ref().and_then(|session| session.place.clone());
+        let Some(old) = old.and_then(place) else { return };
+        // Some services give the same id again.
+        if fresh.held.as_deref().and_then(place).as_ref() == Some(&old) {
+            return;
+        }
+        let request = Request::delete_session(&old, wire.limits.answer_bytes);
+        let gone = wire
+            .exchange(&request, fresh.credential(), Deadline::after(wire.limits.request))
+            .await;
+        tracing::debug!(session = %old, deleted = gone.is_ok(), "the session was replaced");
+    }
+
+    async fn pass<'a>(
+        &'a self,
+        mut turn: MutexGuard<'a, Option<Arc<Held>>>,
+        wire: &Wire,
+        request: &Request<'_>,
+    ) -> Result<Ticket<'a>> {
+        if self.refusals.load(Ordering::Acquire) >= self.limit {
+            return Err(Error::harmless(request.name(), self.refused(None)));
+        }
+        let held = match turn.as_ref() {
+            Some(held) => Arc::clone(held),
+            None => {
+                let fresh = Arc::new(self.log_in(wire).await?);
+                *turn = Some(Arc::clone(&fresh));
+                fresh
+            }
+        };
+        let turn = (!self.accepted.load(Ordering::Acquire)).then_some(turn);
+        Ok(Ticket {
+            held: Some(held),
+            turn,
+        })
+    }
+
+    /// Takes the ticket back with the answer that it led to, and turns a refusal of the credentials into an error.
+    pub(crate) fn judge(
+        &self,
+        ticket: Ticket<'_>,
+        request: &Request<'_>,
+        outcome: Result<Reply>,
+    ) -> Result<Reply> {
+        let Ok(reply) = &outcome else { return outcome };
+        if ticket.held.is_none() {
+            return outcome;
+        }
+        if reply.status.is_success() {
+            self.note_accepted();
+        } else if let Some(refusal) = refusal_of_credentials(reply) {
+            return Err(Error::harmless(request.name(), self.note_refused(refusal)));
+        }
+        outcome
+    }
+
+    /// The same for an outcome that is no longer a reply.
+    pub(crate) fn judge_result<T>(
+        &self,
+        ticket: Ticket<'_>,
+        request: &Request<'_>,
+        outcome: Result<T>,
+    ) -> Result<T> {
+        drop(ticket);
+        match outcome {
+            Ok(good) => {
+                self.note_accepted();
+                Ok(good)
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::Refused(refusal) if matches!(refusal.status, 401 | 403) => Err(Error::harmless(
+                    request.name(),
+                    self.note_refused(refusal.clone()),
+                )),
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn note_accepted(&self) {
+        // Loads first: in the usual case nothing changes, and nothing is written that other cores read.
+        if !self.accepted.load(Ordering::Acquire) {
+            self.accepted.store(true, Ordering::Release);
+        }
+        if self.refusals.load(Ordering::Acquire) != 0 {
+            self.refusals.store(0, Ordering::Release);
+        }
+    }
+
+    fn note_refused(&self, answer: Refusal) -> ErrorKind {
+        self.accepted.store(false, Ordering::Release);
+        self.refusals.fetch_add(1, Ordering::AcqRel);
+        self.refused(Some(answer))
+    }
+
+    fn refused(&self, answer: Option<Refusal>) -> ErrorKind {
+        let refusals = self.refusals.load(Ordering::Acquire);
+        ErrorKind::CredentialsRefused {
+            answer,
+            refusals,
+            limit: self.limit,
+        }
+    }
+
+    /// Lets requests pass again after the credentials were refused too often.
+    pub(crate) fn reset(&self) {
+        self.refusals.store(0, Ordering::Release);
+    }
+
+    async fn log_in(&self, wire: &Wire) -> Result<Held> {
+        match &self.auth {
+            Auth::Session { user, password } if !self.only_basic.load(Ordering::Acquire) => {
+                match self.open_session(wire, user, password).await? {
+                    Some(held) => Ok(held),
+                    None => {
+                        tracing::debug!(endpoint = %wire.base, "no SessionService: Basic with every request");
+                        self.only_basic.store(true, Ordering::Release);
+                        self.basic(user, password)
+                    }
+                }
+            }
+            Auth::Session { user, password } | Auth::Basic { user, password } => self.basic(user, password),
+            // `ticket` lets requests without credentials pass before this.
+            Auth::None => Err(self.unusable("there are no credentials to log in with")),
+        }
+    }
+
+    fn basic(&self, user: &str, password: &Secret) -> Result<Held> {
+        if user.contains(':') {
+            return Err(self.unusable("a user name with a colon can't be sent by HTTP Basic"));
+        }
+        let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{}", password.expose()));
+        let value = HeaderValue::from_str(&format!("Basic {pair}"))
+            .map_err(|_| self.unusable("these credentials can't be put in a header"))?;
+        Ok(Held {
+            credential: Credential::basic(value),
+            session: None,
+        })
+    }
+
+    fn unusable(&self, why: &str) -> Error {
+        Error::harmless(
+            format!("log in at {}", self.sessions.url()),
+            NotSent::BadRequest(why.into()),
+        )
+    }
+
+    /// A new session; `None` where the service has no sessions.
+    async fn open_session(&self, wire: &Wire, user: &str, password: &Secret) -> Result<Option<Held>> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "PascalCase")]
+        struct Login<'a> {
+            user_name: &'a str,
+            password: &'a str,
+        }
+        let login = serde_json::to_vec(&Login {
+            user_name: user,
+            password: password.expose(),
+        })
+        .map_err(|_| self.unusable("these credentials can't be written as JSON"))?;
+        let request = Request {
+            method: Method::POST,
+            place: &self.sessions,
+            body: Some(Bytes::from(login)),
+            if_match: None,
+            cap: wire.limits.answer_bytes,
+            changes: false,
+        };
+        let reply = wire
+            .exchange(&request, None, Deadline::after(wire.limits.request))
+            .await?;
+        match reply.status {
+            status if status.is_success() => {}
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
+                return Ok(None);
+            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                return Err(Error::harmless(
+                    request.name(),
+                    self.note_refused(reply.refusal()),
+                ));
+            }
+            _ => return Err(request.refused(&reply)),
+        }
+        let token = reply.headers.get("x-auth-token").cloned();
+        let token = token.ok_or_else(|| request.unusable(Unreadable::NoToken))?;
+        // Behind a tunnel a service may name itself by an address that we can't use; the body has a plain path.
+        let place = reply
+            .header(LOCATION)
+            .and_then(|link| Place::resolve(&wire.base, link).ok());
+        let place = place.or_else(|| {
+            let link = Annotations::of(&reply.body).ok()?.id?;
+            Place::resolve(&wire.base, &link).ok()
+        });
+        self.note_accepted();
+        Ok(Some(Held {
+            credential: Credential::token(token),
+            session: Some(Session { place }),
+        }))
+    }
+
+    /// Deletes the session, if there is one. The caller holds a slot of the wire.
+    pub(crate) async fn close(&self, wire: &Wire) -> Result<()> {
+        let Some(held) = self.held.lock().await.take() else {
+            return Ok(());
+        };
+        let Some(Session { place: Some(place) }) = &held.session else {
+            return Ok(());
+        };
+        let request = Request::delete_session(place, wire.limits.answer_bytes);
+        let reply = wire
+            .exchange(
+                &request,
+                Some(&held.credential),
+                Deadline::after(wire.limits.request),
+            )
+            .await?;
+        match reply.status {
+            status if status.is_success() => Ok(()),
+            // It has lapsed already.
+            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::GONE => Ok(()),
+            _ => Err(request.refused(&reply)),
+        }
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if self
+            .held
+            .get_mut()
+            .as_ref()
+            .is_some_and(|held| held.session.is_some())
+        {
+            tracing::warn!(sessions = %self.sessions.url(), "a session was left open: close() was not called");
+        }
+    }
+}
+
+/// A 401 or 403 that speaks of the credentials. A lack of privilege for one resource says that they are right.
+fn refusal_of_credentials(reply: &Reply) -> Option<Refusal> {
+    if !matches!(reply.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        return None;
+    }
+    let refusal = reply.refusal();
+    let lacks_privilege =
+        reply.status == StatusCode::FORBIDDEN && refusal.message.is("InsufficientPrivilege");
+    (!lacks_privilege).then_some(refusal)
+}

@@ -1,0 +1,183 @@
+//! Whom the client believes.
+
+use axum::Router;
+use poolwright_redfish::client::{
+    Client, Endpoint, Error, ErrorKind, Fingerprint, NotSent, Tls, TlsFault, Transport,
+};
+
+use crate::service::{Authority, Service, quick, root};
+
+fn tls_fault(error: &Error) -> &TlsFault {
+    match error.kind() {
+        ErrorKind::Tls(fault) => fault,
+        other => panic!("no TLS fault: {other:?}"),
+    }
+}
+
+async fn connect(service: &Service, tls: Tls) -> Result<Client, Error> {
+    Client::connect(service.endpoint().tls(tls)).await
+}
+
+async fn refusal(service: &Service, tls: Tls) -> Error {
+    let error = connect(service, tls).await.unwrap_err();
+    assert_eq!(service.recorder.seen().len(), 0, "something was sent: {error}");
+    assert!(!error.hint().is_empty());
+    error
+}
+
+#[tokio::test]
+async fn a_private_ca_is_believed_and_another_is_not() {
+    let ours = Authority::new();
+    let service = Service::https(root(), &ours.issue(&["127.0.0.1"], |_| {}));
+    connect(&service, Tls::Ca(ours.pem())).await.unwrap();
+
+    // Another CA, be it one that calls itself the same.
+    for other in [Authority::new(), Authority::named("another CA")] {
+        let service = Service::https(root(), &ours.issue(&["127.0.0.1"], |_| {}));
+        let wrong = refusal(&service, Tls::Ca(other.pem())).await;
+        assert_eq!(tls_fault(&wrong), &TlsFault::UnknownIssuer);
+        assert!(wrong.to_string().contains(&service.url), "{wrong}");
+        assert!(wrong.hint().contains("--ca"));
+    }
+}
+
+#[tokio::test]
+async fn the_systems_cas_do_not_know_a_private_one() {
+    let service = Service::https(root(), &Authority::new().issue(&["127.0.0.1"], |_| {}));
+    // A machine without CA certificates can't begin; it says so instead.
+    match tls_fault(&refusal(&service, Tls::SystemRoots).await) {
+        TlsFault::UnknownIssuer => {}
+        TlsFault::NoSystemRoots(why) => assert!(!why.is_empty()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn wrong_name_and_wrong_time_are_told_apart() {
+    let ca = Authority::new();
+    let elsewhere = Service::https(root(), &ca.issue(&["bmc-17.example"], |_| {}));
+    match tls_fault(&refusal(&elsewhere, Tls::Ca(ca.pem())).await) {
+        TlsFault::WrongName { presented } => {
+            assert!(presented[0].contains("bmc-17.example"), "{presented:?}")
+        }
+        other => panic!("{other:?}"),
+    }
+    let expired = ca.issue(&["127.0.0.1"], |params| {
+        params.not_after = rcgen::date_time_ymd(2020, 1, 1)
+    });
+    let service = Service::https(root(), &expired);
+    assert_eq!(
+        tls_fault(&refusal(&service, Tls::Ca(ca.pem())).await),
+        &TlsFault::Expired
+    );
+    let early = ca.issue(&["127.0.0.1"], |params| {
+        params.not_before = rcgen::date_time_ymd(4000, 1, 1)
+    });
+    let service = Service::https(root(), &early);
+    assert_eq!(
+        tls_fault(&refusal(&service, Tls::Ca(ca.pem())).await),
+        &TlsFault::NotYetValid
+    );
+}
+
+#[tokio::test]
+async fn a_pin_holds_for_one_certificate_only() {
+    let ca = Authority::new();
+    // Pinned, it may have the wrong name and be too old: it is that very certificate.
+    let old = ca.issue(&["elsewhere"], |params| {
+        params.not_after = rcgen::date_time_ymd(2020, 1, 1)
+    });
+    let pin = Fingerprint::of(&old.der);
+    let service = Service::https(root(), &old);
+    connect(&service, Tls::Pinned(pin)).await.unwrap();
+
+    let fresh = ca.issue(&["127.0.0.1"], |_| {});
+    let found = Fingerprint::of(&fresh.der);
+    let service = Service::https(root(), &fresh);
+    let error = refusal(&service, Tls::Pinned(pin)).await;
+    assert_eq!(tls_fault(&error), &TlsFault::PinMismatch { expected: pin, found });
+    assert!(error.to_string().contains(&found.to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn insecure_believes_anybody() {
+    let ca = Authority::new();
+    let old = ca.issue(&["elsewhere"], |params| {
+        params.not_after = rcgen::date_time_ymd(2020, 1, 1)
+    });
+    let service = Service::https(root(), &old);
+    connect(&service, Tls::Insecure).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_port_without_tls_says_so() {
+    let service = Service::http(root());
+    let endpoint = Endpoint::new(&service.url.replace("http:", "https:"))
+        .unwrap()
+        .limits(quick());
+    let error = Client::connect(endpoint.tls(Tls::Insecure)).await.unwrap_err();
+    assert_eq!(tls_fault(&error), &TlsFault::NotTls, "{error}");
+}
+
+#[tokio::test]
+async fn a_useless_ca_file_fails_before_anything_is_sent() {
+    let service = Service::https(root(), &Authority::new().issue(&["127.0.0.1"], |_| {}));
+    let error = refusal(&service, Tls::Ca(b"-----BEGIN NOTHING-----".to_vec())).await;
+    assert!(matches!(tls_fault(&error), TlsFault::BadCa(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_transport_serves_many_endpoints_of_one_kind() {
+    let ca = Authority::new();
+    let tls = Tls::Ca(ca.pem());
+    let shared = Transport::new(&tls, quick().connect).unwrap();
+    let services: Vec<Service> = (0..3)
+        .map(|_| Service::https(root(), &ca.issue(&["127.0.0.1"], |_| {})))
+        .collect();
+    for service in &services {
+        let endpoint = service.endpoint().tls(tls.clone());
+        let client = Client::connect_over(endpoint, shared.clone()).await.unwrap();
+        assert_eq!(client.requests(), 1);
+    }
+    let other = services[0].endpoint().tls(Tls::Insecure);
+    let error = Client::connect_over(other, shared).await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::NotSent(NotSent::OtherTransport));
+    // Plain http needs no CA certificates on the machine, and its transport serves nothing else.
+    let plain = Service::http(root());
+    let transport = Transport::for_endpoint(&plain.endpoint()).unwrap();
+    Client::connect_over(plain.endpoint(), transport.clone())
+        .await
+        .unwrap();
+    assert!(
+        Client::connect_over(services[0].endpoint(), transport)
+            .await
+            .is_err()
+    );
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_from_nobody_known() {
+    let gone = Service::http(Router::new());
+    let url = gone.url.clone();
+    drop(gone);
+    // The port is free again once the listener is gone; the service stops in its own time.
+    let refused = loop {
+        match Client::connect(Endpoint::new(&url).unwrap().limits(quick()))
+            .await
+            .unwrap_err()
+        {
+            error if error.kind() == &ErrorKind::NotSent(NotSent::ConnectionRefused) => break error,
+            _ => tokio::task::yield_now().await,
+        }
+    };
+    assert!(refused.hint().contains("port"));
+    let unknown = Endpoint::new("https://no-such-host.invalid")
+        .unwrap()
+        .tls(Tls::Insecure)
+        .limits(quick());
+    let error = Client::connect(unknown).await.unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::NotSent(NotSent::UnknownHost(_))),
+        "{error}"
+    );
+}
