@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use poolwright_driver::{DriverError, Fabric, Observation, Progress};
 use poolwright_inventory::{Knowledge, Merged, PciNames, Snapshot, View, merge};
 use poolwright_model::fault::{Fault, FaultKind};
+use poolwright_model::id::ControlEndpointId;
 use poolwright_model::profile::Profiles;
 use poolwright_model::topology::Topology;
 use std::sync::{Arc, OnceLock};
@@ -31,7 +32,18 @@ impl Default for CollectOptions {
     }
 }
 
-/// Looks at all endpoints once. `now` is when the look begins; things that were in `last` keep their ids.
+/// What one endpoint showed, and when it was asked.
+#[derive(Debug, Clone)]
+pub struct Look {
+    pub view: View,
+    pub requests: u64,
+    pub at: Timestamp,
+    /// False where nothing at all could be read; the view then holds only the fault.
+    pub answered: bool,
+}
+
+/// Looks at all endpoints once and assembles a snapshot. `now` is when the look begins; things that were in
+/// `last` keep their ids.
 pub async fn collect(
     endpoints: &[Arc<dyn Fabric>],
     last: Option<&Topology>,
@@ -40,70 +52,83 @@ pub async fn collect(
     progress: &dyn Progress,
 ) -> Snapshot {
     let began = tokio::time::Instant::now();
-    let observed: Vec<(View, u64)> = futures_util::stream::iter(endpoints)
-        .map(|endpoint| observe(endpoint.as_ref(), options.endpoint_deadline, progress))
+    let looks = look(endpoints, now, options, progress).await;
+    let mut snapshot = assemble(looks, last, now);
+    snapshot.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    snapshot
+}
+
+/// Asks the endpoints, a bounded number at a time.
+pub async fn look(
+    endpoints: &[Arc<dyn Fabric>],
+    now: Timestamp,
+    options: CollectOptions,
+    progress: &dyn Progress,
+) -> Vec<Look> {
+    futures_util::stream::iter(endpoints)
+        .map(|endpoint| observe(endpoint.as_ref(), now, options.endpoint_deadline, progress))
         .buffer_unordered(options.endpoints_at_once.max(1))
         .collect()
-        .await;
-    let requests = observed.iter().map(|(_, requests)| requests).sum();
-    let views = observed.into_iter().map(|(view, _)| view).collect();
+        .await
+}
+
+/// One snapshot of what was seen, be it at different times. Its requests and time are those of no look.
+pub fn assemble(looks: Vec<Look>, last: Option<&Topology>, now: Timestamp) -> Snapshot {
+    let requests = looks.iter().map(|look| look.requests).sum();
+    let views = looks.into_iter().map(|look| look.view).collect();
     let knowledge = Knowledge {
         profiles: Profiles::builtin(),
         names: pci_names(),
     };
     let Merged { topology, faults } = merge(views, last, knowledge);
-    let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     Snapshot {
         taken_at: now,
         topology,
         faults,
         requests,
-        elapsed_ms,
+        elapsed_ms: 0,
     }
 }
 
-async fn observe(endpoint: &dyn Fabric, deadline: Duration, progress: &dyn Progress) -> (View, u64) {
+async fn observe(endpoint: &dyn Fabric, at: Timestamp, deadline: Duration, progress: &dyn Progress) -> Look {
     let source = endpoint.endpoint().clone();
-    let answer = tokio::time::timeout(deadline, endpoint.observe(progress))
-        .await
-        .unwrap_or_else(|_| {
-            let message = format!("not read within {} s", deadline.as_secs());
-            Err(DriverError::no_effect(message).with_fault(FaultKind::Timeout))
-        });
-    match answer {
-        Ok(Observation {
+    let answer = tokio::time::timeout(deadline, endpoint.observe(progress)).await;
+    let answer = answer.unwrap_or_else(|_| {
+        let message = format!("not read within {} s", deadline.as_secs());
+        Err(DriverError::no_effect(message).with_fault(FaultKind::Timeout))
+    });
+    let answered = answer.is_ok();
+    let Observation {
+        topology,
+        faults,
+        requests,
+        quirks,
+    } = answer.unwrap_or_else(|error| unread(&source, &error));
+    for quirk in quirks {
+        tracing::info!(endpoint = %source, quirk = quirk.name, "{}", quirk.what);
+    }
+    Look {
+        view: View {
+            source,
             topology,
             faults,
-            requests,
-            quirks,
-        }) => {
-            for quirk in quirks {
-                tracing::info!(endpoint = %source, quirk = quirk.name, "{}", quirk.what);
-            }
-            (
-                View {
-                    source,
-                    topology,
-                    faults,
-                },
-                requests,
-            )
-        }
-        Err(error) => {
-            let message = match &error.hint {
-                Some(hint) => format!("{error}; {hint}"),
-                None => error.to_string(),
-            };
-            let faults = vec![Fault::new(source.as_str(), error.fault, message)];
-            (
-                View {
-                    source,
-                    topology: Topology::default(),
-                    faults,
-                },
-                0,
-            )
-        }
+        },
+        requests,
+        at,
+        answered,
+    }
+}
+
+/// What is known of an endpoint that could not be read: only that.
+fn unread(source: &ControlEndpointId, error: &DriverError) -> Observation {
+    let message = match &error.hint {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
+    };
+    let faults = vec![Fault::new(source.as_str(), error.fault, message)];
+    Observation {
+        faults,
+        ..Observation::default()
     }
 }
 
