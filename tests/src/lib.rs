@@ -15,3 +15,12 @@ pub mod spdx;
 pub mod tls;
 pub mod trees;
 pub mod workspace;
+
+/// Waits for the interrupt or termination signal, whichever comes first.
+pub async fn stopped() -> std::io::Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result,
+        _ = terminate.recv() => Ok(()),
+    }
+}

@@ -1,4 +1,4 @@
-//! Serves one kind of bad input until it is stopped. Prints `ready URL`, and on interrupt what it saw.
+//! Serves one kind of bad input until it is stopped. Prints `ready URL`, and when it is stopped what it saw.
 #![expect(clippy::print_stdout, reason = "stdout is how a script learns the address")]
 
 use std::{io, net::SocketAddr};
@@ -31,7 +31,7 @@ async fn main() -> io::Result<()> {
     };
     let server = HostileServer::start_on(arguments.listen, kind).await?;
     println!("ready {}", server.url);
-    tokio::signal::ctrl_c().await?;
+    poolwright_tests::stopped().await?;
     println!(
         "requests {} credentials {}",
         server.requests(),

@@ -76,7 +76,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error + Sen
         std::fs::write(file, pem)?;
     }
     println!("ready {}", server.url);
-    tokio::signal::ctrl_c().await?;
+    poolwright_tests::stopped().await?;
     eprintln!("requests {}", server.requests());
     Ok(())
 }

@@ -1,0 +1,208 @@
+"""Measures `poolwright discover`; started by tests/bench/discover, which says what it prints."""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from rack import emulated
+from suite import POOLWRIGHT, ROOT, SERVE_TREE, SHARED, free_port, run, serve_tree, started
+
+CONCURRENCY = 32
+DELAY_MS = 20
+TREE = "libredfish-nvidia_viking"
+# Schemas and registries describe, they are no hardware: neither side reads them.
+EXCLUDED = ("/redfish/v1/JsonSchemas", "/redfish/v1/Registries")
+POD = "pod-4096"
+
+NGINX = """
+daemon off;
+master_process off;
+worker_processes 1;
+pid {work}/nginx.pid;
+error_log stderr notice;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    default_type application/json;
+    keepalive_requests 1000000;
+    client_body_temp_path {work}/body;
+    proxy_temp_path {work}/proxy;
+    fastcgi_temp_path {work}/fastcgi;
+    scgi_temp_path {work}/scgi;
+    uwsgi_temp_path {work}/uwsgi;
+    server {{
+        listen 127.0.0.1:{port};
+        root {tree};
+        # The tree has one index.json a resource; without this a folder would answer with a redirect.
+        location / {{ try_files $uri/index.json $uri =404; }}
+    }}
+}}
+"""
+
+
+@contextlib.contextmanager
+def nginx(tree):
+    """The tree behind one nginx worker; yields its URL."""
+    with tempfile.TemporaryDirectory() as work:
+        port = free_port()
+        file = Path(work) / "nginx.conf"
+        file.write_text(NGINX.format(work=work, port=port, tree=tree))
+        with started("nginx", "-p", work, "-c", file, ready="start worker process|using the"):
+            yield f"http://127.0.0.1:{port}"
+
+
+class Run:
+    """One discovery by one client."""
+
+    def __init__(self, requests, wall_s, cpu_s, peak_bytes, found):
+        self.requests, self.wall_s, self.cpu_s = requests, wall_s, cpu_s
+        self.peak_bytes, self.found = peak_bytes, found
+
+
+def poolwright(url):
+    """The whole process, from start to exit, with the snapshot assembled and printed."""
+    done = run(
+        *(POOLWRIGHT, "discover", "--endpoint", url, "-o", "json", "--concurrency", CONCURRENCY), timeout=300
+    )
+    if done.code:
+        sys.exit(f"discovery failed: {done}")
+    snapshot = done.json()
+    found = {"gpus": len(snapshot["gpus"]), "faults": len(snapshot["faults"])}
+    return Run(snapshot["requests"], done.seconds, done.cpu_seconds, done.peak_bytes, found)
+
+
+def walker(url):
+    """The walk alone: in the rival's favour, the start of Python and its imports are left out."""
+    done = run(ROOT / ".venv/bin/python", ROOT / "tests/bench/walker.py", url, CONCURRENCY, *EXCLUDED, timeout=300)
+    if done.code:
+        sys.exit(f"the walker failed: {done}")
+    said = done.json()
+    return Run(said["requests"], said["wall_s"], said["cpu_s"], done.peak_bytes, {"statuses": said["statuses"]})
+
+
+CLIENTS = {"poolwright": poolwright, "aiohttp": walker}
+
+
+def measure(url, repetitions):
+    """Both clients in turn, so that a change of the machine's load meets both."""
+    runs = {name: [] for name in CLIENTS}
+    for _ in range(repetitions):
+        for name, client in CLIENTS.items():
+            runs[name].append(client(url))
+    return {name: summary(results) for name, results in runs.items()}
+
+
+def summary(runs):
+    """Medians and bests of one client's runs."""
+    requests = runs[-1].requests
+    walls = [one.wall_s for one in runs]
+    cpus = [one.cpu_s / one.requests * 1e6 for one in runs]
+    return {
+        "requests": requests,
+        "requests_per_s": {"median": requests / statistics.median(walls), "best": requests / min(walls)},
+        "cpu_us_per_request": {"median": statistics.median(cpus), "best": min(cpus)},
+        "wall_s": {"median": statistics.median(walls), "best": min(walls)},
+        "peak_mib": max(one.peak_bytes for one in runs) / 2**20,
+        "runs": len(runs),
+        "found": runs[-1].found,
+    }
+
+
+def compare(title, clients, delay_ms):
+    """Prints one table, and returns the figures with their ratios."""
+    print(f"\n{title}")
+    print(f"{'':12}{'requests':>10}{'req/s':>10}{'CPU µs/req':>12}{'wall s':>9}{'peak MiB':>10}   (medians)")
+    for name, figures in clients.items():
+        print(
+            f"{name:12}{figures['requests']:>10}{figures['requests_per_s']['median']:>10.0f}"
+            f"{figures['cpu_us_per_request']['median']:>12.1f}{figures['wall_s']['median']:>9.2f}"
+            f"{figures['peak_mib']:>10.1f}"
+        )
+    ours, theirs = clients["poolwright"], clients["aiohttp"]
+    ratios = {
+        "cpu_per_request": theirs["cpu_us_per_request"]["median"] / ours["cpu_us_per_request"]["median"],
+        "wall": theirs["wall_s"]["median"] / ours["wall_s"]["median"],
+    }
+    print(f"ratio: {ratios['cpu_per_request']:.2f} times less CPU per request, {ratios['wall']:.2f} times faster")
+    if delay_ms:
+        for name, figures in clients.items():
+            least = figures["requests"] * delay_ms / 1000 / CONCURRENCY
+            ratios[f"{name}_wall_over_least"] = figures["wall_s"]["median"] / least
+            print(f"{name}: {ratios[f'{name}_wall_over_least']:.2f} × (requests × delay / concurrency)")
+    return {"clients": clients, "ratios": ratios, "delay_ms": delay_ms, "concurrency": CONCURRENCY}
+
+
+def dgx(repetitions):
+    if SHARED is None:
+        sys.exit("the recorded trees are not present: put them in ../shared or set POOLWRIGHT_SHARED")
+    tree = run(SERVE_TREE, "--tree", TREE, "--unpack").out.strip()
+    with nginx(tree) as url:
+        at_once = compare(f"{TREE} behind nginx, no delay", measure(url, repetitions), 0)
+    with serve_tree(tree, "--delay-ms", DELAY_MS) as server:
+        few = max(3, repetitions // 2)
+        delayed = compare(f"{TREE}, {DELAY_MS} ms an answer", measure(server[1], few), DELAY_MS)
+    return {"no_delay": at_once, "delayed": delayed}
+
+
+def pod(repetitions):
+    """The whole pod in one discovery: all its endpoints, over TLS, with a password."""
+    results = []
+    with emulated(POD, timeout=120) as rack:
+        endpoints = len(json.loads(rack.listing.read_text()))
+        for _ in range(max(1, repetitions // 3)):
+            done = run(
+                *(POOLWRIGHT, "discover", "--endpoints", rack.listing, "-o", "json"),
+                *("--username", "admin", "--password-file", rack.password_file, "--ca", rack.authority),
+                timeout=300,
+            )
+            if done.code:
+                sys.exit(f"discovery of the pod failed: {done}")
+            results.append(done)
+        snapshot = results[-1].json()
+    figures = {
+        "endpoints": endpoints,
+        "gpus": len(snapshot["gpus"]),
+        "hosts": len(snapshot["hosts"]),
+        "faults": len(snapshot["faults"]),
+        "requests": snapshot["requests"],
+        "wall_s": [round(done.seconds, 2) for done in results],
+        "cpu_s": [round(done.cpu_seconds, 2) for done in results],
+        "peak_mib": max(done.peak_bytes for done in results) / 2**20,
+    }
+    print(f"\n{POD}: {endpoints} endpoints")
+    for name, value in figures.items():
+        print(f"  {name:10} {value}")
+    return figures
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--repetitions", type=int, default=7)
+    arguments.add_argument("--only", choices=["dgx", "pod"])
+    arguments = arguments.parse_args()
+    report = {
+        "machine": {"cores": os.cpu_count(), "load_before": os.getloadavg()[0], "kernel": platform.release()},
+        "peers": {
+            "aiohttp": version("aiohttp"),
+            "python": platform.python_version(),
+            "nginx": run("nginx", "-v").err.strip(),
+        },
+    }
+    if arguments.only != "pod":
+        report["dgx"] = dgx(arguments.repetitions)
+    if arguments.only != "dgx":
+        report["pod"] = pod(arguments.repetitions)
+    report["machine"]["load_after"] = os.getloadavg()[0]
+    file = ROOT / "reports/bench-discover.json"
+    file.write_text(json.dumps(report, indent=1))
+    print(f"\n{file.relative_to(ROOT)}")
+
+
+main()

@@ -1,0 +1,140 @@
+"""Request bodies, good and bad, against an emulated rack.
+
+Each case of cases.json says what is sent where, and whether DMTF's schema allows the body. Where the schemas
+are present, they must agree with the case. A body that is forbidden must be refused with 400 and change
+nothing; one that is allowed may be refused for its meaning alone, not for its form.
+"""
+
+import json
+from pathlib import Path
+
+CASES = Path(__file__).with_name("cases.json")
+
+# Refusals of form, in the Base registry (DSP0268): an allowed body must not meet them.
+FORM = {
+    "ActionParameterMissing",
+    "ActionParameterNotSupported",
+    "ActionParameterUnknown",
+    "ActionParameterValueFormatError",
+    "ActionParameterValueTypeError",
+    "CreateFailedMissingReqProperties",
+    "MalformedJSON",
+    "PropertyMissing",
+    "PropertyNotWritable",
+    "PropertyUnknown",
+    "PropertyValueFormatError",
+    "PropertyValueNotInList",
+    "PropertyValueTypeError",
+    "UnrecognizedRequestBody",
+}
+
+
+def cases(style):
+    return [case for case in json.loads(CASES.read_text()) if style in case["styles"]]
+
+
+class Service:
+    """One endpoint with what it holds: finds where a case is sent, and what its placeholders stand for."""
+
+    def __init__(self, endpoint):
+        self.endpoint = endpoint
+        self.resources = endpoint.resources()
+
+    def of_type(self, kind):
+        return [
+            uri
+            for uri, document in sorted(self.resources.items())
+            if document.get("@odata.type", "").lstrip("#").split(".")[0] == kind
+        ]
+
+    def targets(self, case):
+        """URIs that a case can be sent to: resources of a type, or actions of a name."""
+        if "action" in case:
+            actions = [document.get("Actions", {}).get(case["action"]) for document in self.resources.values()]
+            return [action["target"] for action in actions if action and "target" in action]
+        wanted = case.get("where", {}).items()
+        return [uri for uri in self.of_type(case["on"]) if all(self.resources[uri].get(k) == v for k, v in wanted)]
+
+    def endpoints_with_role(self, role):
+        for uri in self.of_type("Endpoint"):
+            entities = self.resources[uri].get("ConnectedEntities", [])
+            if any(entity.get("EntityRole") in (role, "Both") for entity in entities):
+                yield uri
+
+    def stand_in(self, word):
+        """What a placeholder such as `$Target` or `$ResourceBlock` stands for here."""
+        if word in ("$Initiator", "$Target"):
+            found = list(self.endpoints_with_role(word[1:]))
+        else:
+            found = self.of_type(word[1:])
+        if not found:
+            raise RuntimeError(f"{self.endpoint.name} has nothing for {word}")
+        return found[0]
+
+    def fill(self, value):
+        if isinstance(value, str):
+            return self.stand_in(value) if value.startswith("$") else value
+        if isinstance(value, dict):
+            return {key: self.fill(inner) for key, inner in value.items()}
+        return [self.fill(inner) for inner in value] if isinstance(value, list) else value
+
+
+def schema_agrees(suite, case, schemas):
+    """The case against the schema: is what we call forbidden forbidden by DMTF, and the other way round?"""
+    if "raw" in case:
+        return
+    resource, definition = case["schema"].split(".")
+    where = "action" if "action" in case else {"POST": "create", "PATCH": "update"}[case["method"]]
+    objections = schemas.objections(where, resource, definition, case["body"])
+    # A case may say why it stands although the schema has it otherwise: a call that a vendor publishes.
+    expected = case["allowed"] != ("although" in case)
+    suite.equal(not objections, expected, f"DMTF's schema agrees on: {case['name']}")
+
+
+def message_ids(answer):
+    """The MessageIds of an error body without registry and version; empty when it is no Redfish error."""
+    try:
+        infos = answer.json()["error"]["@Message.ExtendedInfo"]
+        return {info["MessageId"].rpartition(".")[2] for info in infos}
+    except (ValueError, KeyError, TypeError):
+        return set()
+
+
+def judge(suite, service, case, target):
+    """Sends one case and judges the answer."""
+    body = case["raw"] if "raw" in case else json.dumps(service.fill(case["body"]))
+    headers = {"content-type": "application/json"}
+    watched = target.partition("/Actions/")[0]
+    before = service.endpoint.request("GET", watched)
+    if "ETag" in before.headers:
+        headers["if-match"] = before.headers["ETag"]
+    answer = service.endpoint.request(case["method"], target, data=body, headers=headers)
+    ids, what = message_ids(answer), f"{case['name']} ({case['method']} {target})"
+    said = f"{answer.status_code} {sorted(ids)} {answer.text[:300]}"
+    if case["allowed"]:
+        accepted = answer.status_code in (200, 201, 202, 204)
+        refused_for_its_meaning = 400 <= answer.status_code < 500 and ids and not ids & FORM
+        suite.check(accepted or refused_for_its_meaning, f"allowed: {what}", said)
+    else:
+        suite.check(answer.status_code == 400, f"forbidden: {what}", said)
+        suite.check(ids & FORM, f"the refusal says what is wrong with the form: {what}", said)
+        after = service.endpoint.request("GET", watched)
+        suite.equal(after.json(), before.json(), f"nothing changed: {what}")
+    return {"case": case["name"], "status": answer.status_code, "messages": sorted(ids)}
+
+
+def judge_all(suite, style, endpoints, schemas):
+    """Every case of a style, each at the first endpoint that has a place for it. Returns what was answered."""
+    services = [Service(endpoint) for endpoint in endpoints]
+    answers = []
+    for case in cases(style):
+        with suite.case(case["name"]):
+            if schemas:
+                schema_agrees(suite, case, schemas)
+            places = ((service, target) for service in services for target in service.targets(case))
+            place = next(places, None)
+            if place:
+                answers.append(judge(suite, place[0], case, place[1]))
+            elif not case.get("optional"):
+                suite.check(False, f"{case['name']}: no place in the rack for it")
+    return answers

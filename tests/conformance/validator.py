@@ -1,0 +1,62 @@
+"""DMTF's Redfish Service Validator against one endpoint."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+from rack import USER
+from suite import ROOT, run, secret_file
+
+SECONDS = 600
+SCHEMA_CRATE = "nv-redfish-schema"
+# Later ones win where a file is in two: Redfish's own schemas over Swordfish's copies.
+SCHEMA_FOLDERS = ("oem", "swordfish-csdl", "redfish-csdl")
+
+
+def schema_directory(folder):
+    """Puts the CSDL of the crate that our types come from into one flat folder, as the validator wants it."""
+    metadata = json.loads(run("cargo", "metadata", "--format-version", "1").out)
+    manifest = next(p["manifest_path"] for p in metadata["packages"] if p["name"] == SCHEMA_CRATE)
+    folder = Path(folder)
+    folder.mkdir()
+    for source in SCHEMA_FOLDERS:
+        for file in sorted((Path(manifest).parent / source).rglob("*.xml")):
+            shutil.copyfile(file, folder / file.name)
+    return folder
+
+
+def validate(endpoint, schemas, work):
+    """Runs the validator; returns {"PASS": …, "WARN": …, "FAIL": …, "NOT TESTED": …} and its FAIL lines.
+
+    The validator does not verify certificates and has no option for it; that the endpoint's is good is
+    tested by our own clients.
+    """
+    name = f"{endpoint.name}".replace("/", "-")
+    logs = Path(work) / f"validator-{name}"
+    # By file, so that the password is not in the list of processes.
+    settings = secret_file(work, f"{name}.ini", f"[Authentication]\nuser = {USER}\npassword = {endpoint.password}")
+    done = run(
+        ROOT / ".venv/bin/rf_service_validator",
+        *("--config", settings, "--rhost", endpoint.url, "--authtype", "Basic"),
+        *("--schema_directory", schemas, "--skipschema", "--logdir", logs),
+        timeout=SECONDS,
+    )
+    settings.unlink()
+    table = re.search(r"\|\s*PASS\s*\|.*\n\+.*\n\|\s*(\d+)\s*\|\s*(\d+)\s*\|\s*(\d+)\s*\|\s*(\d+)\s*\|", done.out)
+    if not table:
+        raise RuntimeError(f"the validator gave no result: {done}")
+    counts = dict(zip(("PASS", "WARN", "FAIL", "NOT TESTED"), map(int, table.groups())))
+    return counts, failures(logs)
+
+
+def failures(logs):
+    """The FAIL lines of the validator's log, each with the resource that it is about."""
+    found, resource = [], ""
+    for log in logs.rglob("*.log"):
+        for line in log.read_text(errors="replace").splitlines():
+            if "Validating /" in line:
+                resource = line.rpartition("Validating ")[2].rstrip(".")
+            elif " - ERROR - FAIL" in line:
+                found.append(f"{resource}: {line.rpartition('FAIL - ')[2]}")
+    return found

@@ -1,0 +1,70 @@
+# Installs what the tests need beside Rust: Debian packages, and Python tools in .venv. Quick when they are
+# there already. Sourced by tests/run; needs the root of the checkout as working directory.
+
+# A command that must be there, and the Debian package that has it.
+PEER_COMMANDS=(
+    "cc:gcc libc6-dev"
+    "curl:curl ca-certificates"
+    "git:git"
+    "jq:jq"
+    "nginx:nginx-light"
+    "tar:tar"
+)
+
+# Everything that is missing, as Debian package names.
+missing_packages() {
+    local entry
+    for entry in "${PEER_COMMANDS[@]}"; do
+        command -v "${entry%%:*}" >/dev/null || echo "${entry#*:}"
+    done
+    python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3 python3-venv
+}
+
+as_root() {
+    if [[ $EUID -eq 0 ]]; then "$@"; else sudo -n "$@"; fi
+}
+
+# Installs without recommends, and without letting a package start its server.
+install_packages() {
+    local policy=/usr/sbin/policy-rc.d ours=no status=0
+    if [[ ! -e $policy ]]; then
+        ours=yes
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+        as_root chmod 755 "$policy"
+    fi
+    as_root apt-get update -qq &&
+        as_root env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -qq -y --no-install-recommends "$@" >/dev/null || status=$?
+    [[ $ours == no ]] || as_root rm -f "$policy"
+    return "$status"
+}
+
+install_peers() {
+    PATH=$PATH:/usr/sbin:/sbin # where Debian keeps nginx; not in everybody's PATH
+    command -v cargo >/dev/null || die "cargo is missing: install Rust (https://rustup.rs)"
+
+    local packages
+    mapfile -t packages < <(missing_packages | tr ' ' '\n' | sort -u)
+    if ((${#packages[@]})); then
+        command -v apt-get >/dev/null ||
+            die "missing, and there is no apt-get to install it: ${packages[*]} (names of Debian packages)"
+        echo "installing ${packages[*]}" >&2
+        install_packages "${packages[@]}" || die "apt-get could not install: ${packages[*]}"
+    fi
+
+    install_python_tools
+}
+
+# Puts the pinned Python tools into .venv, anew whenever the pins change.
+install_python_tools() {
+    local pins
+    pins=$(cat tests/requirements.txt tests/constraints.txt | sha256sum)
+    [[ -f .venv/pins && $(<.venv/pins) == "$pins" ]] && .venv/bin/python -c '' && return
+    echo "installing the Python tools of tests/requirements.txt into .venv" >&2
+    rm -rf .venv
+    python3 -m venv .venv &&
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+            --requirement tests/requirements.txt --constraint tests/constraints.txt ||
+        die "the Python tools could not be installed into .venv"
+    echo "$pins" >.venv/pins
+}
