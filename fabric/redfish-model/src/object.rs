@@ -36,7 +36,7 @@ pub trait Slot: Send + Sync {
 pub trait List {
     /// Hands `read` an empty slot, and keeps what it put there.
     fn push(&mut self, read: &mut dyn FnMut(&mut dyn Slot));
-    fn len(&self) -> usize;
+    fn count(&self) -> usize;
     /// The element at `index`; [`Node::Absent`] beyond the end.
     fn node(&self, index: usize) -> Node<'_>;
 }

@@ -192,7 +192,7 @@ fn read_list<'de, A: SeqAccess<'de>>(
     // By place in the JSON list: whether an element was added for it.
     let mut held: Vec<bool> = Vec::new();
     loop {
-        let before = list.len();
+        let before = list.count();
         let mut read = Ok(None);
         list.push(&mut |slot| read = seq.next_element_seed(Place(slot)));
         match read? {
@@ -200,7 +200,7 @@ fn read_list<'de, A: SeqAccess<'de>>(
             Some(None) => {}
             Some(Some(raw)) => kept.push((held.len(), raw)),
         }
-        held.push(list.len() > before);
+        held.push(list.count() > before);
     }
     if kept.is_empty() {
         return Ok(None);

@@ -170,8 +170,8 @@ impl<T: Value> List for Vec<T> {
         self.extend(element);
     }
 
-    fn len(&self) -> usize {
-        Vec::len(self)
+    fn count(&self) -> usize {
+        self.len()
     }
 
     fn node(&self, index: usize) -> Node<'_> {

@@ -46,8 +46,8 @@ impl Serialize for NodeRef<'_> {
             Node::Text(value) => serializer.serialize_str(value),
             Node::Object(value) => object(*value, serializer),
             Node::List(list) => {
-                let mut seq = serializer.serialize_seq(Some(list.len()))?;
-                for index in 0..list.len() {
+                let mut seq = serializer.serialize_seq(Some(list.count()))?;
+                for index in 0..list.count() {
                     seq.serialize_element(&NodeRef(&list.node(index)))?;
                 }
                 seq.end()
@@ -76,7 +76,7 @@ fn nodes_equal(a: &Node<'_>, b: &Node<'_>) -> bool {
         (Node::Text(a), Node::Text(b)) => a == b,
         (Node::Object(a), Node::Object(b)) => equal(*a, *b),
         (Node::List(a), Node::List(b)) => {
-            a.len() == b.len() && (0..a.len()).all(|index| nodes_equal(&a.node(index), &b.node(index)))
+            a.count() == b.count() && (0..a.count()).all(|index| nodes_equal(&a.node(index), &b.node(index)))
         }
         _ => false,
     }

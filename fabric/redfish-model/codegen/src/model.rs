@@ -127,7 +127,9 @@ pub fn build(compiled: &Compiled<'_>, roots: &[Root], newest: NewestTypes) -> Re
                     members,
                 },
             )?;
-        } else if compiled.complex_types.contains_key(&name) || builder.is_root(name) {
+        } else if compiled.complex_types.contains_key(&name) && !builder.is_plain_oem(name)
+            || builder.is_root(name)
+        {
             let (rust, found) = builder.structure(name, false)?;
             insert(&mut model.structs, rust, found)?;
         }
@@ -237,6 +239,15 @@ impl<'a> Builder<'_, 'a> {
         self.compiled.entity_types.contains_key(&name) && self.root(name).is_some()
     }
 
+    /// Whether a type is a place for vendors and nothing else. Each resource has one of its own for actions;
+    /// they are all alike, so `Resource.Oem` stands for them.
+    fn is_plain_oem(&self, name: QualifiedName<'a>) -> bool {
+        name.name.inner() == "OemActions"
+            && self.open(name)
+            && self.actions_on(name).is_empty()
+            && self.chain(name).iter().all(|properties| properties.is_empty())
+    }
+
     fn structure(&self, name: QualifiedName<'a>, excerpt: bool) -> Result<(String, Struct), String> {
         let schema = schema_of(name);
         let mut rust = naming::type_name(&schema, name.name.inner());
@@ -335,10 +346,11 @@ impl<'a> Builder<'_, 'a> {
 
     fn property_type(&self, name: QualifiedName<'a>, property: &str) -> Option<QualifiedName<'a>> {
         let properties = self.chain(name).into_iter().flat_map(|p| &p.properties);
+        // The last one counts: it may refine what the type extends.
         properties
-            .filter(|p| p.name.to_string() == property)
+            .rev()
+            .find(|p| p.name.to_string() == property)
             .map(|p| p.ptype.name())
-            .last()
     }
 
     fn property(&self, owner: QualifiedName<'a>, property: &Property<'a>) -> Result<Field, String> {
@@ -435,6 +447,7 @@ impl<'a> Builder<'_, 'a> {
         let rust = || naming::type_name(&schema_of(name), name.name.inner());
         match info.class {
             TypeClass::EnumType => Ok(Kind::Enum(rust())),
+            TypeClass::ComplexType if self.is_plain_oem(name) => Ok(Kind::Object("Oem".to_owned())),
             TypeClass::ComplexType => Ok(Kind::Object(rust())),
             TypeClass::SimpleType => simple_kind(&name.to_string()),
             TypeClass::TypeDefinition => {

@@ -151,7 +151,7 @@ pub(crate) static ACCOUNT_SERVICE: Type = Type {
 /// Redfish `AccountService.Actions`.
 #[derive(Clone, Default)]
 pub struct AccountServiceActions {
-    pub oem: Option<Box<AccountServiceOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -170,7 +170,7 @@ pub(crate) static ACCOUNT_SERVICE_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(AccountServiceActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&ACCOUNT_SERVICE_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -574,31 +574,6 @@ pub(crate) static ACCOUNT_SERVICE_OAUTH2_SERVICE: Type = Type {
         Property::read_write("Mode", Kind::Enum(AccountServiceOAuth2Mode::MEMBERS)),
         Property::read_write("OAuthServiceSigningKeys", Kind::Text).nullable(),
         Property::read_write("Oem", Kind::Object(&OEM)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `AccountService.OemActions`.
-#[derive(Clone, Default)]
-pub struct AccountServiceOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl AccountServiceOemActions {
-    pub const SCHEMA: &'static Type = &ACCOUNT_SERVICE_OEM_ACTIONS;
-}
-
-object!(AccountServiceOemActions {
-});
-
-pub(crate) static ACCOUNT_SERVICE_OEM_ACTIONS: Type = Type {
-    name: "AccountService.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(AccountServiceOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -93,7 +93,7 @@ pub(crate) static AGGREGATION_SERVICE: Type = Type {
 pub struct AggregationServiceActions {
     pub reset: Option<Box<Action>>,
     pub set_default_boot_order: Option<Box<Action>>,
-    pub oem: Option<Box<AggregationServiceOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -116,32 +116,7 @@ pub(crate) static AGGREGATION_SERVICE_ACTIONS: Type = Type {
     properties: &[
         Property::read("#AggregationService.Reset", Kind::Object(Action::SCHEMA)),
         Property::read("#AggregationService.SetDefaultBootOrder", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&AGGREGATION_SERVICE_OEM_ACTIONS)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `AggregationService.OemActions`.
-#[derive(Clone, Default)]
-pub struct AggregationServiceOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl AggregationServiceOemActions {
-    pub const SCHEMA: &'static Type = &AGGREGATION_SERVICE_OEM_ACTIONS;
-}
-
-object!(AggregationServiceOemActions {
-});
-
-pub(crate) static AGGREGATION_SERVICE_OEM_ACTIONS: Type = Type {
-    name: "AggregationService.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(AggregationServiceOemActions::default()),
-    properties: &[
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],

@@ -106,7 +106,7 @@ pub(crate) static AGGREGATION_SOURCE: Type = Type {
 pub struct AggregationSourceActions {
     pub generate_ssh_identity_key_pair: Option<Box<Action>>,
     pub remove_ssh_identity_key_pair: Option<Box<Action>>,
-    pub oem: Option<Box<AggregationSourceOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -129,7 +129,7 @@ pub(crate) static AGGREGATION_SOURCE_ACTIONS: Type = Type {
     properties: &[
         Property::read("#AggregationSource.GenerateSSHIdentityKeyPair", Kind::Object(Action::SCHEMA)),
         Property::read("#AggregationSource.RemoveSSHIdentityKeyPair", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&AGGREGATION_SOURCE_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -164,31 +164,6 @@ pub(crate) static AGGREGATION_SOURCE_LINKS: Type = Type {
         Property::read("ConnectionMethod", Kind::Link(None)),
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read("ResourcesAccessed", Kind::Link(None)).many(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `AggregationSource.OemActions`.
-#[derive(Clone, Default)]
-pub struct AggregationSourceOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl AggregationSourceOemActions {
-    pub const SCHEMA: &'static Type = &AGGREGATION_SOURCE_OEM_ACTIONS;
-}
-
-object!(AggregationSourceOemActions {
-});
-
-pub(crate) static AGGREGATION_SOURCE_OEM_ACTIONS: Type = Type {
-    name: "AggregationSource.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(AggregationSourceOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

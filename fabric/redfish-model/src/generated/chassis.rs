@@ -254,7 +254,7 @@ pub(crate) static CHASSIS: Type = Type {
 #[derive(Clone, Default)]
 pub struct ChassisActions {
     pub reset: Option<Box<Action>>,
-    pub oem: Option<Box<ChassisOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -275,7 +275,7 @@ pub(crate) static CHASSIS_ACTIONS: Type = Type {
     empty: || Box::new(ChassisActions::default()),
     properties: &[
         Property::read("#Chassis.Reset", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&CHASSIS_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -435,31 +435,6 @@ pub(crate) static CHASSIS_LINKS: Type = Type {
         Property::read("ResourceBlocks", Kind::Link(Some(&RESOURCE_BLOCK))).many(),
         Property::read("Storage", Kind::Link(None)).many(),
         Property::read("Switches", Kind::Link(Some(&SWITCH))).many(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Chassis.OemActions`.
-#[derive(Clone, Default)]
-pub struct ChassisOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl ChassisOemActions {
-    pub const SCHEMA: &'static Type = &CHASSIS_OEM_ACTIONS;
-}
-
-object!(ChassisOemActions {
-});
-
-pub(crate) static CHASSIS_OEM_ACTIONS: Type = Type {
-    name: "Chassis.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(ChassisOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

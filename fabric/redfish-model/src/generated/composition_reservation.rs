@@ -73,7 +73,7 @@ pub(crate) static COMPOSITION_RESERVATION: Type = Type {
 /// Redfish `CompositionReservation.Actions`.
 #[derive(Clone, Default)]
 pub struct CompositionReservationActions {
-    pub oem: Option<Box<CompositionReservationOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -92,32 +92,7 @@ pub(crate) static COMPOSITION_RESERVATION_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(CompositionReservationActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&COMPOSITION_RESERVATION_OEM_ACTIONS)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `CompositionReservation.OemActions`.
-#[derive(Clone, Default)]
-pub struct CompositionReservationOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl CompositionReservationOemActions {
-    pub const SCHEMA: &'static Type = &COMPOSITION_RESERVATION_OEM_ACTIONS;
-}
-
-object!(CompositionReservationOemActions {
-});
-
-pub(crate) static COMPOSITION_RESERVATION_OEM_ACTIONS: Type = Type {
-    name: "CompositionReservation.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(CompositionReservationOemActions::default()),
-    properties: &[
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],

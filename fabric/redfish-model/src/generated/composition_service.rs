@@ -101,7 +101,7 @@ pub(crate) static COMPOSITION_SERVICE: Type = Type {
 #[derive(Clone, Default)]
 pub struct CompositionServiceActions {
     pub compose: Option<Box<Action>>,
-    pub oem: Option<Box<CompositionServiceOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -122,7 +122,7 @@ pub(crate) static COMPOSITION_SERVICE_ACTIONS: Type = Type {
     empty: || Box::new(CompositionServiceActions::default()),
     properties: &[
         Property::read("#CompositionService.Compose", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&COMPOSITION_SERVICE_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -160,31 +160,6 @@ pub(crate) static COMPOSITION_SERVICE_COMPOSE_RESPONSE: Type = Type {
         Property::read("RequestFormat", Kind::Enum(CompositionServiceComposeRequestFormat::MEMBERS)).required(),
         Property::read("RequestType", Kind::Enum(CompositionServiceComposeRequestType::MEMBERS)).required(),
         Property::read("ReservationId", Kind::Text),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `CompositionService.OemActions`.
-#[derive(Clone, Default)]
-pub struct CompositionServiceOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl CompositionServiceOemActions {
-    pub const SCHEMA: &'static Type = &COMPOSITION_SERVICE_OEM_ACTIONS;
-}
-
-object!(CompositionServiceOemActions {
-});
-
-pub(crate) static COMPOSITION_SERVICE_OEM_ACTIONS: Type = Type {
-    name: "CompositionService.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(CompositionServiceOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

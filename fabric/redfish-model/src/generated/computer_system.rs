@@ -299,7 +299,7 @@ pub struct ComputerSystemActions {
     pub remove_resource_block: Option<Box<Action>>,
     pub reset: Option<Box<Action>>,
     pub set_default_boot_order: Option<Box<Action>>,
-    pub oem: Option<Box<ComputerSystemOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -330,7 +330,7 @@ pub(crate) static COMPUTER_SYSTEM_ACTIONS: Type = Type {
         Property::read("#ComputerSystem.RemoveResourceBlock", Kind::Object(Action::SCHEMA)),
         Property::read("#ComputerSystem.Reset", Kind::Object(Action::SCHEMA)),
         Property::read("#ComputerSystem.SetDefaultBootOrder", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&COMPUTER_SYSTEM_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -829,31 +829,6 @@ pub(crate) static COMPUTER_SYSTEM_MEMORY_SUMMARY: Type = Type {
         Property::read("Status", Kind::Object(&STATUS)),
         Property::read("TotalSystemMemoryGiB", Kind::Decimal).nullable(),
         Property::read("TotalSystemPersistentMemoryGiB", Kind::Decimal).nullable(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `ComputerSystem.OemActions`.
-#[derive(Clone, Default)]
-pub struct ComputerSystemOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl ComputerSystemOemActions {
-    pub const SCHEMA: &'static Type = &COMPUTER_SYSTEM_OEM_ACTIONS;
-}
-
-object!(ComputerSystemOemActions {
-});
-
-pub(crate) static COMPUTER_SYSTEM_OEM_ACTIONS: Type = Type {
-    name: "ComputerSystem.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(ComputerSystemOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -99,7 +99,7 @@ pub(crate) static CONNECTION: Type = Type {
 pub struct ConnectionActions {
     pub add_volume_info: Option<Box<Action>>,
     pub remove_volume_info: Option<Box<Action>>,
-    pub oem: Option<Box<ConnectionOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -122,7 +122,7 @@ pub(crate) static CONNECTION_ACTIONS: Type = Type {
     properties: &[
         Property::read("#Connection.AddVolumeInfo", Kind::Object(Action::SCHEMA)),
         Property::read("#Connection.RemoveVolumeInfo", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&CONNECTION_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -373,31 +373,6 @@ pub(crate) static CONNECTION_MEMORY_REGION_INFO: Type = Type {
         Property::read_write("AccessCapabilities", Kind::Enum(ConnectionAccessCapability::MEMBERS)).many().nullable(),
         Property::read_write("AccessState", Kind::Enum(ConnectionAccessState::MEMBERS)).nullable(),
         Property::read_write("MemoryRegion", Kind::Link(None)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Connection.OemActions`.
-#[derive(Clone, Default)]
-pub struct ConnectionOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl ConnectionOemActions {
-    pub const SCHEMA: &'static Type = &CONNECTION_OEM_ACTIONS;
-}
-
-object!(ConnectionOemActions {
-});
-
-pub(crate) static CONNECTION_OEM_ACTIONS: Type = Type {
-    name: "Connection.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(ConnectionOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -7,7 +7,7 @@ use super::*;
 #[derive(Clone, Default)]
 pub struct ControlActions {
     pub reset_to_defaults: Option<Box<Action>>,
-    pub oem: Option<Box<ControlOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -28,7 +28,7 @@ pub(crate) static CONTROL_ACTIONS: Type = Type {
     empty: || Box::new(ControlActions::default()),
     properties: &[
         Property::read("#Control.ResetToDefaults", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&CONTROL_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -130,31 +130,6 @@ pub(crate) static CONTROL_LOOP: Type = Type {
         Property::read_write("Differential", Kind::Decimal).nullable(),
         Property::read_write("Integral", Kind::Decimal).nullable(),
         Property::read_write("Proportional", Kind::Decimal).nullable(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Control.OemActions`.
-#[derive(Clone, Default)]
-pub struct ControlOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl ControlOemActions {
-    pub const SCHEMA: &'static Type = &CONTROL_OEM_ACTIONS;
-}
-
-object!(ControlOemActions {
-});
-
-pub(crate) static CONTROL_OEM_ACTIONS: Type = Type {
-    name: "Control.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(ControlOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -88,7 +88,7 @@ pub(crate) static ENDPOINT: Type = Type {
 /// Redfish `Endpoint.Actions`.
 #[derive(Clone, Default)]
 pub struct EndpointActions {
-    pub oem: Option<Box<EndpointOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -107,7 +107,7 @@ pub(crate) static ENDPOINT_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(EndpointActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&ENDPOINT_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -314,31 +314,6 @@ pub(crate) static ENDPOINT_LINKS: Type = Type {
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read("Ports", Kind::Link(Some(&PORT))).many(),
         Property::read("Zones", Kind::Link(Some(&ZONE))).many(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Endpoint.OemActions`.
-#[derive(Clone, Default)]
-pub struct EndpointOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl EndpointOemActions {
-    pub const SCHEMA: &'static Type = &ENDPOINT_OEM_ACTIONS;
-}
-
-object!(EndpointOemActions {
-});
-
-pub(crate) static ENDPOINT_OEM_ACTIONS: Type = Type {
-    name: "Endpoint.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(EndpointOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

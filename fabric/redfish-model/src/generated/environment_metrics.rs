@@ -115,7 +115,7 @@ pub(crate) static ENVIRONMENT_METRICS: Type = Type {
 pub struct EnvironmentMetricsActions {
     pub reset_metrics: Option<Box<Action>>,
     pub reset_to_defaults: Option<Box<Action>>,
-    pub oem: Option<Box<EnvironmentMetricsOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -138,32 +138,7 @@ pub(crate) static ENVIRONMENT_METRICS_ACTIONS: Type = Type {
     properties: &[
         Property::read("#EnvironmentMetrics.ResetMetrics", Kind::Object(Action::SCHEMA)),
         Property::read("#EnvironmentMetrics.ResetToDefaults", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&ENVIRONMENT_METRICS_OEM_ACTIONS)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `EnvironmentMetrics.OemActions`.
-#[derive(Clone, Default)]
-pub struct EnvironmentMetricsOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl EnvironmentMetricsOemActions {
-    pub const SCHEMA: &'static Type = &ENVIRONMENT_METRICS_OEM_ACTIONS;
-}
-
-object!(EnvironmentMetricsOemActions {
-});
-
-pub(crate) static ENVIRONMENT_METRICS_OEM_ACTIONS: Type = Type {
-    name: "EnvironmentMetrics.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(EnvironmentMetricsOemActions::default()),
-    properties: &[
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],

@@ -67,7 +67,7 @@ pub(crate) static EVENT: Type = Type {
 /// Redfish `Event.Actions`.
 #[derive(Clone, Default)]
 pub struct EventActions {
-    pub oem: Option<Box<EventOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -86,7 +86,7 @@ pub(crate) static EVENT_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(EventActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&EVENT_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -121,31 +121,6 @@ pub(crate) static EVENT_CPER: Type = Type {
         Property::read("NotificationType", Kind::Guid).nullable(),
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read("SectionType", Kind::Guid).nullable(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Event.OemActions`.
-#[derive(Clone, Default)]
-pub struct EventOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl EventOemActions {
-    pub const SCHEMA: &'static Type = &EVENT_OEM_ACTIONS;
-}
-
-object!(EventOemActions {
-});
-
-pub(crate) static EVENT_OEM_ACTIONS: Type = Type {
-    name: "Event.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(EventOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -161,7 +161,7 @@ pub(crate) static EVENT_DESTINATION: Type = Type {
 pub struct EventDestinationActions {
     pub resume_subscription: Option<Box<Action>>,
     pub suspend_subscription: Option<Box<Action>>,
-    pub oem: Option<Box<EventDestinationOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -184,7 +184,7 @@ pub(crate) static EVENT_DESTINATION_ACTIONS: Type = Type {
     properties: &[
         Property::read("#EventDestination.ResumeSubscription", Kind::Object(Action::SCHEMA)),
         Property::read("#EventDestination.SuspendSubscription", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&EVENT_DESTINATION_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -209,31 +209,6 @@ pub(crate) static EVENT_DESTINATION_HTTP_HEADER_PROPERTY: Type = Type {
     odata_type: None,
     open: true,
     empty: || Box::new(EventDestinationHttpHeaderProperty::default()),
-    properties: &[
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `EventDestination.OemActions`.
-#[derive(Clone, Default)]
-pub struct EventDestinationOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl EventDestinationOemActions {
-    pub const SCHEMA: &'static Type = &EVENT_DESTINATION_OEM_ACTIONS;
-}
-
-object!(EventDestinationOemActions {
-});
-
-pub(crate) static EVENT_DESTINATION_OEM_ACTIONS: Type = Type {
-    name: "EventDestination.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(EventDestinationOemActions::default()),
     properties: &[
     ],
     actions: &[

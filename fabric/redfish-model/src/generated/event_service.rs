@@ -140,7 +140,7 @@ pub(crate) static EVENT_SERVICE: Type = Type {
 pub struct EventServiceActions {
     pub submit_test_event: Option<Box<Action>>,
     pub test_event_subscription: Option<Box<Action>>,
-    pub oem: Option<Box<EventServiceOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -163,32 +163,7 @@ pub(crate) static EVENT_SERVICE_ACTIONS: Type = Type {
     properties: &[
         Property::read("#EventService.SubmitTestEvent", Kind::Object(Action::SCHEMA)),
         Property::read("#EventService.TestEventSubscription", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&EVENT_SERVICE_OEM_ACTIONS)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `EventService.OemActions`.
-#[derive(Clone, Default)]
-pub struct EventServiceOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl EventServiceOemActions {
-    pub const SCHEMA: &'static Type = &EVENT_SERVICE_OEM_ACTIONS;
-}
-
-object!(EventServiceOemActions {
-});
-
-pub(crate) static EVENT_SERVICE_OEM_ACTIONS: Type = Type {
-    name: "EventService.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(EventServiceOemActions::default()),
-    properties: &[
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],

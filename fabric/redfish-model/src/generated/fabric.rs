@@ -94,7 +94,7 @@ pub(crate) static FABRIC: Type = Type {
 /// Redfish `Fabric.Actions`.
 #[derive(Clone, Default)]
 pub struct FabricActions {
-    pub oem: Option<Box<FabricOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -113,7 +113,7 @@ pub(crate) static FABRIC_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(FabricActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&FABRIC_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -145,31 +145,6 @@ pub(crate) static FABRIC_LINKS: Type = Type {
     properties: &[
         Property::read("ManagedBy", Kind::Link(Some(&MANAGER))).many(),
         Property::read_write("Oem", Kind::Object(&OEM)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Fabric.OemActions`.
-#[derive(Clone, Default)]
-pub struct FabricOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl FabricOemActions {
-    pub const SCHEMA: &'static Type = &FABRIC_OEM_ACTIONS;
-}
-
-object!(FabricOemActions {
-});
-
-pub(crate) static FABRIC_OEM_ACTIONS: Type = Type {
-    name: "Fabric.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(FabricOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -164,7 +164,7 @@ pub struct JobActions {
     pub resume: Option<Box<Action>>,
     pub suspend: Option<Box<Action>>,
     pub validate: Option<Box<Action>>,
-    pub oem: Option<Box<JobOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -197,7 +197,7 @@ pub(crate) static JOB_ACTIONS: Type = Type {
         Property::read("#Job.Resume", Kind::Object(Action::SCHEMA)),
         Property::read("#Job.Suspend", Kind::Object(Action::SCHEMA)),
         Property::read("#Job.Validate", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&JOB_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -247,31 +247,6 @@ pub(crate) static JOB_LINKS: Type = Type {
         Property::read("PreferredExecutors", Kind::Link(None)).many(),
         Property::read("SubsidiaryJobs", Kind::Link(Some(&JOB))).many(),
         Property::read("ValidatedExecutors", Kind::Link(None)).many(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Job.OemActions`.
-#[derive(Clone, Default)]
-pub struct JobOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl JobOemActions {
-    pub const SCHEMA: &'static Type = &JOB_OEM_ACTIONS;
-}
-
-object!(JobOemActions {
-});
-
-pub(crate) static JOB_OEM_ACTIONS: Type = Type {
-    name: "Job.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(JobOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

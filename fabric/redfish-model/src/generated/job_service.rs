@@ -94,7 +94,7 @@ pub(crate) static JOB_SERVICE: Type = Type {
 #[derive(Clone, Default)]
 pub struct JobServiceActions {
     pub cancel_all_jobs: Option<Box<Action>>,
-    pub oem: Option<Box<JobServiceOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -115,7 +115,7 @@ pub(crate) static JOB_SERVICE_ACTIONS: Type = Type {
     empty: || Box::new(JobServiceActions::default()),
     properties: &[
         Property::read("#JobService.CancelAllJobs", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&JOB_SERVICE_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -156,31 +156,6 @@ pub(crate) static JOB_SERVICE_CAPABILITIES: Type = Type {
         Property::read("MaxSteps", Kind::Integer).nullable(),
         Property::read("Scheduling", Kind::Boolean).nullable(),
         Property::read("UserSpecifiedJobs", Kind::Boolean).nullable(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `JobService.OemActions`.
-#[derive(Clone, Default)]
-pub struct JobServiceOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl JobServiceOemActions {
-    pub const SCHEMA: &'static Type = &JOB_SERVICE_OEM_ACTIONS;
-}
-
-object!(JobServiceOemActions {
-});
-
-pub(crate) static JOB_SERVICE_OEM_ACTIONS: Type = Type {
-    name: "JobService.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(JobServiceOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -190,7 +190,7 @@ pub(crate) static LOG_ENTRY: Type = Type {
 /// Redfish `LogEntry.Actions`.
 #[derive(Clone, Default)]
 pub struct LogEntryActions {
-    pub oem: Option<Box<LogEntryOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -209,7 +209,7 @@ pub(crate) static LOG_ENTRY_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(LogEntryActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&LOG_ENTRY_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -281,31 +281,6 @@ pub(crate) static LOG_ENTRY_LINKS: Type = Type {
         Property::read("OriginOfCondition", Kind::Link(None)),
         Property::read("RelatedItem", Kind::Link(None)).many(),
         Property::read("RelatedLogEntries", Kind::Link(Some(&LOG_ENTRY))).many(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `LogEntry.OemActions`.
-#[derive(Clone, Default)]
-pub struct LogEntryOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl LogEntryOemActions {
-    pub const SCHEMA: &'static Type = &LOG_ENTRY_OEM_ACTIONS;
-}
-
-object!(LogEntryOemActions {
-});
-
-pub(crate) static LOG_ENTRY_OEM_ACTIONS: Type = Type {
-    name: "LogEntry.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(LogEntryOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -146,7 +146,7 @@ pub struct LogServiceActions {
     pub collect_diagnostic_data: Option<Box<Action>>,
     pub download_raw_log: Option<Box<Action>>,
     pub push_diagnostic_data: Option<Box<Action>>,
-    pub oem: Option<Box<LogServiceOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -173,7 +173,7 @@ pub(crate) static LOG_SERVICE_ACTIONS: Type = Type {
         Property::read("#LogService.CollectDiagnosticData", Kind::Object(Action::SCHEMA)),
         Property::read("#LogService.DownloadRawLog", Kind::Object(Action::SCHEMA)),
         Property::read("#LogService.PushDiagnosticData", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&LOG_SERVICE_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -239,31 +239,6 @@ pub(crate) static LOG_SERVICE_DOWNLOAD_RAW_LOG_RESPONSE: Type = Type {
     empty: || Box::new(LogServiceDownloadRawLogResponse::default()),
     properties: &[
         Property::read("DownloadURI", Kind::Text).required(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `LogService.OemActions`.
-#[derive(Clone, Default)]
-pub struct LogServiceOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl LogServiceOemActions {
-    pub const SCHEMA: &'static Type = &LOG_SERVICE_OEM_ACTIONS;
-}
-
-object!(LogServiceOemActions {
-});
-
-pub(crate) static LOG_SERVICE_OEM_ACTIONS: Type = Type {
-    name: "LogService.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(LogServiceOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -239,7 +239,7 @@ pub struct ManagerActions {
     pub reset: Option<Box<Action>>,
     pub reset_to_defaults: Option<Box<Action>>,
     pub update_security_mode: Option<Box<Action>>,
-    pub oem: Option<Box<ManagerOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -268,7 +268,7 @@ pub(crate) static MANAGER_ACTIONS: Type = Type {
         Property::read("#Manager.Reset", Kind::Object(Action::SCHEMA)),
         Property::read("#Manager.ResetToDefaults", Kind::Object(Action::SCHEMA)),
         Property::read("#Manager.UpdateSecurityMode", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&MANAGER_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -432,31 +432,6 @@ pub(crate) static MANAGER_LINKS: Type = Type {
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read_write("SelectedNetworkPort", Kind::Link(Some(&PORT))),
         Property::read("SoftwareImages", Kind::Link(None)).many(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Manager.OemActions`.
-#[derive(Clone, Default)]
-pub struct ManagerOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl ManagerOemActions {
-    pub const SCHEMA: &'static Type = &MANAGER_OEM_ACTIONS;
-}
-
-object!(ManagerOemActions {
-});
-
-pub(crate) static MANAGER_OEM_ACTIONS: Type = Type {
-    name: "Manager.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(ManagerOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

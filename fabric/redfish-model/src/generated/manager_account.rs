@@ -151,7 +151,7 @@ pub struct ManagerAccountActions {
     pub clear_secret_key: Option<Box<Action>>,
     pub generate_secret_key: Option<Box<Action>>,
     pub verify_time_based_one_time_password: Option<Box<Action>>,
-    pub oem: Option<Box<ManagerAccountOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -178,7 +178,7 @@ pub(crate) static MANAGER_ACCOUNT_ACTIONS: Type = Type {
         Property::read("#ManagerAccount.ClearSecretKey", Kind::Object(Action::SCHEMA)),
         Property::read("#ManagerAccount.GenerateSecretKey", Kind::Object(Action::SCHEMA)),
         Property::read("#ManagerAccount.VerifyTimeBasedOneTimePassword", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&MANAGER_ACCOUNT_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -238,31 +238,6 @@ pub(crate) static MANAGER_ACCOUNT_LINKS: Type = Type {
     properties: &[
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read("Role", Kind::Link(Some(&ROLE))),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `ManagerAccount.OemActions`.
-#[derive(Clone, Default)]
-pub struct ManagerAccountOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl ManagerAccountOemActions {
-    pub const SCHEMA: &'static Type = &MANAGER_ACCOUNT_OEM_ACTIONS;
-}
-
-object!(ManagerAccountOemActions {
-});
-
-pub(crate) static MANAGER_ACCOUNT_OEM_ACTIONS: Type = Type {
-    name: "ManagerAccount.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(ManagerAccountOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

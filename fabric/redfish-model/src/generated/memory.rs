@@ -371,7 +371,7 @@ pub struct MemoryActions {
     pub set_master_passphrase: Option<Box<Action>>,
     pub set_passphrase: Option<Box<Action>>,
     pub unlock_unit: Option<Box<Action>>,
-    pub oem: Option<Box<MemoryOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -414,7 +414,7 @@ pub(crate) static MEMORY_ACTIONS: Type = Type {
         Property::read("#Memory.SetMasterPassphrase", Kind::Object(Action::SCHEMA)),
         Property::read("#Memory.SetPassphrase", Kind::Object(Action::SCHEMA)),
         Property::read("#Memory.UnlockUnit", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&MEMORY_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -560,31 +560,6 @@ pub(crate) static MEMORY_LOCATION: Type = Type {
         Property::read("MemoryController", Kind::Integer).nullable(),
         Property::read("Slot", Kind::Integer).nullable(),
         Property::read("Socket", Kind::Integer).nullable(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Memory.OemActions`.
-#[derive(Clone, Default)]
-pub struct MemoryOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl MemoryOemActions {
-    pub const SCHEMA: &'static Type = &MEMORY_OEM_ACTIONS;
-}
-
-object!(MemoryOemActions {
-});
-
-pub(crate) static MEMORY_OEM_ACTIONS: Type = Type {
-    name: "Memory.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(MemoryOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -70,7 +70,7 @@ pub(crate) static MESSAGE_REGISTRY_FILE: Type = Type {
 /// Redfish `MessageRegistryFile.Actions`.
 #[derive(Clone, Default)]
 pub struct MessageRegistryFileActions {
-    pub oem: Option<Box<MessageRegistryFileOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -89,7 +89,7 @@ pub(crate) static MESSAGE_REGISTRY_FILE_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(MessageRegistryFileActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&MESSAGE_REGISTRY_FILE_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -130,31 +130,6 @@ pub(crate) static MESSAGE_REGISTRY_FILE_LOCATION: Type = Type {
         Property::read("Language", Kind::Text),
         Property::read("PublicationUri", Kind::Text),
         Property::read("Uri", Kind::Text),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `MessageRegistryFile.OemActions`.
-#[derive(Clone, Default)]
-pub struct MessageRegistryFileOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl MessageRegistryFileOemActions {
-    pub const SCHEMA: &'static Type = &MESSAGE_REGISTRY_FILE_OEM_ACTIONS;
-}
-
-object!(MessageRegistryFileOemActions {
-});
-
-pub(crate) static MESSAGE_REGISTRY_FILE_OEM_ACTIONS: Type = Type {
-    name: "MessageRegistryFile.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(MessageRegistryFileOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -76,7 +76,7 @@ pub(crate) static METRIC_REPORT: Type = Type {
 /// Redfish `MetricReport.Actions`.
 #[derive(Clone, Default)]
 pub struct MetricReportActions {
-    pub oem: Option<Box<MetricReportOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -95,7 +95,7 @@ pub(crate) static METRIC_REPORT_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(MetricReportActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&METRIC_REPORT_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -139,31 +139,6 @@ pub(crate) static METRIC_REPORT_METRIC_VALUE: Type = Type {
         Property::read("MetricValue", Kind::Text).nullable(),
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read("Timestamp", Kind::DateTime).nullable(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `MetricReport.OemActions`.
-#[derive(Clone, Default)]
-pub struct MetricReportOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl MetricReportOemActions {
-    pub const SCHEMA: &'static Type = &METRIC_REPORT_OEM_ACTIONS;
-}
-
-object!(MetricReportOemActions {
-});
-
-pub(crate) static METRIC_REPORT_OEM_ACTIONS: Type = Type {
-    name: "MetricReport.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(MetricReportOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

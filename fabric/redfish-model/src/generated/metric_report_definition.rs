@@ -106,7 +106,7 @@ pub(crate) static METRIC_REPORT_DEFINITION: Type = Type {
 /// Redfish `MetricReportDefinition.Actions`.
 #[derive(Clone, Default)]
 pub struct MetricReportDefinitionActions {
-    pub oem: Option<Box<MetricReportDefinitionOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -125,7 +125,7 @@ pub(crate) static METRIC_REPORT_DEFINITION_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(MetricReportDefinitionActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&METRIC_REPORT_DEFINITION_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -200,31 +200,6 @@ pub(crate) static METRIC_REPORT_DEFINITION_METRIC: Type = Type {
         Property::read_write("MetricId", Kind::Text).nullable(),
         Property::read_write("MetricProperties", Kind::Text).many().nullable(),
         Property::read_write("Oem", Kind::Object(&OEM)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `MetricReportDefinition.OemActions`.
-#[derive(Clone, Default)]
-pub struct MetricReportDefinitionOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl MetricReportDefinitionOemActions {
-    pub const SCHEMA: &'static Type = &METRIC_REPORT_DEFINITION_OEM_ACTIONS;
-}
-
-object!(MetricReportDefinitionOemActions {
-});
-
-pub(crate) static METRIC_REPORT_DEFINITION_OEM_ACTIONS: Type = Type {
-    name: "MetricReportDefinition.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(MetricReportDefinitionOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -138,7 +138,7 @@ pub(crate) static PCIE_DEVICE: Type = Type {
 #[derive(Clone, Default)]
 pub struct PCIeDeviceActions {
     pub cxl_reference_dc_memory: Option<Box<Action>>,
-    pub oem: Option<Box<PCIeDeviceOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -159,7 +159,7 @@ pub(crate) static PCIE_DEVICE_ACTIONS: Type = Type {
     empty: || Box::new(PCIeDeviceActions::default()),
     properties: &[
         Property::read("#PCIeDevice.CXLReferenceDCMemory", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&PCIE_DEVICE_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -369,31 +369,6 @@ pub(crate) static PCIE_DEVICE_LINKS: Type = Type {
         Property::read("PCIeFunctions", Kind::Link(Some(&PCIE_FUNCTION))).many(),
         Property::read("Processors", Kind::Link(Some(&PROCESSOR))).many(),
         Property::read("Switch", Kind::Link(Some(&SWITCH))),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `PCIeDevice.OemActions`.
-#[derive(Clone, Default)]
-pub struct PCIeDeviceOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl PCIeDeviceOemActions {
-    pub const SCHEMA: &'static Type = &PCIE_DEVICE_OEM_ACTIONS;
-}
-
-object!(PCIeDeviceOemActions {
-});
-
-pub(crate) static PCIE_DEVICE_OEM_ACTIONS: Type = Type {
-    name: "PCIeDevice.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(PCIeDeviceOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

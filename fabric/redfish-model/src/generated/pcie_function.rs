@@ -118,7 +118,7 @@ pub(crate) static PCIE_FUNCTION: Type = Type {
 /// Redfish `PCIeFunction.Actions`.
 #[derive(Clone, Default)]
 pub struct PCIeFunctionActions {
-    pub oem: Option<Box<PCIeFunctionOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -137,7 +137,7 @@ pub(crate) static PCIE_FUNCTION_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(PCIeFunctionActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&PCIE_FUNCTION_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -190,31 +190,6 @@ pub(crate) static PCIE_FUNCTION_LINKS: Type = Type {
         Property::read("PCIeDevice", Kind::Link(Some(&PCIE_DEVICE))),
         Property::read("Processor", Kind::Link(Some(&PROCESSOR))),
         Property::read("StorageControllers", Kind::Link(None)).many(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `PCIeFunction.OemActions`.
-#[derive(Clone, Default)]
-pub struct PCIeFunctionOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl PCIeFunctionOemActions {
-    pub const SCHEMA: &'static Type = &PCIE_FUNCTION_OEM_ACTIONS;
-}
-
-object!(PCIeFunctionOemActions {
-});
-
-pub(crate) static PCIE_FUNCTION_OEM_ACTIONS: Type = Type {
-    name: "PCIeFunction.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(PCIeFunctionOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

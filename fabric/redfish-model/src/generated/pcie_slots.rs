@@ -64,7 +64,7 @@ pub(crate) static PCIE_SLOTS: Type = Type {
 /// Redfish `PCIeSlots.Actions`.
 #[derive(Clone, Default)]
 pub struct PCIeSlotsActions {
-    pub oem: Option<Box<PCIeSlotsOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -83,32 +83,7 @@ pub(crate) static PCIE_SLOTS_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(PCIeSlotsActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&PCIE_SLOTS_OEM_ACTIONS)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `PCIeSlots.OemActions`.
-#[derive(Clone, Default)]
-pub struct PCIeSlotsOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl PCIeSlotsOemActions {
-    pub const SCHEMA: &'static Type = &PCIE_SLOTS_OEM_ACTIONS;
-}
-
-object!(PCIeSlotsOemActions {
-});
-
-pub(crate) static PCIE_SLOTS_OEM_ACTIONS: Type = Type {
-    name: "PCIeSlots.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(PCIeSlotsOemActions::default()),
-    properties: &[
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],

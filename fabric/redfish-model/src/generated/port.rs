@@ -203,7 +203,7 @@ pub(crate) static PORT: Type = Type {
 pub struct PortActions {
     pub reset: Option<Box<Action>>,
     pub reset_ppb: Option<Box<Action>>,
-    pub oem: Option<Box<PortOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -226,7 +226,7 @@ pub(crate) static PORT_ACTIONS: Type = Type {
     properties: &[
         Property::read("#Port.Reset", Kind::Object(Action::SCHEMA)),
         Property::read("#Port.ResetPPB", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&PORT_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -789,31 +789,6 @@ pub(crate) static PORT_LINKS: Type = Type {
         Property::read("ConnectedSwitches", Kind::Link(Some(&SWITCH))).many(),
         Property::read("EthernetInterfaces", Kind::Link(None)).many(),
         Property::read_write("Oem", Kind::Object(&OEM)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Port.OemActions`.
-#[derive(Clone, Default)]
-pub struct PortOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl PortOemActions {
-    pub const SCHEMA: &'static Type = &PORT_OEM_ACTIONS;
-}
-
-object!(PortOemActions {
-});
-
-pub(crate) static PORT_OEM_ACTIONS: Type = Type {
-    name: "Port.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(PortOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -106,7 +106,7 @@ pub(crate) static PORT_METRICS: Type = Type {
 #[derive(Clone, Default)]
 pub struct PortMetricsActions {
     pub reset_metrics: Option<Box<Action>>,
-    pub oem: Option<Box<PortMetricsOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -127,7 +127,7 @@ pub(crate) static PORT_METRICS_ACTIONS: Type = Type {
     empty: || Box::new(PortMetricsActions::default()),
     properties: &[
         Property::read("#PortMetrics.ResetMetrics", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&PORT_METRICS_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -411,31 +411,6 @@ pub(crate) static PORT_METRICS_NETWORKING: Type = Type {
         Property::read("TXPauseXONFrames", Kind::Integer).nullable(),
         Property::read("TXSingleCollisions", Kind::Integer).nullable(),
         Property::read("TXUnicastFrames", Kind::Integer).nullable(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `PortMetrics.OemActions`.
-#[derive(Clone, Default)]
-pub struct PortMetricsOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl PortMetricsOemActions {
-    pub const SCHEMA: &'static Type = &PORT_METRICS_OEM_ACTIONS;
-}
-
-object!(PortMetricsOemActions {
-});
-
-pub(crate) static PORT_METRICS_OEM_ACTIONS: Type = Type {
-    name: "PortMetrics.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(PortMetricsOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

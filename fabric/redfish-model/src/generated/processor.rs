@@ -245,7 +245,7 @@ pub(crate) static PROCESSOR: Type = Type {
 pub struct ProcessorActions {
     pub reset: Option<Box<Action>>,
     pub reset_to_defaults: Option<Box<Action>>,
-    pub oem: Option<Box<ProcessorOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -268,7 +268,7 @@ pub(crate) static PROCESSOR_ACTIONS: Type = Type {
     properties: &[
         Property::read("#Processor.Reset", Kind::Object(Action::SCHEMA)),
         Property::read("#Processor.ResetToDefaults", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&PROCESSOR_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -607,31 +607,6 @@ pub(crate) static PROCESSOR_MEMORY_SUMMARY: Type = Type {
         Property::read("Metrics", Kind::Link(None)),
         Property::read("TotalCacheSizeMiB", Kind::Integer).nullable(),
         Property::read("TotalMemorySizeMiB", Kind::Integer).nullable(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Processor.OemActions`.
-#[derive(Clone, Default)]
-pub struct ProcessorOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl ProcessorOemActions {
-    pub const SCHEMA: &'static Type = &PROCESSOR_OEM_ACTIONS;
-}
-
-object!(ProcessorOemActions {
-});
-
-pub(crate) static PROCESSOR_OEM_ACTIONS: Type = Type {
-    name: "Processor.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(ProcessorOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -136,7 +136,7 @@ pub(crate) static PROCESSOR_METRICS: Type = Type {
 #[derive(Clone, Default)]
 pub struct ProcessorMetricsActions {
     pub clear_current_period: Option<Box<Action>>,
-    pub oem: Option<Box<ProcessorMetricsOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -157,7 +157,7 @@ pub(crate) static PROCESSOR_METRICS_ACTIONS: Type = Type {
     empty: || Box::new(ProcessorMetricsActions::default()),
     properties: &[
         Property::read("#ProcessorMetrics.ClearCurrentPeriod", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&PROCESSOR_METRICS_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -383,31 +383,6 @@ pub(crate) static PROCESSOR_METRICS_LIFE_TIME: Type = Type {
     properties: &[
         Property::read("CorrectableECCErrorCount", Kind::Integer).nullable(),
         Property::read("UncorrectableECCErrorCount", Kind::Integer).nullable(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `ProcessorMetrics.OemActions`.
-#[derive(Clone, Default)]
-pub struct ProcessorMetricsOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl ProcessorMetricsOemActions {
-    pub const SCHEMA: &'static Type = &PROCESSOR_METRICS_OEM_ACTIONS;
-}
-
-object!(ProcessorMetricsOemActions {
-});
-
-pub(crate) static PROCESSOR_METRICS_OEM_ACTIONS: Type = Type {
-    name: "ProcessorMetrics.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(ProcessorMetricsOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

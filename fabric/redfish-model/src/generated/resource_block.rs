@@ -103,7 +103,7 @@ pub(crate) static RESOURCE_BLOCK: Type = Type {
 /// Redfish `ResourceBlock.Actions`.
 #[derive(Clone, Default)]
 pub struct ResourceBlockActions {
-    pub oem: Option<Box<ResourceBlockOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -122,7 +122,7 @@ pub(crate) static RESOURCE_BLOCK_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(ResourceBlockActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&RESOURCE_BLOCK_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -209,31 +209,6 @@ pub(crate) static RESOURCE_BLOCK_LINKS: Type = Type {
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read("SupplyingResourceBlocks", Kind::Link(Some(&RESOURCE_BLOCK))).many(),
         Property::read("Zones", Kind::Link(Some(&ZONE))).many(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `ResourceBlock.OemActions`.
-#[derive(Clone, Default)]
-pub struct ResourceBlockOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl ResourceBlockOemActions {
-    pub const SCHEMA: &'static Type = &RESOURCE_BLOCK_OEM_ACTIONS;
-}
-
-object!(ResourceBlockOemActions {
-});
-
-pub(crate) static RESOURCE_BLOCK_OEM_ACTIONS: Type = Type {
-    name: "ResourceBlock.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(ResourceBlockOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

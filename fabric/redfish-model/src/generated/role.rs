@@ -79,7 +79,7 @@ pub(crate) static ROLE: Type = Type {
 /// Redfish `Role.Actions`.
 #[derive(Clone, Default)]
 pub struct RoleActions {
-    pub oem: Option<Box<RoleOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -98,32 +98,7 @@ pub(crate) static ROLE_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(RoleActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&ROLE_OEM_ACTIONS)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Role.OemActions`.
-#[derive(Clone, Default)]
-pub struct RoleOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl RoleOemActions {
-    pub const SCHEMA: &'static Type = &ROLE_OEM_ACTIONS;
-}
-
-object!(RoleOemActions {
-});
-
-pub(crate) static ROLE_OEM_ACTIONS: Type = Type {
-    name: "Role.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(RoleOemActions::default()),
-    properties: &[
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],

@@ -9,7 +9,7 @@ pub struct SensorActions {
     pub reset_metrics: Option<Box<Action>>,
     pub reset_thresholds_to_defaults: Option<Box<Action>>,
     pub reset_to_defaults: Option<Box<Action>>,
-    pub oem: Option<Box<SensorOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -34,7 +34,7 @@ pub(crate) static SENSOR_ACTIONS: Type = Type {
         Property::read("#Sensor.ResetMetrics", Kind::Object(Action::SCHEMA)),
         Property::read("#Sensor.ResetThresholdsToDefaults", Kind::Object(Action::SCHEMA)),
         Property::read("#Sensor.ResetToDefaults", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&SENSOR_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -142,31 +142,6 @@ pub(crate) static SENSOR_LINKS: Type = Type {
     properties: &[
         Property::read("AssociatedControls", Kind::Link(None)).many(),
         Property::read_write("Oem", Kind::Object(&OEM)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Sensor.OemActions`.
-#[derive(Clone, Default)]
-pub struct SensorOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl SensorOemActions {
-    pub const SCHEMA: &'static Type = &SENSOR_OEM_ACTIONS;
-}
-
-object!(SensorOemActions {
-});
-
-pub(crate) static SENSOR_OEM_ACTIONS: Type = Type {
-    name: "Sensor.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(SensorOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

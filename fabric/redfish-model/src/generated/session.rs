@@ -94,7 +94,7 @@ pub(crate) static SESSION: Type = Type {
 /// Redfish `Session.Actions`.
 #[derive(Clone, Default)]
 pub struct SessionActions {
-    pub oem: Option<Box<SessionOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -113,7 +113,7 @@ pub(crate) static SESSION_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(SessionActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&SESSION_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -145,31 +145,6 @@ pub(crate) static SESSION_LINKS: Type = Type {
     properties: &[
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read("OutboundConnection", Kind::Link(None)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Session.OemActions`.
-#[derive(Clone, Default)]
-pub struct SessionOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl SessionOemActions {
-    pub const SCHEMA: &'static Type = &SESSION_OEM_ACTIONS;
-}
-
-object!(SessionOemActions {
-});
-
-pub(crate) static SESSION_OEM_ACTIONS: Type = Type {
-    name: "Session.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(SessionOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

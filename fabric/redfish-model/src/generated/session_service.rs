@@ -79,7 +79,7 @@ pub(crate) static SESSION_SERVICE: Type = Type {
 /// Redfish `SessionService.Actions`.
 #[derive(Clone, Default)]
 pub struct SessionServiceActions {
-    pub oem: Option<Box<SessionServiceOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -98,32 +98,7 @@ pub(crate) static SESSION_SERVICE_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(SessionServiceActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&SESSION_SERVICE_OEM_ACTIONS)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `SessionService.OemActions`.
-#[derive(Clone, Default)]
-pub struct SessionServiceOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl SessionServiceOemActions {
-    pub const SCHEMA: &'static Type = &SESSION_SERVICE_OEM_ACTIONS;
-}
-
-object!(SessionServiceOemActions {
-});
-
-pub(crate) static SESSION_SERVICE_OEM_ACTIONS: Type = Type {
-    name: "SessionService.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(SessionServiceOemActions::default()),
-    properties: &[
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],

@@ -158,7 +158,7 @@ pub(crate) static SWITCH: Type = Type {
 #[derive(Clone, Default)]
 pub struct SwitchActions {
     pub reset: Option<Box<Action>>,
-    pub oem: Option<Box<SwitchOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -179,7 +179,7 @@ pub(crate) static SWITCH_ACTIONS: Type = Type {
     empty: || Box::new(SwitchActions::default()),
     properties: &[
         Property::read("#Switch.Reset", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&SWITCH_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -272,31 +272,6 @@ pub(crate) static SWITCH_LINKS: Type = Type {
         Property::read("ManagedBy", Kind::Link(Some(&MANAGER))).many(),
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read("PCIeDevice", Kind::Link(Some(&PCIE_DEVICE))),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Switch.OemActions`.
-#[derive(Clone, Default)]
-pub struct SwitchOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl SwitchOemActions {
-    pub const SCHEMA: &'static Type = &SWITCH_OEM_ACTIONS;
-}
-
-object!(SwitchOemActions {
-});
-
-pub(crate) static SWITCH_OEM_ACTIONS: Type = Type {
-    name: "Switch.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(SwitchOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

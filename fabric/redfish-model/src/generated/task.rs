@@ -97,7 +97,7 @@ pub(crate) static TASK: Type = Type {
 /// Redfish `Task.Actions`.
 #[derive(Clone, Default)]
 pub struct TaskActions {
-    pub oem: Option<Box<TaskOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -116,7 +116,7 @@ pub(crate) static TASK_ACTIONS: Type = Type {
     open: false,
     empty: || Box::new(TaskActions::default()),
     properties: &[
-        Property::read_write("Oem", Kind::Object(&TASK_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -148,31 +148,6 @@ pub(crate) static TASK_LINKS: Type = Type {
     properties: &[
         Property::read("CreatedResources", Kind::Link(None)).many(),
         Property::read_write("Oem", Kind::Object(&OEM)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Task.OemActions`.
-#[derive(Clone, Default)]
-pub struct TaskOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl TaskOemActions {
-    pub const SCHEMA: &'static Type = &TASK_OEM_ACTIONS;
-}
-
-object!(TaskOemActions {
-});
-
-pub(crate) static TASK_OEM_ACTIONS: Type = Type {
-    name: "Task.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(TaskOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -91,7 +91,7 @@ pub(crate) static TASK_SERVICE: Type = Type {
 #[derive(Clone, Default)]
 pub struct TaskServiceActions {
     pub delete_all_completed_tasks: Option<Box<Action>>,
-    pub oem: Option<Box<TaskServiceOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -112,32 +112,7 @@ pub(crate) static TASK_SERVICE_ACTIONS: Type = Type {
     empty: || Box::new(TaskServiceActions::default()),
     properties: &[
         Property::read("#TaskService.DeleteAllCompletedTasks", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&TASK_SERVICE_OEM_ACTIONS)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `TaskService.OemActions`.
-#[derive(Clone, Default)]
-pub struct TaskServiceOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl TaskServiceOemActions {
-    pub const SCHEMA: &'static Type = &TASK_SERVICE_OEM_ACTIONS;
-}
-
-object!(TaskServiceOemActions {
-});
-
-pub(crate) static TASK_SERVICE_OEM_ACTIONS: Type = Type {
-    name: "TaskService.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(TaskServiceOemActions::default()),
-    properties: &[
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],

@@ -142,7 +142,7 @@ pub struct TelemetryServiceActions {
     pub reset_metric_report_definitions_to_defaults: Option<Box<Action>>,
     pub reset_triggers_to_defaults: Option<Box<Action>>,
     pub submit_test_metric_report: Option<Box<Action>>,
-    pub oem: Option<Box<TelemetryServiceOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -173,7 +173,7 @@ pub(crate) static TELEMETRY_SERVICE_ACTIONS: Type = Type {
         Property::read("#TelemetryService.ResetMetricReportDefinitionsToDefaults", Kind::Object(Action::SCHEMA)),
         Property::read("#TelemetryService.ResetTriggersToDefaults", Kind::Object(Action::SCHEMA)),
         Property::read("#TelemetryService.SubmitTestMetricReport", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&TELEMETRY_SERVICE_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -242,31 +242,6 @@ pub(crate) static TELEMETRY_SERVICE_METRIC_VALUE: Type = Type {
         Property::read("MetricProperty", Kind::Text).nullable(),
         Property::read("MetricValue", Kind::Text).nullable(),
         Property::read("Timestamp", Kind::DateTime).nullable(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `TelemetryService.OemActions`.
-#[derive(Clone, Default)]
-pub struct TelemetryServiceOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl TelemetryServiceOemActions {
-    pub const SCHEMA: &'static Type = &TELEMETRY_SERVICE_OEM_ACTIONS;
-}
-
-object!(TelemetryServiceOemActions {
-});
-
-pub(crate) static TELEMETRY_SERVICE_OEM_ACTIONS: Type = Type {
-    name: "TelemetryService.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(TelemetryServiceOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

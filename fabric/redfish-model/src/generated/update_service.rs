@@ -170,7 +170,7 @@ pub struct UpdateServiceActions {
     pub remove_ssh_identity_key_pair: Option<Box<Action>>,
     pub simple_update: Option<Box<Action>>,
     pub start_update: Option<Box<Action>>,
-    pub oem: Option<Box<UpdateServiceOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -199,7 +199,7 @@ pub(crate) static UPDATE_SERVICE_ACTIONS: Type = Type {
         Property::read("#UpdateService.RemoveSSHIdentityKeyPair", Kind::Object(Action::SCHEMA)),
         Property::read("#UpdateService.SimpleUpdate", Kind::Object(Action::SCHEMA)),
         Property::read("#UpdateService.StartUpdate", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&UPDATE_SERVICE_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -265,31 +265,6 @@ pub(crate) static UPDATE_SERVICE_HTTP_PUSH_URI_OPTIONS: Type = Type {
     properties: &[
         Property::read_write("ForceUpdate", Kind::Boolean),
         Property::read_write("HttpPushUriApplyTime", Kind::Object(&UPDATE_SERVICE_HTTP_PUSH_URI_APPLY_TIME)),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `UpdateService.OemActions`.
-#[derive(Clone, Default)]
-pub struct UpdateServiceOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl UpdateServiceOemActions {
-    pub const SCHEMA: &'static Type = &UPDATE_SERVICE_OEM_ACTIONS;
-}
-
-object!(UpdateServiceOemActions {
-});
-
-pub(crate) static UPDATE_SERVICE_OEM_ACTIONS: Type = Type {
-    name: "UpdateService.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(UpdateServiceOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],

@@ -97,7 +97,7 @@ pub(crate) static ZONE: Type = Type {
 pub struct ZoneActions {
     pub add_endpoint: Option<Box<Action>>,
     pub remove_endpoint: Option<Box<Action>>,
-    pub oem: Option<Box<ZoneOemActions>>,
+    pub oem: Option<Box<Oem>>,
     /// Members that are unknown, null or not of the schema's type.
     pub extra: Extra,
 }
@@ -120,7 +120,7 @@ pub(crate) static ZONE_ACTIONS: Type = Type {
     properties: &[
         Property::read("#Zone.AddEndpoint", Kind::Object(Action::SCHEMA)),
         Property::read("#Zone.RemoveEndpoint", Kind::Object(Action::SCHEMA)),
-        Property::read_write("Oem", Kind::Object(&ZONE_OEM_ACTIONS)),
+        Property::read_write("Oem", Kind::Object(&OEM)),
     ],
     actions: &[
     ],
@@ -167,31 +167,6 @@ pub(crate) static ZONE_LINKS: Type = Type {
         Property::read("InvolvedSwitches", Kind::Link(Some(&SWITCH))).many(),
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read("ResourceBlocks", Kind::Link(Some(&RESOURCE_BLOCK))).many(),
-    ],
-    actions: &[
-    ],
-};
-
-/// Redfish `Zone.OemActions`.
-#[derive(Clone, Default)]
-pub struct ZoneOemActions {
-    /// Members that are unknown, null or not of the schema's type.
-    pub extra: Extra,
-}
-
-impl ZoneOemActions {
-    pub const SCHEMA: &'static Type = &ZONE_OEM_ACTIONS;
-}
-
-object!(ZoneOemActions {
-});
-
-pub(crate) static ZONE_OEM_ACTIONS: Type = Type {
-    name: "Zone.OemActions",
-    odata_type: None,
-    open: true,
-    empty: || Box::new(ZoneOemActions::default()),
-    properties: &[
     ],
     actions: &[
     ],
