@@ -5,48 +5,31 @@
 //! `alternatives` is not empty and stands in rank order; each set has `count >= 1`, `group >= 1`, and
 //! `count` is a multiple of `group`.
 
+use crate::named::named;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What is done with the model. The names are those of `poolwright size --task`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Task {
-    /// Serving: weights, KV cache, activations of one forward pass.
-    Infer,
-    /// Training or fine-tuning of all parameters.
-    Full,
-    /// Low-rank adapters on a frozen 16-bit model.
-    Lora,
-    /// Low-rank adapters on a frozen 4-bit model.
-    Qlora,
-    /// Other adapters (prefix, adapter layers) on a frozen 16-bit model.
-    Peft,
+named! {
+    /// What is done with the model. The names are those of `poolwright size --task`.
+    Task("task") {
+        /// Serving: weights, KV cache, activations of one forward pass.
+        Infer = "infer",
+        /// Training or fine-tuning of all parameters.
+        Full = "full",
+        /// Low-rank adapters on a frozen 16-bit model.
+        Lora = "lora",
+        /// Low-rank adapters on a frozen 4-bit model.
+        Qlora = "qlora",
+        /// Other adapters (prefix, adapter layers) on a frozen 16-bit model.
+        Peft = "peft",
+    }
 }
 
 impl Task {
-    pub const ALL: [Task; 5] = [Task::Infer, Task::Full, Task::Lora, Task::Qlora, Task::Peft];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Task::Infer => "infer",
-            Task::Full => "full",
-            Task::Lora => "lora",
-            Task::Qlora => "qlora",
-            Task::Peft => "peft",
-        }
-    }
-
     /// Everything but serving keeps activations for a backward pass.
     pub fn is_training(self) -> bool {
         self != Task::Infer
-    }
-}
-
-impl fmt::Display for Task {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -131,11 +131,8 @@ impl RawGpu {
                 })
             })
             .collect::<Result<_, _>>()?;
-        for key in self
-            .source
-            .keys()
-            .filter(|k| *k != "default" && !FIGURES.contains(&k.as_str()))
-        {
+        let known = |key: &str| key == "default" || FIGURES.contains(&key);
+        if let Some(key) = self.source.keys().find(|k| !known(k)) {
             return Err(refuse(
                 "source",
                 format!("{key:?}"),

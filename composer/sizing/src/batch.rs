@@ -1,0 +1,216 @@
+//! Many cases at once, each with its own architecture: the input and output of `poolwright size --batch`.
+//!
+//! A case asks for what a measurement printed, so it is the peak of tensors, allocated or reserved by the
+//! caching allocator; context and communication buffers are not in it. A case that cannot be sized is
+//! refused with its reason; the others go on.
+
+use crate::constants::Constants;
+use crate::csv::{self, CsvError, Row};
+use crate::error::SizingError;
+use crate::inference::{self, Layout};
+use crate::job::{
+    AdapterType, Adapters, Attention, Inference, Loss, Method, Precision, Recompute, Targets, Training,
+    WeightFormat,
+};
+use crate::model::{Family, Mlp, Model};
+use crate::need::Task;
+use crate::training;
+use poolwright_model::units::Bytes;
+use std::fmt::Write;
+use std::str::FromStr;
+
+/// The engine of measured inference cases: a library, not a server.
+const ENGINE: &str = "pytorch";
+
+/// What was predicted for a case, per GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prediction {
+    pub point: Bytes,
+    pub safe: Bytes,
+}
+
+/// A case and its prediction, or why it was refused.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub id: String,
+    pub result: Result<Prediction, SizingError>,
+}
+
+/// Sizes every row of a table of cases; columns are found by name.
+pub fn size(cases: &str) -> Result<Vec<Outcome>, CsvError> {
+    let mut outcomes = Vec::new();
+    csv::read(cases, |row| {
+        let id = row
+            .get("id")
+            .map_or_else(|| format!("line {}", row.line), str::to_owned);
+        outcomes.push(Outcome {
+            id,
+            result: predict(row),
+        });
+    })?;
+    Ok(outcomes)
+}
+
+/// `id,predicted_gib,safe_gib,refused`, a line a case; `refused` holds the reason.
+pub fn to_csv(outcomes: &[Outcome]) -> String {
+    let mut out = String::from("id,predicted_gib,safe_gib,refused\n");
+    for outcome in outcomes {
+        let id = csv::field(&outcome.id);
+        // Writing to a String cannot fail.
+        let _ = match &outcome.result {
+            Ok(p) => writeln!(out, "{id},{:.3},{:.3},", p.point.gib(), p.safe.gib()),
+            Err(why) => writeln!(out, "{id},,,{}", csv::field(&why.to_string())),
+        };
+    }
+    out
+}
+
+fn predict(row: &Row<'_>) -> Result<Prediction, SizingError> {
+    let model = model(row)?;
+    let task = named::<Task>(row, "task")?.ok_or_else(|| missing("task"))?;
+    if task == Task::Infer {
+        let terms = inference::tensors(&model, &serving(row)?, Layout::SINGLE)?;
+        let point = terms.iter().map(|t| t.point).sum();
+        return Ok(Prediction {
+            point,
+            safe: terms.iter().map(|t| t.safe).sum(),
+        });
+    }
+    let method = match task {
+        Task::Infer | Task::Full => Method::Full,
+        Task::Lora => Method::Lora,
+        Task::Qlora => Method::Qlora,
+        Task::Peft => Method::Peft,
+    };
+    let peak = training::peak(
+        &model,
+        &step(row, method)?,
+        number(row, "shard_ranks")?.unwrap_or(1),
+    )?
+    .bytes;
+    let allocator = &Constants::builtin().training.allocator;
+    let middle = match row.get("metric") {
+        None | Some("allocated") => 1.0,
+        Some("reserved") => allocator.middle.value,
+        Some(other) => {
+            return Err(SizingError::bad(
+                "metric",
+                format!("{other:?}"),
+                "allocated, reserved",
+            ));
+        }
+    };
+    let bytes = |b: f64| Bytes(b.ceil() as u64);
+    Ok(Prediction {
+        point: bytes(peak * middle),
+        safe: bytes(peak * allocator.safe.value),
+    })
+}
+
+fn model(row: &Row<'_>) -> Result<Model, SizingError> {
+    let mlp = match row.get("mlp") {
+        None => return Err(missing("mlp")),
+        Some("swiglu" | "geglu" | "gated") => Mlp::Gated,
+        Some("gelu") => Mlp::Gelu,
+        Some("gelu_new") => Mlp::GeluNew,
+        Some(other) => {
+            return Err(SizingError::bad(
+                "mlp",
+                format!("{other:?}"),
+                "swiglu, geglu, gelu, gelu_new",
+            ));
+        }
+    };
+    let heads = required(row, "heads")?;
+    let hidden = required(row, "hidden")?;
+    let model = Model {
+        name: row.get("model").unwrap_or("model").to_owned(),
+        aliases: Vec::new(),
+        family: Family::Other,
+        params: required(row, "params")?,
+        params_active: None,
+        layers: required(row, "layers")?,
+        hidden,
+        heads,
+        kv_heads: number(row, "kv_heads")?.unwrap_or(heads),
+        head_dim: number(row, "head_dim")?.unwrap_or(hidden / heads.max(1)),
+        ffn: required(row, "ffn")?,
+        vocab: required(row, "vocab")?,
+        tied: match row.get("tied") {
+            Some("1" | "true" | "True") => true,
+            None | Some("0" | "false" | "False") => false,
+            Some(other) => return Err(SizingError::bad("tied", format!("{other:?}"), "0, 1")),
+        },
+        mlp,
+        context: None,
+        latent: None,
+        window: None,
+        experts: None,
+        source: "the case".into(),
+    };
+    model.check()?;
+    Ok(model)
+}
+
+fn serving(row: &Row<'_>) -> Result<Inference, SizingError> {
+    Ok(Inference {
+        weights: named(row, "weights_dtype")?.unwrap_or(WeightFormat::Bf16),
+        cache_bytes: 2,
+        prompt_tokens: number(row, "seq_len")?.unwrap_or(0),
+        generated_tokens: number(row, "gen_tokens")?.unwrap_or(0),
+        concurrency: number(row, "micro_batch")?.unwrap_or(1),
+        prompt_logits: false,
+        engine: ENGINE.to_owned(),
+    })
+}
+
+fn step(row: &Row<'_>, method: Method) -> Result<Training, SizingError> {
+    let usual = Training::new(method);
+    let trainable = number(row, "trainable_params")?;
+    let adapters = Adapters {
+        targets: named::<Targets>(row, "lora_targets")?.unwrap_or(usual.adapters.targets),
+        // Adapters are in fp32 unless the case says otherwise.
+        dtype: named(row, "lora_dtype")?.unwrap_or(AdapterType::Fp32),
+        trainable: if method == Method::Full { None } else { trainable },
+        ..usual.adapters
+    };
+    if method != Method::Full && trainable.is_none() {
+        return Err(missing("trainable_params"));
+    }
+    Ok(Training {
+        precision: named::<Precision>(row, "precision")?.ok_or_else(|| missing("precision"))?,
+        micro_batch: required(row, "micro_batch")?,
+        seq_len: required(row, "seq_len")?,
+        accumulation: number(row, "grad_accum")?.unwrap_or(1),
+        recompute: named(row, "recompute")?.unwrap_or(Recompute::None),
+        attention: named(row, "attention")?.unwrap_or(Attention::Flash),
+        loss: named(row, "loss")?.unwrap_or(Loss::FullFp32),
+        frozen: match method {
+            Method::Qlora => named(row, "weights_dtype")?.unwrap_or(usual.frozen),
+            Method::Full | Method::Lora | Method::Peft => usual.frozen,
+        },
+        adapters,
+        ..usual
+    })
+}
+
+fn missing(column: &str) -> SizingError {
+    SizingError::bad(column, "empty", "a value")
+}
+
+/// A value that has a name.
+fn named<T: FromStr<Err = SizingError>>(row: &Row<'_>, column: &str) -> Result<Option<T>, SizingError> {
+    row.get(column).map(str::parse).transpose()
+}
+
+fn number(row: &Row<'_>, column: &str) -> Result<Option<u64>, SizingError> {
+    let Some(text) = row.get(column) else {
+        return Ok(None);
+    };
+    let parsed = text.parse().map(Some);
+    parsed.map_err(|_| SizingError::bad(column, format_args!("{text:?}"), "a whole number"))
+}
+
+fn required(row: &Row<'_>, column: &str) -> Result<u64, SizingError> {
+    number(row, column)?.ok_or_else(|| missing(column))
+}

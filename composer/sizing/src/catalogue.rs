@@ -1,0 +1,259 @@
+//! The models that come with Poolwright, and finding one by the name that people type.
+
+use crate::error::{DataError, UnknownModel};
+use crate::model::Model;
+use crate::reference;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+const BUILTIN: [(&str, &str); 5] = [
+    (
+        "models/llama.toml",
+        include_str!("../../../hw-profiles/models/llama.toml"),
+    ),
+    (
+        "models/qwen.toml",
+        include_str!("../../../hw-profiles/models/qwen.toml"),
+    ),
+    (
+        "models/mistral.toml",
+        include_str!("../../../hw-profiles/models/mistral.toml"),
+    ),
+    (
+        "models/others.toml",
+        include_str!("../../../hw-profiles/models/others.toml"),
+    ),
+    (
+        "models/research.toml",
+        include_str!("../../../hw-profiles/models/research.toml"),
+    ),
+];
+
+/// Known models.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Catalogue {
+    models: Vec<Model>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    sources: BTreeMap<String, String>,
+    model: Vec<Model>,
+}
+
+impl Catalogue {
+    /// The models that come with Poolwright, parsed at the first call.
+    pub fn builtin() -> &'static Catalogue {
+        static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
+            Catalogue::parse(&BUILTIN)
+                .unwrap_or_else(|error| panic!("the built-in models are tested to parse: {error}"))
+        });
+        &CATALOGUE
+    }
+
+    /// Reads model files: pairs of a name for messages and TOML text.
+    pub fn parse(files: &[(&str, &str)]) -> Result<Catalogue, DataError> {
+        let mut catalogue = Catalogue::default();
+        for (file, text) in files {
+            let parsed: File = toml::from_str(text).map_err(|e| DataError::toml(file, &e))?;
+            for mut model in parsed.model {
+                let refuse =
+                    |message: String| DataError::new(file, format!("model {}: {message}", model.name));
+                model.check().map_err(|e| refuse(e.to_string()))?;
+                if model.source.is_empty() {
+                    return Err(refuse(
+                        "source is missing; allowed: a text, or a key of [sources]".into(),
+                    ));
+                }
+                if let Some(twice) = std::iter::once(&model.name)
+                    .chain(&model.aliases)
+                    .find(|name| catalogue.by_name(name).is_some())
+                {
+                    return Err(refuse(format!("{twice:?} names another model too")));
+                }
+                if let Some(source) = parsed.sources.get(&model.source) {
+                    model.source.clone_from(source);
+                }
+                catalogue.models.push(model);
+            }
+        }
+        Ok(catalogue)
+    }
+
+    pub fn all(&self) -> &[Model] {
+        &self.models
+    }
+
+    /// By name or alias, as people and model hubs write it; no sizes.
+    pub fn by_name(&self, name: &str) -> Option<&Model> {
+        let wanted = normal(name);
+        self.models.iter().find(|m| names(m).any(|n| normal(n) == wanted))
+    }
+
+    /// A model by name or alias, or a size such as `8B`, `70b` or `1.5B` in the shape of
+    /// [`reference::shape`].
+    pub fn resolve(&self, text: &str) -> Result<Model, UnknownModel> {
+        if let Some(model) = self.by_name(text) {
+            return Ok(model.clone());
+        }
+        match reference::parse_size(text) {
+            Some(params) => reference::shape(params).map_err(|why| UnknownModel {
+                name: text.to_owned(),
+                why: why.to_string(),
+                suggestions: Vec::new(),
+            }),
+            None => Err(UnknownModel {
+                name: text.to_owned(),
+                why: "not in the catalogue, and no size such as 8B".into(),
+                suggestions: self.suggest(text),
+            }),
+        }
+    }
+
+    /// The names most like `text`, at most three.
+    fn suggest(&self, text: &str) -> Vec<String> {
+        let wanted = normal(text);
+        let mut near: Vec<(usize, &str)> = Vec::new();
+        for model in &self.models {
+            let distance = names(model).map(|name| unlikeness(&wanted, &normal(name))).min();
+            if let Some(distance) = distance.filter(|d| *d <= wanted.len() / 3 + 1) {
+                near.push((distance, &model.name));
+            }
+        }
+        near.sort();
+        near.into_iter()
+            .take(3)
+            .map(|(_, name)| name.to_owned())
+            .collect()
+    }
+}
+
+fn names(model: &Model) -> impl Iterator<Item = &String> {
+    std::iter::once(&model.name).chain(&model.aliases)
+}
+
+/// `meta-llama/Meta-Llama-3.1-8B-Instruct` and `llama 3.1 8b` are one name: no organisation, no variant,
+/// lower case, letters, digits and points only.
+fn normal(name: &str) -> String {
+    let name = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
+    let words: Vec<&str> = name
+        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '.'))
+        .filter(|w| !w.is_empty())
+        .collect();
+    let variant = |word: &&str| matches!(*word, "instruct" | "chat" | "it" | "base" | "hf" | "meta");
+    words.into_iter().filter(|w| !variant(w)).collect()
+}
+
+/// Edit distance; small where one name contains the other or is like the beginning of it. Names are
+/// normal, so ASCII.
+fn unlikeness(a: &str, b: &str) -> usize {
+    if a.len() < 3 {
+        return edit_distance(a, b);
+    }
+    if b.contains(a) || a.contains(b) {
+        return 1;
+    }
+    let beginning = b
+        .get(..a.len())
+        .map_or(usize::MAX, |start| 1 + edit_distance(a, start));
+    edit_distance(a, b).min(beginning)
+}
+
+/// How many characters must be changed, added or dropped (Levenshtein).
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_matched_as_people_write_them() {
+        let catalogue = Catalogue::builtin();
+        assert!(catalogue.all().len() >= 50, "{}", catalogue.all().len());
+        for (text, name) in [
+            ("llama-3.1-8b", "Llama-3.1-8B"),
+            ("meta-llama/Llama-3.1-8B-Instruct", "Llama-3.1-8B"),
+            ("meta-llama/Meta-Llama-3-8B", "Llama-3.1-8B"),
+            ("Llama 3.3 70B", "Llama-3.1-70B"),
+            ("deepseek-ai/DeepSeek-R1", "DeepSeek-V3"),
+            ("openai/gpt-oss-120b", "gpt-oss-120b"),
+            ("qwen2.5-72b-instruct", "Qwen2.5-72B"),
+        ] {
+            assert_eq!(catalogue.resolve(text).unwrap().name, name, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_model_gets_suggestions() {
+        let suggest = |text: &str| Catalogue::builtin().resolve(text).unwrap_err().suggestions;
+        assert_eq!(suggest("Lama-3.1-8B")[0], "Llama-3.1-8B");
+        assert_eq!(suggest("mixtral")[..2], ["Mixtral-8x22B", "Mixtral-8x7B"]);
+        assert!(
+            suggest("mixtrall").contains(&"Mixtral-8x7B".to_owned()),
+            "{:?}",
+            suggest("mixtrall")
+        );
+        assert_eq!(suggest("qwen3-23B-A22B")[0], "Qwen3-235B-A22B");
+        let error = Catalogue::builtin()
+            .resolve("Lama-3.1-8B")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("Lama-3.1-8B") && error.contains("did you mean Llama-3.1-8B"),
+            "{error}"
+        );
+        assert!(suggest("a quite different thing").is_empty());
+        assert!(suggest("").is_empty() && suggest("!").is_empty());
+    }
+
+    #[test]
+    fn parameters_follow_from_the_dimensions() {
+        let counted: Vec<_> = Catalogue::builtin()
+            .all()
+            .iter()
+            .filter_map(|m| Some((m, m.counted()?)))
+            .collect();
+        assert!(counted.len() >= 38, "{}", counted.len());
+        for (model, count) in counted {
+            assert_eq!(count, model.params, "{}", model.name);
+        }
+    }
+
+    #[test]
+    fn a_wrong_file_is_refused_with_the_key() {
+        let good = include_str!("../../../hw-profiles/models/mistral.toml");
+        let parse = |text: &str| Catalogue::parse(&[("m.toml", text)]).unwrap_err().to_string();
+        assert!(parse(&good.replacen("layers", "layer", 1)).contains("unknown field `layer`"));
+        let error = parse(&good.replacen("layers = 32", "layers = 0", 1));
+        assert!(
+            error.starts_with("m.toml: model Mistral-7B: layers is 0; allowed: 1 to"),
+            "{error}"
+        );
+        assert!(parse(&good.replacen("kv_heads = 8", "kv_heads = 7", 1)).contains("a divisor of heads"));
+        let twice = parse(&good.replacen("Mistral-Nemo", "mistral 7B", 1));
+        assert!(twice.contains("names another model too"), "{twice}");
+    }
+
+    #[test]
+    fn edit_distances() {
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("abc", "abc"), 0);
+    }
+}

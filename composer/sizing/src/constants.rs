@@ -1,0 +1,287 @@
+//! The constants of the estimates, from `hw-profiles/sizing/*.toml`: each with the evidence for it.
+
+use crate::error::DataError;
+use crate::job::{Precision, WeightFormat};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+const FORMATS: (&str, &str) = (
+    "sizing/formats.toml",
+    include_str!("../../../hw-profiles/sizing/formats.toml"),
+);
+const TRAINING: (&str, &str) = (
+    "sizing/training.toml",
+    include_str!("../../../hw-profiles/sizing/training.toml"),
+);
+const SERVING: (&str, &str) = (
+    "sizing/serving.toml",
+    include_str!("../../../hw-profiles/sizing/serving.toml"),
+);
+const OVERHEAD: (&str, &str) = (
+    "sizing/overhead.toml",
+    include_str!("../../../hw-profiles/sizing/overhead.toml"),
+);
+
+/// A number and why it is that.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    pub value: f64,
+    pub evidence: String,
+}
+
+/// A middle estimate and a safe bound in GiB, and why.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    pub point: f64,
+    pub safe: f64,
+    pub evidence: String,
+}
+
+/// How weights are stored.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Format {
+    pub bits: f64,
+    /// Bytes per parameter for scales and zero points.
+    pub scale_bytes: f64,
+    pub scope: Scope,
+    pub evidence: String,
+}
+
+impl Format {
+    /// Bytes per parameter in the scope.
+    pub fn bytes(&self) -> f64 {
+        self.bits / 8.0 + self.scale_bytes
+    }
+}
+
+/// Which parameters are stored in the format; the others take 2 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    All,
+    Linears,
+    Experts,
+}
+
+/// Bytes per trained parameter.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct States {
+    pub weights: f64,
+    pub gradients: f64,
+    pub optimizer: f64,
+    pub evidence: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Logits {
+    pub full_fp32: Figure,
+    pub chunked: Figure,
+    pub bf16: Figure,
+    pub fp32_extra: Figure,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Allocator {
+    pub middle: Figure,
+    pub safe: Figure,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainingConstants {
+    pub states: BTreeMap<Precision, States>,
+    pub logits: Logits,
+    pub allocator: Allocator,
+}
+
+/// A version of a serving engine.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Engine {
+    pub name: String,
+    /// The vendor of the GPUs that the figures come from.
+    pub measured_on: Option<String>,
+    pub activations_dense: Option<Range>,
+    pub activations_experts: Option<Range>,
+    pub non_torch_single: Option<Range>,
+    pub non_torch_parallel: Option<Range>,
+    pub graphs: Option<Range>,
+    /// The cache of a sequence is a multiple of so many tokens.
+    pub block_tokens: Figure,
+    /// The share of a GPU that the engine takes at most unless told otherwise.
+    pub utilization: Option<Figure>,
+    pub weights_safe: Figure,
+    pub cache_safe: Figure,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Serving {
+    pub default: String,
+    engine: Vec<Engine>,
+}
+
+impl Serving {
+    pub fn engine(&self, name: &str) -> Option<&Engine> {
+        self.engine.iter().find(|e| e.name.eq_ignore_ascii_case(name))
+    }
+
+    pub fn names(&self) -> Vec<&str> {
+        self.engine.iter().map(|e| e.name.as_str()).collect()
+    }
+}
+
+/// What a process takes outside tensors on a vendor's GPUs.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overhead {
+    pub context: Range,
+    pub collectives_pair: Range,
+    pub collectives_group: Range,
+}
+
+/// All constants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constants {
+    pub formats: BTreeMap<WeightFormat, Format>,
+    pub training: TrainingConstants,
+    pub serving: Serving,
+    overhead: BTreeMap<String, Overhead>,
+}
+
+impl Constants {
+    /// Those that come with Poolwright, parsed at the first call.
+    pub fn builtin() -> &'static Constants {
+        static CONSTANTS: LazyLock<Constants> = LazyLock::new(|| {
+            Constants::parse(FORMATS, TRAINING, SERVING, OVERHEAD)
+                .unwrap_or_else(|error| panic!("the built-in constants are tested to parse: {error}"))
+        });
+        &CONSTANTS
+    }
+
+    /// Reads the four files: pairs of a name for messages and TOML text.
+    pub fn parse(
+        formats: (&str, &str),
+        training: (&str, &str),
+        serving: (&str, &str),
+        overhead: (&str, &str),
+    ) -> Result<Constants, DataError> {
+        let constants = Constants {
+            formats: read(formats)?,
+            training: read(training)?,
+            serving: read(serving)?,
+            overhead: read(overhead)?,
+        };
+        let missing = |file: &str, what: String| DataError::new(file, format!("{what} is missing"));
+        if let Some(f) = WeightFormat::ALL
+            .iter()
+            .find(|f| !constants.formats.contains_key(f))
+        {
+            return Err(missing(formats.0, format!("format {f}")));
+        }
+        if let Some(p) = Precision::ALL
+            .iter()
+            .find(|p| !constants.training.states.contains_key(p))
+        {
+            return Err(missing(training.0, format!("states.{p}")));
+        }
+        if constants.serving.engine(&constants.serving.default).is_none() {
+            return Err(missing(
+                serving.0,
+                format!("the default engine {:?}", constants.serving.default),
+            ));
+        }
+        if !constants.overhead.contains_key("other") {
+            return Err(missing(overhead.0, "[other]".into()));
+        }
+        Ok(constants)
+    }
+
+    pub fn format(&self, format: WeightFormat) -> &Format {
+        &self.formats[&format]
+    }
+
+    pub fn states(&self, precision: Precision) -> &States {
+        &self.training.states[&precision]
+    }
+
+    /// Of the vendor, however it is written; of unknown vendors the largest known.
+    pub fn overhead(&self, vendor: &str) -> &Overhead {
+        let vendor = vendor.to_ascii_lowercase();
+        self.overhead
+            .get(&vendor)
+            .unwrap_or_else(|| &self.overhead["other"])
+    }
+}
+
+fn read<T: DeserializeOwned>((file, text): (&str, &str)) -> Result<T, DataError> {
+    toml::from_str(text).map_err(|e| DataError::toml(file, &e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builtin_constants_parse_and_bounds_are_bounds() {
+        let constants = Constants::builtin();
+        for engine in &constants.serving.engine {
+            for range in [
+                &engine.activations_dense,
+                &engine.activations_experts,
+                &engine.non_torch_single,
+                &engine.non_torch_parallel,
+                &engine.graphs,
+            ]
+            .into_iter()
+            .flatten()
+            {
+                assert!(
+                    range.safe >= range.point && !range.evidence.is_empty(),
+                    "{}: {range:?}",
+                    engine.name
+                );
+            }
+            assert!(
+                engine.weights_safe.value >= 1.0 && engine.cache_safe.value >= 1.0,
+                "{}",
+                engine.name
+            );
+        }
+        assert_eq!(constants.overhead("NVIDIA"), &constants.overhead["nvidia"]);
+        assert_eq!(constants.overhead("Contoso"), &constants.overhead["other"]);
+        assert!((constants.format(WeightFormat::Nf4).bytes() - 0.5625).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let formats = FORMATS.1.replace("[nf4-dq]", "[nf3]");
+        let error = Constants::parse(("f.toml", &formats), TRAINING, SERVING, OVERHEAD)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("f.toml: ") && error.contains("nf3") && error.contains("nf4-dq"),
+            "{error}"
+        );
+        let start = FORMATS.1.find("[nf4-dq]").unwrap();
+        let end = FORMATS.1.find("[mxfp4]").unwrap();
+        let without = format!("{}{}", &FORMATS.1[..start], &FORMATS.1[end..]);
+        let error = Constants::parse(("f.toml", &without), TRAINING, SERVING, OVERHEAD)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(error, "f.toml: format nf4-dq is missing");
+        let serving = SERVING.1.replace("default = \"vllm-0.11\"", "default = \"x\"");
+        let error = Constants::parse(FORMATS, TRAINING, ("s.toml", &serving), OVERHEAD)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(error, "s.toml: the default engine \"x\" is missing");
+    }
+}

@@ -1,0 +1,73 @@
+//! What can go wrong in sizing. Every error says what, where, and what is allowed instead.
+
+/// A data file that does not say what it should.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {message}")]
+pub struct DataError {
+    pub file: String,
+    pub message: String,
+}
+
+impl DataError {
+    pub(crate) fn new(file: &str, message: String) -> Self {
+        DataError {
+            file: file.to_owned(),
+            message,
+        }
+    }
+
+    /// TOML's message shows the line and the key.
+    pub(crate) fn toml(file: &str, error: &toml::de::Error) -> Self {
+        DataError::new(file, error.to_string().trim_end().to_owned())
+    }
+}
+
+/// A model that nobody knows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("model {name:?}: {why}{}", hint(suggestions))]
+pub struct UnknownModel {
+    pub name: String,
+    pub why: String,
+    /// Names like it, the nearest first.
+    pub suggestions: Vec<String>,
+}
+
+fn hint(suggestions: &[String]) -> String {
+    match suggestions {
+        [] => String::new(),
+        names => format!("; did you mean {}?", names.join(" or ")),
+    }
+}
+
+/// A job that cannot be sized.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SizingError {
+    #[error("{key} is {found}; allowed: {allowed}")]
+    BadValue {
+        key: String,
+        found: String,
+        allowed: String,
+    },
+    /// No formula for it has been checked against a measurement.
+    #[error("{what} is not sized: {why}")]
+    Refused { what: String, why: String },
+    #[error(transparent)]
+    Implausible(#[from] crate::model::Implausible),
+}
+
+impl SizingError {
+    pub(crate) fn bad(key: &str, found: impl ToString, allowed: &str) -> Self {
+        SizingError::BadValue {
+            key: key.to_owned(),
+            found: found.to_string(),
+            allowed: allowed.to_owned(),
+        }
+    }
+
+    pub(crate) fn refused(what: impl ToString, why: &str) -> Self {
+        SizingError::Refused {
+            what: what.to_string(),
+            why: why.to_owned(),
+        }
+    }
+}

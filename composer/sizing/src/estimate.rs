@@ -1,0 +1,134 @@
+//! The value of an estimate: named terms, each with the formula that gave it, and their sum.
+
+use poolwright_model::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// One part of what a GPU must hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Term {
+    pub name: String,
+    /// The formula with its numbers in place.
+    pub formula: String,
+    /// The middle estimate.
+    pub point: Bytes,
+    /// What to count on when deciding whether it fits; not below `point`.
+    pub safe: Bytes,
+}
+
+impl Term {
+    /// A term of so many bytes whose bound is the estimate times `safe_factor`.
+    pub(crate) fn new(name: &str, bytes: f64, safe_factor: f64, formula: String) -> Self {
+        Term {
+            name: name.to_owned(),
+            formula,
+            point: whole(bytes),
+            safe: whole(bytes * safe_factor.max(1.0)),
+        }
+    }
+
+    /// A constant in GiB.
+    pub(crate) fn constant(name: &str, range: &crate::constants::Range) -> Self {
+        Term {
+            name: name.to_owned(),
+            formula: range.evidence.clone(),
+            point: Bytes::from_gib(range.point),
+            safe: Bytes::from_gib(range.safe.max(range.point)),
+        }
+    }
+}
+
+/// To the next whole byte; a formula's value is never negative.
+fn whole(bytes: f64) -> Bytes {
+    Bytes(bytes.max(0.0).ceil() as u64)
+}
+
+/// What one GPU of a set must hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    pub terms: Vec<Term>,
+    /// Sum of the terms.
+    pub point: Bytes,
+    pub safe: Bytes,
+    /// What the figures rest on, where that is not plain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl Estimate {
+    pub(crate) fn of(terms: Vec<Term>, notes: Vec<String>) -> Self {
+        let point = terms.iter().map(|t| t.point).sum();
+        let safe = terms.iter().map(|t| t.safe).sum();
+        Estimate {
+            terms,
+            point,
+            safe,
+            notes,
+        }
+    }
+
+    /// A line a term, the sum, and the notes.
+    pub fn explain(&self) -> Vec<String> {
+        let line = |name: &str, point: Bytes, safe: Bytes| {
+            let bound = if safe > point {
+                format!(" (safe {:.2})", safe.gib())
+            } else {
+                String::new()
+            };
+            format!("{name} {:.2} GiB{bound}", point.gib())
+        };
+        let terms = self
+            .terms
+            .iter()
+            .map(|t| format!("{}: {}", line(&t.name, t.point, t.safe), t.formula));
+        let sum = line("per GPU", self.point, self.safe);
+        terms.chain([sum]).chain(self.notes.iter().cloned()).collect()
+    }
+}
+
+/// `8030261248` as `8,030,261,248`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_add_up_and_explain_themselves() {
+        let gib = (1u64 << 30) as f64;
+        let terms = vec![
+            Term::new("weights", 2.0 * gib, 1.0, "2 B x 1".into()),
+            Term::new("cache", gib, 1.5, "1 x 1".into()),
+        ];
+        let estimate = Estimate::of(terms, vec!["a note".into()]);
+        assert_eq!(
+            (estimate.point, estimate.safe),
+            (Bytes::from_gib(3.0), Bytes::from_gib(3.5))
+        );
+        assert_eq!(
+            estimate.explain(),
+            [
+                "weights 2.00 GiB: 2 B x 1",
+                "cache 1.00 GiB (safe 1.50): 1 x 1",
+                "per GPU 3.00 GiB (safe 3.50)",
+                "a note"
+            ]
+        );
+    }
+
+    #[test]
+    fn digits_are_grouped() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(8_030_261_248), "8,030,261,248");
+    }
+}

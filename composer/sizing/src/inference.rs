@@ -1,0 +1,230 @@
+//! Memory of serving on one GPU: weights, key/value cache, and what the engine takes.
+//!
+//! Tensor parallelism splits every layer over the GPUs of a group; pipeline stages split the layers over
+//! groups. Key and value heads are replicated, not split, where the group is wider than their number;
+//! latent attention keeps one entry for all heads, so it is never split. All experts are resident.
+
+use crate::constants::{Constants, Engine, Scope};
+use crate::error::SizingError;
+use crate::estimate::{Estimate, Term, grouped};
+use crate::job::{Inference, Job, within};
+use crate::model::Model;
+use crate::overhead;
+use poolwright_model::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// How a model is spread over GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    /// GPUs that share every layer.
+    pub tensor: u64,
+    /// Stages, each with its part of the layers.
+    pub pipeline: u64,
+}
+
+impl Layout {
+    pub const SINGLE: Layout = Layout {
+        tensor: 1,
+        pipeline: 1,
+    };
+
+    pub fn gpus(self) -> u64 {
+        self.tensor * self.pipeline
+    }
+}
+
+/// What each GPU of this vendor must hold, engine and runtime included: the fullest one.
+pub fn estimate(
+    model: &Model,
+    job: &Inference,
+    layout: Layout,
+    vendor: &str,
+) -> Result<Estimate, SizingError> {
+    let mut terms = tensors(model, job, layout)?;
+    let engine = engine(job)?;
+    let activations = if model.experts.is_some() {
+        &engine.activations_experts
+    } else {
+        &engine.activations_dense
+    };
+    terms.extend(
+        activations
+            .as_ref()
+            .map(|range| Term::constant("activations", range)),
+    );
+    terms.extend(outside_torch(engine, layout, vendor));
+    terms.extend(
+        engine
+            .graphs
+            .as_ref()
+            .map(|range| Term::constant("graphs", range)),
+    );
+    terms.push(overhead::context(vendor));
+
+    let mut notes = Vec::new();
+    let tokens = job.prompt_tokens + job.generated_tokens;
+    if let Some(context) = model.context.filter(|c| tokens > *c) {
+        notes.push(format!(
+            "{tokens} tokens are more than the model's context of {context}"
+        ));
+    }
+    if model.latent.is_none() && layout.tensor > model.kv_heads {
+        notes.push(format!(
+            "{} key/value heads over {} GPUs: each is held by several",
+            model.kv_heads, layout.tensor
+        ));
+    }
+    Ok(Estimate::of(terms, notes))
+}
+
+/// Weights, cache and logits: what the process holds in tensors that last.
+pub fn tensors(model: &Model, job: &Inference, layout: Layout) -> Result<Vec<Term>, SizingError> {
+    model.check()?;
+    Job::Inference(job.clone()).check()?;
+    within("tensor", layout.tensor, 1, model.heads)?;
+    within("pipeline", layout.pipeline, 1, model.layers)?;
+    let engine = engine(job)?;
+    let mut terms = vec![
+        weights(model, job, layout, engine)?,
+        cache(model, job, layout, engine),
+    ];
+    if job.prompt_logits {
+        let tokens = job.prompt_tokens.saturating_mul(job.concurrency);
+        let formula = format!(
+            "6 B x {} x {} prompt tokens",
+            grouped(model.vocab),
+            grouped(tokens)
+        );
+        let bytes = 6.0 * model.vocab as f64 * tokens as f64;
+        terms.push(Term::new(
+            "prompt logits",
+            bytes,
+            engine.cache_safe.value,
+            formula,
+        ));
+    }
+    Ok(terms)
+}
+
+fn engine(job: &Inference) -> Result<&'static Engine, SizingError> {
+    let serving = &Constants::builtin().serving;
+    serving
+        .engine(&job.engine)
+        .ok_or_else(|| SizingError::bad("engine", &job.engine, &serving.names().join(", ")))
+}
+
+/// A hint where the engine's usual share of a GPU of this memory is less than what it needs.
+pub fn share_note(job: &Inference, safe: Bytes, memory: Bytes) -> Option<String> {
+    let usual = engine(job).ok()?.utilization.as_ref()?.value;
+    let share = safe.gib() / memory.gib();
+    // Rounded up to a hundredth.
+    (share > usual).then(|| {
+        let share = (share * 100.0).ceil() / 100.0;
+        format!(
+            "start {} with a memory share of {share:.2} or more; it takes {usual} by default",
+            job.engine
+        )
+    })
+}
+
+/// Layers of the fullest pipeline stage.
+fn stage_layers(model: &Model, layout: Layout) -> u64 {
+    model.layers.div_ceil(layout.pipeline)
+}
+
+fn weights(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Result<Term, SizingError> {
+    let format = Constants::builtin().format(job.weights);
+    let inner = model.params - model.embedding();
+    let (in_format, in_16_bit, embedding_bytes) = match format.scope {
+        Scope::All => (inner, 0, format.bytes()),
+        Scope::Linears => (inner, 0, 2.0),
+        Scope::Experts if model.experts.is_none() => {
+            let allowed = "a format for dense models: this one stores experts only, and the model has none";
+            return Err(SizingError::bad("weights", job.weights, allowed));
+        }
+        Scope::Experts => (model.routed(), inner - model.routed(), 2.0),
+    };
+    // A stage holds the embedding or the head; a single stage both.
+    let embedding = if layout.pipeline > 1 {
+        model.vocab * model.hidden
+    } else {
+        model.embedding()
+    };
+    let layers = stage_layers(model, layout);
+    let share = layers as f64 / model.layers as f64;
+    let bytes = share * (format.bytes() * in_format as f64 + 2.0 * in_16_bit as f64)
+        + embedding_bytes * embedding as f64;
+    let mut formula = format!("{} B x {}", format.bytes(), grouped(in_format));
+    if in_16_bit > 0 {
+        formula = format!("({formula} + 2 B x {})", grouped(in_16_bit));
+    }
+    if layout.pipeline > 1 {
+        formula += &format!(" x {layers} of {} layers", model.layers);
+    }
+    formula += &format!(" + {embedding_bytes} B x {} of embeddings", grouped(embedding));
+    if layout.tensor > 1 {
+        formula = format!("({formula}) / {} GPUs", layout.tensor);
+    }
+    Ok(Term::new(
+        "weights",
+        bytes / layout.tensor as f64,
+        engine.weights_safe.value,
+        formula,
+    ))
+}
+
+fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Term {
+    let block = (engine.block_tokens.value as u64).max(1);
+    let tokens = (job.prompt_tokens + job.generated_tokens).div_ceil(block) * block;
+    let (elements, what) = match model.latent {
+        Some(latent) => {
+            let n = latent.kv_lora_rank + latent.rope_dim;
+            (n, format!("({} + {})", latent.kv_lora_rank, latent.rope_dim))
+        }
+        None => {
+            let heads = model.kv_heads.div_ceil(layout.tensor);
+            (
+                2 * heads * model.head_dim,
+                format!("2 x {heads} x {}", model.head_dim),
+            )
+        }
+    };
+    let share = stage_layers(model, layout) as f64 / model.layers as f64;
+    let (full, windowed) = model.full_and_windowed_layers();
+    let kept = model.window.map_or(tokens, |w| tokens.min(w.tokens));
+    let layer_tokens = share * (full as f64 * tokens as f64 + windowed as f64 * kept as f64);
+    let bytes = layer_tokens * elements as f64 * job.cache_bytes as f64 * job.concurrency as f64;
+    let mut layers = format!("{full} layers x {} tokens", grouped(tokens));
+    if windowed > 0 {
+        layers = format!("({layers} + {windowed} x {})", grouped(kept));
+    }
+    if layout.pipeline > 1 {
+        layers += &format!(" x {} / {}", stage_layers(model, layout), model.layers);
+    }
+    let formula = format!(
+        "{what} x {} B x {layers} x {} requests",
+        job.cache_bytes, job.concurrency
+    );
+    Term::new("key/value cache", bytes, engine.cache_safe.value, formula)
+}
+
+/// What the process holds outside PyTorch, communication library included.
+fn outside_torch(engine: &Engine, layout: Layout, vendor: &str) -> Option<Term> {
+    let alone = layout.gpus() == 1;
+    let stated = if alone {
+        &engine.non_torch_single
+    } else {
+        &engine.non_torch_parallel
+    };
+    let stated = stated.as_ref().map(|range| Term::constant("non-torch", range));
+    let measured_here = engine
+        .measured_on
+        .as_deref()
+        .is_some_and(|v| v.eq_ignore_ascii_case(vendor));
+    if stated.is_some() && measured_here {
+        return stated;
+    }
+    // The engine's figure holds another vendor's library, or there is none: take the greater.
+    let library = overhead::collectives(vendor, layout.gpus());
+    stated.into_iter().chain(library).max_by_key(|term| term.safe)
+}

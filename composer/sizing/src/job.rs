@@ -1,0 +1,383 @@
+//! What is done with a model, in the terms that memory depends on.
+
+use crate::constants::Constants;
+use crate::error::SizingError;
+use crate::model::Model;
+use crate::named::named;
+use crate::need::Task;
+use serde::{Deserialize, Serialize};
+
+named! {
+    /// How weights are stored. Figures: `hw-profiles/sizing/formats.toml`.
+    WeightFormat("weights") {
+        Fp32 = "fp32" | "f32" | "float32",
+        Bf16 = "bf16" | "fp16" | "f16" | "float16" | "bfloat16",
+        Fp8 = "fp8",
+        Int8 = "int8",
+        GptqInt8 = "gptq-int8",
+        GptqInt4 = "gptq-int4" | "gptq" | "int4",
+        AwqInt4 = "awq-int4" | "awq",
+        Nf4 = "nf4",
+        /// NF4 with double quantisation.
+        Nf4Dq = "nf4-dq",
+        /// The 4-bit microscaling format, on experts only.
+        Mxfp4 = "mxfp4",
+    }
+}
+
+named! {
+    /// Types of weights, gradients, optimizer states and computation in training.
+    Precision("precision") {
+        /// All of it in bf16.
+        Bf16 = "bf16",
+        Fp32 = "fp32",
+        /// fp32 throughout, computing in bf16 under autocast.
+        Fp32AutocastBf16 = "fp32_autocast_bf16" | "amp",
+        /// fp32 shards, gathered and computed in bf16 (FSDP2 mixed precision).
+        Fp32ShardsBf16Compute = "fp32_shards_bf16_compute" | "mp",
+    }
+}
+
+named! {
+    /// Which activations are computed again in the backward pass instead of being kept.
+    Recompute("recompute") {
+        None = "none",
+        /// Every layer, from its input.
+        Full = "full",
+        /// torchtitan's selective form: every second matrix product and the attention output are kept.
+        OpSac = "op_sac",
+    }
+}
+
+named! {
+    Attention("attention") {
+        /// Fused: keeps no scores. Any memory-efficient kernel.
+        Flash = "flash",
+        /// Keeps the scores, quadratic in the sequence.
+        Eager = "eager",
+    }
+}
+
+named! {
+    /// How logits and loss are computed.
+    Loss("loss") {
+        FullFp32 = "full_fp32",
+        /// In chunks of the sequence, each computed again in the backward pass.
+        Chunked = "chunked",
+        Bf16 = "bf16",
+    }
+}
+
+named! {
+    /// What is trained.
+    Method("method") {
+        Full = "full",
+        Lora = "lora",
+        Qlora = "qlora",
+        Peft = "peft",
+    }
+}
+
+named! {
+    /// The linear layers that get adapters.
+    Targets("targets") {
+        Qv = "qv" | "q,v",
+        Qkvo = "qkvo" | "q,k,v,o",
+        All = "all",
+    }
+}
+
+named! {
+    /// The element type of adapters.
+    AdapterType("adapter type") {
+        Fp32 = "fp32",
+        Bf16 = "bf16" | "fp16",
+    }
+}
+
+named! {
+    /// What is divided over the GPUs of a data-parallel group.
+    Sharding("sharding") {
+        /// ZeRO 1: optimizer states.
+        Optimizer = "zero1",
+        /// ZeRO 2: and gradients.
+        Gradients = "zero2",
+        /// ZeRO 3, FSDP: and weights.
+        Weights = "zero3" | "fsdp",
+    }
+}
+
+/// Serving.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inference {
+    pub weights: WeightFormat,
+    /// Bytes per element of the key/value cache: 2, or 1 for an 8-bit cache.
+    pub cache_bytes: u64,
+    /// Tokens of one request.
+    pub prompt_tokens: u64,
+    pub generated_tokens: u64,
+    /// Requests whose cache is held at once.
+    pub concurrency: u64,
+    /// Logits of the whole prompt in fp32, as some libraries compute them; servers need only the last.
+    pub prompt_logits: bool,
+    /// A version in `hw-profiles/sizing/serving.toml`.
+    pub engine: String,
+}
+
+impl Default for Inference {
+    /// 8 requests of 4,096 tokens in bf16 on the default engine.
+    fn default() -> Self {
+        Inference {
+            weights: WeightFormat::Bf16,
+            cache_bytes: 2,
+            prompt_tokens: 3072,
+            generated_tokens: 1024,
+            concurrency: 8,
+            prompt_logits: false,
+            engine: Constants::builtin().serving.default.clone(),
+        }
+    }
+}
+
+/// Low-rank or other adapters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adapters {
+    pub rank: u64,
+    pub targets: Targets,
+    pub dtype: AdapterType,
+    /// Trained parameters; counted from rank and targets when absent.
+    #[serde(default)]
+    pub trainable: Option<u64>,
+}
+
+impl Adapters {
+    /// Trained parameters: `rank` times input plus output width of every adapted linear layer.
+    pub fn count(&self, model: &Model) -> u64 {
+        let (h, q, kv, f) = (model.hidden, model.query(), model.key(), model.ffn);
+        let widths = match self.targets {
+            Targets::Qv => (h + q) + (h + kv),
+            Targets::Qkvo => 2 * (h + q) + 2 * (h + kv),
+            Targets::All => {
+                let matrices = if model.mlp == crate::model::Mlp::Gated {
+                    3
+                } else {
+                    2
+                };
+                2 * (h + q) + 2 * (h + kv) + matrices * (h + f)
+            }
+        };
+        self.trainable
+            .unwrap_or(self.rank.saturating_mul(widths * model.layers))
+    }
+}
+
+/// A training step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Training {
+    pub method: Method,
+    pub precision: Precision,
+    /// Sequences of a micro-batch on one GPU.
+    pub micro_batch: u64,
+    pub seq_len: u64,
+    /// Micro-batches before an optimizer step.
+    pub accumulation: u64,
+    pub recompute: Recompute,
+    pub attention: Attention,
+    pub loss: Loss,
+    pub sharding: Sharding,
+    /// Used unless the method is full.
+    pub adapters: Adapters,
+    /// The frozen weights of QLoRA: nf4 or nf4-dq.
+    pub frozen: WeightFormat,
+}
+
+impl Training {
+    /// Usual settings: one sequence of 4,096 tokens, flash attention, full recomputation, FSDP. Full
+    /// training keeps fp32 shards and computes in bf16; adapters are of rank 16 on all linear layers of a
+    /// bf16 model.
+    pub fn new(method: Method) -> Self {
+        Training {
+            method,
+            precision: match method {
+                Method::Full => Precision::Fp32ShardsBf16Compute,
+                Method::Lora | Method::Qlora | Method::Peft => Precision::Bf16,
+            },
+            micro_batch: 1,
+            seq_len: 4096,
+            accumulation: 1,
+            recompute: Recompute::Full,
+            attention: Attention::Flash,
+            loss: Loss::FullFp32,
+            sharding: Sharding::Weights,
+            adapters: Adapters {
+                rank: 16,
+                targets: Targets::All,
+                dtype: AdapterType::Bf16,
+                trainable: None,
+            },
+            frozen: WeightFormat::Nf4,
+        }
+    }
+}
+
+/// A job to size a model for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Job {
+    Inference(Inference),
+    Training(Training),
+}
+
+impl Job {
+    /// The task with its usual settings.
+    pub fn of(task: Task) -> Self {
+        match task {
+            Task::Infer => Job::Inference(Inference::default()),
+            Task::Full => Job::Training(Training::new(Method::Full)),
+            Task::Lora => Job::Training(Training::new(Method::Lora)),
+            Task::Qlora => Job::Training(Training::new(Method::Qlora)),
+            Task::Peft => Job::Training(Training::new(Method::Peft)),
+        }
+    }
+
+    pub fn task(&self) -> Task {
+        match self {
+            Job::Inference(_) => Task::Infer,
+            Job::Training(training) => match training.method {
+                Method::Full => Task::Full,
+                Method::Lora => Task::Lora,
+                Method::Qlora => Task::Qlora,
+                Method::Peft => Task::Peft,
+            },
+        }
+    }
+
+    /// For people: `infer bf16, 8 x 4096 tokens`.
+    pub fn summary(&self) -> String {
+        match self {
+            Job::Inference(i) => {
+                let tokens = i.prompt_tokens.saturating_add(i.generated_tokens);
+                format!("infer {}, {} x {tokens} tokens", i.weights, i.concurrency)
+            }
+            Job::Training(t) => {
+                let format = if t.method == Method::Qlora {
+                    t.frozen.name()
+                } else {
+                    t.precision.name()
+                };
+                format!(
+                    "{} {format}, {} x {} tokens per GPU",
+                    t.method, t.micro_batch, t.seq_len
+                )
+            }
+        }
+    }
+
+    /// Refuses values that make no sense or would overflow.
+    pub fn check(&self) -> Result<(), SizingError> {
+        match self {
+            Job::Inference(i) => {
+                within("prompt_tokens", i.prompt_tokens, 0, 1 << 30)?;
+                within("generated_tokens", i.generated_tokens, 0, 1 << 30)?;
+                within("concurrency", i.concurrency, 1, 1 << 20)?;
+                within("cache_bytes", i.cache_bytes, 1, 4)?;
+                let serving = &Constants::builtin().serving;
+                if serving.engine(&i.engine).is_none() {
+                    return Err(SizingError::bad("engine", &i.engine, &serving.names().join(", ")));
+                }
+                Ok(())
+            }
+            Job::Training(t) => {
+                within("micro_batch", t.micro_batch, 1, 1 << 20)?;
+                within("seq_len", t.seq_len, 1, 1 << 30)?;
+                within("accumulation", t.accumulation, 1, 1 << 30)?;
+                if t.method != Method::Full {
+                    within("rank", t.adapters.rank, 1, 1 << 20)?;
+                    if let Some(trainable) = t.adapters.trainable {
+                        within("trainable", trainable, 1, 1 << 50)?;
+                    }
+                }
+                if t.method == Method::Qlora && !matches!(t.frozen, WeightFormat::Nf4 | WeightFormat::Nf4Dq) {
+                    return Err(SizingError::bad("frozen", t.frozen, "nf4, nf4-dq"));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+pub(crate) fn within(key: &str, found: u64, least: u64, most: u64) -> Result<(), SizingError> {
+    if (least..=most).contains(&found) {
+        return Ok(());
+    }
+    Err(SizingError::bad(key, found, &format!("{least} to {most}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_errors_list_what_is_allowed() {
+        assert_eq!("FP16".parse::<WeightFormat>(), Ok(WeightFormat::Bf16));
+        assert_eq!("int4".parse::<WeightFormat>(), Ok(WeightFormat::GptqInt4));
+        let error = "int3".parse::<WeightFormat>().unwrap_err().to_string();
+        assert!(
+            error.starts_with("weights is \"int3\"; allowed: fp32, bf16, fp8"),
+            "{error}"
+        );
+        for format in WeightFormat::ALL {
+            assert_eq!(format.name().parse::<WeightFormat>().as_ref(), Ok(format));
+        }
+    }
+
+    #[test]
+    fn jobs_survive_json_and_nonsense_is_refused() {
+        for task in Task::ALL {
+            let job = Job::of(*task);
+            assert_eq!(job.task(), *task);
+            job.check().unwrap();
+            let text = serde_json::to_string(&job).unwrap();
+            assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
+        }
+        let none = Job::Inference(Inference {
+            concurrency: 0,
+            ..Inference::default()
+        });
+        assert_eq!(
+            none.check().unwrap_err().to_string(),
+            "concurrency is 0; allowed: 1 to 1048576"
+        );
+        let engine = Job::Inference(Inference {
+            engine: "x".into(),
+            ..Inference::default()
+        });
+        assert!(engine.check().unwrap_err().to_string().contains("vllm-0.11"));
+        let frozen = Job::Training(Training {
+            frozen: WeightFormat::Fp8,
+            ..Training::new(Method::Qlora)
+        });
+        assert!(frozen.check().unwrap_err().to_string().contains("nf4-dq"));
+    }
+
+    #[test]
+    fn adapters_are_counted() {
+        let model = crate::catalogue::Catalogue::builtin()
+            .resolve("Llama-3.1-8B")
+            .unwrap();
+        let all = Training::new(Method::Lora).adapters;
+        assert_eq!(all.count(&model), 41_943_040);
+        let llama2 = crate::catalogue::Catalogue::builtin()
+            .resolve("Llama-2-7B")
+            .unwrap();
+        let qv = Adapters {
+            rank: 8,
+            targets: Targets::Qv,
+            ..all
+        };
+        assert_eq!(qv.count(&llama2), 4_194_304);
+    }
+}

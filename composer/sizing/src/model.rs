@@ -1,0 +1,266 @@
+//! What sizing knows of a language model: its dimensions, and what they come to in parameters and cache.
+//!
+//! Invariants of a checked [`Model`]: every dimension is at least 1 and plausible, `heads` is a multiple
+//! of `kv_heads`, and the embeddings are smaller than the whole.
+
+use serde::{Deserialize, Serialize};
+
+/// The family decides what stands beside the big matrices: biases, norms, routers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// Gated MLP, RMS norms, no biases: Llama, Mistral, Phi-3.
+    Llama,
+    /// Llama with biases on query, key and value.
+    Qwen2,
+    /// Llama with norms on query and key.
+    Qwen3,
+    /// Llama with four norms a layer.
+    Gemma2,
+    /// Gemma 2 with norms on query and key.
+    Gemma3,
+    /// Llama with a router and experts in place of the MLP.
+    Mixtral,
+    /// Qwen 3 with a router and experts in place of the MLP.
+    Qwen3Moe,
+    /// Learned positions, layer norms, biases everywhere.
+    Gpt2,
+    /// Parameters are stated, not counted.
+    Other,
+}
+
+/// The feed-forward part of a layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mlp {
+    /// Gate, up and down projection (SwiGLU, GeGLU), with RMS norms.
+    #[default]
+    Gated,
+    /// Up and down projection with one fused GELU.
+    Gelu,
+    /// The same with the tanh approximation as five pointwise operations (GPT-2 in transformers).
+    GeluNew,
+}
+
+/// Multi-head latent attention: one compressed cache entry a token, shared by all heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latent {
+    pub kv_lora_rank: u64,
+    pub rope_dim: u64,
+}
+
+/// Layers that keep only the last tokens in their cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    pub tokens: u64,
+    /// Every how many layers there is one with full attention.
+    pub full_every: u64,
+}
+
+/// A mixture of experts. All of them are resident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experts {
+    pub count: u64,
+    pub per_token: u64,
+    /// Width of one expert.
+    pub ffn: u64,
+    /// Experts that every token passes.
+    #[serde(default)]
+    pub shared: u64,
+    /// Layers at the start with a plain MLP.
+    #[serde(default)]
+    pub first_dense_layers: u64,
+    /// Every how many layers there is one with experts.
+    #[serde(default = "one")]
+    pub every: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// A language model. Symbols of the formulas in brackets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    pub name: String,
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    pub family: Family,
+    /// All parameters, embeddings and experts included. \[P\]
+    pub params: u64,
+    /// Parameters that one token passes; of a mixture.
+    pub params_active: Option<u64>,
+    /// \[L\]
+    pub layers: u64,
+    /// \[h\]
+    pub hidden: u64,
+    /// Attention heads. \[a\]
+    pub heads: u64,
+    /// Key and value heads. \[k\]
+    pub kv_heads: u64,
+    /// \[d\]
+    pub head_dim: u64,
+    /// Width of the MLP. \[f\]
+    pub ffn: u64,
+    /// \[V\]
+    pub vocab: u64,
+    /// Embedding and head share one matrix.
+    pub tied: bool,
+    #[serde(default)]
+    pub mlp: Mlp,
+    /// The longest sequence it was made for, in tokens.
+    pub context: Option<u64>,
+    pub latent: Option<Latent>,
+    pub window: Option<Window>,
+    pub experts: Option<Experts>,
+    /// Where the figures come from.
+    #[serde(default)]
+    pub source: String,
+}
+
+/// A dimension that no model can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} is {found}; allowed: {allowed}")]
+pub struct Implausible {
+    pub key: &'static str,
+    pub found: u64,
+    pub allowed: String,
+}
+
+impl Model {
+    /// Refuses dimensions that would make the formulas meaningless or overflow.
+    pub fn check(&self) -> Result<(), Implausible> {
+        let experts = self.experts.unwrap_or(Experts {
+            count: 1,
+            per_token: 1,
+            ffn: 1,
+            shared: 0,
+            first_dense_layers: 0,
+            every: 1,
+        });
+        let window = self.window.unwrap_or(Window {
+            tokens: 1,
+            full_every: 1,
+        });
+        let latent = self.latent.unwrap_or(Latent {
+            kv_lora_rank: 1,
+            rope_dim: 1,
+        });
+        for (key, found, most) in [
+            ("params", self.params, 100_000_000_000_000),
+            ("layers", self.layers, 10_000),
+            ("hidden", self.hidden, 1_000_000),
+            ("heads", self.heads, 10_000),
+            ("kv_heads", self.kv_heads, 10_000),
+            ("head_dim", self.head_dim, 10_000),
+            ("ffn", self.ffn, 10_000_000),
+            ("vocab", self.vocab, 10_000_000),
+            ("context", self.context.unwrap_or(1), 1_000_000_000),
+            ("experts.count", experts.count, 100_000),
+            ("experts.per_token", experts.per_token, experts.count),
+            ("experts.ffn", experts.ffn, 1_000_000),
+            ("experts.every", experts.every, self.layers),
+            ("window.tokens", window.tokens, 1_000_000_000),
+            ("window.full_every", window.full_every, 10_000),
+            ("latent.kv_lora_rank", latent.kv_lora_rank, 1_000_000),
+            ("latent.rope_dim", latent.rope_dim, 1_000_000),
+        ] {
+            if !(1..=most).contains(&found) {
+                return Err(Implausible {
+                    key,
+                    found,
+                    allowed: format!("1 to {most}"),
+                });
+            }
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            let allowed = format!("a divisor of heads, {}", self.heads);
+            return Err(Implausible {
+                key: "kv_heads",
+                found: self.kv_heads,
+                allowed,
+            });
+        }
+        if self.embedding() >= self.params {
+            let allowed = format!("more than the embeddings alone, {}", self.embedding());
+            return Err(Implausible {
+                key: "params",
+                found: self.params,
+                allowed,
+            });
+        }
+        Ok(())
+    }
+
+    /// Parameters of embedding and head together.
+    pub fn embedding(&self) -> u64 {
+        self.vocab * self.hidden * if self.tied { 1 } else { 2 }
+    }
+
+    /// Parameters of one layer on average.
+    pub fn layer(&self) -> f64 {
+        (self.params - self.embedding()) as f64 / self.layers as f64
+    }
+
+    /// Width of all queries of a layer.
+    pub fn query(&self) -> u64 {
+        self.heads * self.head_dim
+    }
+
+    /// Width of all keys of a layer; of its values too.
+    pub fn key(&self) -> u64 {
+        self.kv_heads * self.head_dim
+    }
+
+    /// Width of the MLP that one token passes: of a mixture, of all its experts together.
+    pub fn active_ffn(&self) -> u64 {
+        self.experts
+            .map_or(self.ffn, |e| (e.per_token + e.shared) * e.ffn)
+    }
+
+    /// Parameters of the routed experts, biases aside; 0 without.
+    pub fn routed(&self) -> u64 {
+        self.experts.map_or(0, |e| {
+            let layers = self.layers.saturating_sub(e.first_dense_layers) / e.every;
+            (layers * e.count)
+                .saturating_mul(3 * self.hidden * e.ffn)
+                .min(self.params - self.embedding())
+        })
+    }
+
+    /// How many of the layers keep the whole sequence in their cache, and how many only their window.
+    pub fn full_and_windowed_layers(&self) -> (u64, u64) {
+        let full = self.window.map_or(self.layers, |w| self.layers / w.full_every);
+        (full, self.layers - full)
+    }
+
+    /// The number of parameters that the dimensions come to; None where the family is not counted.
+    pub fn counted(&self) -> Option<u64> {
+        let (l, h, f) = (self.layers, self.hidden, self.ffn);
+        let (q, kv, d) = (self.query(), self.key(), self.head_dim);
+        let attention = 2 * h * q + 2 * h * kv;
+        let mlp = match (self.family, self.experts) {
+            (Family::Mixtral | Family::Qwen3Moe, e) => e.map(|e| e.count * 3 * h * e.ffn + h * e.count)?,
+            (_, Some(_)) => return None,
+            (_, None) => 3 * h * f,
+        };
+        let beside = match self.family {
+            Family::Llama | Family::Mixtral => 2 * h,
+            Family::Qwen2 => 2 * h + q + 2 * kv,
+            Family::Qwen3 | Family::Qwen3Moe => 2 * h + 2 * d,
+            Family::Gemma2 => 4 * h,
+            Family::Gemma3 => 4 * h + 2 * d,
+            Family::Gpt2 => {
+                // Every matrix has a bias; positions are learned; the norms have weight and bias.
+                let layer = 4 * h * h + 4 * h + 2 * h * f + f + h + 4 * h;
+                return Some(self.vocab * h + self.context? * h + l * layer + 2 * h);
+            }
+            Family::Other => return None,
+        };
+        Some(self.embedding() + l * (attention + mlp + beside) + h)
+    }
+}
