@@ -2,7 +2,7 @@
 
 use crate::error::{DataError, UnknownModel};
 use crate::model::Model;
-use crate::reference;
+use crate::size_class;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -94,13 +94,13 @@ impl Catalogue {
     }
 
     /// A model by name or alias, or a size such as `8B`, `70b` or `1.5B` in the shape of
-    /// [`reference::shape`].
+    /// [`size_class::shape`].
     pub fn resolve(&self, text: &str) -> Result<Model, UnknownModel> {
         if let Some(model) = self.by_name(text) {
             return Ok(model.clone());
         }
-        match reference::parse_size(text) {
-            Some(params) => reference::shape(params).map_err(|why| UnknownModel {
+        match size_class::parse_size(text) {
+            Some(params) => size_class::shape(params).map_err(|why| UnknownModel {
                 name: text.to_owned(),
                 why: why.to_string(),
                 suggestions: Vec::new(),

@@ -355,8 +355,7 @@ fn why_not(model: &Model, job: &Job, offer: &Offer, limits: Limits) -> Result<St
         Job::Inference(_) => serving_sets(model, job, &plenty, wider)?,
         Job::Training(_) => training_sets(model, job, &plenty, wider)?,
     };
-    if let Some(set) = enough.first() {
-        let needed = set.set.count;
+    if let Some(needed) = enough.iter().map(|c| c.set.count).min() {
         let stop = match (offer.available, limits.host_slots) {
             (Some(available), _) if available < needed => format!("{available} available"),
             (_, Some(slots)) if !limits.spannable && slots < needed => {

@@ -6,7 +6,7 @@
 //! GPU kinds on offer ─────────► Offer ─┘
 //! ```
 //!
-//! * [`catalogue`], [`reference`], [`hub_config`]: a [`model::Model`] from a name, a bare size such as
+//! * [`catalogue`], [`size_class`], [`hub_config`]: a [`model::Model`] from a name, a bare size such as
 //!   `70B`, or a Hugging Face `config.json`.
 //! * [`job`]: what is done with it, with usual settings for every [`need::Task`].
 //! * [`training`], [`inference`], [`overhead`]: what one GPU must hold, as named terms with a middle
@@ -41,8 +41,9 @@ pub mod model;
 mod named;
 pub mod need;
 pub mod overhead;
-pub mod reference;
+
 pub mod rule;
+pub mod size_class;
 pub mod training;
 
 pub use catalogue::Catalogue;

@@ -7,7 +7,7 @@ use poolwright_sizing::job::{
     Training, WeightFormat,
 };
 use poolwright_sizing::training;
-use poolwright_sizing::{Catalogue, Estimate, Model, reference};
+use poolwright_sizing::{Catalogue, Estimate, Model, size_class};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -165,8 +165,8 @@ proptest! {
 
     #[test]
     fn bigger_models_never_need_less(params in 1_000_000_000u64..2_000_000_000_000, percent in 0u64..100, job in step(), infer in serving()) {
-        let small = reference::shape(params).unwrap();
-        let big = reference::shape(params + params / 100 * percent).unwrap();
+        let small = size_class::shape(params).unwrap();
+        let big = size_class::shape(params + params / 100 * percent).unwrap();
         prop_assert!(train(&big, &job, 1).safe >= train(&small, &job, 1).safe);
         prop_assert!(serve(&big, &infer, Layout::SINGLE).safe >= serve(&small, &infer, Layout::SINGLE).safe);
     }
