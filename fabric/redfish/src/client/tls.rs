@@ -182,7 +182,7 @@ pub(crate) fn client_config(tls: &Tls) -> Result<ClientConfig, TlsFault> {
             .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider }))
             .with_no_client_auth(),
     };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
 

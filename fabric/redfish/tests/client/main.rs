@@ -7,6 +7,7 @@
 
 mod answers;
 mod collections;
+mod http2;
 mod limits;
 mod login;
 mod service;

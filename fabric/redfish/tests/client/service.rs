@@ -25,6 +25,7 @@ pub struct Seen {
     pub path: String,
     pub authorization: Option<String>,
     pub token: Option<String>,
+    pub version: axum::http::Version,
 }
 
 impl Seen {
@@ -35,6 +36,7 @@ impl Seen {
             path: request.uri().path_and_query().unwrap().to_string(),
             authorization: header(AUTHORIZATION.as_str()),
             token: header("x-auth-token"),
+            version: request.version(),
         }
     }
 }
@@ -77,8 +79,14 @@ impl Service {
         Self::start(router, None)
     }
 
+    /// Offers HTTP/2 and HTTP/1.1.
     pub fn https(router: Router, certificate: &Certified) -> Self {
-        Self::start(router, Some(certificate.server_config()))
+        Self::start(router, Some(certificate.server_config(&["h2", "http/1.1"])))
+    }
+
+    /// As older services do: HTTP/1.1 only.
+    pub fn https_1(router: Router, certificate: &Certified) -> Self {
+        Self::start(router, Some(certificate.server_config(&["http/1.1"])))
     }
 
     fn start(router: Router, tls: Option<RustlsConfig>) -> Self {
@@ -259,7 +267,7 @@ impl Authority {
 }
 
 impl Certified {
-    fn server_config(&self) -> RustlsConfig {
+    fn server_config(&self, alpn: &[&str]) -> RustlsConfig {
         use rustls::pki_types::pem::PemObject as _;
         use rustls::pki_types::{CertificateDer, PrivateKeyDer};
         let chain = CertificateDer::pem_slice_iter(self.chain_pem.as_bytes())
@@ -273,7 +281,7 @@ impl Certified {
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         RustlsConfig::from_config(Arc::new(config))
     }
 }
