@@ -42,6 +42,28 @@ pub struct Look {
     pub answered: bool,
 }
 
+impl Look {
+    /// Of an endpoint that could not be read: nothing is known but that.
+    pub fn failed(source: ControlEndpointId, error: &DriverError, at: Timestamp) -> Self {
+        let message = match &error.hint {
+            Some(hint) => format!("{error}; {hint}"),
+            None => error.to_string(),
+        };
+        let faults = vec![Fault::new(source.as_str(), error.fault, message)];
+        let view = View {
+            source,
+            topology: Topology::default(),
+            faults,
+        };
+        Self {
+            view,
+            requests: 0,
+            at,
+            answered: false,
+        }
+    }
+}
+
 /// Looks at all endpoints once and assembles a snapshot. `now` is when the look begins; things that were in
 /// `last` keep their ids.
 pub async fn collect(
@@ -97,38 +119,28 @@ async fn observe(endpoint: &dyn Fabric, at: Timestamp, deadline: Duration, progr
         let message = format!("not read within {} s", deadline.as_secs());
         Err(DriverError::no_effect(message).with_fault(FaultKind::Timeout))
     });
-    let answered = answer.is_ok();
-    let Observation {
-        topology,
-        faults,
-        requests,
-        quirks,
-    } = answer.unwrap_or_else(|error| unread(&source, &error));
-    for quirk in quirks {
-        tracing::info!(endpoint = %source, quirk = quirk.name, "{}", quirk.what);
-    }
-    Look {
-        view: View {
-            source,
+    match answer {
+        Err(error) => Look::failed(source, &error, at),
+        Ok(Observation {
             topology,
             faults,
-        },
-        requests,
-        at,
-        answered,
-    }
-}
-
-/// What is known of an endpoint that could not be read: only that.
-fn unread(source: &ControlEndpointId, error: &DriverError) -> Observation {
-    let message = match &error.hint {
-        Some(hint) => format!("{error}; {hint}"),
-        None => error.to_string(),
-    };
-    let faults = vec![Fault::new(source.as_str(), error.fault, message)];
-    Observation {
-        faults,
-        ..Observation::default()
+            requests,
+            quirks,
+        }) => {
+            for quirk in quirks {
+                tracing::info!(endpoint = %source, quirk = quirk.name, "{}", quirk.what);
+            }
+            Look {
+                view: View {
+                    source,
+                    topology,
+                    faults,
+                },
+                requests,
+                at,
+                answered: true,
+            }
+        }
     }
 }
 
