@@ -3,19 +3,42 @@
 //!
 //! * [`demand`], [`composition`]: what tenants want, and what hosts hold for them.
 //! * [`plan`](mod@plan): the immutable value that says what to change; [`reads`]: what it rests on.
-//! * [`unplaced`]: why a demand was not served and what would help.
+//! * [`unplaced`]: why a demand was not served and what would help; [`explain`](mod@explain): a plan in
+//!   sentences.
+//! * [`plan()`]: what is known and wanted in, a plan out. On the way: `survey` (what may be given away),
+//!   `capacity` (what is free, by kind and place), `decide` (whose turn it is), `place` (who gets what),
+//!   `sequence` (in which order it is done), `why` (what stood in the way).
+//! * [`direct`]: an attach, a detach or a release by name is a plan too.
+//! * [`check`](mod@check): a second opinion on every plan, which shares no code with the making of one.
 //!
 //! Invariants: nothing is given away that is foreign, cordoned, held or in use by a running operation; what
 //! is served stays where it is; every demand is placed or comes back with a reason.
 
+pub mod check;
 pub mod composition;
 pub mod demand;
+pub mod direct;
+pub mod explain;
 pub mod plan;
 pub mod reads;
 pub mod unplaced;
+pub mod violation;
 
+mod capacity;
+mod decide;
+mod names;
+mod place;
+mod sequence;
+mod suits;
+mod survey;
+mod why;
+
+pub use check::check;
 pub use composition::{Composition, Held};
+pub use decide::plan;
 pub use demand::Demand;
+pub use explain::explain;
 pub use plan::{Cordoned, Deferral, Deferred, Plan, PlanInput, Reserved, Summary, World};
 pub use reads::{Reads, Stale};
 pub use unplaced::{Help, Reason, Tried, Unplaced};
+pub use violation::Violation;

@@ -94,6 +94,12 @@ pub enum Deferral {
     Unsettled { gpu: GpuId, state: GpuState },
     /// The snapshot doesn't show the unit.
     NotSeen { unit: UnitId },
+    /// The unit is bound to another port than was recorded.
+    Elsewhere {
+        unit: UnitId,
+        recorded: HostPortId,
+        seen: HostPortId,
+    },
 }
 
 /// A plan in numbers.
@@ -128,12 +134,14 @@ impl Plan {
         for release in &self.releases {
             let gone: BTreeSet<&UnitId> = release.held.iter().map(|held| &held.unit).collect();
             if let Some(composition) = after.get_mut(&release.id) {
+                composition.label = release.label.clone();
                 composition.held.retain(|held| !gone.contains(&held.unit));
             }
         }
         for compose in &self.composes {
             match after.get_mut(&compose.id) {
                 Some(composition) => {
+                    composition.label = compose.label.clone();
                     composition.held.extend(compose.held.iter().cloned());
                     composition.held.sort_by(|a, b| a.unit.cmp(&b.unit));
                 }

@@ -1,4 +1,4 @@
-//! Why a demand was not served, with the numbers, and what would help. An explanation says it in
+//! Why a demand was not served, with the numbers, and what would help. [`mod@crate::explain`] says it in
 //! sentences, the same everywhere.
 
 use poolwright_model::id::{CompositionId, DemandId, TenantId};

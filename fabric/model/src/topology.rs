@@ -304,18 +304,21 @@ impl<'a> SwitchGraph<'a> {
         let (Some(from), Some(to)) = (&port.switch, &at.switch) else {
             return Some(0);
         };
+        self.distances(&port.fabric, from).get(to).copied()
+    }
+
+    /// Switch-to-switch cables from one switch to every one that it reaches in the fabric; 0 to itself.
+    pub fn distances<'s>(&'s self, fabric: &'s FabricId, from: &'s SwitchId) -> BTreeMap<&'s SwitchId, u32> {
+        let mut distances = BTreeMap::from([(from, 0)]);
         let mut queue = VecDeque::from([(from, 0)]);
-        let mut seen = BTreeSet::from([from]);
         while let Some((switch, hops)) = queue.pop_front() {
-            if switch == to {
-                return Some(hops);
-            }
-            for next in self.neighbours.get(&(&port.fabric, switch)).into_iter().flatten() {
-                if seen.insert(*next) {
-                    queue.push_back((*next, hops + 1));
+            for next in self.neighbours.get(&(fabric, switch)).into_iter().flatten() {
+                if !distances.contains_key(*next) {
+                    distances.insert(next, hops + 1);
+                    queue.push_back((next, hops + 1));
                 }
             }
         }
-        None
+        distances
     }
 }

@@ -1,0 +1,328 @@
+//! The making of a plan: keep what is served, release what is not wanted, then serve demand by demand.
+//!
+//! Order: higher priority first, then more GPUs first (large needs are the hard ones to place, and small ones
+//! fit into what they leave), then the older demand, then the smaller id. A demand that is held and has not
+//! changed is out of the queue: nothing is taken from it for anybody.
+//!
+//! A demand whose need has changed is changed in place where one host can gain or lose GPUs of the same kind;
+//! else it moves as a whole, if there is room for that, and else keeps what it has.
+
+use crate::capacity::{Capacity, Taken};
+use crate::composition::{Composition, Held};
+use crate::demand::Demand;
+use crate::names::Names;
+use crate::place::{self, Part};
+use crate::plan::{Deferred, Plan, PlanInput};
+use crate::reads::Reads;
+use crate::survey::{Condition, Survey, way};
+use crate::unplaced::Unplaced;
+use crate::{sequence, suits, why};
+use poolwright_model::id::{CompositionId, DemandId, HostPortId};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Makes the plan for what is wanted now. The same input gives the same plan.
+pub fn plan(input: &PlanInput<'_>) -> Plan {
+    let survey = Survey::of(&input.world);
+    let mut draft = Draft::of(input, &survey);
+    let mut wishes = draft.settle();
+    wishes.sort_by_cached_key(Wish::rank);
+    for wish in &wishes {
+        draft.serve(wish);
+    }
+    draft.changes.into_plan(input, &survey)
+}
+
+/// What a plan changes, before it is put in order.
+#[derive(Default)]
+pub(crate) struct Changes {
+    pub keeps: BTreeSet<CompositionId>,
+    pub releases: Vec<Composition>,
+    pub composes: Vec<Composition>,
+    pub unplaced: Vec<Unplaced>,
+    pub deferred: Vec<Deferred>,
+}
+
+impl Changes {
+    pub fn into_plan(mut self, input: &PlanInput<'_>, survey: &Survey<'_>) -> Plan {
+        self.releases.sort_by(|a, b| a.id.cmp(&b.id));
+        self.composes.sort_by(|a, b| a.id.cmp(&b.id));
+        self.deferred.sort_by(|a, b| a.composition.cmp(&b.composition));
+        let touched = || self.releases.iter().chain(&self.composes).flat_map(|c| &c.held);
+        let units = touched().map(|held| &held.unit);
+        let ports = touched().map(|held| &held.host_port);
+        Plan {
+            id: input.id.clone(),
+            parent: input.parent.clone(),
+            made_at: input.now,
+            seed: input.seed,
+            reads: Reads::of(input.world.snapshot, units, ports),
+            steps: sequence::steps(survey, &self.releases, &self.composes),
+            keeps: self.keeps.into_iter().collect(),
+            releases: self.releases,
+            composes: self.composes,
+            unplaced: self.unplaced,
+            deferred: self.deferred,
+        }
+    }
+}
+
+/// A demand that something must be done for.
+struct Wish<'a> {
+    demand: &'a Demand,
+    /// What it holds, where its need has changed.
+    has: Vec<&'a Composition>,
+}
+
+impl<'a> Wish<'a> {
+    fn rank(&self) -> impl Ord + use<'a> {
+        let Demand {
+            id,
+            priority,
+            need,
+            created,
+            ..
+        } = self.demand;
+        let gpus = need.best().map_or(0, |set| set.count);
+        (
+            Reverse(*priority),
+            Reverse(gpus),
+            Reverse(need.least_total_memory()),
+            *created,
+            id,
+        )
+    }
+}
+
+struct Draft<'a, 's> {
+    survey: &'s Survey<'a>,
+    capacity: Capacity<'a>,
+    names: Names,
+    changes: Changes,
+}
+
+impl<'a, 's> Draft<'a, 's> {
+    fn of(input: &PlanInput<'a>, survey: &'s Survey<'a>) -> Self {
+        Self {
+            survey,
+            capacity: Capacity::of(survey),
+            names: Names::new(&input.id, input.world.held.iter().map(|c| &c.id)),
+            changes: Changes::default(),
+        }
+    }
+
+    /// Keeps and releases what is clear, and returns what is to be served.
+    fn settle(&mut self) -> Vec<Wish<'a>> {
+        let mut has: BTreeMap<&DemandId, Vec<&'a Composition>> = BTreeMap::new();
+        for composition in self.survey.world.held {
+            match &composition.demand {
+                Some(demand) => has.entry(demand).or_default().push(composition),
+                None => self.keep(&[composition]),
+            }
+        }
+        let wanted: BTreeMap<&DemandId, &'a Demand> =
+            self.survey.world.demands.iter().map(|d| (&d.id, d)).collect();
+        let mut wishes = Vec::new();
+        for (id, has) in &has {
+            match wanted.get(id) {
+                Some(demand) if suits::serves(self.survey, &demand.need, has) => self.keep(has),
+                _ if self.put_off(has) => {}
+                Some(demand) => wishes.push(Wish {
+                    demand,
+                    has: has.clone(),
+                }),
+                None => {
+                    self.let_go(has);
+                    self.changes.releases.extend(has.iter().copied().cloned());
+                }
+            }
+        }
+        let new = wanted.iter().filter(|(id, _)| !has.contains_key(*id));
+        wishes.extend(new.map(|(_, demand)| Wish {
+            demand,
+            has: Vec::new(),
+        }));
+        wishes
+    }
+
+    fn keep(&mut self, compositions: &[&Composition]) {
+        self.changes
+            .keeps
+            .extend(compositions.iter().map(|c| c.id.clone()));
+    }
+
+    /// Leaves compositions alone, all of them, where one of them can't be touched just now.
+    fn put_off(&mut self, compositions: &[&Composition]) -> bool {
+        let because = |c: &&&Composition| self.survey.deferral(c).map(|because| (c.id.clone(), because));
+        let put_off: Vec<_> = compositions.iter().filter_map(|c| because(&c)).collect();
+        if put_off.is_empty() {
+            return false;
+        }
+        self.keep(compositions);
+        let deferred = put_off
+            .into_iter()
+            .map(|(composition, because)| Deferred { composition, because });
+        self.changes.deferred.extend(deferred);
+        true
+    }
+
+    /// Counts what compositions hold as free.
+    fn let_go(&mut self, compositions: &[&Composition]) {
+        for held in compositions.iter().flat_map(|c| &c.held) {
+            if let Some(unit) = self.survey.unit_place(&held.unit) {
+                self.capacity.release(unit, &held.host_port, held.slots());
+            }
+        }
+    }
+
+    fn hold_again(&mut self, compositions: &[&Composition]) {
+        for held in compositions.iter().flat_map(|c| &c.held) {
+            if let Some(unit) = self.survey.unit_place(&held.unit) {
+                self.capacity.hold_again(unit, &held.host_port, held.slots());
+            }
+        }
+    }
+
+    fn serve(&mut self, wish: &Wish<'a>) {
+        if let [only] = wish.has.as_slice()
+            && self.change_in_place(wish.demand, only)
+        {
+            return;
+        }
+        self.let_go(&wish.has);
+        match place::serve(&mut self.capacity, &wish.demand.need) {
+            Some(parts) => {
+                self.changes.releases.extend(wish.has.iter().copied().cloned());
+                self.compose(wish.demand, &parts);
+            }
+            None => {
+                let mut unplaced =
+                    why::not_placed(self.survey, &mut self.capacity, &self.changes, wish.demand);
+                unplaced.holding = wish.has.iter().map(|c| c.id.clone()).collect();
+                self.changes.unplaced.push(unplaced);
+                self.hold_again(&wish.has);
+                self.keep(&wish.has);
+            }
+        }
+    }
+
+    fn compose(&mut self, demand: &Demand, parts: &[Part]) {
+        let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        for (part, number) in parts.iter().zip(1..) {
+            let composition = Composition {
+                id: self.names.give(demand.id.as_str()),
+                demand: Some(demand.id.clone()),
+                tenant: Some(demand.tenant.clone()),
+                host: self.capacity.hosts[part.host].id.clone(),
+                held: self.held(&part.taken),
+                part: number,
+                parts: count,
+                label: demand.need.label.clone(),
+            };
+            self.changes.composes.push(composition);
+        }
+    }
+
+    fn held(&self, taken: &[Taken]) -> Vec<Held> {
+        let held = taken.iter().filter_map(|taken| {
+            let port = self.capacity.hosts[taken.host].ports[taken.port].port;
+            held(self.survey, taken.unit, &port.id)
+        });
+        let mut held: Vec<Held> = held.collect();
+        held.sort_by(|a, b| a.unit.cmp(&b.unit));
+        held
+    }
+
+    /// Lets a composition gain or lose GPUs so that it serves its demand again. The first alternative of the
+    /// need that this is possible for.
+    fn change_in_place(&mut self, demand: &Demand, composition: &Composition) -> bool {
+        let sets = demand.need.alternatives.iter();
+        let labelled = Composition {
+            label: demand.need.label.clone(),
+            ..composition.clone()
+        };
+        for set in sets.filter(|set| suits::all_admitted(self.survey, set, composition)) {
+            let has = composition.gpu_count();
+            let one_host = demand.need.clone().spanning(false);
+            if has > set.count {
+                let (stays, goes) = suits::without_superfluous(composition, set.count);
+                if suits::serves(self.survey, &one_host, &[&composition.with(stays)]) {
+                    let goes = labelled.with(goes);
+                    self.let_go(&[&goes]);
+                    self.keep(&[composition]);
+                    self.changes.releases.push(goes);
+                    return true;
+                }
+            } else if let Some(taken) = self.more(composition, set.count - has) {
+                let more = self.held(&taken);
+                let all: Vec<Held> = composition.held.iter().chain(&more).cloned().collect();
+                if suits::serves(self.survey, &one_host, &[&composition.with(all)]) {
+                    self.keep(&[composition]);
+                    self.changes.composes.push(labelled.with(more));
+                    return true;
+                }
+                self.capacity.put_back(&taken);
+            }
+        }
+        false
+    }
+
+    /// Takes more GPUs of the composition's kind for its host.
+    fn more(&mut self, composition: &Composition, gpus: u32) -> Option<Vec<Taken>> {
+        let host = self.capacity.host_place(&composition.host)?;
+        let unit = self.survey.unit(&composition.held.first()?.unit)?;
+        let shelves = self.capacity.kinds.get(unit.kind.as_deref()?)?;
+        let enough = |shelf: &&usize| self.capacity.shelves[**shelf].memory >= unit.memory;
+        let shelves: Vec<usize> = shelves.iter().filter(enough).copied().collect();
+        place::more_on(&mut self.capacity, host, &shelves, gpus)
+    }
+}
+
+/// A unit at a host port, with everything that binding and unbinding it takes. `None` where no manager can
+/// bind the two.
+pub(crate) fn held(survey: &Survey<'_>, unit: usize, port: &HostPortId) -> Option<Held> {
+    let facts = &survey.units[unit];
+    let port_at = way(survey.port(port)?.port)?;
+    let same_manager = facts
+        .points
+        .iter()
+        .find(|point| point.endpoint == port_at.endpoint && point.style == port_at.style);
+    let names = facts
+        .gpus
+        .iter()
+        .filter_map(|gpu| gpu.uuid.as_ref().or(gpu.serial.as_ref()));
+    Some(Held {
+        unit: facts.id.clone(),
+        gpus: facts.gpus.iter().map(|gpu| gpu.id.clone()).collect(),
+        host_port: port.clone(),
+        unit_at: (*same_manager?).clone(),
+        port_at: port_at.clone(),
+        known_as: names.cloned().collect(),
+    })
+}
+
+/// Which composition a unit will be in, of those that stand and those that the plan makes.
+pub(crate) fn owners<'c>(survey: &Survey<'c>, changes: &'c Changes) -> Vec<Option<&'c Composition>> {
+    let mut owners: Vec<Option<&Composition>> = survey
+        .units
+        .iter()
+        .map(|unit| match unit.condition {
+            Condition::Held(at) => survey.world.held.get(at),
+            _ => None,
+        })
+        .collect();
+    let mut set = |compositions: &'c [Composition], owned: bool| {
+        for composition in compositions {
+            for unit in composition
+                .held
+                .iter()
+                .filter_map(|held| survey.unit_place(&held.unit))
+            {
+                owners[unit] = owned.then_some(composition);
+            }
+        }
+    };
+    set(&changes.releases, false);
+    set(&changes.composes, true);
+    owners
+}

@@ -1,0 +1,349 @@
+//! What is asked for by name, as plans: attach these GPUs to that host, detach them, release a composition.
+//!
+//! Nothing else changes: every other composition is kept, and demands are not looked at. What is not
+//! possible is refused with the reason; a refusal changes nothing.
+
+use crate::capacity::Capacity;
+use crate::composition::{Composition, Held};
+use crate::decide::{Changes, held};
+use crate::names::Names;
+use crate::plan::{Deferral, Plan, PlanInput};
+use crate::survey::{Closed, Condition, Survey, UnitFacts};
+use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, UnitId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Why something asked for by name is not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("no GPU was named")]
+    NoGpus,
+    #[error("GPU {gpu} is not in the latest snapshot")]
+    UnknownGpu { gpu: GpuId },
+    #[error("host {host} is not in the latest snapshot")]
+    UnknownHost { host: HostId },
+    #[error("there is no composition {composition}")]
+    UnknownComposition { composition: CompositionId },
+    #[error("unit {unit} moves as a whole: also {}", list(missing))]
+    WholeUnit { unit: UnitId, missing: Vec<GpuId> },
+    #[error("GPU {gpu} is held by {composition} on {host}")]
+    Held {
+        gpu: GpuId,
+        composition: CompositionId,
+        host: HostId,
+    },
+    #[error("GPU {gpu} can't be given away: {because}")]
+    NotFree { gpu: GpuId, because: String },
+    #[error("host {host} can't be given GPUs: it {because}")]
+    HostClosed { host: HostId, because: String },
+    #[error("these GPUs are of several kinds ({}), and a composition has one", kinds.join(", "))]
+    SeveralKinds { kinds: Vec<String> },
+    #[error("no port of host {host} reaches GPU {gpu}")]
+    NotReachable { gpu: GpuId, host: HostId },
+    #[error("host {host} has no free slot left for GPU {gpu}: {free} free before, {needed} needed")]
+    NoSlot {
+        gpu: GpuId,
+        host: HostId,
+        needed: u32,
+        free: u32,
+    },
+    #[error("GPU {gpu} is not held by any composition")]
+    NotHeld { gpu: GpuId },
+    #[error("GPU {gpu} is held by {composition} for demand {demand}")]
+    HeldForDemand {
+        gpu: GpuId,
+        composition: CompositionId,
+        demand: DemandId,
+    },
+    #[error("{composition} can't be touched just now: {because}")]
+    PutOff {
+        composition: CompositionId,
+        because: Deferral,
+    },
+}
+
+impl Refusal {
+    /// What to do next, where we know.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoGpus => "name at least one GPU; `poolwright get gpus` lists them",
+            Self::UnknownGpu { .. } => "`poolwright get gpus` lists the GPUs that are seen",
+            Self::UnknownHost { .. } => "`poolwright get hosts` lists the hosts that are seen",
+            Self::UnknownComposition { .. } => "`poolwright get compositions` lists them",
+            Self::WholeUnit { .. } => "name all GPUs of the unit",
+            Self::Held { .. } => "detach it, or release the composition, first",
+            Self::NotFree { .. } => "`poolwright describe gpu` says more",
+            Self::HostClosed { .. } => "`poolwright describe host` says more",
+            Self::SeveralKinds { .. } => "attach each kind by itself",
+            Self::NotReachable { .. } => {
+                "`poolwright get fabrics` shows which hosts and GPUs are on one fabric"
+            }
+            Self::NoSlot { .. } => "release something from the host, or take another host",
+            Self::NotHeld { .. } => {
+                "there is nothing to detach; a binding of somebody else must be adopted first"
+            }
+            Self::HeldForDemand { .. } => "release the composition, or change the demand",
+            Self::PutOff { .. } => "wait for the operation, or resolve it; `poolwright ops list` shows it",
+        })
+    }
+}
+
+fn list(ids: &[GpuId]) -> String {
+    ids.iter().map(GpuId::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// A plan that attaches these GPUs, and nothing else, to a host, in one new composition without a demand.
+pub fn attach(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
+    let survey = Survey::of(&input.world);
+    let units = whole_units(&survey, gpus)?;
+    for unit in &units {
+        is_free(&survey, &survey.units[*unit])?;
+    }
+    let kinds = units
+        .iter()
+        .filter_map(|unit| survey.units[*unit].kind.as_deref());
+    let kinds: BTreeSet<&str> = kinds.collect();
+    if kinds.len() > 1 {
+        let kinds = kinds.into_iter().map(str::to_owned).collect();
+        return Err(Refusal::SeveralKinds { kinds });
+    }
+    is_open(&survey, host)?;
+    let placed = choose_ports(&survey, &units, host)?;
+    let held = placed.iter().map(|(unit, port)| {
+        held(&survey, *unit, port).ok_or_else(|| Refusal::NotReachable {
+            gpu: survey.units[*unit].gpus[0].id.clone(),
+            host: host.clone(),
+        })
+    });
+    let held = held.collect::<Result<Vec<Held>, Refusal>>()?;
+    let taken = input.world.held.iter().map(|c| &c.id);
+    let composition = Composition {
+        id: Names::new(&input.id, taken).give(host.as_str()),
+        demand: None,
+        tenant: None,
+        host: host.clone(),
+        held,
+        part: 1,
+        parts: 1,
+        label: "attached by name".to_owned(),
+    };
+    let changes = Changes {
+        keeps: input.world.held.iter().map(|c| c.id.clone()).collect(),
+        composes: vec![composition],
+        ..Changes::default()
+    };
+    Ok(changes.into_plan(input, &survey))
+}
+
+/// A plan that releases a composition, with all others of its demand: they stand together or not at all.
+/// A demand that is still wanted would be served anew by the next plan; withdraw it first.
+pub fn release(composition: &CompositionId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
+    let all = input.world.held;
+    let named = all.iter().find(|c| c.id == *composition);
+    let named = named.ok_or_else(|| Refusal::UnknownComposition {
+        composition: composition.clone(),
+    })?;
+    let together = |c: &&Composition| c.id == named.id || c.demand.is_some() && c.demand == named.demand;
+    let releases = all.iter().filter(together).cloned().collect();
+    let keeps = all
+        .iter()
+        .filter(|c| !together(c))
+        .map(|c| c.id.clone())
+        .collect();
+    take_down(input, releases, keeps)
+}
+
+/// A plan that detaches these GPUs from the hosts that they were attached to by name.
+pub fn detach(gpus: &[GpuId], input: &PlanInput<'_>) -> Result<Plan, Refusal> {
+    let holder = |gpu: &GpuId| {
+        let all = input.world.held.iter();
+        let mut units = all.flat_map(|c| c.held.iter().map(move |held| (c, held)));
+        units.find(|(_, held)| held.gpus.contains(gpu))
+    };
+    if gpus.is_empty() {
+        return Err(Refusal::NoGpus);
+    }
+    let mut goes: BTreeMap<&CompositionId, (&Composition, BTreeMap<&UnitId, &Held>)> = BTreeMap::new();
+    for gpu in gpus {
+        let (composition, held) = holder(gpu).ok_or_else(|| Refusal::NotHeld { gpu: gpu.clone() })?;
+        if let Some(demand) = &composition.demand {
+            return Err(Refusal::HeldForDemand {
+                gpu: gpu.clone(),
+                composition: composition.id.clone(),
+                demand: demand.clone(),
+            });
+        }
+        whole(&held.unit, held.gpus.iter(), gpus)?;
+        let (_, units) = goes
+            .entry(&composition.id)
+            .or_insert((composition, BTreeMap::new()));
+        units.insert(&held.unit, held);
+    }
+    let ends = |c: &Composition| {
+        goes.get(&c.id)
+            .is_some_and(|(_, units)| units.len() == c.held.len())
+    };
+    let keeps = input
+        .world
+        .held
+        .iter()
+        .filter(|c| !ends(c))
+        .map(|c| c.id.clone())
+        .collect();
+    let releases = goes
+        .values()
+        .map(|(composition, units)| composition.with(units.values().copied().cloned().collect()));
+    take_down(input, releases.collect(), keeps)
+}
+
+fn take_down(
+    input: &PlanInput<'_>,
+    releases: Vec<Composition>,
+    keeps: BTreeSet<CompositionId>,
+) -> Result<Plan, Refusal> {
+    let survey = Survey::of(&input.world);
+    for composition in &releases {
+        if let Some(because) = survey.deferral(composition) {
+            let composition = composition.id.clone();
+            return Err(Refusal::PutOff { composition, because });
+        }
+    }
+    let changes = Changes {
+        keeps,
+        releases,
+        ..Changes::default()
+    };
+    Ok(changes.into_plan(input, &survey))
+}
+
+/// The units of these GPUs, which must be named completely.
+fn whole_units(survey: &Survey<'_>, gpus: &[GpuId]) -> Result<BTreeSet<usize>, Refusal> {
+    if gpus.is_empty() {
+        return Err(Refusal::NoGpus);
+    }
+    let all = survey.units.iter().enumerate();
+    let unit_of: BTreeMap<&GpuId, usize> = all
+        .flat_map(|(at, unit)| unit.gpus.iter().map(move |gpu| (&gpu.id, at)))
+        .collect();
+    let mut units = BTreeSet::new();
+    for gpu in gpus {
+        let unit = unit_of
+            .get(gpu)
+            .ok_or_else(|| Refusal::UnknownGpu { gpu: gpu.clone() })?;
+        let facts = &survey.units[*unit];
+        whole(facts.id, facts.gpus.iter().map(|gpu| &gpu.id), gpus)?;
+        units.insert(*unit);
+    }
+    Ok(units)
+}
+
+fn whole<'g>(
+    unit: &UnitId,
+    members: impl Iterator<Item = &'g GpuId>,
+    named: &[GpuId],
+) -> Result<(), Refusal> {
+    let missing: Vec<GpuId> = members.filter(|gpu| !named.contains(gpu)).cloned().collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(Refusal::WholeUnit {
+            unit: unit.clone(),
+            missing,
+        }),
+    }
+}
+
+fn is_free(survey: &Survey<'_>, unit: &UnitFacts<'_>) -> Result<(), Refusal> {
+    let gpu = unit.gpus[0];
+    let because = match unit.condition {
+        Condition::Free | Condition::Dirty => return Ok(()),
+        Condition::Held(at) => {
+            let composition = &survey.world.held[at];
+            return Err(Refusal::Held {
+                gpu: gpu.id.clone(),
+                composition: composition.id.clone(),
+                host: composition.host.clone(),
+            });
+        }
+        Condition::Reserved => "a running operation has it in hand".to_owned(),
+        Condition::Foreign => match &gpu.host {
+            Some(host) => format!("somebody else bound it to {host}"),
+            None => "somebody else bound it".to_owned(),
+        },
+        Condition::NotComposable => match unit.gpus.iter().find_map(|gpu| gpu.composability.0.as_ref()) {
+            Some(why) => why.to_string(),
+            None => "its memory size is unknown".to_owned(),
+        },
+        Condition::Unsettled => format!("it is {}", gpu.state),
+        Condition::Unhealthy => "its health is critical".to_owned(),
+        Condition::Cordoned => "it is cordoned".to_owned(),
+        Condition::Unbindable => "no manager can bind its unit, or its kind is unknown".to_owned(),
+    };
+    Err(Refusal::NotFree {
+        gpu: gpu.id.clone(),
+        because,
+    })
+}
+
+fn is_open(survey: &Survey<'_>, host: &HostId) -> Result<(), Refusal> {
+    let facts = survey
+        .host(host)
+        .ok_or_else(|| Refusal::UnknownHost { host: host.clone() })?;
+    let because = match facts.closed {
+        None => return Ok(()),
+        Some(Closed::Off) => "is not powered on",
+        Some(Closed::Cordoned) => "is cordoned",
+        Some(Closed::Unbindable) => "has no port that can be bound to",
+    };
+    Err(Refusal::HostClosed {
+        host: host.clone(),
+        because: because.to_owned(),
+    })
+}
+
+/// For each unit the nearest port of the host that reaches it and has room.
+fn choose_ports<'a>(
+    survey: &Survey<'a>,
+    units: &BTreeSet<usize>,
+    host: &HostId,
+) -> Result<Vec<(usize, &'a HostPortId)>, Refusal> {
+    let capacity = Capacity::of(survey);
+    let not_reachable = |unit: usize| Refusal::NotReachable {
+        gpu: survey.units[unit].gpus[0].id.clone(),
+        host: host.clone(),
+    };
+    let room = capacity.host_place(host).map(|at| &capacity.hosts[at]);
+    let mut free: Vec<i64> = room
+        .iter()
+        .flat_map(|room| &room.ports)
+        .map(|port| port.free)
+        .collect();
+    let mut placed = Vec::new();
+    for unit in units {
+        let ports = room.iter().flat_map(|room| room.ports.iter().enumerate());
+        let reach = ports.filter_map(|(at, port)| {
+            let hops = capacity.hops(port, capacity.shelf_of(*unit)?)?;
+            Some((hops, at, &port.port.id))
+        });
+        let mut reach: Vec<_> = reach.collect();
+        reach.sort();
+        if reach.is_empty() {
+            return Err(not_reachable(*unit));
+        }
+        let size = survey.units[*unit].gpus.len() as i64;
+        let chosen = reach.into_iter().find(|(_, at, _)| free[*at] >= size);
+        let Some((_, at, port)) = chosen else {
+            let needed = units
+                .iter()
+                .map(|unit| survey.units[*unit].gpus.len())
+                .sum::<usize>();
+            return Err(Refusal::NoSlot {
+                gpu: survey.units[*unit].gpus[0].id.clone(),
+                host: host.clone(),
+                needed: u32::try_from(needed).unwrap_or(u32::MAX),
+                free: u32::try_from(room.map_or(0, |room| room.free())).unwrap_or(u32::MAX),
+            });
+        };
+        free[at] -= size;
+        placed.push((*unit, port));
+    }
+    Ok(placed)
+}

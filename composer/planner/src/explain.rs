@@ -1,0 +1,317 @@
+//! A plan in sentences. All that show a plan to people take its words from here, so that the command line,
+//! the API and the Redfish messages say the same.
+
+use crate::composition::Composition;
+use crate::plan::{Deferral, Deferred, Plan};
+use crate::unplaced::{Busy, Help, Holder, Reason, Tried, Unplaced};
+use poolwright_model::id::GpuId;
+use std::fmt::{self, Display, Formatter};
+
+/// The whole plan, a sentence a line: what ends, what begins, what is put off, what is not served.
+pub fn explain(plan: &Plan) -> Vec<String> {
+    let goes_on = |composition: &Composition| plan.keeps.contains(&composition.id);
+    let mut lines = Vec::new();
+    for composition in &plan.releases {
+        let verb = if goes_on(composition) { "shrink" } else { "release" };
+        lines.push(format!("{verb} {}", sentence(composition, "from")));
+    }
+    for composition in &plan.composes {
+        let verb = if goes_on(composition) { "grow" } else { "compose" };
+        lines.push(format!("{verb} {}", sentence(composition, "on")));
+    }
+    lines.extend(plan.deferred.iter().map(Deferred::to_string));
+    lines.extend(plan.unplaced.iter().map(Unplaced::to_string));
+    if lines.is_empty() {
+        lines.push("nothing to change".to_owned());
+    }
+    lines
+}
+
+/// Such as `web-1f09c3-1: 2 GPUs (gpu-1, gpu-2) on host-4 for web, part 1 of 2`.
+fn sentence(composition: &Composition, preposition: &str) -> String {
+    let Composition {
+        id,
+        host,
+        part,
+        parts,
+        demand,
+        ..
+    } = composition;
+    let names: Vec<&str> = composition.gpus().take(8).map(GpuId::as_str).collect();
+    let count = composition.gpu_count();
+    let more = if names.len() < count as usize { ", …" } else { "" };
+    let names = names.join(", ");
+    let demand = demand
+        .as_ref()
+        .map_or(String::new(), |demand| format!(" for {demand}"));
+    let part = if *parts > 1 {
+        format!(", part {part} of {parts}")
+    } else {
+        String::new()
+    };
+    format!(
+        "{id}: {} ({names}{more}) {preposition} {host}{demand}{part}",
+        gpus(count)
+    )
+}
+
+fn gpus(count: u32) -> String {
+    counted(count, "GPU")
+}
+
+fn counted(count: u32, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        n => format!("{n} {noun}s"),
+    }
+}
+
+fn are(count: u32) -> &'static str {
+    if count == 1 { "is" } else { "are" }
+}
+
+fn of_kind(kind: &Option<String>) -> String {
+    kind.as_ref()
+        .map_or(String::new(), |kind| format!(" of kind {kind}"))
+}
+
+impl Display for Unplaced {
+    /// The nearest alternative with its reason and what would help, then how many others were tried.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            demand,
+            tenant,
+            label,
+            tried,
+            holding,
+        } = self;
+        write!(f, "demand {demand} of {tenant} ({label}) is not served: ")?;
+        match tried.split_first() {
+            None => f.write_str("its need names no GPUs")?,
+            Some((nearest, [])) => write!(f, "{nearest}")?,
+            Some((nearest, others)) => {
+                let others = counted(others.len().try_into().unwrap_or(u32::MAX), "other alternative");
+                write!(f, "{nearest}; {others} came no nearer")?;
+            }
+        }
+        match holding.as_slice() {
+            [] => Ok(()),
+            holding => {
+                let holding: Vec<&str> = holding.iter().map(|id| id.as_str()).collect();
+                write!(f, "; until then it keeps {}", holding.join(", "))
+            }
+        }
+    }
+}
+
+impl Display for Tried {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.set, self.reason)?;
+        let helps: Vec<String> = self.helps.iter().map(Help::to_string).collect();
+        match helps.as_slice() {
+            [] => Ok(()),
+            helps => write!(f, "; what helps: {}", helps.join(", or ")),
+        }
+    }
+}
+
+impl Display for Reason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoKind { kind, seen: 0 } => write!(f, "the pool has no GPU{}", of_kind(kind)),
+            Self::NoKind { kind, seen } => {
+                let none = if *seen == 1 { "it can't" } else { "none can" };
+                write!(
+                    f,
+                    "{}{} {} seen, but {none} be moved",
+                    gpus(*seen),
+                    of_kind(kind),
+                    are(*seen)
+                )
+            }
+            Self::MemoryTooSmall {
+                kind,
+                needed,
+                largest,
+            } => write!(
+                f,
+                "each GPU needs {needed}, and the largest{} has {largest}",
+                of_kind(kind)
+            ),
+            Self::NotEnoughGpus {
+                kind, needed, pool, ..
+            } => write!(
+                f,
+                "the pool has {} of kind {kind}, and {needed} are needed",
+                gpus(*pool)
+            ),
+            Self::AllBusy {
+                kind,
+                needed,
+                free,
+                busy,
+                held_by,
+            } => {
+                write!(
+                    f,
+                    "{needed} of kind {kind} are needed and {free} {} free",
+                    are(*free)
+                )?;
+                write_busy(f, busy, held_by)
+            }
+            Self::NoHost {
+                off,
+                cordoned,
+                unbindable,
+            } => {
+                let counts = [
+                    (off, "off"),
+                    (cordoned, "cordoned"),
+                    (unbindable, "without a port to bind to"),
+                ];
+                let counts = counts.iter().filter(|(n, _)| **n > 0);
+                let counts: Vec<String> = counts
+                    .map(|(n, what)| format!("{} {} {what}", counted(**n, "host"), are(**n)))
+                    .collect();
+                match counts.as_slice() {
+                    [] => f.write_str("there is no host"),
+                    counts => write!(f, "no host may be given GPUs: {}", counts.join(", ")),
+                }
+            }
+            Self::NoHostWithSlots {
+                needed,
+                best,
+                largest,
+            } => write!(
+                f,
+                "one host needs {} free; the best has {best}, and the largest has {largest} in all",
+                counted(*needed, "slot")
+            ),
+            Self::NotReachable {
+                kind,
+                needed,
+                free,
+                best,
+            } => write!(
+                f,
+                "{} of kind {kind} {} free, but no host reaches more than {best} of the {needed} needed",
+                gpus(*free),
+                are(*free)
+            ),
+            Self::Fragmented {
+                kind,
+                needed,
+                free,
+                largest,
+            } => write!(
+                f,
+                "{} of kind {kind} {} free, but scattered: at most {largest} of the {needed} needed can be had \
+                 together",
+                gpus(*free),
+                are(*free)
+            ),
+        }
+    }
+}
+
+fn write_busy(f: &mut Formatter<'_>, busy: &Busy, held_by: &[Holder]) -> fmt::Result {
+    let Busy {
+        held,
+        reserved,
+        foreign,
+        cordoned,
+        unhealthy,
+        unsettled,
+        unbindable,
+    } = *busy;
+    let counts = [
+        (reserved, "in use by running operations"),
+        (foreign, "bound by somebody else"),
+        (cordoned, "cordoned"),
+        (unhealthy, "in critical health"),
+        (unsettled, "in an unsettled state"),
+        (unbindable, "not bindable as a unit"),
+    ];
+    let mut parts: Vec<String> = Vec::new();
+    if held > 0 {
+        let holders = held_by.iter().take(5).map(|holder| match &holder.demand {
+            Some(demand) => format!("{} by {} for {demand}", holder.gpus, holder.composition),
+            None => format!("{} by {}", holder.gpus, holder.composition),
+        });
+        let holders: Vec<String> = holders.collect();
+        let more = if held_by.len() > holders.len() {
+            ", …"
+        } else {
+            ""
+        };
+        parts.push(format!("{held} held ({}{more})", holders.join(", ")));
+    }
+    let others = counts.iter().filter(|(gpus, _)| *gpus > 0);
+    parts.extend(others.map(|(gpus, what)| format!("{gpus} {what}")));
+    match parts.as_slice() {
+        [] => Ok(()),
+        parts => write!(f, ": {}", parts.join(", ")),
+    }
+}
+
+impl Display for Help {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddGpus {
+                kind,
+                gpus: count,
+                min_memory,
+            } => {
+                write!(f, "add {}{} to the pool", gpus(*count), of_kind(kind))?;
+                match min_memory.0 {
+                    0 => Ok(()),
+                    _ => write!(f, ", each with {min_memory} or more"),
+                }
+            }
+            Self::ReleaseGpus { kind, gpus: count } => write!(f, "release {} of kind {kind}", gpus(*count)),
+            Self::WaitForOperations { gpus: count } => {
+                write!(
+                    f,
+                    "plan again when the operations that use {} are done",
+                    gpus(*count)
+                )
+            }
+            Self::FreeForeign { gpus: count } => {
+                write!(f, "adopt or free {} that somebody else bound", gpus(*count))
+            }
+            Self::Uncordon { gpus: 0, hosts } => write!(f, "uncordon {}", counted(*hosts, "host")),
+            Self::Uncordon { gpus: count, .. } => write!(f, "uncordon {}", gpus(*count)),
+            Self::RepairGpus { gpus: count } => write!(f, "repair {}", gpus(*count)),
+            Self::ResolveGpus { gpus: count } => {
+                write!(f, "resolve the open outcome of {}", gpus(*count))
+            }
+            Self::SeeWhyNotComposable { gpus: count } => {
+                write!(f, "see why {} can't be moved", gpus(*count))
+            }
+            Self::PowerOnHosts { hosts } => write!(f, "power on {}", counted(*hosts, "host")),
+            Self::FreeSlots { slots } => write!(f, "free {} on one host", counted(*slots, "more slot")),
+            Self::AddHost { slots } => write!(f, "add a host with {}", counted(*slots, "slot")),
+            Self::AllowSpanning => f.write_str("allow it to span hosts: so it would fit now"),
+            Self::Connect => f.write_str("cable more of the GPUs and a host to one fabric"),
+        }
+    }
+}
+
+impl Display for Deferred {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} stays as it is for now: {}", self.composition, self.because)
+    }
+}
+
+impl Display for Deferral {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InOperation { unit } => write!(f, "a running operation has {unit} in hand"),
+            Self::Unsettled { gpu, state } => write!(f, "{gpu} is {state}"),
+            Self::NotSeen { unit } => write!(f, "{unit} is not seen"),
+            Self::Elsewhere { unit, recorded, seen } => {
+                write!(f, "{unit} was recorded at {recorded} and is seen at {seen}")
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! In which order a plan is done: the steps, and which must wait for which.
+//!
+//! For a unit that goes: drain → unbind → reset. For a unit that comes: (reset, where it is dirty) → preflight
+//! → bind → verify. A bind waits for the reset of its unit, and, where its host port has no slot to spare,
+//! for the unbinds that free one; so the steps may run in any order that `after` allows and no port ever
+//! holds more than it can. Everything else may run side by side.
+
+use crate::composition::{Composition, Held};
+use crate::survey::{Condition, Survey};
+use poolwright_model::id::{HostPortId, UnitId};
+use poolwright_model::step::{Step, Verb};
+use std::collections::{HashMap, VecDeque};
+
+/// The steps of a plan, each after all that it waits for.
+pub(crate) fn steps(survey: &Survey<'_>, releases: &[Composition], composes: &[Composition]) -> Vec<Step> {
+    let mut steps = Steps::default();
+    let mut freed: HashMap<&HostPortId, VecDeque<(u32, i64)>> = HashMap::new();
+    let mut reset: HashMap<&UnitId, u32> = HashMap::new();
+    for (composition, held) in each(releases) {
+        let drain = steps.push(Verb::Drain, composition, held, vec![]);
+        let unbind = steps.push(Verb::Unbind, composition, held, vec![drain]);
+        reset.insert(
+            &held.unit,
+            steps.push(Verb::Reset, composition, held, vec![unbind]),
+        );
+        let slots = (unbind, i64::from(held.slots()));
+        freed.entry(&held.host_port).or_default().push_back(slots);
+    }
+    let mut slots: HashMap<&HostPortId, Slots> = HashMap::new();
+    for composition in composes {
+        let mut binds = Vec::new();
+        for held in &composition.held {
+            let dirty = survey
+                .unit(&held.unit)
+                .is_some_and(|unit| unit.condition == Condition::Dirty);
+            if dirty {
+                reset.insert(&held.unit, steps.push(Verb::Reset, composition, held, vec![]));
+            }
+            let port = slots.entry(&held.host_port).or_insert_with(|| {
+                let free = survey.port(&held.host_port).map_or(0, |port| port.free);
+                Slots::new(free, freed.remove(&held.host_port).unwrap_or_default())
+            });
+            let room = port.take(i64::from(held.slots()));
+            let preflight = steps.push(Verb::Preflight, composition, held, room);
+            let before = reset.get(&held.unit).copied().into_iter().chain([preflight]);
+            binds.push((held, steps.push(Verb::Bind, composition, held, before.collect())));
+        }
+        for (held, bind) in binds {
+            steps.push(Verb::Verify, composition, held, vec![bind]);
+        }
+    }
+    steps.0
+}
+
+fn each(compositions: &[Composition]) -> impl Iterator<Item = (&Composition, &Held)> {
+    compositions
+        .iter()
+        .flat_map(|c| c.held.iter().map(move |held| (c, held)))
+}
+
+#[derive(Default)]
+struct Steps(Vec<Step>);
+
+impl Steps {
+    /// Adds a step and returns its place.
+    fn push(&mut self, verb: Verb, composition: &Composition, held: &Held, mut after: Vec<u32>) -> u32 {
+        let index = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        after.sort_unstable();
+        self.0.push(Step {
+            index,
+            after,
+            verb,
+            target: held.target(&composition.host),
+            composition: Some(composition.id.clone()),
+        });
+        index
+    }
+}
+
+/// The slots of a host port that can be had: those free from the start, and those that unbinds free.
+struct Slots {
+    now: i64,
+    coming: VecDeque<(u32, i64)>,
+    /// Unbinds that every bind waits for, because more is bound there than the limit says.
+    owed: Vec<u32>,
+}
+
+impl Slots {
+    fn new(free: i64, mut coming: VecDeque<(u32, i64)>) -> Self {
+        let (mut now, mut owed) = (free, Vec::new());
+        while now < 0
+            && let Some((unbind, slots)) = coming.pop_front()
+        {
+            now += slots;
+            owed.push(unbind);
+        }
+        Self { now, coming, owed }
+    }
+
+    /// Uses so many slots, and returns the unbinds that free them.
+    fn take(&mut self, mut slots: i64) -> Vec<u32> {
+        let mut wait_for = self.owed.clone();
+        let at_once = self.now.clamp(0, slots);
+        self.now -= at_once;
+        slots -= at_once;
+        while slots > 0
+            && let Some((unbind, freed)) = self.coming.front_mut()
+        {
+            wait_for.push(*unbind);
+            let used = slots.min(*freed);
+            slots -= used;
+            *freed -= used;
+            if *freed == 0 {
+                self.coming.pop_front();
+            }
+        }
+        wait_for
+    }
+}

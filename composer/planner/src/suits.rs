@@ -1,0 +1,61 @@
+//! Whether what is held is what is wanted.
+
+use crate::composition::{Composition, Held};
+use crate::survey::Survey;
+use poolwright_sizing::need::{GpuSet, Need};
+use std::collections::BTreeSet;
+
+/// Whether these compositions together are what the need asks for: one of its alternatives, and no unit more.
+/// A unit that the snapshot doesn't show is taken for what it was composed as.
+pub(crate) fn serves(survey: &Survey<'_>, need: &Need, compositions: &[&Composition]) -> bool {
+    if compositions.len() > 1 && !need.spannable {
+        return false;
+    }
+    need.alternatives.iter().any(|set| {
+        let admitted = compositions.iter().all(|c| all_admitted(survey, set, c));
+        admitted && one_kind(survey, compositions) && count_fits(set, compositions)
+    })
+}
+
+/// Whether every unit of a composition may be one of a set.
+pub(crate) fn all_admitted(survey: &Survey<'_>, set: &GpuSet, composition: &Composition) -> bool {
+    let seen = composition.held.iter().filter_map(|held| survey.unit(&held.unit));
+    seen.fold(true, |all, unit| {
+        all && set.admits(unit.kind.as_deref(), unit.memory)
+    })
+}
+
+fn one_kind(survey: &Survey<'_>, compositions: &[&Composition]) -> bool {
+    let units = compositions.iter().flat_map(|c| &c.held);
+    let kinds = units.filter_map(|held| survey.unit(&held.unit)?.kind.as_deref());
+    kinds.collect::<BTreeSet<_>>().len() <= 1
+}
+
+/// Enough GPUs in whole groups, and no unit without which there would be enough, too.
+fn count_fits(set: &GpuSet, compositions: &[&Composition]) -> bool {
+    let whole = |gpus: u32| gpus / set.group.max(1) * set.group.max(1);
+    let counts: Vec<u32> = compositions.iter().map(|c| c.gpu_count()).collect();
+    let all: u32 = counts.iter().map(|gpus| whole(*gpus)).sum();
+    let needed = |(gpus, composition): (&u32, &&Composition)| {
+        let without = |held: &Held| all - whole(*gpus) + whole(gpus - held.slots());
+        composition.held.iter().all(|held| without(held) < set.count)
+    };
+    all >= set.count && counts.iter().zip(compositions).all(needed)
+}
+
+/// Splits a composition into what is enough for so many GPUs, and the rest: of equals the last ids go.
+pub(crate) fn without_superfluous(composition: &Composition, gpus: u32) -> (Vec<Held>, Vec<Held>) {
+    let mut left = composition.gpu_count();
+    let (mut stays, mut goes) = (Vec::new(), Vec::new());
+    for held in composition.held.iter().rev() {
+        if left - held.slots() >= gpus {
+            left -= held.slots();
+            goes.push(held.clone());
+        } else {
+            stays.push(held.clone());
+        }
+    }
+    stays.reverse();
+    goes.reverse();
+    (stays, goes)
+}
