@@ -21,20 +21,20 @@ pub struct Violation {
 /// What is wrong with a body that shall create a `schema`. Read-only properties pass: the service takes them as
 /// hints, and requests of composition name what they want by them.
 pub fn check_create(schema: &Type, body: &Value) -> Vec<Violation> {
-    let mut check = Check {
-        create: true,
-        found: Vec::new(),
-    };
+    let mut check = Check::new(Request::Create, &[]);
     check.body(body, |check, members| check.object(schema, members, "", true));
     check.found
 }
 
 /// What is wrong with a body that shall change a `schema` (PATCH).
 pub fn check_update(schema: &Type, body: &Value) -> Vec<Violation> {
-    let mut check = Check {
-        create: false,
-        found: Vec::new(),
-    };
+    check_update_allowing(schema, body, &[])
+}
+
+/// The same for a service that lets more be written than the schema does, as those do that move endpoints by
+/// PATCH of a zone: `writable` names the properties, `/Links/Endpoints`.
+pub fn check_update_allowing(schema: &Type, body: &Value, writable: &[&str]) -> Vec<Violation> {
+    let mut check = Check::new(Request::Update, writable);
     check.body(body, |check, members| check.object(schema, members, "", false));
     check.found
 }
@@ -45,10 +45,7 @@ pub fn check_action(schema: &Type, action: &str, body: &Value) -> Vec<Violation>
     let Some(action) = schema.action(action) else {
         return vec![violation("ActionNotSupported", "", vec![action.to_owned()])];
     };
-    let mut check = Check {
-        create: true,
-        found: Vec::new(),
-    };
+    let mut check = Check::new(Request::Create, &[]);
     let none = Value::Object(Map::new());
     let body = if body.is_null() { &none } else { body };
     check.body(body, |check, members| check.parameters(action, members));
@@ -63,12 +60,33 @@ enum Fault {
     Format,
 }
 
-struct Check {
-    create: bool,
+/// What a body is for. The parameters of an action are new things too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Create,
+    Update,
+}
+
+struct Check<'a> {
+    request: Request,
+    /// Paths of properties that may be written although the schema says otherwise.
+    writable: &'a [&'a str],
     found: Vec<Violation>,
 }
 
-impl Check {
+impl<'a> Check<'a> {
+    fn new(request: Request, writable: &'a [&'a str]) -> Self {
+        Self {
+            request,
+            writable,
+            found: Vec::new(),
+        }
+    }
+
+    fn read_only(&self, property: &Property, path: &str) -> bool {
+        self.request == Request::Update && property.access == Access::Read && !self.writable.contains(&path)
+    }
+
     fn body(&mut self, body: &Value, check: impl FnOnce(&mut Self, &Map<String, Value>)) {
         match body.as_object() {
             Some(members) => check(self, members),
@@ -87,7 +105,7 @@ impl Check {
                 None => self
                     .found
                     .push(violation("PropertyUnknown", &path, vec![name.clone()])),
-                Some(property) if !self.create && property.access == Access::Read => {
+                Some(property) if self.read_only(property, &path) => {
                     self.found
                         .push(violation("PropertyNotWritable", &path, vec![name.clone()]));
                 }
@@ -101,7 +119,7 @@ impl Check {
                 }),
             }
         }
-        if self.create && whole {
+        if self.request == Request::Create && whole {
             for property in schema
                 .properties
                 .iter()
@@ -157,7 +175,7 @@ impl Check {
                 for (index, element) in elements.iter().enumerate() {
                     // In an update, null takes an element away and {} leaves it as it is.
                     let untouched = element.is_null() || element.as_object().is_some_and(Map::is_empty);
-                    if self.create || !untouched {
+                    if self.request == Request::Create || !untouched {
                         self.value(&property.kind, element, &format!("{path}/{index}"), say);
                     }
                 }
@@ -206,8 +224,10 @@ impl Check {
         };
         match (members.get("@odata.id"), target) {
             (Some(Value::String(_)), _) => {}
-            (None, Some(target)) if self.create => self.object(target, members, path, false),
-            (None, None) if self.create => {}
+            (None, Some(target)) if self.request == Request::Create => {
+                self.object(target, members, path, false)
+            }
+            (None, None) if self.request == Request::Create => {}
             _ => self.fault(Fault::Type, value, path, say),
         }
     }

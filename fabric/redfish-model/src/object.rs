@@ -73,9 +73,9 @@ pub enum Node<'a> {
 }
 
 /// Makes a struct with the listed fields (`index name`, in the order of its table) an [`Object`] that serde can
-/// read and write.
+/// read and write. `from` says what a text in its place means, if it means anything.
 macro_rules! object {
-    ($name:ident { $($index:literal $field:ident)* }) => {
+    ($name:ident { $($index:literal $field:ident)* } $(from $from_text:expr)?) => {
         impl $crate::object::Object for $name {
             fn schema(&self) -> &'static $crate::schema::Type {
                 $name::SCHEMA
@@ -99,7 +99,7 @@ macro_rules! object {
                 &mut self.extra
             }
         }
-        $crate::value::object_value!($name);
+        $crate::value::object_value!($name $(, $from_text)?);
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 $crate::write::object(self, serializer)

@@ -51,7 +51,7 @@ impl Ref {
     }
 }
 
-object!(Ref { 0 odata_id });
+object!(Ref { 0 odata_id } from |text| Some(Ref::to(text)));
 
 static REF: Type = Type {
     name: "odata.idRef",

@@ -167,7 +167,13 @@ impl<'de> Visitor<'de> for Place<'_> {
         match self.0.open_object() {
             Some(object) => Members(object).visit_map(map).map(|()| None),
             None => match self.0.open_list() {
-                Some(list) => lone_object(list, map),
+                Some(list) => {
+                    let raw = lone_object(list, map)?;
+                    if list.count() == 0 {
+                        self.0.clear();
+                    }
+                    Ok(raw)
+                }
                 None => raw_object(map).map(Some),
             },
         }

@@ -179,7 +179,7 @@ impl<T: Value> List for Vec<T> {
     }
 }
 
-/// Makes an [`Object`] a [`Value`]. One with a `from_text` rule also takes a string.
+/// Makes an [`Object`] a [`Value`]; see [`object!`](crate::object).
 macro_rules! object_value {
     ($name:ident) => {
         $crate::value::object_value!($name, |_| None);
