@@ -25,6 +25,17 @@ SERVE_TREE = os.environ.get("SERVE_TREE", str(ROOT / "target/release/serve-tree"
 SERVE_HOSTILE = os.environ.get("SERVE_HOSTILE", str(ROOT / "target/release/serve-hostile"))
 
 
+class Stopped(BaseException):
+    """The time limit of the suite was reached: what it started is ended on the way out."""
+
+
+def _stop(*_):
+    raise Stopped
+
+
+signal.signal(signal.SIGTERM, _stop)
+
+
 class Suite:
     """Counts checks; use as `with Suite() as suite`. Ends the process with status 1 if one failed."""
 
@@ -51,14 +62,15 @@ class Suite:
         try:
             yield
         except Exception as error:  # noqa: BLE001
-            traceback.print_exc()
+            with (SUITE_DIR / "tracebacks").open("a") as file:
+                traceback.print_exc(file=file)
             self.failures.append(f"{name}: {type(error).__name__}: {error}"[:1500])
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, error, trace):
-        if error is not None and not isinstance(error, SystemExit):
+        if error is not None:
             traceback.print_exception(kind, error, trace)
             self.failures.append(f"the suite broke: {error!r}")
         result = {
@@ -102,8 +114,13 @@ def run(*arguments, timeout=120, **options):
         )
         # wait4 is the only call that tells one child's usage; it knows no time-out, so a timer ends the child.
         timer = threading.Timer(timeout, lambda: os.killpg(program.pid, signal.SIGKILL))
+        timer.daemon = True
         timer.start()
-        _, status, usage = os.wait4(program.pid, 0)
+        try:
+            _, status, usage = os.wait4(program.pid, 0)
+        except Stopped:
+            os.killpg(program.pid, signal.SIGKILL)
+            raise
         seconds = time.monotonic() - start
         timed_out = not timer.is_alive()
         timer.cancel()
