@@ -25,11 +25,19 @@ use std::collections::{BTreeMap, BTreeSet};
 pub fn plan(input: &PlanInput<'_>) -> Plan {
     let survey = Survey::of(&input.world);
     let mut draft = Draft::of(input, &survey);
-    let mut wishes = draft.settle();
-    wishes.sort_by_cached_key(Wish::rank);
-    for wish in &wishes {
-        draft.serve(wish);
+    let mut waiting = draft.settle();
+    waiting.sort_by_cached_key(Wish::rank);
+    // A demand that changes may free something for one whose turn is over. Each round serves one or ends.
+    loop {
+        draft.freed = false;
+        let mut unplaced = Vec::new();
+        waiting.retain(|wish| draft.serve(wish).map_err(|why| unplaced.push(why)).is_err());
+        if !draft.freed {
+            draft.changes.unplaced = unplaced;
+            break;
+        }
     }
+    waiting.iter().for_each(|wish| draft.keep(&wish.has));
     draft.changes.into_plan(input, &survey)
 }
 
@@ -99,6 +107,8 @@ struct Draft<'a, 's> {
     capacity: Capacity<'a>,
     names: Names,
     changes: Changes,
+    /// Whether a demand whose turn came has let go of something.
+    freed: bool,
 }
 
 impl<'a, 's> Draft<'a, 's> {
@@ -108,6 +118,7 @@ impl<'a, 's> Draft<'a, 's> {
             capacity: Capacity::of(survey),
             names: Names::new(&input.id, input.world.held.iter().map(|c| &c.id)),
             changes: Changes::default(),
+            freed: false,
         }
     }
 
@@ -183,27 +194,23 @@ impl<'a, 's> Draft<'a, 's> {
         }
     }
 
-    fn serve(&mut self, wish: &Wish<'a>) {
+    fn serve(&mut self, wish: &Wish<'a>) -> Result<(), Unplaced> {
         if let [only] = wish.has.as_slice()
             && self.change_in_place(wish.demand, only)
         {
-            return;
+            return Ok(());
         }
         self.let_go(&wish.has);
-        match place::serve(&mut self.capacity, &wish.demand.need) {
-            Some(parts) => {
-                self.changes.releases.extend(wish.has.iter().copied().cloned());
-                self.compose(wish.demand, &parts);
-            }
-            None => {
-                let mut unplaced =
-                    why::not_placed(self.survey, &mut self.capacity, &self.changes, wish.demand);
-                unplaced.holding = wish.has.iter().map(|c| c.id.clone()).collect();
-                self.changes.unplaced.push(unplaced);
-                self.hold_again(&wish.has);
-                self.keep(&wish.has);
-            }
-        }
+        let Some(parts) = place::serve(&mut self.capacity, &wish.demand.need) else {
+            let mut unplaced = why::not_placed(self.survey, &mut self.capacity, &self.changes, wish.demand);
+            unplaced.holding = wish.has.iter().map(|c| c.id.clone()).collect();
+            self.hold_again(&wish.has);
+            return Err(unplaced);
+        };
+        self.freed |= !wish.has.is_empty();
+        self.changes.releases.extend(wish.has.iter().copied().cloned());
+        self.compose(wish.demand, &parts);
+        Ok(())
     }
 
     fn compose(&mut self, demand: &Demand, parts: &[Part]) {
@@ -249,6 +256,7 @@ impl<'a, 's> Draft<'a, 's> {
                 if suits::serves(self.survey, &one_host, &[&composition.with(stays)]) {
                     let goes = labelled.with(goes);
                     self.let_go(&[&goes]);
+                    self.freed = true;
                     self.keep(&[composition]);
                     self.changes.releases.push(goes);
                     return true;

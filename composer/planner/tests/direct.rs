@@ -1,0 +1,209 @@
+//! Attach, detach and release by name.
+
+mod support;
+
+use poolwright_model::id::{GpuId, HostId};
+use poolwright_model::lifecycle::GpuState;
+use poolwright_model::step::Verb;
+use poolwright_planner::direct::{Refusal, attach, detach, release};
+use poolwright_planner::{Plan, Reserved};
+use poolwright_sizing::need::Need;
+use support::*;
+
+fn ids(names: &[&str]) -> Vec<GpuId> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+fn host(name: &str) -> HostId {
+    name.parse().unwrap()
+}
+
+fn rack() -> Rack {
+    Rack::new()
+        .gpus("f/s", "h100", 80.0, 6)
+        .gpus("f/s", "l4", 22.0, 1)
+        .solder(5..=6)
+        .host("h", "f/s", 3)
+        .host("other", "f/s", 4)
+}
+
+/// Carries out a direct plan, held to all that must be so for every plan.
+#[track_caller]
+fn done(rack: &mut Rack, plan: Result<Plan, Refusal>) -> Plan {
+    let plan = plan.unwrap();
+    rack.holds(&plan);
+    rack.execute(&plan, 3);
+    plan
+}
+
+#[test]
+fn attach_and_detach() {
+    let mut rack = rack();
+    let plan = attach(&ids(&["g001", "g002"]), &host("h"), &rack.input());
+    let plan = done(&mut rack, plan);
+    assert_eq!(plan.composes.len(), 1);
+    assert_eq!(plan.composes[0].demand, None);
+    assert_eq!(rack.gpu_mut("g001").host, Some(host("h")));
+
+    assert!(rack.plan().changes_nothing(), "no demand, and kept all the same");
+
+    let plan = detach(&ids(&["g001"]), &rack.input());
+    let plan = done(&mut rack, plan);
+    assert_eq!(plan.keeps.len(), 1, "the composition goes on with the other GPU");
+    assert_eq!(rack.held[0].gpu_count(), 1);
+    let plan = detach(&ids(&["g002"]), &rack.input());
+    done(&mut rack, plan);
+    assert!(rack.held.is_empty());
+    assert_eq!(rack.gpu_mut("g002").state, GpuState::Free);
+}
+
+#[test]
+fn a_dirty_gpu_is_reset_first() {
+    let mut rack = rack();
+    rack.gpu_mut("g001").state = GpuState::Dirty;
+    let plan = attach(&ids(&["g001"]), &host("h"), &rack.input());
+    assert_eq!(done(&mut rack, plan).steps[0].verb, Verb::Reset);
+}
+
+#[test]
+fn a_release_takes_all_parts() {
+    let mut rack = Rack::new()
+        .gpus("f/s", "h100", 80.0, 8)
+        .host("a", "f/s", 4)
+        .host("b", "f/s", 4)
+        .want("wide", Need::of_kind("h100", 6).spanning(true))
+        .want("other", Need::of_kind("h100", 1));
+    rack.apply(1);
+    let wide = rack.held.iter().find(|c| c.parts == 2).unwrap().id.clone();
+    let plan = release(&wide, &rack.input());
+    let plan = done(&mut rack, plan);
+    assert_eq!((plan.releases.len(), plan.keeps.len()), (2, 1));
+    assert_eq!(
+        release(&wide, &rack.input()),
+        Err(Refusal::UnknownComposition { composition: wide })
+    );
+}
+
+#[test]
+fn refusals_of_attach() {
+    type Spoil = fn(&mut Rack);
+    let nothing: Spoil = |_| {};
+    let table: [(&[&str], &str, Spoil, &str); 14] = [
+        (&[], "h", nothing, "no GPU was named"),
+        (&["g999"], "h", nothing, "GPU g999 is not in the latest snapshot"),
+        (
+            &["g001"],
+            "nowhere",
+            nothing,
+            "host nowhere is not in the latest snapshot",
+        ),
+        (
+            &["g005"],
+            "h",
+            nothing,
+            "unit board-5 moves as a whole: also g006",
+        ),
+        (
+            &["g001", "g007"],
+            "h",
+            nothing,
+            "these GPUs are of several kinds (h100, l4), and a composition has one",
+        ),
+        (
+            &["g001", "g002", "g003", "g004"],
+            "h",
+            nothing,
+            "host h has no free slot left for GPU g004: 3 free before, 4 needed",
+        ),
+        (
+            &["g001"],
+            "h",
+            |rack| rack.gpu_mut("g001").ports[0].fabric = "elsewhere".parse().unwrap(),
+            "no port of host h reaches GPU g001",
+        ),
+        (
+            &["g001"],
+            "h",
+            |rack| rack.foreign("g001", "other"),
+            "GPU g001 can't be given away: somebody else bound it to other",
+        ),
+        (
+            &["g001"],
+            "h",
+            |rack| rack.gpu_mut("g001").state = GpuState::Quarantined,
+            "GPU g001 can't be given away: it is quarantined",
+        ),
+        (
+            &["g001"],
+            "h",
+            |rack| {
+                rack.reserved = vec![Reserved {
+                    unit: "g001".parse().unwrap(),
+                    host_port: None,
+                }];
+            },
+            "GPU g001 can't be given away: a running operation has it in hand",
+        ),
+        (
+            &["g001"],
+            "h",
+            |rack| {
+                rack.cordoned.hosts.insert("h".parse().unwrap());
+            },
+            "host h can't be given GPUs: it is cordoned",
+        ),
+        (
+            &["g001"],
+            "h",
+            |rack| rack.gpu_mut("g001").control.clear(),
+            "GPU g001 can't be given away: no manager can bind its unit, or its kind is unknown",
+        ),
+        (
+            &["g001"],
+            "h",
+            |rack| {
+                rack.cordoned.gpus.insert("g001".parse().unwrap());
+            },
+            "GPU g001 can't be given away: it is cordoned",
+        ),
+        (
+            &["g001"],
+            "h",
+            |rack| rack.host_mut("h").ports[0].control = None,
+            "host h can't be given GPUs: it has no port that can be bound to",
+        ),
+    ];
+    for (gpus, to, spoil, words) in table {
+        let mut rack = rack();
+        spoil(&mut rack);
+        let refusal = attach(&ids(gpus), &host(to), &rack.input()).unwrap_err();
+        assert_eq!(refusal.to_string(), words);
+        assert!(refusal.hint().is_some());
+    }
+}
+
+#[test]
+fn what_is_held_is_not_attached_twice() {
+    let mut rack = rack();
+    let plan = attach(&ids(&["g001"]), &host("h"), &rack.input());
+    done(&mut rack, plan);
+    let refusal = attach(&ids(&["g001"]), &host("other"), &rack.input()).unwrap_err();
+    assert!(matches!(refusal, Refusal::Held { .. }), "{refusal}");
+}
+
+#[test]
+fn refusals_of_detach() {
+    let mut rack = rack().want("d", Need::of_kind("h100", 1));
+    rack.apply(1);
+    let plan = attach(&ids(&["g005", "g006"]), &host("h"), &rack.input());
+    done(&mut rack, plan);
+    rack.foreign("g004", "other");
+    let refuses = |gpus: &[&str]| detach(&ids(gpus), &rack.input()).unwrap_err();
+    assert_eq!(refuses(&[]), Refusal::NoGpus);
+    assert!(matches!(refuses(&["g001"]), Refusal::HeldForDemand { .. }));
+    assert!(matches!(refuses(&["g004"]), Refusal::NotHeld { .. }), "not ours");
+    assert!(matches!(refuses(&["g005"]), Refusal::WholeUnit { .. }));
+    rack.gpu_mut("g006").state = GpuState::Indeterminate;
+    let refusal = detach(&ids(&["g005", "g006"]), &rack.input()).unwrap_err();
+    assert!(matches!(refusal, Refusal::PutOff { .. }), "{refusal}");
+}
