@@ -58,6 +58,7 @@ enum Fault {
     Type,
     NotInList,
     Format,
+    Range,
 }
 
 /// What a body is for. The parameters of an action are new things too.
@@ -114,6 +115,7 @@ impl<'a> Check<'a> {
                         Fault::Type => "PropertyValueTypeError",
                         Fault::NotInList => "PropertyValueNotInList",
                         Fault::Format => "PropertyValueFormatError",
+                        Fault::Range => "PropertyValueOutOfRange",
                     };
                     (message, vec![shown(value), name.clone()])
                 }),
@@ -150,6 +152,7 @@ impl<'a> Check<'a> {
                         Fault::Type => "ActionParameterValueTypeError",
                         Fault::NotInList => "ActionParameterValueNotInList",
                         Fault::Format => "ActionParameterValueFormatError",
+                        Fault::Range => "ActionParameterValueOutOfRange",
                     };
                     (message, vec![shown(value), name.clone(), action.name.to_owned()])
                 }),
@@ -176,65 +179,44 @@ impl<'a> Check<'a> {
                     // In an update, null takes an element away and {} leaves it as it is.
                     let untouched = element.is_null() || element.as_object().is_some_and(Map::is_empty);
                     if self.request == Request::Create || !untouched {
-                        self.value(&property.kind, element, &format!("{path}/{index}"), say);
+                        self.value(property, element, &format!("{path}/{index}"), say);
                     }
                 }
             }
             _ if property.many => self.fault(Fault::Type, value, path, say),
-            _ => self.value(&property.kind, value, path, say),
+            _ => self.value(property, value, path, say),
         }
     }
 
-    fn value(&mut self, kind: &Kind, value: &Value, path: &str, say: &mut Say<'_>) {
-        let text = value.as_str();
-        let well_formed = match kind {
-            Kind::Boolean => return self.expect(value.is_boolean(), value, path, say),
-            Kind::Integer => return self.expect(whole(value), value, path, say),
-            Kind::Decimal => return self.expect(value.is_number(), value, path, say),
-            Kind::Text => return self.expect(value.is_string(), value, path, say),
-            Kind::Object(schema) => {
-                return match value.as_object() {
-                    Some(members) => self.object(schema, members, path, true),
-                    None => self.fault(Fault::Type, value, path, say),
-                };
+    fn value(&mut self, property: &Property, value: &Value, path: &str, say: &mut Say<'_>) {
+        match (&property.kind, value.as_object()) {
+            (Kind::Object(schema), Some(members)) => self.object(schema, members, path, true),
+            (Kind::Object(_) | Kind::Link(_), None) => self.fault(Fault::Type, value, path, say),
+            (Kind::Link(target), Some(members)) => {
+                if !self.link(*target, members, path) {
+                    self.fault(Fault::Type, value, path, say);
+                }
             }
-            Kind::Link(target) => return self.link(*target, value, path, say),
-            Kind::Enum(members) => {
-                return match text {
-                    None => self.fault(Fault::Type, value, path, say),
-                    Some(text) if members.contains(&text) => {}
-                    Some(_) => self.fault(Fault::NotInList, value, path, say),
-                };
+            _ => {
+                if let Some(fault) = scalar_fault(property, value) {
+                    self.fault(fault, value, path, say);
+                }
             }
-            Kind::DateTime => text.map(format::is_date_time),
-            Kind::Duration => text.map(format::is_duration),
-            Kind::Guid => text.map(format::is_guid),
-        };
-        match well_formed {
-            None => self.fault(Fault::Type, value, path, say),
-            Some(false) => self.fault(Fault::Format, value, path, say),
-            Some(true) => {}
         }
     }
 
-    /// A link names its target. In a request that creates, the wanted resource itself may stand in its place.
-    fn link(&mut self, target: Option<&Type>, value: &Value, path: &str, say: &mut Say<'_>) {
-        let Some(members) = value.as_object() else {
-            return self.fault(Fault::Type, value, path, say);
-        };
-        match (members.get("@odata.id"), target) {
-            (Some(Value::String(_)), _) => {}
-            (None, Some(target)) if self.request == Request::Create => {
-                self.object(target, members, path, false)
+    /// Whether this is a link: it names its target. In a request that creates, the wanted resource itself may
+    /// stand in its place, and is checked.
+    fn link(&mut self, target: Option<&Type>, members: &Map<String, Value>, path: &str) -> bool {
+        match members.get("@odata.id") {
+            Some(uri) => uri.is_string(),
+            None if self.request == Request::Update => false,
+            None => {
+                if let Some(target) = target {
+                    self.object(target, members, path, false);
+                }
+                true
             }
-            (None, None) if self.request == Request::Create => {}
-            _ => self.fault(Fault::Type, value, path, say),
-        }
-    }
-
-    fn expect(&mut self, fits: bool, value: &Value, path: &str, say: &mut Say<'_>) {
-        if !fits {
-            self.fault(Fault::Type, value, path, say);
         }
     }
 
@@ -246,6 +228,43 @@ impl<'a> Check<'a> {
 
 /// The message and its arguments for a fault of a value.
 type Say<'a> = dyn FnMut(Fault, &Value) -> (&'static str, Vec<String>) + 'a;
+
+/// What is wrong with a value that shall be neither object nor link.
+fn scalar_fault(property: &Property, value: &Value) -> Option<Fault> {
+    let text = value.as_str().unwrap_or_default();
+    let unless = |fits: bool, fault: Fault| (!fits).then_some(fault);
+    let (right_type, fault) = match property.kind {
+        Kind::Boolean => (value.is_boolean(), None),
+        Kind::Integer => (whole(value), unless(in_range(property, value), Fault::Range)),
+        Kind::Decimal => (value.is_number(), unless(in_range(property, value), Fault::Range)),
+        Kind::Text => (value.is_string(), None),
+        Kind::DateTime => (
+            value.is_string(),
+            unless(format::is_date_time(text), Fault::Format),
+        ),
+        Kind::Duration => (
+            value.is_string(),
+            unless(format::is_duration(text), Fault::Format),
+        ),
+        Kind::Guid => (value.is_string(), unless(format::is_guid(text), Fault::Format)),
+        Kind::Enum(members) => (
+            value.is_string(),
+            unless(members.contains(&text), Fault::NotInList),
+        ),
+        Kind::Object(_) | Kind::Link(_) => (value.is_object(), None),
+    };
+    if right_type { fault } else { Some(Fault::Type) }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the schemas' bounds are far below 2^53"
+)]
+fn in_range(property: &Property, value: &Value) -> bool {
+    let number = value.as_f64().unwrap_or_default();
+    property.least.is_none_or(|least| number >= least as f64)
+        && property.most.is_none_or(|most| number <= most as f64)
+}
 
 fn violation(message: &'static str, path: &str, args: Vec<String>) -> Violation {
     Violation {

@@ -80,6 +80,9 @@ pub struct Property {
     /// For a property: in every answer. For a parameter: in every request.
     pub required: bool,
     pub required_on_create: bool,
+    /// The bounds of a number, both inclusive.
+    pub least: Option<i64>,
+    pub most: Option<i64>,
 }
 
 /// What a client may do with a property. A part that says nothing of itself is `ReadWrite`: its own properties
@@ -144,7 +147,19 @@ impl Property {
             nullable: false,
             required: false,
             required_on_create: false,
+            least: None,
+            most: None,
         }
+    }
+
+    pub(crate) const fn at_least(mut self, least: i64) -> Self {
+        self.least = Some(least);
+        self
+    }
+
+    pub(crate) const fn at_most(mut self, most: i64) -> Self {
+        self.most = Some(most);
+        self
     }
 
     pub(crate) const fn many(mut self) -> Self {

@@ -3,8 +3,8 @@
 use poolwright_redfish_model::check::{check_action, check_create, check_update, check_update_allowing};
 use poolwright_redfish_model::schema::Type;
 use poolwright_redfish_model::{
-    CompositionService, ComputerSystem, Connection, EventDestination, Fabric, ManagerAccount, RESOURCES,
-    Session, Zone,
+    CompositionService, ComputerSystem, Connection, EventDestination, EventService, Fabric, ManagerAccount,
+    RESOURCES, Session, Zone,
 };
 use serde_json::{Value, json};
 
@@ -122,6 +122,15 @@ fn updates() {
             ],
         ),
         (Zone::SCHEMA, json!([]), &[("UnrecognizedRequestBody", "", &[])]),
+        (
+            EventService::SCHEMA,
+            json!({"DeliveryRetryAttempts": -1, "DeliveryRetryIntervalSeconds": 30}),
+            &[(
+                "PropertyValueOutOfRange",
+                "/DeliveryRetryAttempts",
+                &["-1", "DeliveryRetryAttempts"],
+            )],
+        ),
         (
             Fabric::SCHEMA,
             json!({"UUID": "GPU-1"}),

@@ -65,6 +65,11 @@ fn properties(out: &mut String, indent: &str, fields: &[Field]) -> fmt::Result {
                 write!(out, ".{call}()")?;
             }
         }
+        for (bound, call) in [(field.range.least, "at_least"), (field.range.most, "at_most")] {
+            if let Some(bound) = bound {
+                write!(out, ".{call}({bound})")?;
+            }
+        }
         out.push_str(",\n");
     }
     writeln!(out, "{indent}],")

@@ -3,10 +3,13 @@
 //!     cargo run -p poolwright-redfish-codegen              writes src/generated/ of the model crate
 //!     cargo run -p poolwright-redfish-codegen -- --check   compares instead, exit 1 on a difference
 //!
-//! `roots` says which types, `model` flattens the compiler's answer, `naming` names, `emit_*` write.
+//! `roots` says which types, `flatten` makes the `model` of the compiler's answer and of some `facts` that it
+//! leaves out, `naming` names, `emit_types` and `emit_table` write.
 
 mod emit_table;
 mod emit_types;
+mod facts;
+mod flatten;
 mod model;
 mod naming;
 mod roots;
@@ -24,6 +27,7 @@ use nv_redfish_csdl_compiler::optimizer::{Config as OptimizerConfig, optimize};
 use nv_redfish_schema::{glob_redfish_xml, run_with_big_stack};
 
 use crate::emit_types::File;
+use crate::facts::Facts;
 use crate::roots::Root;
 
 fn main() -> ExitCode {
@@ -80,14 +84,14 @@ fn generate() -> Result<Vec<File>, String> {
         excerpt_dependencies: ExcerptDependencies::Include,
         ..Config::default()
     };
-    let newest = model::newest_types(&docs);
+    let facts = Facts::gather(&docs);
     let bundle = SchemaBundle::new(docs, Vec::new());
     let names: Vec<QualifiedName<'_>> = names.iter().map(Into::into).collect();
     let (compiled, _) = bundle
         .compile_named_types(&names, config)
         .map_err(|e| e.to_string())?;
     let compiled = optimize(compiled, &OptimizerConfig::default());
-    let model = model::build(&compiled, &roots, newest)?;
+    let model = flatten::flatten(&compiled, &roots, &facts)?;
     emit_types::files(&model).map_err(|e| e.to_string())
 }
 

@@ -73,8 +73,8 @@ pub(crate) static AGGREGATION_SERVICE: Type = Type {
         ActionSchema {
             name: "AggregationService.Reset",
             parameters: &[
-                Property::write("DelayBetweenBatchesInSeconds", Kind::Integer),
-                Property::write("BatchSize", Kind::Integer),
+                Property::write("DelayBetweenBatchesInSeconds", Kind::Integer).at_least(0),
+                Property::write("BatchSize", Kind::Integer).at_least(0),
                 Property::write("ResetType", Kind::Enum(ResetType::MEMBERS)),
                 Property::write("TargetURIs", Kind::Link(None)).many().required(),
             ],

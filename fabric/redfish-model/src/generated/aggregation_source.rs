@@ -78,7 +78,7 @@ pub(crate) static AGGREGATION_SOURCE: Type = Type {
         Property::read("Name", Kind::Text).required(),
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::write("Password", Kind::Text).nullable(),
-        Property::read_write("Port", Kind::Integer).nullable(),
+        Property::read_write("Port", Kind::Integer).nullable().at_least(0),
         Property::read_write("SNMP", Kind::Object(&AGGREGATION_SOURCE_SNMP_SETTINGS)),
         Property::read_write("SSHSettings", Kind::Object(&AGGREGATION_SOURCE_SSH_SETTINGS_TYPE)),
         Property::read("Status", Kind::Object(&STATUS)),

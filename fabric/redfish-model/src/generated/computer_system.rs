@@ -389,7 +389,7 @@ pub(crate) static COMPUTER_SYSTEM_BOOT: Type = Type {
     empty: || Box::new(ComputerSystemBoot::default()),
     properties: &[
         Property::read_write("AliasBootOrder", Kind::Enum(ComputerSystemBootSource::MEMBERS)).many().nullable(),
-        Property::read_write("AutomaticRetryAttempts", Kind::Integer).nullable(),
+        Property::read_write("AutomaticRetryAttempts", Kind::Integer).nullable().at_least(0),
         Property::read_write("AutomaticRetryConfig", Kind::Enum(ComputerSystemAutomaticRetryConfig::MEMBERS)).nullable(),
         Property::read_write("BootNext", Kind::Text).nullable(),
         Property::read("BootOptions", Kind::Link(None)),
@@ -400,7 +400,7 @@ pub(crate) static COMPUTER_SYSTEM_BOOT: Type = Type {
         Property::read_write("BootSourceOverrideTarget", Kind::Enum(ComputerSystemBootSource::MEMBERS)).nullable(),
         Property::read("Certificates", Kind::Link(None)),
         Property::read_write("HttpBootUri", Kind::Text).nullable(),
-        Property::read("RemainingAutomaticRetryAttempts", Kind::Integer).nullable(),
+        Property::read("RemainingAutomaticRetryAttempts", Kind::Integer).nullable().at_least(0),
         Property::read_write("StopBootOnFault", Kind::Enum(ComputerSystemStopBootOnFault::MEMBERS)).nullable(),
         Property::read_write("TrustedModuleRequiredToBoot", Kind::Enum(ComputerSystemTrustedModuleRequiredToBoot::MEMBERS)).nullable(),
         Property::read_write("UefiTargetBootSourceOverride", Kind::Text).nullable(),
@@ -506,8 +506,8 @@ pub(crate) static COMPUTER_SYSTEM_HOST_GRAPHICAL_CONSOLE: Type = Type {
     empty: || Box::new(ComputerSystemHostGraphicalConsole::default()),
     properties: &[
         Property::read("ConnectTypesSupported", Kind::Enum(ComputerSystemGraphicalConnectTypesSupported::MEMBERS)).many(),
-        Property::read("MaxConcurrentSessions", Kind::Integer),
-        Property::read_write("Port", Kind::Integer).nullable(),
+        Property::read("MaxConcurrentSessions", Kind::Integer).at_least(0),
+        Property::read_write("Port", Kind::Integer).nullable().at_least(0),
         Property::read_write("ServiceEnabled", Kind::Boolean),
     ],
     actions: &[
@@ -545,7 +545,7 @@ pub(crate) static COMPUTER_SYSTEM_HOST_SERIAL_CONSOLE: Type = Type {
     empty: || Box::new(ComputerSystemHostSerialConsole::default()),
     properties: &[
         Property::read_write("IPMI", Kind::Object(&COMPUTER_SYSTEM_SERIAL_CONSOLE_PROTOCOL)),
-        Property::read("MaxConcurrentSessions", Kind::Integer),
+        Property::read("MaxConcurrentSessions", Kind::Integer).at_least(0),
         Property::read_write("SSH", Kind::Object(&COMPUTER_SYSTEM_SERIAL_CONSOLE_PROTOCOL)),
         Property::read_write("Telnet", Kind::Object(&COMPUTER_SYSTEM_SERIAL_CONSOLE_PROTOCOL)),
         Property::read_write("WebSocket", Kind::Object(&COMPUTER_SYSTEM_WEB_SOCKET_CONSOLE)),
@@ -644,10 +644,10 @@ pub(crate) static COMPUTER_SYSTEM_IDLE_POWER_SAVER: Type = Type {
     empty: || Box::new(ComputerSystemIdlePowerSaver::default()),
     properties: &[
         Property::read_write("Enabled", Kind::Boolean),
-        Property::read_write("EnterDwellTimeSeconds", Kind::Integer).nullable(),
-        Property::read_write("EnterUtilizationPercent", Kind::Decimal).nullable(),
-        Property::read_write("ExitDwellTimeSeconds", Kind::Integer).nullable(),
-        Property::read_write("ExitUtilizationPercent", Kind::Decimal).nullable(),
+        Property::read_write("EnterDwellTimeSeconds", Kind::Integer).nullable().at_least(0),
+        Property::read_write("EnterUtilizationPercent", Kind::Decimal).nullable().at_least(0),
+        Property::read_write("ExitDwellTimeSeconds", Kind::Integer).nullable().at_least(0),
+        Property::read_write("ExitUtilizationPercent", Kind::Decimal).nullable().at_least(0),
     ],
     actions: &[
     ],
@@ -827,8 +827,8 @@ pub(crate) static COMPUTER_SYSTEM_MEMORY_SUMMARY: Type = Type {
         Property::read("MemoryMirroring", Kind::Enum(ComputerSystemMemoryMirroring::MEMBERS)).nullable(),
         Property::read("Metrics", Kind::Link(None)),
         Property::read("Status", Kind::Object(&STATUS)),
-        Property::read("TotalSystemMemoryGiB", Kind::Decimal).nullable(),
-        Property::read("TotalSystemPersistentMemoryGiB", Kind::Decimal).nullable(),
+        Property::read("TotalSystemMemoryGiB", Kind::Decimal).nullable().at_least(0),
+        Property::read("TotalSystemPersistentMemoryGiB", Kind::Decimal).nullable().at_least(0),
     ],
     actions: &[
     ],
@@ -868,9 +868,9 @@ pub(crate) static COMPUTER_SYSTEM_PROCESSOR_SUMMARY: Type = Type {
     open: false,
     empty: || Box::new(ComputerSystemProcessorSummary::default()),
     properties: &[
-        Property::read("CoreCount", Kind::Integer).nullable(),
-        Property::read("Count", Kind::Integer).nullable(),
-        Property::read("LogicalProcessorCount", Kind::Integer).nullable(),
+        Property::read("CoreCount", Kind::Integer).nullable().at_least(0),
+        Property::read("Count", Kind::Integer).nullable().at_least(0),
+        Property::read("LogicalProcessorCount", Kind::Integer).nullable().at_least(0),
         Property::read("Metrics", Kind::Link(Some(&PROCESSOR_METRICS))),
         Property::read("Model", Kind::Text).nullable(),
         Property::read("Status", Kind::Object(&STATUS)),
@@ -912,7 +912,7 @@ pub(crate) static COMPUTER_SYSTEM_SERIAL_CONSOLE_PROTOCOL: Type = Type {
     properties: &[
         Property::read("ConsoleEntryCommand", Kind::Text).nullable(),
         Property::read("HotKeySequenceDisplay", Kind::Text).nullable(),
-        Property::read_write("Port", Kind::Integer).nullable(),
+        Property::read_write("Port", Kind::Integer).nullable().at_least(0),
         Property::read_write("ServiceEnabled", Kind::Boolean),
         Property::read("SharedWithManagerCLI", Kind::Boolean),
     ],
@@ -987,7 +987,7 @@ pub(crate) static COMPUTER_SYSTEM_VIRTUAL_MEDIA_CONFIG: Type = Type {
     open: false,
     empty: || Box::new(ComputerSystemVirtualMediaConfig::default()),
     properties: &[
-        Property::read_write("Port", Kind::Integer).nullable(),
+        Property::read_write("Port", Kind::Integer).nullable().at_least(0),
         Property::read_write("ServiceEnabled", Kind::Boolean),
     ],
     actions: &[

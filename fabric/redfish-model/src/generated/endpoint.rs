@@ -260,7 +260,7 @@ pub(crate) static ENDPOINT_IP_TRANSPORT_DETAILS: Type = Type {
     properties: &[
         Property::read_write("IPv4Address", Kind::Object(&IP_ADDRESSES_IPV4_ADDRESS)),
         Property::read_write("IPv6Address", Kind::Object(&IP_ADDRESSES_IPV6_ADDRESS)),
-        Property::read("Port", Kind::Integer),
+        Property::read("Port", Kind::Integer).at_least(0).at_most(65535),
         Property::read("TransportProtocol", Kind::Enum(Protocol::MEMBERS)),
     ],
     actions: &[

@@ -118,7 +118,7 @@ pub(crate) static EVENT_DESTINATION: Type = Type {
         Property::read("EventTypes", Kind::Enum(EventType::MEMBERS)).many(),
         Property::read("ExcludeMessageIds", Kind::Text).many().nullable(),
         Property::read("ExcludeRegistryPrefixes", Kind::Text).many().nullable(),
-        Property::read("HeartbeatIntervalMinutes", Kind::Integer).nullable(),
+        Property::read("HeartbeatIntervalMinutes", Kind::Integer).nullable().at_least(1).at_most(65535),
         Property::read_write("HttpHeaders", Kind::Object(&EVENT_DESTINATION_HTTP_HEADER_PROPERTY)).many(),
         Property::read("Id", Kind::Text).required(),
         Property::read("IncludeOriginOfCondition", Kind::Boolean).nullable(),

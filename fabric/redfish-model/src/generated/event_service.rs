@@ -212,7 +212,7 @@ pub(crate) static EVENT_SERVICE_SMTP: Type = Type {
         Property::read_write("FromAddress", Kind::Text).nullable(),
         Property::write("Password", Kind::Text).nullable(),
         Property::read("PasswordSet", Kind::Boolean),
-        Property::read_write("Port", Kind::Integer).nullable(),
+        Property::read_write("Port", Kind::Integer).nullable().at_least(0).at_most(65535),
         Property::read_write("ServerAddress", Kind::Text).nullable(),
         Property::read_write("ServiceEnabled", Kind::Boolean).nullable(),
         Property::read_write("Username", Kind::Text).nullable(),

@@ -91,7 +91,7 @@ pub(crate) static LOG_SERVICE: Type = Type {
         Property::read("Id", Kind::Text).required(),
         Property::read("LogEntryType", Kind::Enum(LogServiceLogEntryTypes::MEMBERS)).nullable(),
         Property::read("LogPurposes", Kind::Enum(LogServiceLogPurpose::MEMBERS)).many().nullable(),
-        Property::read("MaxNumberOfRecords", Kind::Integer),
+        Property::read("MaxNumberOfRecords", Kind::Integer).at_least(0),
         Property::read("Name", Kind::Text).required(),
         Property::read("OEMLogPurpose", Kind::Text).nullable(),
         Property::read_write("Oem", Kind::Object(&OEM)),

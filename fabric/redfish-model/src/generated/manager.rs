@@ -495,7 +495,7 @@ pub(crate) static MANAGER_SERVICE: Type = Type {
     open: false,
     empty: || Box::new(ManagerService::default()),
     properties: &[
-        Property::read("MaxConcurrentSessions", Kind::Integer),
+        Property::read("MaxConcurrentSessions", Kind::Integer).at_least(0),
         Property::read_write("ServiceEnabled", Kind::Boolean),
     ],
     actions: &[

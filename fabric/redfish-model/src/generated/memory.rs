@@ -476,7 +476,7 @@ pub(crate) static MEMORY_HEALTH_DATA: Type = Type {
     open: false,
     empty: || Box::new(MemoryHealthData::default()),
     properties: &[
-        Property::read("PredictedMediaLifeLeftPercent", Kind::Decimal).nullable(),
+        Property::read("PredictedMediaLifeLeftPercent", Kind::Decimal).nullable().at_least(0).at_most(100),
     ],
     actions: &[
     ],

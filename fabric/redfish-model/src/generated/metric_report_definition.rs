@@ -79,7 +79,7 @@ pub(crate) static METRIC_REPORT_DEFINITION: Type = Type {
         Property::read("@odata.id", Kind::Text),
         Property::read("@odata.type", Kind::Text),
         Property::read("Actions", Kind::Object(&METRIC_REPORT_DEFINITION_ACTIONS)),
-        Property::read("AppendLimit", Kind::Integer),
+        Property::read("AppendLimit", Kind::Integer).at_least(0),
         Property::read("Description", Kind::Text).nullable(),
         Property::read("Id", Kind::Text).required(),
         Property::read_write("Links", Kind::Object(&METRIC_REPORT_DEFINITION_LINKS)),

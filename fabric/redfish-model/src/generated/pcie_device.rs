@@ -480,8 +480,8 @@ pub(crate) static PCIE_DEVICE_PCIE_INTERFACE: Type = Type {
     open: false,
     empty: || Box::new(PCIeDevicePCIeInterface::default()),
     properties: &[
-        Property::read("LanesInUse", Kind::Integer).nullable(),
-        Property::read("MaxLanes", Kind::Integer).nullable(),
+        Property::read("LanesInUse", Kind::Integer).nullable().at_most(32),
+        Property::read("MaxLanes", Kind::Integer).nullable().at_most(32),
         Property::read("MaxPCIeType", Kind::Enum(PCIeDevicePCIeTypes::MEMBERS)).nullable(),
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read("PCIeType", Kind::Enum(PCIeDevicePCIeTypes::MEMBERS)).nullable(),
@@ -582,7 +582,7 @@ pub(crate) static PCIE_DEVICE_SLOT: Type = Type {
     properties: &[
         Property::read("HotPluggable", Kind::Boolean).nullable(),
         Property::read("LaneSplitting", Kind::Enum(PCIeDeviceLaneSplittingType::MEMBERS)).nullable(),
-        Property::read("Lanes", Kind::Integer).nullable(),
+        Property::read("Lanes", Kind::Integer).nullable().at_most(32),
         Property::read_write("Location", Kind::Object(&LOCATION)),
         Property::read("PCIeType", Kind::Enum(PCIeDevicePCIeTypes::MEMBERS)).nullable(),
         Property::read("SlotType", Kind::Enum(PCIeDeviceSlotType::MEMBERS)).nullable(),

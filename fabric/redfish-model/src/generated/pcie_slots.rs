@@ -162,7 +162,7 @@ pub(crate) static PCIE_SLOTS_PCIE_SLOT: Type = Type {
     empty: || Box::new(PCIeSlotsPCIeSlot::default()),
     properties: &[
         Property::read("HotPluggable", Kind::Boolean).nullable(),
-        Property::read("Lanes", Kind::Integer).nullable(),
+        Property::read("Lanes", Kind::Integer).nullable().at_most(32),
         Property::read_write("Links", Kind::Object(&PCIE_SLOTS_PCIE_LINKS)),
         Property::read_write("Location", Kind::Object(&LOCATION)),
         Property::read_write("LocationIndicatorActive", Kind::Boolean).nullable(),

@@ -347,8 +347,8 @@ pub(crate) static PORT_CONGESTION: Type = Type {
         Property::read_write("BackpressureSampleInterval", Kind::Integer).nullable(),
         Property::read_write("CompletionCollectionInterval", Kind::Integer).nullable(),
         Property::read_write("CongestionTelemetryEnabled", Kind::Boolean).nullable(),
-        Property::read_write("EgressModeratePercentage", Kind::Integer).nullable(),
-        Property::read_write("EgressSeverePercentage", Kind::Integer).nullable(),
+        Property::read_write("EgressModeratePercentage", Kind::Integer).nullable().at_least(0).at_most(100),
+        Property::read_write("EgressSeverePercentage", Kind::Integer).nullable().at_least(0).at_most(100),
         Property::read_write("MaxSustainedRequestCmpBias", Kind::Integer).nullable(),
     ],
     actions: &[
@@ -471,7 +471,7 @@ pub(crate) static PORT_FUNCTION_MAX_BANDWIDTH: Type = Type {
     open: false,
     empty: || Box::new(PortFunctionMaxBandwidth::default()),
     properties: &[
-        Property::read_write("AllocationPercent", Kind::Integer).nullable(),
+        Property::read_write("AllocationPercent", Kind::Integer).nullable().at_least(0).at_most(100),
         Property::read("NetworkDeviceFunction", Kind::Link(None)),
     ],
     actions: &[
@@ -502,7 +502,7 @@ pub(crate) static PORT_FUNCTION_MIN_BANDWIDTH: Type = Type {
     open: false,
     empty: || Box::new(PortFunctionMinBandwidth::default()),
     properties: &[
-        Property::read_write("AllocationPercent", Kind::Integer).nullable(),
+        Property::read_write("AllocationPercent", Kind::Integer).nullable().at_least(0).at_most(100),
         Property::read("NetworkDeviceFunction", Kind::Link(None)),
     ],
     actions: &[
@@ -630,7 +630,7 @@ pub(crate) static PORT_LLDP_RECEIVE: Type = Type {
         Property::read("ManagementAddressIPv4", Kind::Text).nullable(),
         Property::read("ManagementAddressIPv6", Kind::Text).nullable(),
         Property::read("ManagementAddressMAC", Kind::Text).nullable(),
-        Property::read("ManagementVlanId", Kind::Integer).nullable(),
+        Property::read("ManagementVlanId", Kind::Integer).nullable().at_least(0).at_most(4095),
         Property::read("PortId", Kind::Text).nullable(),
         Property::read("PortIdSubtype", Kind::Enum(PortIEEE802IdSubtype::MEMBERS)).nullable(),
         Property::read("SystemCapabilities", Kind::Enum(PortLLDPSystemCapabilities::MEMBERS)).many().nullable(),
@@ -694,7 +694,7 @@ pub(crate) static PORT_LLDP_TRANSMIT: Type = Type {
         Property::read_write("ManagementAddressIPv4", Kind::Text).nullable(),
         Property::read_write("ManagementAddressIPv6", Kind::Text).nullable(),
         Property::read_write("ManagementAddressMAC", Kind::Text).nullable(),
-        Property::read_write("ManagementVlanId", Kind::Integer).nullable(),
+        Property::read_write("ManagementVlanId", Kind::Integer).nullable().at_least(0).at_most(4095),
         Property::read_write("PortId", Kind::Text).nullable(),
         Property::read_write("PortIdSubtype", Kind::Enum(PortIEEE802IdSubtype::MEMBERS)).nullable(),
         Property::read_write("SystemCapabilities", Kind::Enum(PortLLDPSystemCapabilities::MEMBERS)).many().nullable(),
@@ -856,11 +856,11 @@ pub(crate) static PORT_POE: Type = Type {
     open: false,
     empty: || Box::new(PortPoE::default()),
     properties: &[
-        Property::read("CapablePowerWatts", Kind::Decimal).nullable(),
-        Property::read_write("ConfiguredPowerWatts", Kind::Decimal).nullable(),
+        Property::read("CapablePowerWatts", Kind::Decimal).nullable().at_least(0),
+        Property::read_write("ConfiguredPowerWatts", Kind::Decimal).nullable().at_least(0),
         Property::read("DetectionStatus", Kind::Enum(PortPoEDetectionStatus::MEMBERS)).nullable(),
         Property::read_write("Enabled", Kind::Boolean).nullable(),
-        Property::read("PowerClass", Kind::Integer).nullable(),
+        Property::read("PowerClass", Kind::Integer).nullable().at_least(0).at_most(8),
         Property::read("PowerMode", Kind::Enum(PortPoEPowerMode::MEMBERS)).nullable(),
         Property::read("Standard", Kind::Enum(PortPoEStandard::MEMBERS)).nullable(),
     ],
@@ -991,7 +991,7 @@ pub(crate) static PORT_UA_LINK: Type = Type {
         Property::read_write("AuthenticationModeEnabled", Kind::Boolean).nullable(),
         Property::read("Generation", Kind::Enum(PortUALinkGeneration::MEMBERS)),
         Property::read_write("NonStrictOrderingModeEnabled", Kind::Boolean).nullable(),
-        Property::read_write("UPLIWatchdogTimerMicroseconds", Kind::Integer).nullable(),
+        Property::read_write("UPLIWatchdogTimerMicroseconds", Kind::Integer).nullable().at_least(0),
     ],
     actions: &[
     ],

@@ -444,10 +444,10 @@ pub(crate) static PORT_METRICS_POE_METRICS: Type = Type {
     open: false,
     empty: || Box::new(PortMetricsPoEMetrics::default()),
     properties: &[
-        Property::read("CurrentAmps", Kind::Decimal).nullable(),
-        Property::read("NegotiatedPowerWatts", Kind::Decimal).nullable(),
-        Property::read("PowerWatts", Kind::Decimal).nullable(),
-        Property::read("VoltageVolts", Kind::Decimal).nullable(),
+        Property::read("CurrentAmps", Kind::Decimal).nullable().at_least(0),
+        Property::read("NegotiatedPowerWatts", Kind::Decimal).nullable().at_least(0),
+        Property::read("PowerWatts", Kind::Decimal).nullable().at_least(0),
+        Property::read("VoltageVolts", Kind::Decimal).nullable().at_least(0),
     ],
     actions: &[
     ],
@@ -523,10 +523,10 @@ pub(crate) static PORT_METRICS_TRANSCEIVER: Type = Type {
     empty: || Box::new(PortMetricsTransceiver::default()),
     properties: &[
         Property::read_write("ByLane", Kind::Object(&PORT_METRICS_TRANSCEIVER_LANE_METRICS)).many(),
-        Property::read("RXInputPowerMilliWatts", Kind::Decimal).nullable(),
+        Property::read("RXInputPowerMilliWatts", Kind::Decimal).nullable().at_least(0),
         Property::read("SupplyVoltage", Kind::Decimal).nullable(),
-        Property::read("TXBiasCurrentMilliAmps", Kind::Decimal).nullable(),
-        Property::read("TXOutputPowerMilliWatts", Kind::Decimal).nullable(),
+        Property::read("TXBiasCurrentMilliAmps", Kind::Decimal).nullable().at_least(0),
+        Property::read("TXOutputPowerMilliWatts", Kind::Decimal).nullable().at_least(0),
         Property::read("WavelengthNanometers", Kind::Text).nullable(),
     ],
     actions: &[
@@ -561,10 +561,10 @@ pub(crate) static PORT_METRICS_TRANSCEIVER_LANE_METRICS: Type = Type {
     open: false,
     empty: || Box::new(PortMetricsTransceiverLaneMetrics::default()),
     properties: &[
-        Property::read("LaneId", Kind::Integer).nullable(),
-        Property::read("RXInputPowerMilliWatts", Kind::Decimal).nullable(),
-        Property::read("TXBiasCurrentMilliAmps", Kind::Decimal).nullable(),
-        Property::read("TXOutputPowerMilliWatts", Kind::Decimal).nullable(),
+        Property::read("LaneId", Kind::Integer).nullable().at_least(0),
+        Property::read("RXInputPowerMilliWatts", Kind::Decimal).nullable().at_least(0),
+        Property::read("TXBiasCurrentMilliAmps", Kind::Decimal).nullable().at_least(0),
+        Property::read("TXOutputPowerMilliWatts", Kind::Decimal).nullable().at_least(0),
     ],
     actions: &[
     ],

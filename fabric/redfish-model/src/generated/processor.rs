@@ -167,7 +167,7 @@ pub(crate) static PROCESSOR: Type = Type {
         Property::read_write("AdditionalFirmwareVersions", Kind::Object(&SOFTWARE_INVENTORY_ADDITIONAL_VERSIONS)),
         Property::read_write("AppliedOperatingConfig", Kind::Link(None)),
         Property::read("Assembly", Kind::Link(None)),
-        Property::read("BaseSpeedMHz", Kind::Integer).nullable(),
+        Property::read("BaseSpeedMHz", Kind::Integer).nullable().at_least(0),
         Property::read("BaseSpeedPriorityState", Kind::Enum(ProcessorBaseSpeedPriorityState::MEMBERS)).nullable(),
         Property::read("CacheMemory", Kind::Link(Some(&MEMORY_COLLECTION))),
         Property::read("Certificates", Kind::Link(None)),
@@ -208,7 +208,7 @@ pub(crate) static PROCESSOR: Type = Type {
         Property::read("SerialNumber", Kind::Text).nullable(),
         Property::read("Socket", Kind::Text).nullable(),
         Property::read("SparePartNumber", Kind::Text).nullable(),
-        Property::read_write("SpeedLimitMHz", Kind::Integer).nullable(),
+        Property::read_write("SpeedLimitMHz", Kind::Integer).nullable().at_least(0),
         Property::read_write("SpeedLocked", Kind::Boolean).nullable(),
         Property::read("Status", Kind::Object(&STATUS)),
         Property::read("SubProcessors", Kind::Link(Some(&PROCESSOR_COLLECTION))),
@@ -634,7 +634,7 @@ pub(crate) static PROCESSOR_UA_LINK: Type = Type {
     open: false,
     empty: || Box::new(ProcessorUALink::default()),
     properties: &[
-        Property::read_write("AcceleratorID", Kind::Integer),
+        Property::read_write("AcceleratorID", Kind::Integer).at_least(0).at_most(1023),
     ],
     actions: &[
     ],

@@ -96,7 +96,7 @@ pub(crate) static PROCESSOR_METRICS: Type = Type {
         Property::read("@odata.type", Kind::Text),
         Property::read("Actions", Kind::Object(&PROCESSOR_METRICS_ACTIONS)),
         Property::read("AverageFrequencyMHz", Kind::Decimal).nullable(),
-        Property::read("BandwidthPercent", Kind::Decimal).nullable(),
+        Property::read("BandwidthPercent", Kind::Decimal).nullable().at_least(0),
         Property::read_write("Cache", Kind::Object(&PROCESSOR_METRICS_CACHE_METRICS)).many(),
         Property::read_write("CacheMetricsTotal", Kind::Object(&PROCESSOR_METRICS_CACHE_METRICS_TOTAL)),
         Property::read("ConsumedPowerWatt", Kind::Decimal).nullable(),
@@ -107,7 +107,7 @@ pub(crate) static PROCESSOR_METRICS: Type = Type {
         Property::read("Description", Kind::Text).nullable(),
         Property::read("FrequencyRatio", Kind::Decimal).nullable(),
         Property::read("Id", Kind::Text).required(),
-        Property::read("KernelPercent", Kind::Decimal).nullable(),
+        Property::read("KernelPercent", Kind::Decimal).nullable().at_least(0),
         Property::read("LifetimeStartDateTime", Kind::DateTime).nullable(),
         Property::read("LocalMemoryBandwidthBytes", Kind::Integer).nullable(),
         Property::read("Name", Kind::Text).required(),
@@ -121,7 +121,7 @@ pub(crate) static PROCESSOR_METRICS: Type = Type {
         Property::read("ThrottlingCelsius", Kind::Decimal).nullable(),
         Property::read("UncorrectableCoreErrorCount", Kind::Integer).nullable(),
         Property::read("UncorrectableOtherErrorCount", Kind::Integer).nullable(),
-        Property::read("UserPercent", Kind::Decimal).nullable(),
+        Property::read("UserPercent", Kind::Decimal).nullable().at_least(0),
     ],
     actions: &[
         ActionSchema {
@@ -188,7 +188,7 @@ pub(crate) static PROCESSOR_METRICS_C_STATE_RESIDENCY: Type = Type {
     empty: || Box::new(ProcessorMetricsCStateResidency::default()),
     properties: &[
         Property::read("Level", Kind::Text).nullable(),
-        Property::read("ResidencyPercent", Kind::Decimal).nullable(),
+        Property::read("ResidencyPercent", Kind::Decimal).nullable().at_least(0),
     ],
     actions: &[
     ],
@@ -231,7 +231,7 @@ pub(crate) static PROCESSOR_METRICS_CACHE_METRICS: Type = Type {
         Property::read("HitRatio", Kind::Decimal).nullable(),
         Property::read("Level", Kind::Text).nullable(),
         Property::read("OccupancyBytes", Kind::Integer).nullable(),
-        Property::read("OccupancyPercent", Kind::Decimal).nullable(),
+        Property::read("OccupancyPercent", Kind::Decimal).nullable().at_least(0),
     ],
     actions: &[
     ],

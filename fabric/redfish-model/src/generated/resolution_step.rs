@@ -42,10 +42,10 @@ pub(crate) static RESOLUTION_STEP: Type = Type {
         Property::read_write("ActionParameters", Kind::Object(&ACTION_INFO_PARAMETERS)).many().nullable(),
         Property::read("ActionURI", Kind::Text),
         Property::read_write("Oem", Kind::Object(&OEM)),
-        Property::read("Priority", Kind::Integer).nullable(),
+        Property::read("Priority", Kind::Integer).nullable().at_least(0),
         Property::read("ResolutionType", Kind::Enum(ResolutionStepResolutionType::MEMBERS)).nullable().required(),
-        Property::read("RetryCount", Kind::Integer).nullable(),
-        Property::read("RetryIntervalSeconds", Kind::Integer).nullable(),
+        Property::read("RetryCount", Kind::Integer).nullable().at_least(0),
+        Property::read("RetryIntervalSeconds", Kind::Integer).nullable().at_least(0),
         Property::read("TargetComponentURI", Kind::Text).nullable(),
     ],
     actions: &[

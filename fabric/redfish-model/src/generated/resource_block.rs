@@ -161,8 +161,8 @@ pub(crate) static RESOURCE_BLOCK_COMPOSITION_STATUS: Type = Type {
     empty: || Box::new(ResourceBlockCompositionStatus::default()),
     properties: &[
         Property::read("CompositionState", Kind::Enum(ResourceBlockCompositionState::MEMBERS)).nullable().required(),
-        Property::read("MaxCompositions", Kind::Integer).nullable(),
-        Property::read("NumberOfCompositions", Kind::Integer).nullable(),
+        Property::read("MaxCompositions", Kind::Integer).nullable().at_least(1),
+        Property::read("NumberOfCompositions", Kind::Integer).nullable().at_least(0),
         Property::read_write("Reserved", Kind::Boolean).nullable(),
         Property::read("SharingCapable", Kind::Boolean).nullable(),
         Property::read_write("SharingEnabled", Kind::Boolean).nullable(),

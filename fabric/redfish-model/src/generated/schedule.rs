@@ -41,7 +41,7 @@ pub(crate) static SCHEDULE: Type = Type {
     open: false,
     empty: || Box::new(Schedule::default()),
     properties: &[
-        Property::read_write("EnabledDaysOfMonth", Kind::Integer).many().nullable(),
+        Property::read_write("EnabledDaysOfMonth", Kind::Integer).many().nullable().at_least(0).at_most(31),
         Property::read_write("EnabledDaysOfWeek", Kind::Enum(ScheduleDayOfWeek::MEMBERS)).many().nullable(),
         Property::read_write("EnabledIntervals", Kind::Text).many().nullable(),
         Property::read_write("EnabledMonthsOfYear", Kind::Enum(ScheduleMonthOfYear::MEMBERS)).many().nullable(),

@@ -200,7 +200,7 @@ pub(crate) static SERVICE_ROOT_DEEP_OPERATIONS: Type = Type {
     properties: &[
         Property::read("DeepPATCH", Kind::Boolean),
         Property::read("DeepPOST", Kind::Boolean),
-        Property::read("MaxLevels", Kind::Integer),
+        Property::read("MaxLevels", Kind::Integer).at_least(1),
     ],
     actions: &[
     ],
@@ -239,7 +239,7 @@ pub(crate) static SERVICE_ROOT_EXPAND: Type = Type {
         Property::read("ExpandAll", Kind::Boolean),
         Property::read("Levels", Kind::Boolean),
         Property::read("Links", Kind::Boolean),
-        Property::read("MaxLevels", Kind::Integer),
+        Property::read("MaxLevels", Kind::Integer).at_least(1),
         Property::read("NoLinks", Kind::Boolean),
     ],
     actions: &[

@@ -73,7 +73,7 @@ pub(crate) static SETTINGS_PREFERRED_APPLY_TIME: Type = Type {
     empty: || Box::new(SettingsPreferredApplyTime::default()),
     properties: &[
         Property::read_write("ApplyTime", Kind::Enum(SettingsApplyTime::MEMBERS)),
-        Property::read_write("MaintenanceWindowDurationInSeconds", Kind::Integer),
+        Property::read_write("MaintenanceWindowDurationInSeconds", Kind::Integer).at_least(0),
         Property::read_write("MaintenanceWindowStartTime", Kind::DateTime),
     ],
     actions: &[

@@ -83,7 +83,7 @@ pub(crate) static TASK: Type = Type {
         Property::read("Name", Kind::Text).required(),
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read_write("Payload", Kind::Object(&TASK_PAYLOAD)),
-        Property::read("PercentComplete", Kind::Integer).nullable(),
+        Property::read("PercentComplete", Kind::Integer).nullable().at_least(0).at_most(100),
         Property::read("StartTime", Kind::DateTime),
         Property::read("SubTasks", Kind::Link(Some(&TASK_COLLECTION))),
         Property::read("TaskMonitor", Kind::Text),

@@ -74,8 +74,8 @@ pub(crate) static TASK_SERVICE: Type = Type {
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read_write("ServiceEnabled", Kind::Boolean).nullable(),
         Property::read("Status", Kind::Object(&STATUS)),
-        Property::read_write("TaskAutoDeleteTimeoutMinutes", Kind::Integer),
-        Property::read_write("TaskMonitorAutoExpirySeconds", Kind::Integer).nullable(),
+        Property::read_write("TaskAutoDeleteTimeoutMinutes", Kind::Integer).at_least(1),
+        Property::read_write("TaskMonitorAutoExpirySeconds", Kind::Integer).nullable().at_least(0),
         Property::read("Tasks", Kind::Link(Some(&TASK_COLLECTION))),
     ],
     actions: &[

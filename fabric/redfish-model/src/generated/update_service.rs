@@ -232,7 +232,7 @@ pub(crate) static UPDATE_SERVICE_HTTP_PUSH_URI_APPLY_TIME: Type = Type {
     empty: || Box::new(UpdateServiceHttpPushUriApplyTime::default()),
     properties: &[
         Property::read_write("ApplyTime", Kind::Enum(UpdateServiceApplyTime::MEMBERS)),
-        Property::read_write("MaintenanceWindowDurationInSeconds", Kind::Integer),
+        Property::read_write("MaintenanceWindowDurationInSeconds", Kind::Integer).at_least(0),
         Property::read_write("MaintenanceWindowStartTime", Kind::DateTime),
     ],
     actions: &[
