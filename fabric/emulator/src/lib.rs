@@ -4,15 +4,20 @@
 //! * [`state`]: the truth about it: what is bound to what. A pure value.
 //! * [`fault`]: what goes wrong, by script. [`clock`]: the time that it all lives by.
 //! * [`Emulation`]: one rack with its truth, its faults and its time.
+//! * [`serve`]: that rack over HTTPS; what it shows is in `resources`, how it answers in `http`.
 //!
 //! The emulator and the driver are written apart, both from DMTF's schemas and the vendors' published calls,
 //! so that they do not share one misreading.
 
+mod access;
 pub mod clock;
 mod emulation;
 pub mod fault;
+mod http;
 pub mod rack;
+mod resources;
 pub mod state;
 
 pub use emulation::Emulation;
+pub use http::{EndpointInfo, EndpointsFile, Running, ServeError, ServeOptions, serve, serve_emulation};
 pub use rack::{Rack, RackError};

@@ -1,6 +1,6 @@
 //! From counts to things: names, numbers, cables; and the checks on the way.
 
-use super::file::{Cabling, RawBox, RawGpus, RawHost, RawLink, RawRack};
+use super::file::{Cabling, RawBox, RawGpus, RawHost, RawLink, RawRack, Style};
 use super::{
     BoxIx, Gpu, GpuBox, GpuIx, Home, Host, HostIx, HostPort, Identity, Latency, Options, PortIx, Rack,
     RackError, Switch,
@@ -106,6 +106,9 @@ impl Builder<'_> {
                 format!("{idle:?}"),
                 "whole seconds, 30s to 24h",
             );
+        }
+        if self.rack.style == Style::ResourceBlocks && !self.rack.options.processors {
+            return self.wrong("options.processors", false, "true in style resource-blocks");
         }
         let Latency {
             request,

@@ -358,12 +358,10 @@ impl State {
         let Some(slot) = (1..=self.rack[port].slots).find(|slot| !taken.contains(slot)) else {
             return;
         };
-        self.next_binding += 1;
         let binding = Binding {
             port,
             slot,
             visible_at: later(at, self.rack.latency.enumeration),
-            number: self.next_binding,
         };
         let truth = &mut self.gpus[gpu.0];
         if truth.bound.is_some() {

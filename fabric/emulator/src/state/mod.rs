@@ -15,7 +15,7 @@ mod incident;
 mod saved;
 
 use crate::clock::later;
-use crate::rack::{BoxIx, GpuIx, HostIx, PortIx, Rack};
+use crate::rack::{GpuIx, HostIx, PortIx, Rack};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,8 +32,6 @@ pub struct Binding {
     pub slot: u32,
     /// When the host has enumerated it.
     pub visible_at: Timestamp,
-    /// Counts bindings of this rack; names connections.
-    pub number: u64,
 }
 
 /// Something on a host that uses a GPU.
@@ -93,7 +91,6 @@ pub struct State {
     changes: BTreeMap<ChangeId, change::Record>,
     queue: BTreeSet<(Timestamp, ChangeId)>,
     next_change: u64,
-    next_binding: u64,
     tally: Tally,
 }
 
@@ -111,7 +108,6 @@ impl State {
             changes: BTreeMap::new(),
             queue: BTreeSet::new(),
             next_change: 0,
-            next_binding: 0,
             tally: Tally::default(),
             rack,
         };
@@ -221,13 +217,6 @@ impl State {
     pub fn bindings(&self) -> impl Iterator<Item = (GpuIx, &Binding)> {
         let all = self.gpus.iter().enumerate();
         all.filter_map(|(at, truth)| truth.bound.as_ref().map(|binding| (GpuIx(at), binding)))
-    }
-
-    /// The connection of that number.
-    pub fn binding_numbered(&self, of_box: BoxIx, number: u64) -> Option<(GpuIx, &Binding)> {
-        let gpus = self.rack.gpus_of_box(of_box);
-        gpus.filter_map(|gpu| self.binding(gpu).map(|binding| (gpu, binding)))
-            .find(|(_, binding)| binding.number == number)
     }
 
     /// Puts a job on a GPU. Refused where its host does not see it, or lets nothing new in.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::rack::Style;
+use crate::rack::{BoxIx, Style};
 use proptest::prelude::*;
 use std::time::Duration;
 

@@ -1,0 +1,108 @@
+//! The rack's own certificate authority, and a certificate for each endpoint.
+
+use super::ServeError;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::ResolvesServerCert;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Signs the endpoints' certificates.
+pub(super) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    ca_pem: String,
+    key_pem: String,
+}
+
+impl Authority {
+    pub fn generate() -> Result<Self, rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let ca_pem = params()?.self_signed(&key)?.pem();
+        Ok(Self {
+            key_pem: key.serialize_pem(),
+            ca_pem,
+            issuer: Issuer::new(params()?, key),
+        })
+    }
+
+    /// As it was kept.
+    pub fn from_pem(ca_pem: String, key_pem: String) -> Result<Self, rcgen::Error> {
+        let key = KeyPair::from_pem(&key_pem)?;
+        Ok(Self {
+            ca_pem,
+            key_pem,
+            issuer: Issuer::new(params()?, key),
+        })
+    }
+
+    pub fn ca_pem(&self) -> &str {
+        &self.ca_pem
+    }
+
+    pub fn key_pem(&self) -> &str {
+        &self.key_pem
+    }
+
+    /// A configuration with a new certificate for this address; all else is shared with `base`.
+    pub fn config_for(&self, base: &ServerConfig, ip: IpAddr) -> Result<Arc<ServerConfig>, ServeError> {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
+        params.subject_alt_names.push(SanType::IpAddress(ip));
+        params
+            .distinguished_name
+            .push(DnType::CommonName, format!("Poolwright emulator, {ip}"));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let certified = certified(vec![certificate.der().clone()], key)?;
+        let mut config = base.clone();
+        config.cert_resolver = Arc::new(SingleCertAndKey::from(certified));
+        Ok(Arc::new(config))
+    }
+}
+
+fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, ServeError> {
+    Ok(CertifiedKey::from_der(chain, key, &ring::default_provider())?)
+}
+
+/// The same every time, so that an authority that was kept signs under its own name.
+fn params() -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "Poolwright emulator authority");
+    Ok(params)
+}
+
+/// What all endpoints share: protocols, session tickets. It has no certificate yet.
+pub(super) fn base_config() -> Result<ServerConfig, ServeError> {
+    let nobody: Arc<dyn ResolvesServerCert> = Arc::new(NoCertificate);
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(nobody);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Some clients connect anew for each request; a ticket spares them the signature.
+    config.ticketer = ring::Ticketer::new()?;
+    Ok(config)
+}
+
+#[derive(Debug)]
+struct NoCertificate;
+
+impl ResolvesServerCert for NoCertificate {
+    fn resolve(&self, _hello: rustls::server::ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+}
