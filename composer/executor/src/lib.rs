@@ -1,1 +1,58 @@
 //! Runs a plan: journaled steps, read-back, undo, recovery.
+//!
+//! * [`Executor`]: submit, watch, cancel, resolve and recover operations.
+//! * [`operation`]: an operation and its steps; [`state`]: their states and every legal transition.
+//! * [`record`]: what is kept in the store beside it: claims, GPUs, compositions, plans, keys.
+//! * [`event`]: what is told to whoever listens.
+//!
+//! How a step runs: read what is expected; journal the intent; ask the hardware; read what became of it;
+//! journal the outcome. Nothing is sent before its intent is on the disk, and nothing counts as done
+//! before it was read back. On a failure everything done is undone in reverse, decided by what the fabric
+//! shows and not by what the journal hopes. All or nothing.
+//!
+//! Invariants:
+//! * A unit belongs to one operation at a time (its claim), from the submission's commit to the end's.
+//! * A run begins wherever the journal ends, so recovery is a run like any other, and doing it twice has
+//!   one effect.
+//! * An unknown outcome is read back, or held as *Indeterminate*; an undo that fails ends in
+//!   *Quarantined*. Neither is success, and neither is cleared by time.
+//! * Every wait is bounded, or holds an operation that says what it waits for and that an operator can
+//!   [resolve](Executor::resolve).
+
+pub mod event;
+pub mod operation;
+pub mod record;
+pub mod state;
+
+mod clock;
+mod drivers;
+mod executor;
+mod hooks;
+mod line;
+mod options;
+mod resolve;
+mod submit;
+
+mod binding;
+mod context;
+mod finish;
+mod gpus;
+mod host;
+mod live;
+mod locks;
+mod note;
+mod reset;
+mod run;
+
+pub use clock::{Clock, SystemClock};
+pub use drivers::Drivers;
+pub use event::Event;
+pub use executor::{CancelError, Executor, Recovered};
+pub use hooks::{Hooks, Moment, Point};
+pub use line::{Line, Noted, StepLine};
+pub use operation::{Operation, OperationKind, StepRecord, Stop, StopCause};
+pub use options::Options;
+pub use record::{Claim, CompositionRecord, GpuRecord, KeyRecord, PlanRecord};
+pub use resolve::{Resolution, Resolve, ResolveError, Said};
+pub use state::{OperationState, StepState};
+pub use submit::{Submission, SubmitError};

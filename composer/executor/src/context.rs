@@ -1,0 +1,50 @@
+//! What every step needs to do its work.
+
+use crate::clock::Clock;
+use crate::drivers::{Drivers, Metal};
+use crate::hooks::{Hooks, Moment, Point};
+use crate::live::Live;
+use crate::locks::Locks;
+use crate::options::Options;
+use poolwright_store::Store;
+use std::sync::Arc;
+
+pub(crate) struct Context {
+    pub store: Arc<dyn Store>,
+    pub metal: Metal,
+    pub clock: Arc<dyn Clock>,
+    pub options: Options,
+    pub locks: Locks,
+    hooks: Arc<dyn Hooks>,
+}
+
+impl Context {
+    pub fn new(
+        store: Arc<dyn Store>,
+        drivers: Arc<dyn Drivers>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+        hooks: Arc<dyn Hooks>,
+    ) -> Self {
+        Self {
+            store,
+            metal: Metal::new(drivers, &options),
+            clock,
+            options,
+            locks: Locks::default(),
+            hooks,
+        }
+    }
+
+    /// A moment at which tests cut in.
+    pub async fn at(&self, live: &Live, step: Option<u32>, undoing: bool, moment: Moment) {
+        let operation = live.id.clone();
+        let point = Point {
+            operation,
+            step,
+            undoing,
+            moment,
+        };
+        self.hooks.at(point).await;
+    }
+}

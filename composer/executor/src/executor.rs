@@ -1,0 +1,427 @@
+//! The executor: many operations at once, each a task of its own.
+
+use crate::clock::Clock;
+use crate::context::Context;
+use crate::drivers::Drivers;
+use crate::finish;
+use crate::gpus::Gpus;
+use crate::hooks::{Hooks, Moment};
+use crate::line::{Line, Noted};
+use crate::live::{Begins, Entry, Halt, Live};
+use crate::operation::{Operation, Stop, StopCause};
+use crate::options::Options;
+use crate::record::{Claim, GpuRecord, PlanRecord};
+use crate::resolve::{self, Resolution, Resolve, ResolveError};
+use crate::run::run;
+use crate::state::OperationState;
+use crate::submit::{self, Submission, SubmitError, Submitted};
+use futures_util::FutureExt;
+use poolwright_model::id::OperationId;
+use poolwright_store::{Store, StoreError, Versioned, read, read_all};
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Runs plans. Dropped, it stops where it is, as a crash would; see [`Executor::shutdown`].
+pub struct Executor {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    cx: Context,
+    /// Operations that this process works at, or holds for an operator.
+    live: Mutex<BTreeMap<OperationId, Worker>>,
+    closing: AtomicBool,
+}
+
+struct Worker {
+    live: Arc<Live>,
+    task: Option<JoinHandle<()>>,
+}
+
+/// What recovery found.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// Carried on.
+    pub adopted: Vec<OperationId>,
+    /// Open, and can't be read: left alone, with the reason.
+    pub unreadable: Vec<(OperationId, StoreError)>,
+}
+
+/// Why an operation was not cancelled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CancelError {
+    #[error("there is no operation {0}")]
+    NotFound(OperationId),
+    #[error("operation {operation} is {state} already")]
+    TooLate {
+        operation: OperationId,
+        state: OperationState,
+    },
+    #[error("{0}")]
+    Halted(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Executor {
+    pub fn new(
+        store: Arc<dyn Store>,
+        drivers: Arc<dyn Drivers>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Self {
+        Self::with_hooks(store, drivers, clock, options, Arc::new(()))
+    }
+
+    /// With something that is told of each moment at which a crash would matter: for tests.
+    pub fn with_hooks(
+        store: Arc<dyn Store>,
+        drivers: Arc<dyn Drivers>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+        hooks: Arc<dyn Hooks>,
+    ) -> Self {
+        let inner = Inner {
+            cx: Context::new(store, drivers, clock, options, hooks),
+            live: Mutex::default(),
+            closing: AtomicBool::new(false),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Begins an operation. When this returns it is in the journal, and goes on after any crash. The same
+    /// key again gives the same operation.
+    pub async fn submit(&self, submission: Submission) -> Result<OperationId, SubmitError> {
+        if self.inner.closing.load(Ordering::SeqCst) {
+            return Err(SubmitError::Closing);
+        }
+        match submit::submit(&self.inner.cx, submission).await? {
+            Submitted::Known(id) => Ok(id),
+            Submitted::New(live) => {
+                let live = Arc::new(*live);
+                self.inner.cx.at(&live, None, false, Moment::AfterIntent).await;
+                let id = live.id.clone();
+                Inner::work(&self.inner, live);
+                Ok(id)
+            }
+        }
+    }
+
+    /// An operation as it is just now; `None` where there is none.
+    pub async fn get(&self, id: &OperationId) -> Result<Option<Operation>, StoreError> {
+        match self.inner.find(id) {
+            Some(live) => Ok(Some(live.operation())),
+            None => load(&*self.inner.cx.store, id).await,
+        }
+    }
+
+    /// All operations, in the order of their ids.
+    pub async fn list(&self) -> Result<Vec<Operation>, StoreError> {
+        let mut operations = Vec::new();
+        for Versioned { value, .. } in read_all::<Operation>(&*self.inner.cx.store).await? {
+            let ended = value.state.has_ended();
+            operations.push(match self.inner.find(&value.id) {
+                Some(live) if !ended => live.operation(),
+                None if !ended => fold(&*self.inner.cx.store, value).await?,
+                _ => value,
+            });
+        }
+        Ok(operations)
+    }
+
+    /// Which units are in the hands of which operations.
+    pub async fn claims(&self) -> Result<Vec<Claim>, StoreError> {
+        let claims = read_all::<Claim>(&*self.inner.cx.store).await?;
+        Ok(claims.into_iter().map(|claim| claim.value).collect())
+    }
+
+    /// Waits until the operation has ended or is quarantined, or until the deadline, and tells how it is
+    /// then. `None` where there is none.
+    pub async fn wait(&self, id: &OperationId, deadline: Duration) -> Result<Option<Operation>, StoreError> {
+        if let Some(live) = self.inner.find(id) {
+            settled(live.watch(), deadline).await;
+            return Ok(Some(live.operation()));
+        }
+        load(&*self.inner.cx.store, id).await
+    }
+
+    /// Stops an operation and undoes what it did. When this returns, nothing new begins.
+    pub async fn cancel(&self, id: &OperationId, by: &str, reason: &str) -> Result<(), CancelError> {
+        let Some(live) = self.inner.find(id) else {
+            let ended = load(&*self.inner.cx.store, id).await?;
+            return Err(ended.map_or_else(
+                || CancelError::NotFound(id.clone()),
+                |operation| CancelError::TooLate {
+                    operation: id.clone(),
+                    state: operation.state,
+                },
+            ));
+        };
+        let stop = Stop {
+            cause: StopCause::Cancelled(by.to_owned()),
+            message: format!("cancelled by {by}: {reason}"),
+        };
+        let entry = Entry {
+            lines: vec![Line::Unwind(stop)],
+            changes: vec![],
+            begins: Begins::Step,
+        };
+        match live.write(&self.inner.cx, entry).await {
+            Ok(()) => Ok(()),
+            Err(Halt::Stopped) => Err(CancelError::TooLate {
+                operation: id.clone(),
+                state: live.ask(|operation| operation.state),
+            }),
+            Err(halt) => Err(CancelError::Halted(ResolveError::from(halt).to_string())),
+        }
+    }
+
+    /// Brings an indeterminate or quarantined operation to an end, as an operator says who looked.
+    pub async fn resolve(&self, id: &OperationId, wish: Resolve) -> Result<(), ResolveError> {
+        let live = self
+            .inner
+            .find(id)
+            .ok_or_else(|| ResolveError::NotFound(id.clone()))?;
+        let state = live.ask(|operation| operation.state);
+        match (state, wish.resolution) {
+            (OperationState::Indeterminate, Resolution::Retry) => {
+                live.hurry();
+                Ok(())
+            }
+            (OperationState::Quarantined, Resolution::Retry) => {
+                let entry = Entry {
+                    lines: vec![Line::Retried {
+                        by: wish.by,
+                        reason: wish.reason,
+                    }],
+                    changes: vec![],
+                    begins: Begins::Nothing,
+                };
+                live.write(&self.inner.cx, entry).await?;
+                Inner::work(&self.inner, live);
+                Ok(())
+            }
+            (
+                OperationState::Indeterminate | OperationState::Quarantined,
+                Resolution::Accept { unreadable },
+            ) => {
+                // What it has in flight is waited for; then nobody but us works at it.
+                live.park();
+                self.inner.parked(id).await;
+                let accepted = self.accept(&live, &wish, unreadable).await;
+                // Ends at once where it was accepted; else it goes on as before.
+                Inner::work(&self.inner, live);
+                accepted
+            }
+            (state, _) => Err(ResolveError::NotNeeded {
+                operation: id.clone(),
+                state,
+            }),
+        }
+    }
+
+    async fn accept(
+        &self,
+        live: &Live,
+        wish: &Resolve,
+        unreadable: Option<resolve::Said>,
+    ) -> Result<(), ResolveError> {
+        let cx = &self.inner.cx;
+        let truths = resolve::truths(cx, live, unreadable).await?;
+        // While it was read, it may have gone on by itself.
+        let state = live.ask(|operation| operation.state);
+        if !matches!(state, OperationState::Indeterminate | OperationState::Quarantined) {
+            return Err(ResolveError::NotNeeded {
+                operation: live.id.clone(),
+                state,
+            });
+        }
+        Ok(finish::accepted(cx, live, (&wish.by, &wish.reason), &truths).await?)
+    }
+
+    /// Adopts every open operation: called once at the start. What was done is read back, and each goes
+    /// on, or is undone, from where its journal ends.
+    pub async fn recover(&self) -> Result<Recovered, StoreError> {
+        let mut recovered = Recovered::default();
+        for id in self.inner.cx.store.open_operations().await? {
+            if self.inner.find(&id).is_some() {
+                continue;
+            }
+            match adopt(&*self.inner.cx.store, &id).await {
+                Ok(live) => {
+                    Inner::work(&self.inner, Arc::new(live));
+                    recovered.adopted.push(id);
+                }
+                Err(error @ StoreError::Malformed { .. }) => {
+                    tracing::error!(operation = %id, %error, "an open operation can't be read, and is left alone");
+                    recovered.unreadable.push((id, error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(recovered)
+    }
+
+    /// Begins nothing more, waits until what was sent is answered and written down, at most until the
+    /// deadline, and ends. Open operations go on with the next [`Executor::recover`].
+    pub async fn shutdown(&self, deadline: Duration) {
+        self.inner.closing.store(true, Ordering::SeqCst);
+        let mut tasks = Vec::new();
+        for worker in self.inner.workers().values_mut() {
+            worker.live.park();
+            tasks.extend(worker.task.take());
+        }
+        let all = futures_util::future::join_all(tasks.iter_mut());
+        if tokio::time::timeout(deadline, all).await.is_err() {
+            tracing::warn!("some operations were cut off; they are read back at the next start");
+        }
+        for task in &tasks {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        for worker in self.inner.workers().values() {
+            if let Some(task) = &worker.task {
+                task.abort();
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn workers(&self) -> MutexGuard<'_, BTreeMap<OperationId, Worker>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, id: &OperationId) -> Option<Arc<Live>> {
+        self.workers().get(id).map(|worker| Arc::clone(&worker.live))
+    }
+
+    /// Starts the task that works at the operation.
+    fn work(inner: &Arc<Self>, live: Arc<Live>) {
+        let mut workers = inner.workers();
+        if inner.closing.load(Ordering::SeqCst) {
+            live.park();
+        } else {
+            live.unpark();
+        }
+        let task = tokio::spawn(look_after(Arc::clone(inner), Arc::clone(&live)));
+        let id = live.id.clone();
+        let task = Some(task);
+        workers.insert(id, Worker { live, task });
+    }
+
+    /// Waits until nobody works at the operation.
+    async fn parked(&self, id: &OperationId) {
+        let task = self.workers().get_mut(id).and_then(|worker| worker.task.take());
+        if let Some(task) = task {
+            // However it ended: it is over.
+            let _ = task.await;
+        }
+    }
+}
+
+/// Works at one operation. A panic ends the step that it happened in, not the process and not the
+/// operation: it goes on from the journal, as after a crash.
+async fn look_after(inner: Arc<Inner>, live: Arc<Live>) {
+    let mut pauses = inner.cx.options.pauses();
+    loop {
+        match AssertUnwindSafe(run(&inner.cx, &live)).catch_unwind().await {
+            Ok(Ok(()) | Err(Halt::Parked)) => break,
+            Ok(Err(Halt::Stopped)) => {}
+            Ok(Err(Halt::Fenced { message, .. })) => {
+                tracing::error!(operation = %live.id, message, "left to whoever wrote it");
+                inner.workers().remove(&live.id);
+                return;
+            }
+            Ok(Err(Halt::Broken(message))) => {
+                tracing::error!(operation = %live.id, message, "an operation can't go on; this is a mistake of ours");
+                return;
+            }
+            Err(_) => tracing::error!(operation = %live.id, "a panic in an operation; it is carried on"),
+        }
+        let pause = pauses.next().unwrap_or(inner.cx.options.last_pause);
+        if live.pause(pause, false).await.is_err() {
+            return;
+        }
+    }
+    if live.ask(|operation| operation.state.has_ended()) {
+        inner.workers().remove(&live.id);
+    }
+}
+
+/// Until it has ended or is quarantined, or until the deadline; whoever asks looks at the state.
+async fn settled(mut seen: watch::Receiver<Operation>, deadline: Duration) {
+    let settled = async move {
+        loop {
+            let state = seen.borrow_and_update().state;
+            if state.has_ended() || state == OperationState::Quarantined || seen.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    if tokio::time::timeout(deadline, settled).await.is_err() {
+        tracing::trace!("still under way at the deadline");
+    }
+}
+
+/// An operation as the store has it.
+async fn load(store: &dyn Store, id: &OperationId) -> Result<Option<Operation>, StoreError> {
+    match read::<Operation>(store, id.as_str()).await? {
+        Some(document) => Ok(Some(fold(store, document.value).await?)),
+        None => Ok(None),
+    }
+}
+
+/// Adds the journal lines that were written since the document.
+async fn fold(store: &dyn Store, mut operation: Operation) -> Result<Operation, StoreError> {
+    let id = operation.id.clone();
+    for line in store.journal(&id, operation.seq).await? {
+        let malformed = |reason: String| StoreError::Malformed {
+            kind: "journal".to_owned(),
+            id: id.to_string(),
+            reason: format!("line {}: {reason}", line.seq),
+        };
+        let noted: Noted = serde_json::from_str(line.json.get()).map_err(|e| malformed(e.to_string()))?;
+        operation
+            .apply(&noted)
+            .map_err(|misfit| malformed(misfit.to_string()))?;
+    }
+    Ok(operation)
+}
+
+/// An open operation with all that is needed to carry it on.
+async fn adopt(store: &dyn Store, id: &OperationId) -> Result<Live, StoreError> {
+    let missing = |kind: &str, id: &str| StoreError::Malformed {
+        kind: kind.to_owned(),
+        id: id.to_owned(),
+        reason: "it is missing".to_owned(),
+    };
+    let operation = load(store, id)
+        .await?
+        .ok_or_else(|| missing("operation", id.as_str()))?;
+    let plan = read::<PlanRecord>(store, operation.plan.as_str())
+        .await?
+        .ok_or_else(|| missing("plan", operation.plan.as_str()))?;
+    let mut records = BTreeMap::new();
+    for gpu in operation.steps.iter().flat_map(|record| &record.step.target.gpus) {
+        if records.contains_key(gpu) {
+            continue;
+        }
+        if let Some(record) = read::<GpuRecord>(store, gpu.as_str()).await? {
+            records.insert(gpu.clone(), record.value);
+        }
+    }
+    let gpus = Gpus::new(records.into_values());
+    Ok(Live::new(operation, plan.value.0, gpus))
+}

@@ -1,0 +1,274 @@
+//! What a step means for the lives of its GPUs, in the words of [`GpuState::next`].
+
+use crate::record::GpuRecord;
+use jiff::Timestamp;
+use poolwright_model::id::{CompositionId, GpuId, OperationId, TenantId, UnitId};
+use poolwright_model::lifecycle::{GpuEvent, GpuState};
+use poolwright_model::step::Target;
+use std::collections::BTreeMap;
+
+/// What was done to a unit, or seen of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Change {
+    /// An operation takes it from the pool.
+    Reserve,
+    /// The intent to bind is in the journal.
+    AskBind,
+    /// The intent to unbind is in the journal.
+    AskUnbind,
+    /// Read back: bound to our port.
+    SeenBound,
+    /// Read back: bound to nothing.
+    SeenFree,
+    /// Read back: bound, but not by us.
+    SeenForeign,
+    /// The fabric promised that it changed nothing.
+    Refused,
+    /// Asked, and it can't be read back.
+    Unknown,
+    /// The host sees it.
+    Confirmed,
+    DrainStarted,
+    DrainUndone,
+    ResetSeen,
+    UndoFailed,
+    /// An operator takes it as bound to our port.
+    AcceptBound,
+    /// An operator takes it as bound to nothing.
+    AcceptFree,
+    /// The operation is over.
+    LetGo,
+}
+
+/// The events that lead from a state to what was seen. Legal by construction: a test tries all pairs.
+fn events(change: Change, state: GpuState) -> Vec<GpuEvent> {
+    use Change as C;
+    use GpuEvent as E;
+    use GpuState as S;
+    match (change, state) {
+        (C::Reserve, S::Free | S::Dirty) => vec![E::Reserve],
+
+        (C::AskBind, S::Free | S::Dirty) => vec![E::Reserve, E::BindSent],
+        (C::AskBind, S::Reserved) => vec![E::BindSent],
+        (C::AskBind, S::Unbinding | S::Indeterminate) => vec![E::SeenFree, E::Reserve, E::BindSent],
+        (C::AskBind, S::Quarantined) => vec![E::Resolved, E::Reserve, E::BindSent],
+
+        (C::AskUnbind, S::Draining) => vec![E::UnbindSent],
+        (C::AskUnbind, S::Bound | S::Attached) => vec![E::DrainStarted, E::UnbindSent],
+        (C::AskUnbind, S::Binding | S::Indeterminate) => {
+            vec![E::SeenBound, E::DrainStarted, E::UnbindSent]
+        }
+        (C::AskUnbind, S::Quarantined) => {
+            vec![
+                E::Resolved,
+                E::FoundBound,
+                E::Adopted,
+                E::DrainStarted,
+                E::UnbindSent,
+            ]
+        }
+
+        (C::SeenBound | C::AcceptBound, S::Binding | S::Unbinding | S::Indeterminate | S::Missing) => {
+            vec![E::SeenBound]
+        }
+        (C::SeenBound | C::AcceptBound, S::Reserved) => vec![E::BindSent, E::SeenBound],
+        (C::SeenBound | C::AcceptBound, S::Free | S::Dirty) => vec![E::FoundBound, E::Adopted],
+        (C::SeenBound | C::AcceptBound, S::Quarantined) => {
+            vec![E::Resolved, E::FoundBound, E::Adopted]
+        }
+        (C::AcceptBound, S::Draining) => vec![E::DrainUndone],
+
+        (C::SeenFree, S::Binding) => vec![E::SeenFree],
+        (C::AcceptFree, S::Binding) => vec![E::SeenFree, E::Cancel],
+        (C::AcceptFree, S::Reserved) => vec![E::Cancel],
+        (C::SeenFree | C::AcceptFree, S::Unbinding | S::Indeterminate | S::Missing | S::Foreign) => {
+            vec![E::SeenFree]
+        }
+        (C::SeenFree | C::AcceptFree, S::Draining) => vec![E::UnbindSent, E::SeenFree],
+        (C::SeenFree | C::AcceptFree, S::Bound | S::Attached) => {
+            vec![E::DrainStarted, E::UnbindSent, E::SeenFree]
+        }
+        (C::SeenFree | C::AcceptFree, S::Quarantined) => vec![E::Resolved],
+
+        (C::SeenForeign, S::Foreign) => vec![],
+        (C::SeenForeign, state) => {
+            let mut path = events(C::AcceptFree, state);
+            path.push(E::FoundBound);
+            path
+        }
+
+        (C::Refused, S::Binding | S::Unbinding) => vec![E::Refused],
+        (C::Unknown, S::Binding | S::Unbinding) => vec![E::OutcomeUnknown],
+        (C::Confirmed, S::Bound) => vec![E::Confirmed],
+        (C::DrainStarted, S::Bound | S::Attached) => vec![E::DrainStarted],
+        (C::DrainUndone, S::Draining) => vec![E::DrainUndone],
+        (C::ResetSeen, S::Dirty) => vec![E::ResetSeen],
+        (C::ResetSeen, S::Reserved) => vec![E::Cancel, E::ResetSeen],
+        (C::UndoFailed, S::Free | S::Dirty) => vec![E::Reserve, E::UndoFailed],
+        (C::UndoFailed, state) if state.holds() && !matches!(state, S::Quarantined | S::Foreign) => {
+            vec![E::UndoFailed]
+        }
+        (C::LetGo, S::Reserved) => vec![E::Cancel],
+
+        // It is so already, or it is not for this operation to say.
+        _ => vec![],
+    }
+}
+
+/// The GPUs that an operation has in hand.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gpus(BTreeMap<GpuId, GpuRecord>);
+
+/// Of whom and for whom a change is.
+pub(crate) struct Context<'a> {
+    pub operation: &'a OperationId,
+    pub composition: Option<&'a CompositionId>,
+    pub tenant: Option<&'a TenantId>,
+    pub at: Timestamp,
+}
+
+impl Gpus {
+    pub fn new(records: impl IntoIterator<Item = GpuRecord>) -> Self {
+        Self(
+            records
+                .into_iter()
+                .map(|record| (record.gpu.clone(), record))
+                .collect(),
+        )
+    }
+
+    pub fn of_unit(&self, unit: &UnitId) -> impl Iterator<Item = &GpuRecord> {
+        self.0.values().filter(move |record| record.unit == *unit)
+    }
+
+    /// Why the tenant may not be given the unit; `None` where it may.
+    pub fn not_clean_for(&self, unit: &UnitId, tenant: Option<&TenantId>) -> Option<String> {
+        self.of_unit(unit)
+            .find(|record| !record.clean && record.tenant.as_ref() != tenant)
+            .map(|record| {
+                let holder = match &record.tenant {
+                    Some(tenant) => format!("tenant {tenant} held it"),
+                    None => "it was last held".to_owned(),
+                };
+                format!(
+                    "{} was not seen reset since {holder}, so it is closed to other tenants",
+                    record.gpu
+                )
+            })
+    }
+
+    /// Lets something happen to all GPUs of a unit; returns those that are different now.
+    pub fn change(&mut self, target: &Target, change: Change, context: &Context<'_>) -> Vec<GpuRecord> {
+        let mut changed = Vec::new();
+        for record in self.0.values_mut().filter(|record| record.unit == target.unit) {
+            let before = record.clone();
+            alter(record, target, change, context);
+            if *record != before {
+                record.operation = Some(context.operation.clone());
+                record.since = context.at;
+                changed.push(record.clone());
+            }
+        }
+        changed
+    }
+}
+
+fn alter(record: &mut GpuRecord, target: &Target, change: Change, context: &Context<'_>) {
+    for event in events(change, record.state) {
+        step(record, event);
+    }
+    match change {
+        Change::AskBind | Change::SeenBound | Change::AcceptBound => {
+            record.clean = false;
+            record.host = Some(target.host.clone());
+            record.host_port = Some(target.host_port.clone());
+            record.composition = context.composition.cloned();
+            record.tenant = context.tenant.cloned();
+        }
+        Change::SeenFree | Change::AcceptFree | Change::SeenForeign => {
+            // The tenant stays: it is who held it last.
+            (record.host, record.host_port, record.composition) = (None, None, None);
+        }
+        Change::ResetSeen if record.state == GpuState::Free => {
+            (record.clean, record.tenant) = (true, None);
+        }
+        // No host was given it in the meantime, so its last reset still counts.
+        Change::LetGo if record.clean && record.state == GpuState::Dirty => {
+            step(record, GpuEvent::ResetSeen);
+        }
+        _ => {}
+    }
+}
+
+fn step(record: &mut GpuRecord, event: GpuEvent) {
+    match record.state.next(event) {
+        Ok(state) => record.state = state,
+        // Can't be, says the test; if it is, the record stays and the fabric is right.
+        Err(error) => tracing::error!(gpu = %record.gpu, %error, "a GPU's record was left as it was"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHANGES: [Change; 16] = [
+        Change::Reserve,
+        Change::AskBind,
+        Change::AskUnbind,
+        Change::SeenBound,
+        Change::SeenFree,
+        Change::SeenForeign,
+        Change::Refused,
+        Change::Unknown,
+        Change::Confirmed,
+        Change::DrainStarted,
+        Change::DrainUndone,
+        Change::ResetSeen,
+        Change::UndoFailed,
+        Change::AcceptBound,
+        Change::AcceptFree,
+        Change::LetGo,
+    ];
+
+    fn after(change: Change, state: GpuState) -> GpuState {
+        events(change, state)
+            .into_iter()
+            .fold(state, |state, event| state.next(event).unwrap())
+    }
+
+    #[test]
+    fn every_change_is_legal_in_every_state() {
+        for state in GpuState::ALL {
+            for change in CHANGES {
+                after(change, state);
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_operator_accepts_is_settled_whatever_it_was() {
+        for state in GpuState::ALL {
+            let bound = after(Change::AcceptBound, state);
+            assert!(
+                matches!(bound, GpuState::Bound | GpuState::Attached | GpuState::Foreign),
+                "{state} became {bound}"
+            );
+            let free = after(Change::AcceptFree, state);
+            assert!(
+                matches!(free, GpuState::Free | GpuState::Dirty),
+                "{state} became {free}"
+            );
+            assert_eq!(after(Change::SeenForeign, state), GpuState::Foreign, "{state}");
+        }
+    }
+
+    #[test]
+    fn an_undo_that_failed_is_never_overlooked() {
+        for state in GpuState::ALL {
+            let next = after(Change::UndoFailed, state);
+            let not_ours = matches!(state, GpuState::Foreign | GpuState::Missing);
+            assert_eq!(next == GpuState::Quarantined, !not_ours, "{state}");
+        }
+    }
+}

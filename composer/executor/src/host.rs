@@ -1,0 +1,239 @@
+//! The steps on the host's side: is there room, does it see the GPUs, who uses them.
+//!
+//! Looks change nothing, so they have no intent in the journal. A host side that can't tell is no
+//! failure: the evidence says so.
+
+use crate::context::Context;
+use crate::gpus::Change;
+use crate::line::StepLine;
+use crate::live::{Begins, Entry, Halt, Live};
+use crate::note::{self, Way, done, said};
+use crate::operation::StepRecord;
+use crate::state::StepState;
+use poolwright_driver::{Confirmation, DriverError, ErrorKind, Holder, Room};
+use poolwright_model::step::Target;
+
+/// The evidence where the host's side can't tell.
+pub(crate) const FABRIC_ALONE: &str = "fabric alone";
+
+/// Asks for room.
+pub(crate) async fn preflight(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
+    let record = live.step(index)?;
+    let target = &record.step.target;
+    live.show(
+        index,
+        Some(format!("{} to say whether there is room", target.host)),
+    );
+    let evidence = match cx.metal.preflight(target).await {
+        Ok(Room::Enough) => "the host says that there is room".to_owned(),
+        Ok(Room::CannotTell { reason }) => reason,
+        Err(error) if error.kind == ErrorKind::CannotTell => said(&error),
+        Ok(Room::NotEnough { reason }) => {
+            let message = format!("{}: {reason}", record.step);
+            return failed(cx, live, &record, message).await;
+        }
+        Err(error) => {
+            let message = format!("{}: {}", record.step, said(&error));
+            return failed(cx, live, &record, message).await;
+        }
+    };
+    done(cx, live, index, evidence, None).await
+}
+
+/// Waits until the host sees the GPUs.
+pub(crate) async fn verify(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
+    let record = live.step(index)?;
+    let target = &record.step.target;
+    let until = tokio::time::Instant::now() + cx.options.verify_deadline;
+    loop {
+        let missing = match cx.metal.verify(target).await {
+            Ok(Confirmation::Seen { evidence }) => {
+                return done(cx, live, index, evidence, Some(Change::Confirmed)).await;
+            }
+            Ok(Confirmation::CannotTell { reason }) => return unconfirmed(cx, live, &record, &reason).await,
+            Err(error) if error.kind == ErrorKind::CannotTell => {
+                return unconfirmed(cx, live, &record, &said(&error)).await;
+            }
+            Ok(Confirmation::NotSeen { reason }) => reason,
+            // It may be back before the deadline.
+            Err(error) => said(&error),
+        };
+        if tokio::time::Instant::now() >= until {
+            let waited = cx.options.verify_deadline.as_secs_f32();
+            let message = format!("{}: not within {waited} s: {missing}", record.step);
+            return failed(cx, live, &record, message).await;
+        }
+        let gpus: Vec<_> = target.gpus.iter().map(ToString::to_string).collect();
+        let waits = format!("{} to see {} ({missing})", target.host, gpus.join(", "));
+        live.show(index, Some(waits));
+        live.pause(cx.options.verify_pause, true).await?;
+    }
+}
+
+async fn unconfirmed(cx: &Context, live: &Live, record: &StepRecord, reason: &str) -> Result<(), Halt> {
+    if cx.options.accept_fabric_alone {
+        return done(
+            cx,
+            live,
+            record.step.index,
+            format!("{FABRIC_ALONE}: {reason}"),
+            None,
+        )
+        .await;
+    }
+    let message = format!(
+        "{}: {reason}, and the fabric's word alone is not accepted here",
+        record.step
+    );
+    failed(cx, live, record, message).await
+}
+
+/// Makes the host let go of the GPUs, once nobody uses them.
+pub(crate) async fn drain(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
+    let record = live.step(index)?;
+    let target = &record.step.target;
+    let (mut attempts, mut unsure) = (record.attempts, record.state != StepState::Pending);
+    loop {
+        live.show(index, Some(format!("{} to say who uses the GPUs", target.host)));
+        if let Err(error) = nobody_uses(cx, live, target).await {
+            return undrained(cx, live, &record, (attempts, unsure), &error).await;
+        }
+        attempts += 1;
+        let mut intent = StepLine::new(index, StepState::Running);
+        (intent.attempts, intent.unsure) = (attempts, unsure);
+        note::intent(cx, live, intent, Some(Change::DrainStarted)).await?;
+        live.show(index, Some(format!("{} to let go of the GPUs", target.host)));
+        let answer = cx.metal.drain(target).await;
+        note::acted(cx, live, index, Way::Do).await;
+        let evidence = match answer {
+            Ok(()) => "the host let go of it".to_owned(),
+            Err(error) if error.kind == ErrorKind::CannotTell => said(&error),
+            // Draining twice is as good as once, and how often is bounded.
+            Err(error) if error.kind == ErrorKind::OutcomeUnknown && attempts < 2 => {
+                unsure = true;
+                continue;
+            }
+            Err(error) => {
+                unsure |= error.kind == ErrorKind::OutcomeUnknown;
+                return undrained(cx, live, &record, (attempts, unsure), &error).await;
+            }
+        };
+        // Somebody may have been faster than the drain.
+        if let Err(error) = nobody_uses(cx, live, target).await {
+            return undrained(cx, live, &record, (attempts, true), &error).await;
+        }
+        return done(cx, live, index, evidence, None).await;
+    }
+}
+
+async fn undrained(
+    cx: &Context,
+    live: &Live,
+    record: &StepRecord,
+    (attempts, unsure): (u32, bool),
+    error: &DriverError,
+) -> Result<(), Halt> {
+    let message = format!("{}: {}", record.step, said(error));
+    let mut line = StepLine::new(record.step.index, StepState::Failed);
+    (line.attempts, line.unsure) = (attempts, unsure);
+    // Where the drain may have begun, it is taken back first.
+    let change = (attempts > 0 && !unsure).then_some(Change::DrainUndone);
+    note::failed(cx, live, line, message, change).await
+}
+
+/// Takes a drain back.
+pub(crate) async fn undrain(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
+    let record = live.step(index)?;
+    let target = &record.step.target;
+    let mut pauses = cx.options.pauses();
+    let mut attempts = if record.state == StepState::Undoing {
+        record.attempts
+    } else {
+        0
+    };
+    loop {
+        attempts += 1;
+        let mut intent = StepLine::new(index, StepState::Undoing);
+        intent.attempts = attempts;
+        note::intent(cx, live, intent, None).await?;
+        let answer = cx.metal.undrain(target).await;
+        note::acted(cx, live, index, Way::Undo).await;
+        match answer {
+            Ok(()) => break,
+            Err(error) if error.kind == ErrorKind::CannotTell => break,
+            Err(error) if attempts >= cx.options.undo_attempts => {
+                let mut line = StepLine::new(index, StepState::Stuck);
+                line.attempts = attempts;
+                let message = format!("undo: {}: {}", record.step, said(&error));
+                return note::stuck(cx, live, line, message).await;
+            }
+            Err(error) => {
+                live.show(
+                    index,
+                    Some(format!("{} to take the GPUs back ({error})", target.host)),
+                );
+                let pause = pauses.next().unwrap_or(cx.options.last_pause);
+                live.pause(pause, false).await?;
+            }
+        }
+    }
+    let mut line = StepLine::new(index, StepState::Undone);
+    line.attempts = attempts;
+    note::outcome(cx, live, line, Some(Change::DrainUndone), Way::Undo).await?;
+    // It was attached before; one look says whether it is again.
+    if let Ok(Confirmation::Seen { .. }) = cx.metal.verify(target).await {
+        let entry = Entry {
+            lines: vec![],
+            changes: vec![(index, Change::Confirmed)],
+            begins: Begins::Nothing,
+        };
+        live.write(cx, entry).await?;
+    }
+    Ok(())
+}
+
+/// Nobody uses the GPUs, or the host can't tell, or somebody gave a reason to pull them all the same.
+/// The error names who does.
+pub(crate) async fn nobody_uses(cx: &Context, live: &Live, target: &Target) -> Result<(), DriverError> {
+    if live.ask(|operation| operation.force.is_some()) {
+        return Ok(());
+    }
+    match cx.metal.holders(target).await {
+        Ok(holders) if holders.is_empty() => Ok(()),
+        Ok(holders) => {
+            let names: Vec<_> = holders.iter().map(name).collect();
+            let message = format!("in use on {}: {}", target.host, names.join(", "));
+            Err(DriverError::no_effect(message).with_hint("end it, or force with a reason"))
+        }
+        Err(error) if error.kind == ErrorKind::CannotTell => Ok(()),
+        Err(error) => {
+            let message = format!("{} doesn't say who uses it: {error}", target.host);
+            Err(DriverError::no_effect(message).with_hint("see why, or force with a reason"))
+        }
+    }
+}
+
+/// Makes the host let go of GPUs that are unbound as an undo. Nothing was unbound if it fails.
+pub(crate) async fn let_go(cx: &Context, target: &Target) -> Result<(), DriverError> {
+    match cx.metal.drain(target).await {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind == ErrorKind::CannotTell => Ok(()),
+        Err(error) => Err(DriverError::no_effect(format!(
+            "{} does not let go of it: {error}",
+            target.host
+        ))),
+    }
+}
+
+fn name(Holder { gpu, pid, command }: &Holder) -> String {
+    match pid {
+        Some(pid) => format!("{gpu} by {command} (process {pid})"),
+        None => format!("{gpu} by {command}"),
+    }
+}
+
+/// A look that failed: nothing was changed.
+async fn failed(cx: &Context, live: &Live, record: &StepRecord, message: String) -> Result<(), Halt> {
+    let line = StepLine::new(record.step.index, StepState::Failed);
+    note::failed(cx, live, line, message, None).await
+}

@@ -1,0 +1,71 @@
+//! The lines of an operation's journal.
+
+use crate::operation::Stop;
+use crate::state::StepState;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A line, and when it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Noted {
+    pub at: Timestamp,
+    #[serde(flatten)]
+    pub line: Line,
+}
+
+/// What is written down about an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "kebab-case")]
+pub enum Line {
+    /// Together with the claims, the plan and the operation's document.
+    Submitted,
+    Started,
+    /// An intent, before anything is sent; or an outcome, after it was seen.
+    Step(StepLine),
+    /// From here on nothing new begins, and what was done is undone.
+    Unwind(Stop),
+    /// An undo failed, and everything that can be undone was.
+    Quarantined,
+    /// An operator says: try again.
+    Retried {
+        by: String,
+        reason: String,
+    },
+    /// The end: every goal holds.
+    Completed,
+    /// The end: everything is as it was before.
+    RolledBack,
+    /// The end: an operator takes things as the fabric shows them.
+    Accepted {
+        by: String,
+        reason: String,
+    },
+}
+
+/// A step's new state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepLine {
+    pub index: u32,
+    pub state: StepState,
+    #[serde(default)]
+    pub attempts: u32,
+    #[serde(default)]
+    pub unsure: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl StepLine {
+    pub fn new(index: u32, state: StepState) -> Self {
+        Self {
+            index,
+            state,
+            attempts: 0,
+            unsure: false,
+            evidence: None,
+            error: None,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Writing down what a step intends and what became of it, with the moments at which tests cut in.
+
+use crate::context::Context;
+use crate::gpus::Change;
+use crate::hooks::Moment;
+use crate::line::{Line, StepLine};
+use crate::live::{Begins, Entry, Halt, Live};
+use crate::operation::{Stop, StopCause};
+use crate::state::StepState;
+use poolwright_driver::DriverError;
+
+/// Which way an operation goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Do,
+    Undo,
+}
+
+/// Writes an intent. Only when this returns may anything be sent.
+pub(crate) async fn intent(
+    cx: &Context,
+    live: &Live,
+    line: StepLine,
+    change: Option<Change>,
+) -> Result<(), Halt> {
+    let (begins, undoing) = match line.state {
+        StepState::Undoing => (Begins::Undo, true),
+        _ => (Begins::Step, false),
+    };
+    let step = Some(line.index);
+    cx.at(live, step, undoing, Moment::BeforeIntent).await;
+    write(cx, live, vec![], line, change, begins).await?;
+    cx.at(live, step, undoing, Moment::AfterIntent).await;
+    Ok(())
+}
+
+/// Something was sent, and answered or not.
+pub(crate) async fn acted(cx: &Context, live: &Live, index: u32, way: Way) {
+    cx.at(live, Some(index), way == Way::Undo, Moment::AfterAct).await;
+}
+
+/// Writes what was seen.
+pub(crate) async fn outcome(
+    cx: &Context,
+    live: &Live,
+    line: StepLine,
+    change: Option<Change>,
+    way: Way,
+) -> Result<(), Halt> {
+    let step = Some(line.index);
+    write(cx, live, vec![], line, change, Begins::Nothing).await?;
+    cx.at(live, step, way == Way::Undo, Moment::AfterOutcome).await;
+    Ok(())
+}
+
+/// Writes that a step is done, and by what evidence.
+pub(crate) async fn done(
+    cx: &Context,
+    live: &Live,
+    index: u32,
+    evidence: String,
+    change: Option<Change>,
+) -> Result<(), Halt> {
+    let mut line = StepLine::new(index, StepState::Done);
+    line.attempts = live.step(index)?.attempts;
+    line.evidence = Some(evidence);
+    outcome(cx, live, line, change, Way::Do).await
+}
+
+/// Writes that a step failed, and that the operation is undone from here on.
+pub(crate) async fn failed(
+    cx: &Context,
+    live: &Live,
+    mut line: StepLine,
+    message: String,
+    change: Option<Change>,
+) -> Result<(), Halt> {
+    line.state = StepState::Failed;
+    line.error = Some(message.clone());
+    let step = line.index;
+    let stop = Line::Unwind(Stop {
+        cause: StopCause::Failed(step),
+        message,
+    });
+    write(cx, live, vec![stop], line, change, Begins::Nothing).await?;
+    cx.at(live, Some(step), false, Moment::AfterOutcome).await;
+    Ok(())
+}
+
+/// Writes that a step can't be undone.
+pub(crate) async fn stuck(
+    cx: &Context,
+    live: &Live,
+    mut line: StepLine,
+    message: String,
+) -> Result<(), Halt> {
+    line.state = StepState::Stuck;
+    line.error = Some(message);
+    outcome(cx, live, line, Some(Change::UndoFailed), Way::Undo).await
+}
+
+/// An error with its hint.
+pub(crate) fn said(error: &DriverError) -> String {
+    match &error.hint {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
+    }
+}
+
+async fn write(
+    cx: &Context,
+    live: &Live,
+    and: Vec<Line>,
+    line: StepLine,
+    change: Option<Change>,
+    begins: Begins,
+) -> Result<(), Halt> {
+    let entry = Entry {
+        changes: change.map(|change| (line.index, change)).into_iter().collect(),
+        lines: std::iter::once(Line::Step(line)).chain(and).collect(),
+        begins,
+    };
+    live.write(cx, entry).await
+}

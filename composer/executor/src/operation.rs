@@ -1,0 +1,279 @@
+//! An operation: the run of one plan, and how far it is.
+//!
+//! The journal is the truth. An operation in the store is what it was when its document was last written
+//! (at submission, and at its end) plus the journal lines since; [`Operation::apply`] adds a line. The
+//! running operation in memory is made by the same function from the same lines.
+
+use crate::line::{Line, Noted, StepLine};
+use crate::state::{IllegalTransition, OperationEvent, OperationState, StepState};
+use jiff::Timestamp;
+use poolwright_model::id::{OperationId, PlanId, TenantId, UnitId};
+use poolwright_model::step::{Step, Verb};
+use poolwright_store::Stored;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// What somebody wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OperationKind {
+    /// A plan for all demands.
+    Apply,
+    Compose,
+    Release,
+    Attach,
+    Detach,
+    /// A schedule's recomposition.
+    Schedule,
+    /// Resets of units that are dirty.
+    Clean,
+}
+
+/// The run of one plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Operation {
+    pub id: OperationId,
+    pub kind: OperationKind,
+    pub plan: PlanId,
+    /// For whom, where it is for one tenant.
+    pub tenant: Option<TenantId>,
+    /// Who asked: a user, or the name of a schedule.
+    pub by: String,
+    /// The same key again is the same operation.
+    pub key: Option<String>,
+    /// Why GPUs may be pulled although they are in use.
+    pub force: Option<String>,
+    pub created: Timestamp,
+    pub ended: Option<Timestamp>,
+    pub state: OperationState,
+    /// Why it is being undone, or was.
+    pub stop: Option<Stop>,
+    /// What it waits for just now, where that is not a matter of one step.
+    pub waiting_for: Option<String>,
+    pub steps: Vec<StepRecord>,
+    /// The number of the last journal line in here.
+    pub seq: u64,
+}
+
+/// Why an operation is undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {
+    pub cause: StopCause,
+    /// What failed, where and why; or the reason given.
+    pub message: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StopCause {
+    /// The step with this index.
+    Failed(u32),
+    /// By whom.
+    Cancelled(String),
+}
+
+/// A step, and how far it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    #[serde(flatten)]
+    pub step: Step,
+    /// Whose composition it is for.
+    pub tenant: Option<TenantId>,
+    pub state: StepState,
+    /// How often the hardware was asked to do it; while undoing, to undo it.
+    pub attempts: u32,
+    /// It failed, but a request whose outcome nobody knew may still have its effect.
+    pub unsure: bool,
+    /// What was seen, and by whom.
+    pub evidence: Option<String>,
+    pub error: Option<String>,
+    pub waiting_for: Option<String>,
+}
+
+impl Stored for Operation {
+    const KIND: &'static str = "operation";
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+}
+
+impl StepRecord {
+    pub(crate) fn new(step: Step, tenant: Option<TenantId>) -> Self {
+        Self {
+            step,
+            tenant,
+            state: StepState::Pending,
+            attempts: 0,
+            unsure: false,
+            evidence: None,
+            error: None,
+            waiting_for: None,
+        }
+    }
+
+    /// Whether something out there may be different because of it, and is to be put back.
+    pub(crate) fn needs_undo(&self) -> bool {
+        self.step.verb.has_effect()
+            && match self.state {
+                StepState::Running | StepState::Done | StepState::Indeterminate | StepState::Undoing => true,
+                StepState::Failed => self.unsure,
+                StepState::Pending | StepState::Skipped | StepState::Undone | StepState::Stuck => false,
+            }
+    }
+}
+
+/// A line that doesn't fit: a mistake of ours, or a journal that somebody else wrote into.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    #[error(transparent)]
+    Operation(#[from] IllegalTransition),
+    #[error("step {index} is {from} and can't become {to}")]
+    Step {
+        index: u32,
+        from: StepState,
+        to: StepState,
+    },
+    #[error("there is no step {0}")]
+    NoStep(u32),
+}
+
+impl Operation {
+    /// The step with this index. Steps stand at the place that their index says; submission checks it.
+    pub fn step(&self, index: u32) -> Option<&StepRecord> {
+        self.steps.get(index as usize)
+    }
+
+    /// All units that it has in hand.
+    pub fn units(&self) -> BTreeSet<&UnitId> {
+        self.steps.iter().map(|record| &record.step.target.unit).collect()
+    }
+
+    /// Everything that it waits for just now, for people.
+    pub fn waits(&self) -> Vec<String> {
+        let steps = self.steps.iter().filter_map(|record| record.waiting_for.clone());
+        self.waiting_for.iter().cloned().chain(steps).collect()
+    }
+
+    /// What went wrong, for people; `None` where nothing did.
+    pub fn error(&self) -> Option<String> {
+        let stuck = self
+            .steps
+            .iter()
+            .filter(|record| record.state == StepState::Stuck || record.state == StepState::Indeterminate)
+            .filter_map(|record| record.error.clone());
+        let messages: Vec<_> = self
+            .stop
+            .iter()
+            .map(|stop| stop.message.clone())
+            .chain(stuck)
+            .collect();
+        (!messages.is_empty()).then(|| messages.join("; "))
+    }
+
+    /// Whether its first step on the unit takes it from the pool (bind), rather than letting go of it.
+    pub(crate) fn takes(&self, unit: &UnitId) -> bool {
+        let verbs = self.steps.iter().filter(|r| r.step.target.unit == *unit);
+        verbs
+            .map(|record| record.step.verb)
+            .find(|verb| matches!(verb, Verb::Bind | Verb::Unbind | Verb::Drain))
+            == Some(Verb::Bind)
+    }
+
+    /// Adds a journal line.
+    pub(crate) fn apply(&mut self, noted: &Noted) -> Result<(), Misfit> {
+        match &noted.line {
+            Line::Submitted => {}
+            Line::Started => self.happen(OperationEvent::Started)?,
+            Line::Step(line) => self.apply_step(line)?,
+            Line::Unwind(stop) => {
+                // The first reason stays the reason.
+                self.stop.get_or_insert_with(|| stop.clone());
+                if self.state != OperationState::Unwinding {
+                    self.happen(OperationEvent::Unwind)?;
+                }
+            }
+            Line::Quarantined => self.happen(OperationEvent::UndoFailed)?,
+            Line::Retried { .. } => {
+                for record in &mut self.steps {
+                    if record.state == StepState::Stuck {
+                        (record.state, record.attempts) = (StepState::Undoing, 0);
+                    }
+                }
+                self.happen(OperationEvent::Unwind)?;
+            }
+            Line::Completed => self.end(OperationEvent::AllDone, noted.at)?,
+            Line::RolledBack => {
+                let asked = self
+                    .stop
+                    .as_ref()
+                    .is_some_and(|stop| matches!(stop.cause, StopCause::Cancelled(_)));
+                let event = if asked {
+                    OperationEvent::AllUndoneOnRequest
+                } else {
+                    OperationEvent::AllUndone
+                };
+                self.end(event, noted.at)?;
+            }
+            Line::Accepted { .. } => self.end(OperationEvent::Accepted, noted.at)?,
+        }
+        self.settle()?;
+        self.seq += 1;
+        Ok(())
+    }
+
+    fn apply_step(&mut self, line: &StepLine) -> Result<(), Misfit> {
+        let record = self
+            .steps
+            .get_mut(line.index as usize)
+            .ok_or(Misfit::NoStep(line.index))?;
+        if !record.state.may_become(line.state) {
+            return Err(Misfit::Step {
+                index: line.index,
+                from: record.state,
+                to: line.state,
+            });
+        }
+        record.state = line.state;
+        record.attempts = line.attempts;
+        record.unsure = line.unsure;
+        record.error.clone_from(&line.error);
+        record.waiting_for = None;
+        if line.evidence.is_some() {
+            record.evidence.clone_from(&line.evidence);
+        }
+        Ok(())
+    }
+
+    /// An operation is indeterminate for as long as one of its steps is.
+    fn settle(&mut self) -> Result<(), IllegalTransition> {
+        let unknown = self
+            .steps
+            .iter()
+            .any(|record| record.state == StepState::Indeterminate);
+        match (self.state, unknown) {
+            (OperationState::Running | OperationState::Unwinding, true) => {
+                self.happen(OperationEvent::OutcomeUnknown)
+            }
+            (OperationState::Indeterminate, false) if self.stop.is_some() => {
+                self.happen(OperationEvent::Unwind)
+            }
+            (OperationState::Indeterminate, false) => self.happen(OperationEvent::OutcomeRead),
+            _ => Ok(()),
+        }
+    }
+
+    fn happen(&mut self, event: OperationEvent) -> Result<(), IllegalTransition> {
+        self.state = self.state.next(event)?;
+        Ok(())
+    }
+
+    fn end(&mut self, event: OperationEvent, at: Timestamp) -> Result<(), IllegalTransition> {
+        self.happen(event)?;
+        self.ended = Some(at);
+        self.waiting_for = None;
+        for record in &mut self.steps {
+            record.waiting_for = None;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! What the executor keeps in the store, beside operations.
+//!
+//! Invariant: a unit with a [`Claim`] is written about by the claim's operation alone. Whoever else wants
+//! to change a [`GpuRecord`] (drift, cordon, adoption) does so with the expectation that there is no
+//! claim on its unit.
+
+use crate::operation::OperationKind;
+use jiff::Timestamp;
+use poolwright_model::id::{CompositionId, GpuId, HostId, HostPortId, OperationId, TenantId, UnitId};
+use poolwright_model::lifecycle::GpuState;
+use poolwright_planner::{Composition, Plan};
+use poolwright_store::Stored;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A unit is in the hands of one operation, and of no other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    pub unit: UnitId,
+    pub operation: OperationId,
+    pub kind: OperationKind,
+    pub by: String,
+    pub since: Timestamp,
+    /// Where the operation puts the unit, if it does.
+    pub host_port: Option<HostPortId>,
+}
+
+impl Stored for Claim {
+    const KIND: &'static str = "claim";
+    fn id(&self) -> &str {
+        self.unit.as_str()
+    }
+}
+
+/// Where a GPU is in its life, and who holds it or held it last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuRecord {
+    pub gpu: GpuId,
+    pub unit: UnitId,
+    pub state: GpuState,
+    /// No host was given it since its last reset.
+    pub clean: bool,
+    /// Where it is bound, or was asked to be.
+    pub host: Option<HostId>,
+    pub host_port: Option<HostPortId>,
+    pub composition: Option<CompositionId>,
+    /// Who holds it; while it is not clean, who held it last.
+    pub tenant: Option<TenantId>,
+    /// The operation that wrote this.
+    pub operation: Option<OperationId>,
+    pub since: Timestamp,
+}
+
+impl Stored for GpuRecord {
+    const KIND: &'static str = "gpu-state";
+    fn id(&self) -> &str {
+        self.gpu.as_str()
+    }
+}
+
+/// A composition that stands, with its evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompositionRecord {
+    #[serde(flatten)]
+    pub composition: Composition,
+    /// For each unit, who confirmed it: an agent, a BMC, or the fabric alone.
+    pub evidence: BTreeMap<UnitId, String>,
+    /// The operation that wrote this.
+    pub operation: OperationId,
+    pub since: Timestamp,
+}
+
+impl Stored for CompositionRecord {
+    const KIND: &'static str = "composition";
+    fn id(&self) -> &str {
+        self.composition.id.as_str()
+    }
+}
+
+/// A plan that was submitted. Never changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PlanRecord(pub Plan);
+
+impl Stored for PlanRecord {
+    const KIND: &'static str = "plan";
+    fn id(&self) -> &str {
+        self.0.id.as_str()
+    }
+}
+
+/// A request that was made under a key: the same key again is the same operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRecord {
+    pub key: String,
+    pub operation: OperationId,
+}
+
+impl Stored for KeyRecord {
+    const KIND: &'static str = "idempotency-key";
+    fn id(&self) -> &str {
+        &self.key
+    }
+}

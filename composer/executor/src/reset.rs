@@ -1,0 +1,96 @@
+//! Resets: what was held is closed to other tenants until its reset was seen.
+//!
+//! A reset that isn't seen is no failure: the unit stays dirty, the evidence says why, and a bind for
+//! another tenant refuses it.
+
+use crate::context::Context;
+use crate::gpus::Change;
+use crate::line::StepLine;
+use crate::live::{Halt, Live};
+use crate::note::{self, Way, done, said};
+use crate::state::StepState;
+use poolwright_driver::{Bound, ErrorKind, ResetSeen};
+use poolwright_model::lifecycle::GpuState;
+use poolwright_model::step::Target;
+
+/// What became of a reset: what to tell, and what it means for the unit.
+struct Outcome {
+    evidence: String,
+    change: Option<Change>,
+}
+
+/// Runs a reset step.
+pub(crate) async fn reset(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
+    let record = live.step(index)?;
+    let target = &record.step.target;
+    let mut intent = StepLine::new(index, StepState::Running);
+    intent.attempts = record.attempts + 1;
+    note::intent(cx, live, intent, None).await?;
+    live.show(index, Some(format!("{} to be reset", target.unit)));
+    let Outcome { evidence, change } = try_reset(cx, target).await;
+    note::acted(cx, live, index, Way::Do).await;
+    done(cx, live, index, evidence, change).await
+}
+
+/// Undoes a reset step, which is another reset: whoever gets the unit back gets it clean of what was
+/// done to it in between.
+pub(crate) async fn undo(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
+    let record = live.step(index)?;
+    let (change, evidence) = clean(cx, live, &record.step.target).await;
+    let mut line = StepLine::new(index, StepState::Undone);
+    line.evidence = evidence;
+    note::outcome(cx, live, line, change, Way::Undo).await
+}
+
+/// Resets a unit that a host was given since its last reset and that nobody holds; does nothing where
+/// there is nothing to clean.
+pub(crate) async fn clean(cx: &Context, live: &Live, target: &Target) -> (Option<Change>, Option<String>) {
+    let gpus = live.gpus().await;
+    let loose = gpus
+        .of_unit(&target.unit)
+        .any(|gpu| !gpu.clean && matches!(gpu.state, GpuState::Reserved | GpuState::Dirty));
+    if !loose {
+        return (None, None);
+    }
+    let Outcome { evidence, change } = try_reset(cx, target).await;
+    (change, Some(evidence))
+}
+
+/// Resets a unit that is bound to nothing. Doing it twice is as good as once.
+async fn try_reset(cx: &Context, target: &Target) -> Outcome {
+    let not = |reason: String| Outcome {
+        evidence: format!("not reset: {reason}"),
+        change: None,
+    };
+    match cx.metal.bound(target).await {
+        Ok(Bound::Free) => {}
+        Ok(Bound::To { port_address }) => {
+            return Outcome {
+                change: Some(Change::SeenForeign),
+                ..not(format!("it is bound to {port_address}, by somebody else"))
+            };
+        }
+        Ok(Bound::Several { port_addresses }) => {
+            return Outcome {
+                change: Some(Change::SeenForeign),
+                ..not(format!(
+                    "it is bound to several ports: {}",
+                    port_addresses.join(", ")
+                ))
+            };
+        }
+        Err(error) => return not(said(&error)),
+    }
+    let mut answer = cx.metal.reset(target).await;
+    if matches!(&answer, Err(error) if error.kind == ErrorKind::OutcomeUnknown) {
+        answer = cx.metal.reset(target).await;
+    }
+    match answer {
+        Ok(ResetSeen::Done) => Outcome {
+            evidence: "reset, and seen to be".to_owned(),
+            change: Some(Change::ResetSeen),
+        },
+        Ok(ResetSeen::CannotTell) => not("its manager can't reset it, or doesn't say that it did".to_owned()),
+        Err(error) => not(said(&error)),
+    }
+}

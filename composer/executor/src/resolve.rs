@@ -1,0 +1,116 @@
+//! The way out of *Indeterminate* and *Quarantined* for an operator who looked.
+//!
+//! The fabric is read first, always. Only of what it can't say the operator's word is taken.
+
+use crate::context::Context;
+use crate::finish::{self, Truth};
+use crate::live::{Halt, Live};
+use crate::operation::StepRecord;
+use crate::state::OperationState;
+use poolwright_driver::Bound;
+use poolwright_model::id::{OperationId, UnitId};
+use poolwright_model::step::Verb;
+use std::collections::BTreeMap;
+
+/// What the operator wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolution {
+    /// Look again now, and go on from there: forward, or with the undo.
+    Retry,
+    /// End it with things as the fabric shows them. Of a unit of which the fabric can't say anything,
+    /// take this for the truth; `None` refuses then.
+    Accept { unreadable: Option<Said> },
+}
+
+/// An operator's word about a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// It is bound to nothing.
+    Free,
+    /// It is bound where the operation wanted it, or wanted it away from.
+    Bound,
+}
+
+/// A resolution, with who says so and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolve {
+    pub resolution: Resolution,
+    pub by: String,
+    pub reason: String,
+}
+
+/// Why an operation was not resolved. It is as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    #[error("there is no operation {0}")]
+    NotFound(OperationId),
+    #[error(
+        "operation {operation} is {state}: only one that is indeterminate or quarantined needs resolving"
+    )]
+    NotNeeded {
+        operation: OperationId,
+        state: OperationState,
+    },
+    #[error(
+        "the fabric does not say where unit {unit} is ({error}): look at the hardware, and say what you see, or retry later"
+    )]
+    Unreadable { unit: UnitId, error: String },
+    /// It is not for this process to decide just now.
+    #[error("{0}")]
+    Halted(String),
+}
+
+/// Reads where every unit of the operation is.
+pub(crate) async fn truths(
+    cx: &Context,
+    live: &Live,
+    unreadable: Option<Said>,
+) -> Result<BTreeMap<UnitId, Truth>, ResolveError> {
+    let operation = live.operation();
+    let mut truths = BTreeMap::new();
+    for record in &operation.steps {
+        let target = &record.step.target;
+        if truths.contains_key(&target.unit) {
+            continue;
+        }
+        let truth = match cx.metal.bound(target).await {
+            Ok(Bound::Free) => Truth::Free,
+            Ok(Bound::To { port_address }) => finish::truth_of(&operation, &target.unit, &port_address),
+            // Never ours to give away again.
+            Ok(Bound::Several { .. }) => Truth::Foreign,
+            Err(error) => match unreadable {
+                Some(Said::Free) => Truth::Free,
+                Some(Said::Bound) => last_bound(&operation.steps, &target.unit),
+                None => {
+                    return Err(ResolveError::Unreadable {
+                        unit: target.unit.clone(),
+                        error: error.to_string(),
+                    });
+                }
+            },
+        };
+        truths.insert(target.unit.clone(), truth);
+    }
+    Ok(truths)
+}
+
+/// The step whose port an operator means by "bound": the last that was begun.
+fn last_bound(steps: &[StepRecord], unit: &UnitId) -> Truth {
+    let moves = steps.iter().filter(|record| {
+        record.step.target.unit == *unit && matches!(record.step.verb, Verb::Bind | Verb::Unbind)
+    });
+    let begun = moves.clone().rfind(|record| record.attempts > 0);
+    begun
+        .or_else(|| moves.clone().next())
+        .map_or(Truth::Foreign, |record| Truth::Ours(record.step.index))
+}
+
+impl From<Halt> for ResolveError {
+    fn from(halt: Halt) -> Self {
+        Self::Halted(match halt {
+            Halt::Stopped => "it has ended in the meantime".to_owned(),
+            Halt::Parked => "the manager is shutting down: try again once it is back".to_owned(),
+            Halt::Fenced { message, .. } | Halt::Broken(message) => message,
+        })
+    }
+}

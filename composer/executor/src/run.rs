@@ -1,0 +1,129 @@
+//! The run of an operation: forward along its steps, or backward, from wherever the journal says it is.
+//!
+//! There is no other way to carry on after a restart: a run that begins in the middle is the same code.
+
+use crate::binding;
+use crate::context::Context;
+use crate::finish;
+use crate::host;
+use crate::line::Line;
+use crate::live::{Begins, Entry, Halt, Live};
+use crate::note::Way;
+use crate::operation::{Operation, StepRecord};
+use crate::reset;
+use crate::state::{OperationState, StepState};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use poolwright_model::step::Verb;
+use std::collections::BTreeSet;
+
+/// Runs the operation until it has ended, is quarantined, or has to pause.
+pub(crate) async fn run(cx: &Context, live: &Live) -> Result<(), Halt> {
+    loop {
+        let (state, stopping) = live.ask(|operation| (operation.state, operation.stop.is_some()));
+        match state {
+            state if state.has_ended() || state == OperationState::Quarantined => return Ok(()),
+            _ if stopping => {
+                steps(cx, live, Way::Undo).await?;
+                finish::rolled_back(cx, live).await?;
+            }
+            OperationState::Pending => started(cx, live).await?,
+            _ => {
+                steps(cx, live, Way::Do).await?;
+                finish::completed(cx, live).await?;
+            }
+        }
+    }
+}
+
+async fn started(cx: &Context, live: &Live) -> Result<(), Halt> {
+    let entry = Entry {
+        lines: vec![Line::Started],
+        changes: vec![],
+        begins: Begins::Step,
+    };
+    match live.write(cx, entry).await {
+        // Cancelled before it began.
+        Err(Halt::Stopped) => Ok(()),
+        result => result,
+    }
+}
+
+/// Runs, or undoes, all steps that can be, side by side where none waits for another. Ends when none is
+/// left, or when the operation changed its direction.
+async fn steps(cx: &Context, live: &Live, way: Way) -> Result<(), Halt> {
+    let mut running: FuturesUnordered<BoxFuture<'_, (u32, Result<(), Halt>)>> = FuturesUnordered::new();
+    let mut in_flight = BTreeSet::new();
+    let mut halt = None;
+    loop {
+        let turned = way == Way::Do && live.ask(|operation| operation.stop.is_some());
+        if halt.is_none() && !turned {
+            for index in live.ask(|operation| ready(operation, way)) {
+                if in_flight.insert(index) {
+                    running.push(async move { (index, step(cx, live, index, way).await) }.boxed());
+                }
+            }
+        }
+        let Some((index, result)) = running.next().await else {
+            return halt.map_or(Ok(()), Err);
+        };
+        in_flight.remove(&index);
+        match result {
+            // Stopped: this step did not begin; what begins now is the undo.
+            Ok(()) | Err(Halt::Stopped) => {}
+            // Whoever writes this journal now looks after the other steps too.
+            Err(fenced @ Halt::Fenced { .. }) => return Err(fenced),
+            // What was sent is waited for and written down.
+            Err(other) => halt = Some(other),
+        }
+    }
+}
+
+/// The steps that can begin now.
+fn ready(operation: &Operation, way: Way) -> Vec<u32> {
+    let indices = operation.steps.iter().filter(|record| match way {
+        Way::Do => waits_to_run(record) && all_before_are_through(operation, record),
+        Way::Undo => record.needs_undo() && none_after_needs_undo(operation, record),
+    });
+    indices.map(|record| record.step.index).collect()
+}
+
+fn waits_to_run(record: &StepRecord) -> bool {
+    matches!(
+        record.state,
+        StepState::Pending | StepState::Running | StepState::Indeterminate
+    )
+}
+
+fn all_before_are_through(operation: &Operation, record: &StepRecord) -> bool {
+    let mut before = record.step.after.iter().map(|index| operation.step(*index));
+    before.all(|before| before.is_some_and(|before| before.state.is_through()))
+}
+
+/// Whether everything that came after it is back as it was, however far behind.
+fn none_after_needs_undo(operation: &Operation, record: &StepRecord) -> bool {
+    let mut after = operation
+        .steps
+        .iter()
+        .filter(|later| later.step.after.contains(&record.step.index));
+    after.all(|later| {
+        let open = later.needs_undo() || later.state == StepState::Stuck;
+        !open && none_after_needs_undo(operation, later)
+    })
+}
+
+fn step<'a>(cx: &'a Context, live: &'a Live, index: u32, way: Way) -> BoxFuture<'a, Result<(), Halt>> {
+    let Some(verb) = live.ask(|operation| operation.step(index).map(|record| record.step.verb)) else {
+        return futures_util::future::ready(Ok(())).boxed();
+    };
+    match (verb, way) {
+        (Verb::Bind | Verb::Unbind, way) => binding::pursue(cx, live, index, way).boxed(),
+        (Verb::Preflight, _) => host::preflight(cx, live, index).boxed(),
+        (Verb::Verify, _) => host::verify(cx, live, index).boxed(),
+        (Verb::Drain, Way::Do) => host::drain(cx, live, index).boxed(),
+        (Verb::Drain, Way::Undo) => host::undrain(cx, live, index).boxed(),
+        (Verb::Reset, Way::Do) => reset::reset(cx, live, index).boxed(),
+        (Verb::Reset, Way::Undo) => reset::undo(cx, live, index).boxed(),
+    }
+}

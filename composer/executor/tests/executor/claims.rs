@@ -1,0 +1,150 @@
+//! Who has what: one operation a unit, one operation a key.
+
+use crate::kit::{Kit, ended, is_claimed, run, submission};
+use crate::plans::{Draft, composition};
+use poolwright_executor::{OperationState, SubmitError};
+use std::sync::Arc;
+
+#[tokio::test(start_paused = true)]
+async fn of_many_who_want_one_gpu_exactly_one_gets_it() {
+    let kit = Kit::new();
+    let executor = Arc::new(kit.executor());
+    let rivals: Vec<_> = (0..64)
+        .map(|n| {
+            let executor = Arc::clone(&executor);
+            tokio::spawn(async move {
+                let host = format!("h{n}");
+                let id = format!("c{n}");
+                let wanted = composition(&id, "red", &host, &["u1"]);
+                let plan = Draft::new(&format!("plan-{n}")).compose(wanted).plan();
+                executor.submit(submission(plan)).await
+            })
+        })
+        .collect();
+    let (mut winners, mut losers) = (Vec::new(), Vec::new());
+    for rival in rivals {
+        match rival.await.unwrap() {
+            Ok(id) => winners.push(id),
+            Err(error) => losers.push(error),
+        }
+    }
+    assert_eq!(winners.len(), 1);
+    for error in losers {
+        assert!(is_claimed(&error), "{error}");
+        assert!(error.to_string().contains(winners[0].as_str()), "{error}");
+    }
+    let done = ended(&executor, &winners[0]).await;
+    assert_eq!(done.state, OperationState::Completed);
+    assert_eq!(kit.compositions().await.len(), 1, "no loser is half applied");
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_key_is_the_same_operation() {
+    let kit = Kit::new();
+    let executor = kit.executor();
+    let keyed = |plan: &str| {
+        let wanted = composition("a", "red", "h1", &["u1"]);
+        let mut keyed = submission(Draft::new(plan).compose(wanted).plan());
+        keyed.key = Some("request 17".to_owned());
+        keyed
+    };
+    let first = executor.submit(keyed("p1")).await.unwrap();
+    let while_it_runs = executor.submit(keyed("p2")).await.unwrap();
+    assert_eq!(first, while_it_runs);
+    ended(&executor, &first).await;
+    let after_its_end = executor.submit(keyed("p3")).await.unwrap();
+    assert_eq!(first, after_its_end);
+    drop(executor);
+    let after_a_restart = kit.executor().submit(keyed("p4")).await.unwrap();
+    assert_eq!(first, after_a_restart);
+    assert_eq!(kit.executor().list().await.unwrap().len(), 1);
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_with_one_key_at_the_same_time_are_one() {
+    let kit = Kit::new();
+    let executor = Arc::new(kit.executor());
+    let both = [1, 2].map(|n| {
+        let executor = Arc::clone(&executor);
+        tokio::spawn(async move {
+            let wanted = composition("a", "red", "h1", &["u1"]);
+            let mut keyed = submission(Draft::new(&format!("p{n}")).compose(wanted).plan());
+            keyed.key = Some("once".to_owned());
+            executor.submit(keyed).await.unwrap()
+        })
+    });
+    let mut ids = Vec::new();
+    for one in both {
+        ids.push(one.await.unwrap());
+    }
+    assert_eq!(ids[0], ids[1]);
+    ended(&executor, &ids[0]).await;
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_attached_is_not_attached_again() {
+    let kit = Kit::new();
+    kit.given(
+        Draft::new("p1")
+            .compose(composition("a", "red", "h1", &["u1"]))
+            .plan(),
+    )
+    .await;
+    let again = Draft::new("p2")
+        .compose(composition("b", "red", "h2", &["u1"]))
+        .plan();
+    let error = kit.executor().submit(submission(again)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "u1 is attached, so it can't be bound: make a new plan"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_over_compositions_that_changed_is_refused() {
+    let kit = Kit::new();
+    let a = || composition("a", "red", "h1", &["u1"]);
+    kit.given(Draft::new("p1").compose(a()).plan()).await;
+    kit.given(Draft::new("p2").release(a()).plan()).await;
+    let executor = kit.executor();
+    let twice = Draft::new("p3").release(a()).plan();
+    let error = executor.submit(submission(twice)).await.unwrap_err();
+    assert!(
+        matches!(error, SubmitError::GpuState { .. } | SubmitError::Stale { .. }),
+        "{error}"
+    );
+
+    kit.given(Draft::new("p4").compose(a()).plan()).await;
+    let same_name = Draft::new("p5")
+        .compose(composition("a", "red", "h2", &["u2"]))
+        .plan();
+    let error = executor.submit(submission(same_name)).await.unwrap_err();
+    assert!(
+        error.to_string().contains("there is one of this name already"),
+        "{error}"
+    );
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_makes_no_sense_is_refused_and_says_why() {
+    let kit = Kit::new();
+    let mut plan = Draft::new("p")
+        .compose(composition("a", "red", "h1", &["u1"]))
+        .plan();
+    plan.steps[0].after = vec![2];
+    let error = kit.executor().submit(submission(plan)).await.unwrap_err();
+    assert!(error.to_string().contains("step 0 comes after step 2"), "{error}");
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_plan_is_done_at_once() {
+    let kit = Kit::new();
+    let done = run(&kit.executor(), Draft::new("nothing").plan()).await;
+    assert_eq!(done.state, OperationState::Completed);
+    kit.all_is_well().await;
+}

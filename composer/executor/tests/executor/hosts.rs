@@ -1,0 +1,172 @@
+//! The host's side: a GPU in use is not pulled, and a host that can't tell is no obstacle.
+
+use crate::kit::{Kit, run, submission};
+use crate::plans::{Draft, composition};
+use crate::rack::{Call, How, Rack};
+use poolwright_executor::{OperationState, StepState};
+use poolwright_planner::{Composition, Plan};
+
+fn composed() -> Composition {
+    composition("a", "red", "h1", &["u1"])
+}
+
+fn attach() -> Plan {
+    Draft::new("attach").compose(composed()).plan()
+}
+
+fn release() -> Plan {
+    Draft::new("release").release(composed()).plan()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gpu_in_use_is_not_pulled_and_the_answer_names_who_holds_it() {
+    let kit = Kit::new();
+    kit.given(attach()).await;
+    kit.rack.hold("u1", "python3 train.py");
+    let done = run(&kit.executor(), release()).await;
+    assert_eq!(done.state, OperationState::RolledBack);
+    let error = done.error().unwrap();
+    assert!(error.contains("python3 train.py (process 4711)"), "{error}");
+    assert_eq!(kit.rack.times_asked(Call::Drain, "u1"), 0);
+    assert_eq!(kit.gpu("u1").await.state.name(), "attached", "nothing was begun");
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_reason_it_is_pulled_all_the_same() {
+    let kit = Kit::new();
+    kit.given(attach()).await;
+    kit.rack.hold("u1", "python3 train.py");
+    let executor = kit.executor();
+    let mut forced = submission(release());
+    forced.force = Some("the host is on fire".to_owned());
+    let id = executor.submit(forced).await.unwrap();
+    let done = crate::kit::ended(&executor, &id).await;
+    assert_eq!(done.state, OperationState::Completed);
+    assert_eq!(done.force.as_deref(), Some("the host is on fire"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_who_came_during_the_drain_is_noticed() {
+    let kit = Kit::new();
+    kit.given(attach()).await;
+    let executor = kit.executor();
+    // The drain takes two tries; in between somebody opens the GPU.
+    kit.rack.break_down(Call::Drain, None, How::HangAfter, 1);
+    let id = executor.submit(submission(release())).await.unwrap();
+    crate::kit::until(&executor, &id, |operation| {
+        operation.steps[0].state == StepState::Running
+    })
+    .await;
+    kit.rack.hold("u1", "nvidia-persistenced");
+    let done = crate::kit::ended(&executor, &id).await;
+    assert_eq!(done.state, OperationState::RolledBack, "{:?}", done.error());
+    assert!(done.error().unwrap().contains("nvidia-persistenced"));
+    assert!(!kit.rack.is_drained("u1"), "the drain was taken back");
+    assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 0);
+    assert_eq!(
+        kit.gpu("u1").await.state.name(),
+        "attached",
+        "the host was seen to have it again"
+    );
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_does_not_answer_keeps_its_gpu() {
+    let kit = Kit::new();
+    kit.given(attach()).await;
+    kit.rack.break_down(Call::Drain, None, How::HangBefore, 2);
+    let done = run(&kit.executor(), release()).await;
+    assert_eq!(done.state, OperationState::RolledBack);
+    assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 0);
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_host_side_the_evidence_is_the_fabric_alone() {
+    let kit = Kit::with(Rack::without_host_side());
+    kit.given(attach()).await;
+    let evidence = kit.compositions().await["a"]
+        .evidence
+        .values()
+        .next()
+        .unwrap()
+        .clone();
+    assert!(evidence.starts_with("fabric alone"), "{evidence}");
+    assert_eq!(
+        kit.gpu("u1").await.state.name(),
+        "bound",
+        "not attached: no host confirmed it"
+    );
+    kit.given(release()).await;
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_fabric_alone_is_not_enough_it_is_undone() {
+    let mut kit = Kit::with(Rack::without_host_side());
+    kit.options.accept_fabric_alone = false;
+    let done = run(&kit.executor(), attach()).await;
+    assert_eq!(done.state, OperationState::RolledBack);
+    assert!(
+        done.error().unwrap().contains("alone is not accepted"),
+        "{:?}",
+        done.error()
+    );
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_sees_the_gpu_late_is_waited_for_but_not_forever() {
+    let kit = Kit::new();
+    let executor = kit.executor();
+    kit.rack.hide("u1");
+    let id = executor.submit(submission(attach())).await.unwrap();
+    let waiting = crate::kit::until(&executor, &id, |operation| {
+        operation.waits().iter().any(|wait| wait.contains("h1 to see u1"))
+    })
+    .await;
+    assert_eq!(waiting.state, OperationState::Running);
+    kit.rack.unhide_all();
+    let done = crate::kit::ended(&executor, &id).await;
+    assert_eq!(done.state, OperationState::Completed);
+    kit.given(release()).await;
+
+    kit.rack.hide("u1");
+    let mut late = attach();
+    late.id = "late".parse().unwrap();
+    let done = run(&executor, late).await;
+    assert_eq!(done.state, OperationState::RolledBack);
+    assert!(
+        done.error().unwrap().contains("not within 180 s"),
+        "{:?}",
+        done.error()
+    );
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bmc_that_cannot_tell_anything_is_no_obstacle() {
+    let kit = Kit::new();
+    for call in [Call::Preflight, Call::Verify, Call::Holders, Call::Drain] {
+        kit.rack.break_down(call, None, How::CannotTell, 100);
+    }
+    kit.given(attach()).await;
+    kit.given(release()).await;
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_room_is_told_before_anything_is_bound() {
+    let kit = Kit::new();
+    kit.rack.break_down(Call::Preflight, None, How::Lie, 1);
+    let done = run(&kit.executor(), attach()).await;
+    assert_eq!(done.state, OperationState::RolledBack);
+    assert!(
+        done.error().unwrap().contains("no free slot"),
+        "{:?}",
+        done.error()
+    );
+    assert_eq!(kit.rack.times_asked(Call::Bind, "u1"), 0);
+}

@@ -1,0 +1,213 @@
+//! An executor on a fake rack, and the questions that every test asks at the end.
+
+use crate::rack::{Rack, Wiring};
+use async_trait::async_trait;
+use jiff::Timestamp;
+use poolwright_executor::{
+    Claim, Clock, CompositionRecord, Executor, GpuRecord, Hooks, Operation, OperationKind, OperationState,
+    Options, Point, Submission, SubmitError,
+};
+use poolwright_model::id::OperationId;
+use poolwright_model::lifecycle::GpuState;
+use poolwright_planner::Plan;
+use poolwright_store::{SqliteStore, Store, read, read_all};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Long enough for everything, on a clock that jumps.
+pub const FOREVER: Duration = Duration::from_secs(1_000_000);
+
+struct Noon;
+
+impl Clock for Noon {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+}
+
+/// Writes down every moment, and at the n-th stops the world there.
+#[derive(Default)]
+pub struct Moments {
+    seen: Mutex<Vec<Point>>,
+    crash_at: Option<usize>,
+    pub crashed: Notify,
+}
+
+impl Moments {
+    pub fn crash_at(n: usize) -> Self {
+        Self {
+            crash_at: Some(n),
+            ..Self::default()
+        }
+    }
+
+    pub fn seen(&self) -> Vec<Point> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Hooks for Moments {
+    async fn at(&self, point: Point) {
+        let n = {
+            let mut seen = self.seen.lock().unwrap();
+            seen.push(point);
+            seen.len() - 1
+        };
+        // Whatever runs beside it stops here too.
+        if self.crash_at.is_some_and(|at| n >= at) {
+            self.crashed.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+pub struct Kit {
+    pub store: Arc<dyn Store>,
+    pub rack: Arc<Rack>,
+    pub options: Options,
+}
+
+impl Kit {
+    pub fn new() -> Self {
+        Self::with(Rack::new())
+    }
+
+    pub fn with(rack: Rack) -> Self {
+        Self {
+            store: Arc::new(SqliteStore::in_memory().unwrap()),
+            rack: Arc::new(rack),
+            options: Options::default(),
+        }
+    }
+
+    pub fn executor(&self) -> Executor {
+        self.executor_with(Arc::new(()))
+    }
+
+    pub fn executor_with(&self, hooks: Arc<dyn Hooks>) -> Executor {
+        Executor::with_hooks(
+            Arc::clone(&self.store),
+            Arc::new(Wiring(Arc::clone(&self.rack))),
+            Arc::new(Noon),
+            self.options.clone(),
+            hooks,
+        )
+    }
+
+    /// Runs a plan that must succeed: how a test gets to where it begins.
+    pub async fn given(&self, plan: Plan) {
+        let done = run(&self.executor(), plan).await;
+        assert_eq!(done.state, OperationState::Completed, "{:?}", done.error());
+    }
+
+    pub async fn gpu(&self, gpu: &str) -> GpuRecord {
+        read::<GpuRecord>(&*self.store, gpu).await.unwrap().unwrap().value
+    }
+
+    pub async fn compositions(&self) -> BTreeMap<String, CompositionRecord> {
+        let all = read_all::<CompositionRecord>(&*self.store).await.unwrap();
+        all.into_iter()
+            .map(|record| (record.value.composition.id.to_string(), record.value))
+            .collect()
+    }
+
+    /// What must hold whenever nothing is running: the records, the compositions and the fabric tell one
+    /// story, nothing is held by nobody, and nothing was asked for that never should be.
+    pub async fn all_is_well(&self) {
+        assert_eq!(self.rack.sins(), Vec::<String>::new());
+        assert!(
+            self.store.open_operations().await.unwrap().is_empty(),
+            "an operation is open"
+        );
+        let claims = read_all::<Claim>(&*self.store).await.unwrap();
+        assert!(claims.is_empty(), "claims leaked: {claims:?}");
+        let bindings = self.rack.bindings();
+        for record in read_all::<GpuRecord>(&*self.store).await.unwrap() {
+            let GpuRecord {
+                gpu,
+                state,
+                clean,
+                host_port,
+                ..
+            } = record.value;
+            let bound = bindings.get(gpu.as_str()).cloned().unwrap_or_default();
+            match state {
+                GpuState::Free | GpuState::Dirty => assert!(bound.is_empty(), "{gpu} is {state}: {bound:?}"),
+                GpuState::Bound | GpuState::Attached => {
+                    assert_eq!(bound, [host_port.unwrap().to_string()], "{gpu} is {state}");
+                }
+                other => panic!("{gpu} is {other} while nothing runs"),
+            }
+            if clean {
+                assert!(
+                    !self.rack.is_dirty(gpu.as_str()),
+                    "{gpu} is not as clean as it seems"
+                );
+            }
+            assert!(!self.rack.is_drained(gpu.as_str()), "{gpu} was left drained");
+        }
+        let mut held = BTreeMap::new();
+        for record in self.compositions().await.into_values() {
+            for unit in record.composition.held {
+                assert!(
+                    record.evidence.contains_key(&unit.unit),
+                    "no evidence for {}",
+                    unit.unit
+                );
+                let twice = held.insert(unit.unit.to_string(), vec![unit.host_port.to_string()]);
+                assert!(twice.is_none(), "{} is in two compositions", unit.unit);
+            }
+        }
+        assert_eq!(held, bindings, "compositions (left) and fabric (right) differ");
+    }
+}
+
+pub fn submission(plan: Plan) -> Submission {
+    Submission {
+        id: OperationId::new(format!("op-{}", plan.id)).unwrap(),
+        kind: OperationKind::Apply,
+        plan,
+        tenant: None,
+        by: "tester".to_owned(),
+        key: None,
+        force: None,
+    }
+}
+
+/// Submits a plan and waits for its end.
+pub async fn run(executor: &Executor, plan: Plan) -> Operation {
+    let id = executor.submit(submission(plan)).await.unwrap();
+    ended(executor, &id).await
+}
+
+pub async fn ended(executor: &Executor, id: &OperationId) -> Operation {
+    let operation = executor.wait(id, FOREVER).await.unwrap().unwrap();
+    let settled = operation.state.has_ended() || operation.state == OperationState::Quarantined;
+    assert!(settled, "{} waits for {:?}", operation.state, operation.waits());
+    operation
+}
+
+/// Waits until the operation is as it should be; looks again whenever time went on.
+pub async fn until(executor: &Executor, id: &OperationId, what: impl Fn(&Operation) -> bool) -> Operation {
+    for _ in 0..100_000 {
+        let operation = executor.get(id).await.unwrap().unwrap();
+        if what(&operation) {
+            return operation;
+        }
+        assert!(
+            !operation.state.has_ended(),
+            "ended as {}: {:?}",
+            operation.state,
+            operation.error()
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it never came");
+}
+
+pub fn is_claimed(error: &SubmitError) -> bool {
+    matches!(error, SubmitError::Claimed { .. })
+}

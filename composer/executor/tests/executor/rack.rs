@@ -1,0 +1,424 @@
+//! A fake rack behind the two traits: it binds what it is told to, remembers what it was asked, and fails
+//! as scripted. It refuses what a fabric refuses, and writes down what no executor should ever ask.
+
+use async_trait::async_trait;
+use poolwright_driver::{
+    Bound, Confirmation, ControlPoint, DriverError, Fabric, Holder, HostSide, HostTarget, Observation,
+    Progress, ResetSeen, Room,
+};
+use poolwright_executor::Drivers;
+use poolwright_model::id::{ControlEndpointId, HostId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// A question or command to the rack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Call {
+    Bound,
+    Bind,
+    Unbind,
+    Reset,
+    Preflight,
+    Verify,
+    Holders,
+    Drain,
+    Undrain,
+}
+
+/// How a call goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// Refused; nothing changed.
+    Refuse,
+    /// No answer, and it was not done.
+    LostBefore,
+    /// No answer, and it was done.
+    LostAfter,
+    /// "Done", and it was not.
+    Lie,
+    /// Never answers, and it was not done.
+    HangBefore,
+    /// Never answers, and it was done.
+    HangAfter,
+    CannotTell,
+    /// The driver has a bug.
+    Panic,
+}
+
+/// The next `times` calls of this kind, about this unit (or any), go wrong like this.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    pub call: Call,
+    pub unit: Option<String>,
+    pub how: How,
+    pub times: u32,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Unit to the ports that it is bound to.
+    bound: BTreeMap<String, BTreeSet<String>>,
+    drained: BTreeSet<String>,
+    holders: BTreeMap<String, Vec<Holder>>,
+    /// Units that a host was given since their last reset.
+    dirty: BTreeSet<String>,
+    /// GPUs that no host sees, though bound.
+    unseen: BTreeSet<String>,
+    faults: Vec<Fault>,
+    asked: Vec<(Call, String)>,
+    sins: Vec<String>,
+    in_flight: usize,
+    most_in_flight: usize,
+}
+
+/// Units and GPUs have the same names: unit `u1` has the one GPU `u1`.
+pub struct Rack {
+    endpoint: ControlEndpointId,
+    state: Mutex<State>,
+    /// How long the fabric takes.
+    latency: Duration,
+    /// Nothing speaks for the hosts.
+    pub hostless: bool,
+}
+
+impl Rack {
+    pub fn new() -> Self {
+        Self {
+            endpoint: ControlEndpointId::new("box-1").unwrap(),
+            state: Mutex::default(),
+            latency: Duration::from_millis(5),
+            hostless: false,
+        }
+    }
+
+    pub fn without_latency() -> Self {
+        Self {
+            latency: Duration::ZERO,
+            ..Self::new()
+        }
+    }
+
+    pub fn without_host_side() -> Self {
+        Self {
+            hostless: true,
+            ..Self::new()
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Binds without being asked to, as somebody else would.
+    pub fn rebind(&self, unit: &str, ports: &[&str]) {
+        let ports: BTreeSet<_> = ports.iter().map(|p| (*p).to_owned()).collect();
+        self.state().bound.insert(unit.to_owned(), ports);
+    }
+
+    pub fn ports_of(&self, unit: &str) -> Vec<String> {
+        let state = self.state();
+        state.bound.get(unit).into_iter().flatten().cloned().collect()
+    }
+
+    /// Everything that is bound, and to what.
+    pub fn bindings(&self) -> BTreeMap<String, Vec<String>> {
+        let state = self.state();
+        let all = state.bound.iter().filter(|(_, ports)| !ports.is_empty());
+        all.map(|(unit, ports)| (unit.clone(), ports.iter().cloned().collect()))
+            .collect()
+    }
+
+    pub fn break_down(&self, call: Call, unit: Option<&str>, how: How, times: u32) {
+        self.state().faults.push(Fault {
+            call,
+            unit: unit.map(str::to_owned),
+            how,
+            times,
+        });
+    }
+
+    pub fn mend(&self) {
+        self.state().faults.clear();
+    }
+
+    pub fn hold(&self, gpu: &str, command: &str) {
+        let holder = Holder {
+            gpu: gpu.parse().unwrap(),
+            pid: Some(4711),
+            command: command.to_owned(),
+        };
+        self.state()
+            .holders
+            .entry(gpu.to_owned())
+            .or_default()
+            .push(holder);
+    }
+
+    pub fn let_go(&self, gpu: &str) {
+        self.state().holders.remove(gpu);
+    }
+
+    pub fn hide(&self, gpu: &str) {
+        self.state().unseen.insert(gpu.to_owned());
+    }
+
+    pub fn unhide_all(&self) {
+        self.state().unseen.clear();
+    }
+
+    pub fn soil(&self, unit: &str) {
+        self.state().dirty.insert(unit.to_owned());
+    }
+
+    pub fn is_drained(&self, gpu: &str) -> bool {
+        self.state().drained.contains(gpu)
+    }
+
+    pub fn is_dirty(&self, unit: &str) -> bool {
+        self.state().dirty.contains(unit)
+    }
+
+    /// How often it was asked this of a unit.
+    pub fn times_asked(&self, call: Call, unit: &str) -> usize {
+        let state = self.state();
+        state
+            .asked
+            .iter()
+            .filter(|(c, u)| *c == call && u == unit)
+            .count()
+    }
+
+    pub fn most_in_flight(&self) -> usize {
+        self.state().most_in_flight
+    }
+
+    /// What no executor should ever ask for.
+    pub fn sins(&self) -> Vec<String> {
+        self.state().sins.clone()
+    }
+
+    /// Takes the next scripted fault of this call.
+    fn fault(&self, call: Call, unit: &str) -> Option<How> {
+        let mut state = self.state();
+        state.asked.push((call, unit.to_owned()));
+        let fault = state.faults.iter_mut().find(|fault| {
+            fault.times > 0 && fault.call == call && fault.unit.as_deref().is_none_or(|of| of == unit)
+        })?;
+        fault.times -= 1;
+        Some(fault.how)
+    }
+
+    /// Does what was asked, or fails as scripted.
+    async fn perform<T>(
+        &self,
+        call: Call,
+        unit: &str,
+        lie: Option<T>,
+        act: impl FnOnce(&mut State) -> Result<T, DriverError>,
+    ) -> Result<T, DriverError> {
+        {
+            let mut state = self.state();
+            state.in_flight += 1;
+            state.most_in_flight = state.most_in_flight.max(state.in_flight);
+        }
+        let _gone = Leaving(self);
+        if !self.latency.is_zero() {
+            tokio::time::sleep(self.latency).await;
+        }
+        match self.fault(call, unit) {
+            None => act(&mut self.state()),
+            Some(How::Refuse) => Err(DriverError::no_effect(format!("{call:?} of {unit}: refused"))),
+            Some(How::CannotTell) => Err(DriverError::cannot_tell(format!("{call:?}: not offered"))),
+            Some(How::LostBefore) => Err(DriverError::unknown(format!("{call:?} of {unit}: no answer"))),
+            Some(How::LostAfter) => {
+                act(&mut self.state())?;
+                Err(DriverError::unknown(format!("{call:?} of {unit}: no answer")))
+            }
+            Some(How::Lie) => match lie {
+                Some(lie) => Ok(lie),
+                None => act(&mut self.state()),
+            },
+            Some(How::HangBefore) => std::future::pending().await,
+            Some(How::HangAfter) => {
+                act(&mut self.state())?;
+                std::future::pending().await
+            }
+            Some(How::Panic) => panic!("scripted: {call:?} of {unit}"),
+        }
+    }
+}
+
+struct Leaving<'a>(&'a Rack);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.state().in_flight -= 1;
+    }
+}
+
+#[async_trait]
+impl Fabric for Rack {
+    fn endpoint(&self) -> &ControlEndpointId {
+        &self.endpoint
+    }
+
+    async fn observe(&self, _progress: &dyn Progress) -> Result<Observation, DriverError> {
+        Ok(Observation::default())
+    }
+
+    async fn bind(&self, unit: &ControlPoint, port: &ControlPoint, _: Duration) -> Result<(), DriverError> {
+        let (unit, port) = (unit.address.clone(), port.address.clone());
+        self.perform(Call::Bind, &unit.clone(), Some(()), move |state| {
+            let bound = state.bound.entry(unit.clone()).or_default();
+            if !bound.is_empty() {
+                state.sins.push(format!(
+                    "{unit} was to be bound to {port}, while bound to {bound:?}"
+                ));
+                return Err(DriverError::new(
+                    poolwright_driver::ErrorKind::Conflict,
+                    format!("{unit} is bound already"),
+                ));
+            }
+            bound.insert(port);
+            state.dirty.insert(unit);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn unbind(&self, unit: &ControlPoint, port: &ControlPoint, _: Duration) -> Result<(), DriverError> {
+        let (unit, port) = (unit.address.clone(), port.address.clone());
+        self.perform(Call::Unbind, &unit.clone(), Some(()), move |state| {
+            if state.holders.contains_key(&unit) {
+                state.sins.push(format!("{unit} was pulled while in use"));
+            }
+            if !state.bound.entry(unit.clone()).or_default().remove(&port) {
+                state
+                    .sins
+                    .push(format!("{unit} was to be unbound from {port}, where it was not"));
+                return Err(DriverError::new(
+                    poolwright_driver::ErrorKind::Conflict,
+                    format!("{unit} is not bound to {port}"),
+                ));
+            }
+            state.drained.remove(&unit);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn bound(&self, unit: &ControlPoint, _: Duration) -> Result<Bound, DriverError> {
+        let unit = unit.address.clone();
+        self.perform(Call::Bound, &unit.clone(), None, move |state| {
+            let mut ports: Vec<_> = state.bound.entry(unit).or_default().iter().cloned().collect();
+            Ok(match ports.len() {
+                0 => Bound::Free,
+                1 => Bound::To {
+                    port_address: ports.remove(0),
+                },
+                _ => Bound::Several {
+                    port_addresses: ports,
+                },
+            })
+        })
+        .await
+    }
+
+    async fn reset(&self, unit: &ControlPoint, _: Duration) -> Result<ResetSeen, DriverError> {
+        let unit = unit.address.clone();
+        self.perform(
+            Call::Reset,
+            &unit.clone(),
+            Some(ResetSeen::CannotTell),
+            move |state| {
+                if !state.bound.entry(unit.clone()).or_default().is_empty() {
+                    state.sins.push(format!("{unit} was to be reset while bound"));
+                    return Err(DriverError::no_effect(format!("{unit} is bound")));
+                }
+                state.dirty.remove(&unit);
+                Ok(ResetSeen::Done)
+            },
+        )
+        .await
+    }
+}
+
+#[async_trait]
+impl HostSide for Rack {
+    fn endpoint(&self) -> &ControlEndpointId {
+        &self.endpoint
+    }
+
+    async fn preflight(&self, target: &HostTarget, _: Duration) -> Result<Room, DriverError> {
+        let full = Room::NotEnough {
+            reason: format!("{} has no free slot", target.host_port),
+        };
+        self.perform(Call::Preflight, target.gpus[0].as_str(), Some(full), |_| {
+            Ok(Room::Enough)
+        })
+        .await
+    }
+
+    async fn verify(&self, target: &HostTarget, _: Duration) -> Result<Confirmation, DriverError> {
+        let gpu = target.gpus[0].to_string();
+        let port = target.host_port.to_string();
+        let never = Confirmation::NotSeen {
+            reason: "nothing there".to_owned(),
+        };
+        self.perform(Call::Verify, &gpu.clone(), Some(never), move |state| {
+            let bound = state.bound.entry(gpu.clone()).or_default().contains(&port);
+            Ok(if bound && !state.unseen.contains(&gpu) {
+                Confirmation::Seen {
+                    evidence: "agent".to_owned(),
+                }
+            } else {
+                Confirmation::NotSeen {
+                    reason: "not enumerated".to_owned(),
+                }
+            })
+        })
+        .await
+    }
+
+    async fn holders(&self, target: &HostTarget, _: Duration) -> Result<Vec<Holder>, DriverError> {
+        let gpu = target.gpus[0].to_string();
+        self.perform(Call::Holders, &gpu.clone(), None, move |state| {
+            Ok(state.holders.get(&gpu).cloned().unwrap_or_default())
+        })
+        .await
+    }
+
+    async fn drain(&self, target: &HostTarget, _: Duration) -> Result<(), DriverError> {
+        let gpu = target.gpus[0].to_string();
+        self.perform(Call::Drain, &gpu.clone(), Some(()), move |state| {
+            state.drained.insert(gpu);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn undrain(&self, target: &HostTarget, _: Duration) -> Result<(), DriverError> {
+        let gpu = target.gpus[0].to_string();
+        self.perform(Call::Undrain, &gpu.clone(), Some(()), move |state| {
+            state.drained.remove(&gpu);
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// The rack is its own drivers.
+pub struct Wiring(pub Arc<Rack>);
+
+impl Drivers for Wiring {
+    fn fabric(&self, endpoint: &ControlEndpointId) -> Option<Arc<dyn Fabric>> {
+        (*endpoint == self.0.endpoint).then(|| Arc::clone(&self.0) as Arc<dyn Fabric>)
+    }
+
+    fn host(&self, _host: &HostId) -> Option<Arc<dyn HostSide>> {
+        (!self.0.hostless).then(|| Arc::clone(&self.0) as Arc<dyn HostSide>)
+    }
+}
