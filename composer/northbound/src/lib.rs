@@ -1,1 +1,24 @@
-//! The JSON API over the facade.
+//! The JSON API over the facade: thin. A handler reads the request, asks the [`Composer`], and writes what it
+//! says. HTTPS only, with the manager's own certificate authority; every request but the probes carries a
+//! name and a password.
+//!
+//! Invariants: no handler decides anything about GPUs; a request is bounded in size and time.
+
+mod api;
+mod auth;
+mod problem;
+mod server;
+mod tls;
+
+pub use server::{Options, Running, ServeError, serve};
+
+use poolwright_service::Composer;
+use poolwright_service::accounts::Accounts;
+use std::sync::Arc;
+
+/// What every handler is handed.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub composer: Composer,
+    pub accounts: Arc<Accounts>,
+}

@@ -1,1 +1,31 @@
-//! The facade Composer, and what runs by the clock.
+//! The facade [`Composer`], and what runs by the clock.
+//!
+//! * [`Composer`]: everything that anybody asks of Poolwright, be it at the CLI or through a service.
+//! * [`runner`]: looks at the hardware and recompositions by the calendar.
+//! * [`demand`], [`schedule`], [`window`], [`endpoint`]: what people write, and what is kept of it.
+//! * [`size`](mod@size): sizing in the words of requests.
+//! * [`accounts`]: who may ask.
+//! * [`clock`]: the only place that knows what time it is.
+
+pub mod accounts;
+pub mod clock;
+mod composer;
+pub mod demand;
+pub mod endpoint;
+mod error;
+pub mod runner;
+pub mod schedule;
+pub mod size;
+mod view;
+pub mod window;
+
+pub use composer::{
+    Change, Check, CheckResult, Composer, EndpointTest, How, Options, Release, Resolution, ScheduleStatus,
+    Status, Why, most_slots, pool_kinds,
+};
+pub use error::{ErrorCode, ServiceError};
+
+// What the facade's answers are made of, so that those above it need no other room.
+pub use poolwright_executor::{CompositionRecord, Operation, OperationKind, OperationState, StepState};
+pub use poolwright_inventory::Snapshot;
+pub use poolwright_planner::{Composition, Plan};

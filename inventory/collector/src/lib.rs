@@ -3,7 +3,7 @@
 //! The only IO of the inventory. An endpoint that can't be read becomes a fault of the snapshot; the
 //! others are read all the same. Endpoints are asked side by side, a bounded number at a time.
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use poolwright_driver::{DriverError, Fabric, Observation, Progress};
 use poolwright_inventory::{Knowledge, Merged, PciNames, Snapshot, View, merge};
@@ -87,8 +87,9 @@ pub async fn look(
     options: CollectOptions,
     progress: &dyn Progress,
 ) -> Vec<Look> {
-    futures_util::stream::iter(endpoints)
-        .map(|endpoint| observe(endpoint.as_ref(), now, options.endpoint_deadline, progress))
+    let looks = endpoints.iter().cloned();
+    let looks = looks.map(|endpoint| observe(endpoint, now, options.endpoint_deadline, progress).boxed());
+    futures_util::stream::iter(looks.collect::<Vec<_>>())
         .buffer_unordered(options.endpoints_at_once.max(1))
         .collect()
         .await
@@ -112,7 +113,12 @@ pub fn assemble(looks: Vec<Look>, last: Option<&Topology>, now: Timestamp) -> Sn
     }
 }
 
-async fn observe(endpoint: &dyn Fabric, at: Timestamp, deadline: Duration, progress: &dyn Progress) -> Look {
+async fn observe(
+    endpoint: Arc<dyn Fabric>,
+    at: Timestamp,
+    deadline: Duration,
+    progress: &dyn Progress,
+) -> Look {
     let source = endpoint.endpoint().clone();
     let answer = tokio::time::timeout(deadline, endpoint.observe(progress)).await;
     let answer = answer.unwrap_or_else(|_| {

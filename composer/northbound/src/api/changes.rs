@@ -1,0 +1,133 @@
+//! Plans, and everything that changes who holds which GPUs. A change that has begun is answered with 202.
+
+use super::{Answer, Body};
+use crate::{Api, problem::Problem};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use axum::{Json, Router};
+use poolwright_model::id::{GpuId, HostId};
+use poolwright_service::OperationKind;
+use poolwright_service::Plan;
+use poolwright_service::demand::DemandSpec;
+use poolwright_service::{Change, How, Release, ServiceError};
+use serde::Deserialize;
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/plan", post(plan))
+        .route("/apply", post(apply))
+        .route("/compose", post(compose))
+        .route("/release", post(release))
+        .route("/attach", post(attach))
+        .route("/detach", post(detach))
+}
+
+/// Who asks; there is one account so far.
+const BY: &str = poolwright_service::accounts::ADMIN;
+
+type Changed = Result<(StatusCode, Json<Change>), Problem>;
+
+fn changed(change: Change) -> (StatusCode, Json<Change>) {
+    let status = if change.operation.is_some() {
+        StatusCode::ACCEPTED
+    } else {
+        StatusCode::OK
+    };
+    (status, Json(change))
+}
+
+/// The key may come as a header; two different ones are a mistake.
+fn with_key(mut how: How, headers: &HeaderMap) -> Result<How, Problem> {
+    let Some(value) = headers.get("idempotency-key") else {
+        return Ok(how);
+    };
+    let text = value
+        .to_str()
+        .map_err(|_| ServiceError::bad_request("the Idempotency-Key is not plain text"))?;
+    match &how.key {
+        Some(key) if key != text => {
+            Err(ServiceError::bad_request("the Idempotency-Key and how.key differ").into())
+        }
+        _ => {
+            how.key = Some(text.to_owned());
+            Ok(how)
+        }
+    }
+}
+
+async fn plan(State(api): State<Api>) -> Answer<Plan> {
+    Ok(Json(api.composer.plan().await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Apply {
+    plan: Plan,
+    #[serde(default)]
+    how: How,
+}
+
+async fn apply(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Apply>) -> Changed {
+    let how = with_key(body.how, &headers)?;
+    Ok(changed(
+        api.composer
+            .apply(body.plan, OperationKind::Apply, BY, &how)
+            .await?,
+    ))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Compose {
+    demand: DemandSpec,
+    #[serde(default)]
+    how: How,
+}
+
+async fn compose(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Compose>) -> Changed {
+    let how = with_key(body.how, &headers)?;
+    Ok(changed(api.composer.compose(body.demand, BY, &how).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LetGo {
+    what: Release,
+    #[serde(default)]
+    how: How,
+}
+
+async fn release(State(api): State<Api>, headers: HeaderMap, Body(body): Body<LetGo>) -> Changed {
+    let how = with_key(body.how, &headers)?;
+    Ok(changed(api.composer.release(body.what, BY, &how).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Attach {
+    gpus: Vec<GpuId>,
+    host: HostId,
+    #[serde(default)]
+    how: How,
+}
+
+async fn attach(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Attach>) -> Changed {
+    let how = with_key(body.how, &headers)?;
+    Ok(changed(
+        api.composer.attach(&body.gpus, &body.host, BY, &how).await?,
+    ))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Detach {
+    gpus: Vec<GpuId>,
+    #[serde(default)]
+    how: How,
+}
+
+async fn detach(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Detach>) -> Changed {
+    let how = with_key(body.how, &headers)?;
+    Ok(changed(api.composer.detach(&body.gpus, BY, &how).await?))
+}

@@ -1,0 +1,80 @@
+//! `/api/v1`: one file a noun.
+
+mod changes;
+mod demands;
+mod endpoints;
+mod operations;
+mod pool;
+mod schedules;
+
+use crate::{Api, auth, problem::Problem};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, FromRequest, Request};
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router, middleware};
+use poolwright_service::{ErrorCode, ServiceError};
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::timeout::TimeoutLayer;
+
+/// Plans of thousands of GPUs are the largest bodies.
+const LARGEST_BODY: usize = 16 << 20;
+/// The longest wait that a client may ask for is 5 minutes.
+const LONGEST_REQUEST: Duration = Duration::from_secs(330);
+
+pub(crate) fn router(api: Api) -> Router {
+    let v1 = Router::new()
+        .merge(pool::routes())
+        .merge(demands::routes())
+        .merge(changes::routes())
+        .merge(operations::routes())
+        .merge(schedules::routes())
+        .merge(endpoints::routes())
+        .fallback(no_such_path)
+        .layer(middleware::from_fn_with_state(api.clone(), auth::require));
+    Router::new()
+        .nest("/api/v1", v1)
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(|| async { "ok\n" }))
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::GATEWAY_TIMEOUT,
+            LONGEST_REQUEST,
+        ))
+        .layer(CatchPanicLayer::new())
+        .with_state(api)
+}
+
+async fn no_such_path(request: Request) -> Problem {
+    ServiceError::new(
+        ErrorCode::NotFound,
+        format!("there is no {} {}", request.method(), request.uri().path()),
+    )
+    .into()
+}
+
+/// A JSON body; what is wrong with it is said in our form.
+pub(crate) struct Body<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let parsed: Result<Json<T>, JsonRejection> = Json::from_request(request, state).await;
+        match parsed {
+            Ok(Json(value)) => Ok(Self(value)),
+            Err(rejection) => Err(ServiceError::bad_request(rejection.body_text()).into()),
+        }
+    }
+}
+
+/// An answer: JSON, or a problem.
+pub(crate) type Answer<T> = Result<Json<T>, Problem>;
+
+/// An id from a path.
+pub(crate) fn id<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, Problem> {
+    text.parse()
+        .map_err(|e: T::Err| ServiceError::bad_request(e.to_string()).into())
+}

@@ -1,0 +1,93 @@
+//! Operations, and the compositions that they leave.
+
+use super::{Answer, Body, id};
+use crate::Api;
+use axum::extract::{Path, Query, State};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use poolwright_service::Composition;
+use poolwright_service::{CompositionRecord, Operation, Resolution};
+use serde::Deserialize;
+use std::time::Duration;
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/operations", get(all))
+        .route("/operations/{id}", get(one))
+        .route("/operations/{id}/cancel", post(cancel))
+        .route("/operations/{id}/resolve", post(resolve))
+        .route("/compositions", get(compositions))
+        .route("/compositions/{id}", get(composition))
+}
+
+const BY: &str = poolwright_service::accounts::ADMIN;
+/// The longest that a client may wait in one request.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+async fn all(State(api): State<Api>) -> Answer<Vec<Operation>> {
+    Ok(Json(api.composer.operations().await?))
+}
+
+#[derive(Deserialize)]
+struct Wait {
+    /// Seconds.
+    wait: Option<u64>,
+}
+
+async fn one(
+    State(api): State<Api>,
+    Path(text): Path<String>,
+    Query(Wait { wait }): Query<Wait>,
+) -> Answer<Operation> {
+    let operation = id(&text)?;
+    Ok(Json(match wait {
+        None => api.composer.operation(&operation).await?,
+        Some(seconds) => {
+            api.composer
+                .wait(&operation, Duration::from_secs(seconds).min(LONGEST_WAIT))
+                .await?
+        }
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cancel {
+    #[serde(default)]
+    reason: String,
+}
+
+async fn cancel(
+    State(api): State<Api>,
+    Path(text): Path<String>,
+    Body(body): Body<Cancel>,
+) -> Answer<Operation> {
+    Ok(Json(api.composer.cancel(&id(&text)?, BY, &body.reason).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resolve {
+    resolution: Resolution,
+    reason: String,
+}
+
+async fn resolve(
+    State(api): State<Api>,
+    Path(text): Path<String>,
+    Body(body): Body<Resolve>,
+) -> Answer<Operation> {
+    Ok(Json(
+        api.composer
+            .resolve(&id(&text)?, body.resolution, BY, &body.reason)
+            .await?,
+    ))
+}
+
+async fn compositions(State(api): State<Api>) -> Answer<Vec<Composition>> {
+    Ok(Json(api.composer.compositions().await?))
+}
+
+async fn composition(State(api): State<Api>, Path(text): Path<String>) -> Answer<CompositionRecord> {
+    Ok(Json(api.composer.composition(&id(&text)?).await?))
+}

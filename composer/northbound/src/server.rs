@@ -1,0 +1,103 @@
+//! The server: its first start, its limits, its end.
+
+use crate::tls::{self, TlsError};
+use crate::{Api, api};
+use axum_server::Handle;
+use axum_server::tls_rustls::RustlsConfig;
+use poolwright_service::accounts::{ADMIN, Accounts};
+use poolwright_service::{Composer, ServiceError};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// Where to serve, and where certificates and the first password lie.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub listen: SocketAddr,
+    pub data_dir: PathBuf,
+}
+
+/// Why the API can't be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("can't listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("the certificate {} can't be used: {source}", .path.display())]
+    Certificate { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Accounts(#[from] ServiceError),
+}
+
+/// A server that runs.
+pub struct Running {
+    /// Where it listens; the port that the system chose, if 0 was asked for.
+    pub address: SocketAddr,
+    /// The certificate authority to trust, a PEM file.
+    pub ca: PathBuf,
+    handle: Handle<SocketAddr>,
+    task: JoinHandle<io::Result<()>>,
+}
+
+/// How long requests under way may take when the server stops.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Serves until it is stopped. At the first start it makes certificates and the administrator's password.
+pub async fn serve(composer: Composer, options: Options) -> Result<Running, ServeError> {
+    let error = |source| ServeError::Listen {
+        address: options.listen,
+        source,
+    };
+    let listener = TcpListener::bind(options.listen).map_err(error)?;
+    listener.set_nonblocking(true).map_err(error)?;
+    let address = listener.local_addr().map_err(error)?;
+
+    let files = tls::ensure(&options.data_dir, address.ip())?;
+    let config = RustlsConfig::from_pem_file(&files.server, &files.server).await;
+    let config = config.map_err(|source| ServeError::Certificate {
+        path: files.server.clone(),
+        source,
+    })?;
+    let (accounts, password) = Accounts::open(composer.store().clone()).await?;
+    if let Some(password) = password {
+        tls::write(
+            &options.data_dir.join("initial-admin-password"),
+            &format!("{password}\n"),
+            0o600,
+        )?;
+        tracing::info!(
+            account = ADMIN,
+            "made the first account; its password is in initial-admin-password"
+        );
+    }
+
+    let router = api::router(Api {
+        composer,
+        accounts: Arc::new(accounts),
+    });
+    let handle = Handle::new();
+    let server = axum_server::from_tcp_rustls(listener, config)
+        .map_err(error)?
+        .handle(handle.clone());
+    let task = tokio::spawn(server.serve(router.into_make_service()));
+    Ok(Running {
+        address,
+        ca: files.ca,
+        handle,
+        task,
+    })
+}
+
+impl Running {
+    /// Stops accepting, lets requests under way end, and ends.
+    pub async fn stop(self) {
+        self.handle.graceful_shutdown(Some(DRAIN));
+        if let Err(error) = self.task.await {
+            tracing::warn!("the server did not end well: {error}");
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Operations, compositions, and why things are as they are.
+
+use super::Composer;
+use crate::demand::DemandRecord;
+use crate::error::{ErrorCode, ServiceError};
+use jiff::Timestamp;
+use poolwright_executor::{
+    self as executor, Claim, CompositionRecord, GpuRecord, Operation, OperationState, PlanRecord, Resolve,
+    Said,
+};
+use poolwright_model::fault::FaultKind;
+use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId};
+use poolwright_model::lifecycle::GpuState;
+use poolwright_planner::{Composition, Plan, Reserved};
+use poolwright_store::{Event, read, read_all};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The manager in a few numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub version: String,
+    pub now: Timestamp,
+    pub endpoints: usize,
+    pub gpus: usize,
+    pub composable: usize,
+    pub free: usize,
+    pub hosts: usize,
+    pub compositions: usize,
+    pub faults: usize,
+    pub open_operations: usize,
+}
+
+/// Why a demand is served, or is not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Why {
+    pub demand: DemandRecord,
+    pub wanted_now: bool,
+    pub holds: Vec<Composition>,
+    /// For people: how the need came about, what it holds, what is missing and what would help.
+    pub because: Vec<String>,
+}
+
+/// One thing that was looked at for the operator's peace of mind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    pub name: String,
+    pub result: CheckResult,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckResult {
+    Ok,
+    Warning,
+    Problem,
+}
+
+/// What an operator decides about an operation that is indeterminate or quarantined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Resolution {
+    /// Look again now, and go on from there.
+    Retry,
+    /// End it with things as the fabric shows them; refused where the fabric can't say.
+    Accept,
+    /// The same, and what the fabric can't say anything of is bound to nothing.
+    AcceptFree,
+    /// The same, and what the fabric can't say anything of is bound where the operation had it.
+    AcceptBound,
+}
+
+impl From<Resolution> for executor::Resolution {
+    fn from(resolution: Resolution) -> Self {
+        let accept = |unreadable| executor::Resolution::Accept { unreadable };
+        match resolution {
+            Resolution::Retry => executor::Resolution::Retry,
+            Resolution::Accept => accept(None),
+            Resolution::AcceptFree => accept(Some(Said::Free)),
+            Resolution::AcceptBound => accept(Some(Said::Bound)),
+        }
+    }
+}
+
+impl Composer {
+    pub async fn operations(&self) -> Result<Vec<Operation>, ServiceError> {
+        Ok(self.executor.list().await?)
+    }
+
+    pub async fn operation(&self, id: &OperationId) -> Result<Operation, ServiceError> {
+        let found = self.executor.get(id).await?;
+        found.ok_or_else(|| ServiceError::not_found("operation", id.as_str()))
+    }
+
+    /// Waits until an operation is over or needs somebody. After `within` an error of code Timeout names it;
+    /// it goes on.
+    pub async fn wait(&self, id: &OperationId, within: Duration) -> Result<Operation, ServiceError> {
+        let operation = self.executor.wait(id, within).await?;
+        let operation = operation.ok_or_else(|| ServiceError::not_found("operation", id.as_str()))?;
+        if operation.state.has_ended() || operation.state == OperationState::Quarantined {
+            return Ok(operation);
+        }
+        let waits = operation.waits().join("; ");
+        let what = if waits.is_empty() {
+            operation.state.to_string()
+        } else {
+            format!("{}: {waits}", operation.state)
+        };
+        Err(ServiceError {
+            operation: Some(id.to_string()),
+            ..ServiceError::new(
+                ErrorCode::Timeout,
+                format!("operation {id} is not over after {} s ({what})", within.as_secs()),
+            )
+            .with_hint(format!("it goes on; poolwright ops wait {id}"))
+        })
+    }
+
+    /// Stops an operation and undoes what it did.
+    pub async fn cancel(&self, id: &OperationId, by: &str, reason: &str) -> Result<Operation, ServiceError> {
+        self.executor.cancel(id, by, reason).await?;
+        self.operation(id).await
+    }
+
+    /// Brings an operation that is indeterminate or quarantined to an end, after somebody has looked.
+    pub async fn resolve(
+        &self,
+        id: &OperationId,
+        how: Resolution,
+        by: &str,
+        reason: &str,
+    ) -> Result<Operation, ServiceError> {
+        let wish = Resolve {
+            resolution: how.into(),
+            by: by.to_owned(),
+            reason: reason.to_owned(),
+        };
+        self.executor.resolve(id, wish).await?;
+        self.operation(id).await
+    }
+
+    pub async fn compositions(&self) -> Result<Vec<Composition>, ServiceError> {
+        let found = read_all::<CompositionRecord>(self.store.as_ref()).await?;
+        Ok(found.into_iter().map(|found| found.value.composition).collect())
+    }
+
+    pub async fn composition(&self, id: &CompositionId) -> Result<CompositionRecord, ServiceError> {
+        let found = read::<CompositionRecord>(self.store.as_ref(), id.as_str()).await?;
+        found
+            .map(|found| found.value)
+            .ok_or_else(|| ServiceError::not_found("composition", id.as_str()))
+    }
+
+    pub async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, ServiceError> {
+        Ok(self.store.events_after(seq, limit).await?)
+    }
+
+    pub async fn status(&self) -> Result<Status, ServiceError> {
+        let snapshot = self.snapshot().await?;
+        let gpus = &snapshot.topology.gpus;
+        let composable = || gpus.iter().filter(|gpu| gpu.composability.is_composable());
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            now: self.clock.now(),
+            endpoints: self.endpoints().await?.len(),
+            gpus: gpus.len(),
+            composable: composable().count(),
+            free: composable().filter(|gpu| gpu.state == GpuState::Free).count(),
+            hosts: snapshot.topology.hosts.len(),
+            compositions: self.compositions().await?.len(),
+            faults: snapshot.faults.len(),
+            open_operations: self.store.open_operations().await?.len(),
+        })
+    }
+
+    /// Why a demand holds what it holds, and what it lacks.
+    pub async fn why(&self, id: &DemandId) -> Result<Why, ServiceError> {
+        let record = self.demand(id).await?;
+        let wanted_now = self.wanted_now().await?.iter().any(|demand| demand.id == *id);
+        let holds: Vec<Composition> = self
+            .compositions()
+            .await?
+            .into_iter()
+            .filter(|c| c.demand.as_ref() == Some(id))
+            .collect();
+        let mut because = record.demand.need.explanation.clone();
+        for composition in &holds {
+            let gpus: Vec<&str> = composition.gpus().map(GpuId::as_str).collect();
+            because.push(format!(
+                "holds {} on {}: {}",
+                composition.id,
+                composition.host,
+                gpus.join(", ")
+            ));
+        }
+        match (&record.schedule, wanted_now) {
+            (_, true) => {
+                let plan = self.plan().await?;
+                let missing = plan.unplaced.iter().filter(|unplaced| unplaced.demand == *id);
+                because.extend(missing.map(ToString::to_string));
+                if plan.composes.iter().any(|c| c.demand.as_ref() == Some(id)) {
+                    because.push("could be served now; `poolwright plan` shows how".to_owned());
+                }
+            }
+            (Some(schedule), false) => because.push(format!(
+                "not wanted now: the window of schedule {schedule} is closed"
+            )),
+            (None, false) => {
+                because.push("not wanted now: a schedule suspends it while its window is open".to_owned())
+            }
+        }
+        Ok(Why {
+            demand: record,
+            wanted_now,
+            holds,
+            because,
+        })
+    }
+
+    /// What an operator should know.
+    pub async fn doctor(&self) -> Result<Vec<Check>, ServiceError> {
+        let snapshot = self.discover(&()).await?;
+        let mut checks = Vec::new();
+        for endpoint in self.endpoints().await? {
+            let id = endpoint.spec.id.as_str();
+            let silent = snapshot
+                .faults
+                .iter()
+                .find(|fault| fault.source == id && is_silence(fault.kind));
+            checks.push(match silent {
+                None => Check::ok(
+                    format!("endpoint {id}"),
+                    format!("answers at {}", endpoint.spec.url),
+                ),
+                Some(fault) => Check::problem(
+                    format!("endpoint {id}"),
+                    fault.message.clone(),
+                    format!("poolwright endpoint test {id}"),
+                ),
+            });
+        }
+        if checks.is_empty() {
+            checks.push(Check::problem(
+                "endpoints",
+                "none is known",
+                "poolwright endpoint add NAME --url URL",
+            ));
+        }
+        let faults = snapshot.faults.len();
+        checks.push(match faults {
+            0 => Check::ok("faults", "none was met while looking"),
+            n => Check::warning(
+                "faults",
+                format!("{n} were met while looking"),
+                "poolwright get faults",
+            ),
+        });
+        let needy: Vec<String> = self
+            .operations()
+            .await?
+            .iter()
+            .filter(|op| needs_somebody(op.state))
+            .map(|op| op.id.to_string())
+            .collect();
+        checks.push(match needy.is_empty() {
+            true => Check::ok("operations", "none needs somebody"),
+            false => Check::problem(
+                "operations",
+                format!("somebody must look at {}", needy.join(", ")),
+                "poolwright ops show ID",
+            ),
+        });
+        let lost = self.not_as_recorded(&snapshot).await?;
+        checks.push(match lost.is_empty() {
+            true => Check::ok("bindings", "all compositions are bound as recorded"),
+            false => Check::problem("bindings", lost.join("; "), "poolwright describe composition ID"),
+        });
+        Ok(checks)
+    }
+
+    /// What a composition should hold and the hardware shows elsewhere.
+    async fn not_as_recorded(
+        &self,
+        snapshot: &poolwright_inventory::Snapshot,
+    ) -> Result<Vec<String>, ServiceError> {
+        let in_hand = self.reserved().await?;
+        let at: BTreeMap<_, _> = snapshot
+            .topology
+            .gpus
+            .iter()
+            .map(|gpu| (&gpu.id, gpu.host_port.as_ref()))
+            .collect();
+        let mut lost = Vec::new();
+        for composition in self.compositions().await? {
+            for held in composition
+                .held
+                .iter()
+                .filter(|held| in_hand.iter().all(|r| r.unit != held.unit))
+            {
+                for gpu in &held.gpus {
+                    match at.get(gpu) {
+                        Some(Some(port)) if **port == held.host_port => {}
+                        Some(Some(port)) => lost.push(format!(
+                            "{gpu} of {} is bound to {port}, not to {}",
+                            composition.id, held.host_port
+                        )),
+                        Some(None) => lost.push(format!("{gpu} of {} is bound to nothing", composition.id)),
+                        None => lost.push(format!("{gpu} of {} is not seen", composition.id)),
+                    }
+                }
+            }
+        }
+        Ok(lost)
+    }
+
+    pub(super) async fn gpu_states(&self) -> Result<BTreeMap<GpuId, GpuState>, ServiceError> {
+        let found = read_all::<GpuRecord>(self.store.as_ref()).await?;
+        Ok(found
+            .into_iter()
+            .map(|found| (found.value.gpu, found.value.state))
+            .collect())
+    }
+
+    /// The units that running operations have in hand.
+    pub(super) async fn reserved(&self) -> Result<Vec<Reserved>, ServiceError> {
+        let claims: Vec<Claim> = self.executor.claims().await?;
+        Ok(claims
+            .into_iter()
+            .map(|claim| Reserved {
+                unit: claim.unit,
+                host_port: claim.host_port,
+            })
+            .collect())
+    }
+
+    pub(super) async fn plan_of(&self, operation: &Operation) -> Result<Plan, ServiceError> {
+        let found = read::<PlanRecord>(self.store.as_ref(), operation.plan.as_str()).await?;
+        let missing = || {
+            ServiceError::new(
+                ErrorCode::Internal,
+                format!("plan {} of {} is gone", operation.plan, operation.id),
+            )
+        };
+        found.map(|found| found.value.0).ok_or_else(missing)
+    }
+}
+
+fn needs_somebody(state: OperationState) -> bool {
+    matches!(state, OperationState::Indeterminate | OperationState::Quarantined)
+}
+
+fn is_silence(kind: FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::Unreachable
+            | FaultKind::Timeout
+            | FaultKind::Tls
+            | FaultKind::CredentialsRefused
+            | FaultKind::NotRedfish
+    )
+}
+
+impl Check {
+    fn ok(name: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            result: CheckResult::Ok,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    fn warning(name: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            result: CheckResult::Warning,
+            hint: Some(hint.into()),
+            ..Self::ok(name, message)
+        }
+    }
+
+    fn problem(name: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            result: CheckResult::Problem,
+            ..Self::warning(name, message, hint)
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Adding, testing and removing the management services that the manager speaks to.
+
+use super::Composer;
+use crate::endpoint::{Endpoint, EndpointSpec};
+use crate::error::{ErrorCode, ServiceError};
+use futures_util::StreamExt;
+use poolwright_driver::{DriverError, Observation};
+use poolwright_model::id::ControlEndpointId;
+use poolwright_store::{Batch, Stored, read, read_all};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// What an endpoint answered when it was tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointTest {
+    pub gpus: usize,
+    pub composable: usize,
+    pub hosts: usize,
+    pub fabrics: usize,
+    pub faults: usize,
+    pub requests: u64,
+}
+
+impl Composer {
+    pub async fn endpoints(&self) -> Result<Vec<Endpoint>, ServiceError> {
+        Ok(read_all(self.store.as_ref())
+            .await?
+            .into_iter()
+            .map(|found| found.value)
+            .collect())
+    }
+
+    pub async fn endpoint(&self, id: &ControlEndpointId) -> Result<Endpoint, ServiceError> {
+        let found = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
+        found
+            .map(|found| found.value)
+            .ok_or_else(|| ServiceError::not_found("endpoint", id.as_str()))
+    }
+
+    /// Connects to an endpoint, looks at it once, and keeps it. One that can't be read is not kept.
+    pub async fn add_endpoint(&self, spec: EndpointSpec) -> Result<EndpointTest, ServiceError> {
+        if read::<Endpoint>(self.store.as_ref(), spec.id.as_str())
+            .await?
+            .is_some()
+        {
+            return Err(ServiceError::new(
+                ErrorCode::Conflict,
+                format!("there is an endpoint {} already", spec.id),
+            )
+            .with_hint("choose another name, or remove it first"));
+        }
+        let connected = self.connector.connect(&spec).await?;
+        let observed = match connected.fabric.observe(&()).await {
+            Ok(observed) => observed,
+            Err(error) => {
+                connected.fabric.close().await;
+                return Err(error.into());
+            }
+        };
+        let endpoint = Endpoint {
+            spec,
+            added: self.clock.now(),
+        };
+        let mut batch = Batch::new();
+        batch.expect(Endpoint::KIND, endpoint.id(), None).put(&endpoint)?;
+        self.store.commit(batch).await?;
+        self.connections.insert(endpoint.spec.id.clone(), connected);
+        self.look_again(&BTreeSet::from([endpoint.spec.id])).await;
+        Ok(EndpointTest::of(&observed))
+    }
+
+    /// Looks at an endpoint anew, with a new connection.
+    pub async fn test_endpoint(&self, id: &ControlEndpointId) -> Result<EndpointTest, ServiceError> {
+        let endpoint = self.endpoint(id).await?;
+        let connected = self.connector.connect(&endpoint.spec).await?;
+        let observed = connected.fabric.observe(&()).await;
+        connected.fabric.close().await;
+        Ok(EndpointTest::of(&observed?))
+    }
+
+    /// Forgets an endpoint. Refused while a composition holds GPUs through it.
+    pub async fn remove_endpoint(&self, id: &ControlEndpointId) -> Result<(), ServiceError> {
+        self.endpoint(id).await?;
+        let holders: Vec<String> = self
+            .compositions()
+            .await?
+            .into_iter()
+            .filter(|c| c.held.iter().any(|held| held.unit_at.endpoint == *id))
+            .map(|c| c.id.to_string())
+            .collect();
+        if !holders.is_empty() {
+            let message = format!("endpoint {id} holds GPUs of {}", holders.join(", "));
+            return Err(ServiceError::new(ErrorCode::Conflict, message).with_hint("release them first"));
+        }
+        let mut batch = Batch::new();
+        batch.delete(Endpoint::KIND, id.as_str());
+        self.store.commit(batch).await?;
+        if let Some(connected) = self.connections.remove(id) {
+            connected.fabric.close().await;
+        }
+        self.forget(id);
+        Ok(())
+    }
+
+    /// Connects to every endpoint that is kept and not connected. Those that can't be reached now are
+    /// told with the reason, and tried again at the next look.
+    pub(super) async fn connect_kept(&self) -> Result<Vec<(ControlEndpointId, DriverError)>, ServiceError> {
+        let kept = self.endpoints().await?.into_iter().map(|endpoint| endpoint.spec);
+        let missing: Vec<EndpointSpec> = kept
+            .filter(|spec| self.connections.get(&spec.id).is_none())
+            .collect();
+        let connect = futures_util::stream::iter(missing).map(|spec| async move {
+            match self.connector.connect(&spec).await {
+                Ok(connected) => {
+                    self.connections.insert(spec.id, connected);
+                    None
+                }
+                Err(error) => Some((spec.id, error)),
+            }
+        });
+        let failed = connect.buffer_unordered(self.options.collect.endpoints_at_once.max(1));
+        Ok(failed.filter_map(std::future::ready).collect().await)
+    }
+}
+
+impl EndpointTest {
+    fn of(observed: &Observation) -> Self {
+        let topology = &observed.topology;
+        Self {
+            gpus: topology.gpus.len(),
+            composable: topology
+                .gpus
+                .iter()
+                .filter(|gpu| gpu.composability.is_composable())
+                .count(),
+            hosts: topology.hosts.len(),
+            fabrics: topology.fabrics.len(),
+            faults: observed.faults.len(),
+            requests: observed.requests,
+        }
+    }
+}

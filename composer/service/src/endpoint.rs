@@ -1,0 +1,163 @@
+//! The management services that the manager asks and tells: which ones, and how to reach them.
+
+use crate::error::ServiceError;
+use async_trait::async_trait;
+use jiff::Timestamp;
+use poolwright_driver::{DriverError, Fabric, HostSide};
+use poolwright_executor::Drivers;
+use poolwright_model::id::{ControlEndpointId, HostId};
+use poolwright_store::Stored;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+/// How to reach a management service. The password is not here: `password_file` says where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointSpec {
+    pub id: ControlEndpointId,
+    /// `https://address[:port]`; the service root is looked for under it.
+    pub url: String,
+    #[serde(default)]
+    pub username: Option<String>,
+    /// A file on the manager's machine, readable by the manager only.
+    #[serde(default)]
+    pub password_file: Option<String>,
+    #[serde(default)]
+    pub trust: Trust,
+    /// Plain http to another machine, which anybody on the way can read and change.
+    #[serde(default)]
+    pub insecure_http: bool,
+}
+
+/// Whose certificate is believed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trust {
+    /// The machine's own certificate authorities.
+    #[default]
+    System,
+    /// Certificate authorities in a PEM file on the manager's machine.
+    CaFile(String),
+    /// Exactly the certificate with this SHA-256 fingerprint, in hexadecimal digits.
+    Pinned(String),
+    /// Anybody's. For tests on a closed bench only.
+    InsecureAnyone,
+}
+
+/// An endpoint as the manager keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoint {
+    #[serde(flatten)]
+    pub spec: EndpointSpec,
+    pub added: Timestamp,
+}
+
+impl Stored for Endpoint {
+    const KIND: &'static str = "endpoint";
+    fn id(&self) -> &str {
+        self.spec.id.as_str()
+    }
+}
+
+/// Both sides of the metal, as far as one endpoint has them.
+#[derive(Clone)]
+pub struct Connected {
+    pub fabric: Arc<dyn Fabric>,
+    pub host_side: Arc<dyn HostSide>,
+}
+
+/// Makes drivers. The wiring hands one in, so that the service names no concrete driver.
+#[async_trait]
+pub trait Connector: Send + Sync {
+    async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError>;
+}
+
+/// The drivers in use, and who speaks for which host. Cheap to clone; all clones are one.
+#[derive(Clone, Default)]
+pub struct Connections(Arc<RwLock<InUse>>);
+
+#[derive(Default)]
+struct InUse {
+    drivers: BTreeMap<ControlEndpointId, Connected>,
+    speakers: BTreeMap<HostId, ControlEndpointId>,
+}
+
+impl Drivers for Connections {
+    fn fabric(&self, endpoint: &ControlEndpointId) -> Option<Arc<dyn Fabric>> {
+        self.get(endpoint).map(|connected| connected.fabric)
+    }
+
+    fn host(&self, host: &HostId) -> Option<Arc<dyn HostSide>> {
+        self.get(&self.speaker(host)?)
+            .map(|connected| connected.host_side)
+    }
+}
+
+impl Connections {
+    pub fn get(&self, id: &ControlEndpointId) -> Option<Connected> {
+        self.read(|all| all.drivers.get(id).cloned())
+    }
+
+    /// The endpoint that speaks for a host.
+    pub fn speaker(&self, host: &HostId) -> Option<ControlEndpointId> {
+        self.read(|all| all.speakers.get(host).cloned())
+    }
+
+    pub fn set_speakers(&self, speakers: BTreeMap<HostId, ControlEndpointId>) {
+        self.write(|all| all.speakers = speakers);
+    }
+
+    pub fn fabrics(&self) -> Vec<Arc<dyn Fabric>> {
+        self.read(|all| {
+            all.drivers
+                .values()
+                .map(|connected| connected.fabric.clone())
+                .collect()
+        })
+    }
+
+    pub fn insert(&self, id: ControlEndpointId, connected: Connected) {
+        self.write(|all| all.drivers.insert(id, connected));
+    }
+
+    /// Takes a driver out of use; whoever took it closes it.
+    pub fn remove(&self, id: &ControlEndpointId) -> Option<Connected> {
+        self.write(|all| all.drivers.remove(id))
+    }
+
+    /// Takes all drivers out of use and ends their sessions.
+    pub async fn close(&self) {
+        let all = self.write(|all| std::mem::take(&mut all.drivers));
+        let ends = all
+            .into_values()
+            .map(|connected| async move { connected.fabric.close().await });
+        futures_util::future::join_all(ends).await;
+    }
+
+    // A panic while the lock was held leaves the map whole: each use is one call on it.
+    fn read<T>(&self, what: impl FnOnce(&InUse) -> T) -> T {
+        what(&self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    fn write<T>(&self, what: impl FnOnce(&mut InUse) -> T) -> T {
+        what(&mut self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+impl From<DriverError> for ServiceError {
+    fn from(error: DriverError) -> Self {
+        use crate::error::ErrorCode;
+        use poolwright_driver::ErrorKind;
+        let code = match error.kind {
+            ErrorKind::NoEffect | ErrorKind::CredentialsRefused => ErrorCode::Unavailable,
+            ErrorKind::Conflict => ErrorCode::Conflict,
+            ErrorKind::OutcomeUnknown => ErrorCode::Indeterminate,
+            ErrorKind::CannotTell => ErrorCode::BadRequest,
+        };
+        Self {
+            hint: error.hint.clone(),
+            ..Self::new(code, error.message)
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What can go wrong when the manager is asked something. The kind decides the HTTP status and the exit
+//! code; the message says what, where and why; the hint says what to do next.
+
+use poolwright_executor::{CancelError, ResolveError, SubmitError};
+use poolwright_planner::direct::Refusal;
+use poolwright_store::StoreError;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorCode {
+    /// The request can't be understood, or asks for something that can't be.
+    BadRequest,
+    NotFound,
+    /// Somebody else has it, or it is there already.
+    Conflict,
+    /// What the request rests on is no longer so; look again and repeat it.
+    Stale,
+    /// Not done within its time; it goes on.
+    Timeout,
+    /// Not everything that was asked for could be done, so nothing was.
+    Unplaced,
+    /// An outcome is unknown, or an undo failed: an operator must look.
+    Indeterminate,
+    /// Can't be served now; later perhaps.
+    Unavailable,
+    /// A mistake of ours.
+    Internal,
+}
+
+/// An answer that is not what was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceError {
+    pub code: ErrorCode,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// The operation that it is about, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+}
+
+impl ServiceError {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+            operation: None,
+        }
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::BadRequest, message)
+    }
+
+    pub fn not_found(kind: &str, id: &str) -> Self {
+        Self::new(ErrorCode::NotFound, format!("there is no {kind} {id:?}"))
+    }
+
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for ServiceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ServiceError {}
+
+impl From<StoreError> for ServiceError {
+    fn from(error: StoreError) -> Self {
+        let code = match error {
+            StoreError::Conflict { .. } => ErrorCode::Stale,
+            StoreError::Unavailable { .. } => ErrorCode::Unavailable,
+            _ => ErrorCode::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<SubmitError> for ServiceError {
+    fn from(error: SubmitError) -> Self {
+        let code = match &error {
+            SubmitError::Claimed { .. } | SubmitError::NotClean { .. } => ErrorCode::Conflict,
+            SubmitError::GpuState { .. } | SubmitError::Stale { .. } => ErrorCode::Stale,
+            SubmitError::BadPlan { .. } => ErrorCode::BadRequest,
+            SubmitError::Closing => ErrorCode::Unavailable,
+            SubmitError::Store(error) => return error.clone().into(),
+        };
+        let operation = match &error {
+            SubmitError::Claimed { operation, .. } => Some(operation.to_string()),
+            _ => None,
+        };
+        Self {
+            operation,
+            ..Self::new(code, error.to_string())
+        }
+    }
+}
+
+impl From<CancelError> for ServiceError {
+    fn from(error: CancelError) -> Self {
+        let code = match &error {
+            CancelError::NotFound(_) => ErrorCode::NotFound,
+            CancelError::TooLate { .. } => ErrorCode::Conflict,
+            CancelError::Halted(_) | CancelError::Store(_) => ErrorCode::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<ResolveError> for ServiceError {
+    fn from(error: ResolveError) -> Self {
+        let code = match &error {
+            ResolveError::NotFound(_) => ErrorCode::NotFound,
+            ResolveError::NotNeeded { .. } => ErrorCode::Conflict,
+            ResolveError::Unreadable { .. } => ErrorCode::Indeterminate,
+            ResolveError::Halted(_) => ErrorCode::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<Refusal> for ServiceError {
+    fn from(refusal: Refusal) -> Self {
+        let code = match &refusal {
+            Refusal::UnknownGpu { .. } | Refusal::UnknownHost { .. } | Refusal::UnknownComposition { .. } => {
+                ErrorCode::NotFound
+            }
+            Refusal::NoGpus => ErrorCode::BadRequest,
+            _ => ErrorCode::Conflict,
+        };
+        let hint = refusal.hint().map(str::to_owned);
+        Self {
+            hint,
+            ..Self::new(code, refusal.to_string())
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! From what people write about a model and a task to sizing's answer.
+
+use crate::demand::{DemandSpec, PoolKind};
+use crate::error::{ErrorCode, ServiceError};
+use poolwright_model::profile::Profiles;
+use poolwright_sizing::fit::fit;
+use poolwright_sizing::job::{Method, WeightFormat};
+use poolwright_sizing::need::{Need, Task};
+use poolwright_sizing::{Catalogue, Fit, Inference, Job, Limits, Model, Offer, Training};
+use serde::{Deserialize, Serialize};
+
+/// What is done with a model, as people write it; everything left out takes sizing's usual setting.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    #[serde(default)]
+    pub task: Option<Task>,
+    /// Tokens of one request, or of one training sequence.
+    #[serde(default)]
+    pub context: Option<u64>,
+    /// Requests at once; for serving only.
+    #[serde(default)]
+    pub concurrency: Option<u64>,
+    /// How weights are stored; for serving only.
+    #[serde(default)]
+    pub weights: Option<String>,
+    /// Sequences of a micro-batch on one GPU; for training only.
+    #[serde(default)]
+    pub micro_batch: Option<u64>,
+}
+
+impl JobSpec {
+    /// The job in sizing's terms. Without a task: serving.
+    pub fn job(&self) -> Result<Job, ServiceError> {
+        match self.task.unwrap_or(Task::Infer) {
+            Task::Infer => self.serving(),
+            Task::Full => self.training(Method::Full),
+            Task::Lora => self.training(Method::Lora),
+            Task::Qlora => self.training(Method::Qlora),
+            Task::Peft => self.training(Method::Peft),
+        }
+    }
+
+    fn serving(&self) -> Result<Job, ServiceError> {
+        refuse("micro_batch", self.micro_batch.is_some(), "training")?;
+        let mut job = Inference::default();
+        if let Some(context) = self.context {
+            // A quarter of it is generated, as in the usual setting.
+            job.generated_tokens = context / 4;
+            job.prompt_tokens = context - job.generated_tokens;
+        }
+        job.concurrency = self.concurrency.unwrap_or(job.concurrency);
+        if let Some(weights) = &self.weights {
+            job.weights = weights
+                .parse::<WeightFormat>()
+                .map_err(|e| ServiceError::bad_request(e.to_string()))?;
+        }
+        Ok(Job::Inference(job))
+    }
+
+    fn training(&self, method: Method) -> Result<Job, ServiceError> {
+        refuse("concurrency", self.concurrency.is_some(), "serving")?;
+        refuse("weights", self.weights.is_some(), "serving")?;
+        let mut job = Training::new(method);
+        job.seq_len = self.context.unwrap_or(job.seq_len);
+        job.micro_batch = self.micro_batch.unwrap_or(job.micro_batch);
+        Ok(Job::Training(job))
+    }
+}
+
+fn refuse(what: &str, given: bool, belongs_to: &str) -> Result<(), ServiceError> {
+    if given {
+        return Err(ServiceError::bad_request(format!(
+            "{what} is a setting of {belongs_to}; leave it out for this task"
+        )));
+    }
+    Ok(())
+}
+
+/// The model of this name or size.
+pub fn model(name: &str) -> Result<Model, ServiceError> {
+    Catalogue::builtin()
+        .resolve(name)
+        .map_err(|e| ServiceError::new(ErrorCode::NotFound, e.to_string()))
+}
+
+/// All kinds that have a hardware profile, as many of each as wanted.
+pub fn every_kind() -> Vec<Offer> {
+    Profiles::builtin()
+        .all()
+        .iter()
+        .map(|kind| Offer::of(kind, None))
+        .collect()
+}
+
+/// The kinds in a pool, as many of each as there are.
+pub fn pool_offers(pool: &[PoolKind]) -> Vec<Offer> {
+    let profiles = Profiles::builtin();
+    let offer = |kind: &PoolKind| {
+        profiles
+            .by_name(&kind.kind)
+            .map(|profile| Offer::of(profile, Some(kind.count)))
+    };
+    pool.iter().filter_map(offer).collect()
+}
+
+/// What fits on the offers, ranked, and what does not.
+pub fn size(
+    model: &Model,
+    job: &Job,
+    offers: &[Offer],
+    host_slots: Option<u32>,
+) -> Result<Fit, ServiceError> {
+    let limits = Limits {
+        host_slots,
+        ..Limits::default()
+    };
+    fit(model, job, offers, limits).map_err(|e| ServiceError::bad_request(e.to_string()))
+}
+
+/// What a demand for a model comes to on the kinds in the pool.
+pub(crate) fn need_of_model(
+    spec: &DemandSpec,
+    name: &str,
+    pool: &[PoolKind],
+    host_slots: Option<u32>,
+) -> Result<Need, ServiceError> {
+    let job = JobSpec {
+        task: spec.task,
+        context: spec.context,
+        concurrency: spec.concurrency,
+        weights: spec.weights.clone(),
+        micro_batch: None,
+    };
+    let kind = spec
+        .kind
+        .as_deref()
+        .map(crate::demand::profile_name)
+        .transpose()?;
+    let mut offers = pool_offers(pool);
+    offers.retain(|offer| kind.is_none() || offer.kind == kind);
+    let fit = size(&model(name)?, &job.job()?, &offers, host_slots)?;
+    fit.need().ok_or_else(|| fits_nowhere(&fit))
+}
+
+/// Each kind with its reason.
+pub fn fits_nowhere(fit: &Fit) -> ServiceError {
+    let reasons: Vec<String> = fit
+        .rejections
+        .iter()
+        .map(|no| format!("{}: {}", no.kind, no.reason))
+        .collect();
+    let why = match reasons.is_empty() {
+        true => "the pool has no GPU of a known kind".to_owned(),
+        false => reasons.join("; "),
+    };
+    ServiceError::new(ErrorCode::Unplaced, format!("{} fits nowhere: {why}", fit.label))
+        .with_hint("try fewer requests at once, a shorter context, or smaller weights such as --weights fp8")
+}
