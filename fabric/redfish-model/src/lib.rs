@@ -10,8 +10,8 @@
 //! - [`resource`]: what all resources and all collections have in common.
 //! - [`error`]: Redfish's error body. [`schema`]: the property tables; [`check`]: request bodies against them.
 //!
-//! How it works inside: the structs show their properties as `dyn` slots ([`object`]), so that [`read`] and
-//! [`write`] exist once instead of once for each of several hundred types.
+//! How it works inside: the structs show their properties as `dyn` slots ([`object`]), so that reading and
+//! writing exist once instead of once for each of several hundred types.
 
 pub mod action;
 pub mod check;

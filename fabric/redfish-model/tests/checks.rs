@@ -3,8 +3,8 @@
 use poolwright_redfish_model::check::{check_action, check_create, check_update, check_update_allowing};
 use poolwright_redfish_model::schema::Type;
 use poolwright_redfish_model::{
-    CompositionService, ComputerSystem, Connection, EventDestination, EventService, Fabric, ManagerAccount,
-    RESOURCES, Session, Zone,
+    CompositionService, ComputerSystem, Connection, EventDestination, Fabric, ManagerAccount, RESOURCES,
+    Session, TaskService, Zone,
 };
 use serde_json::{Value, json};
 
@@ -123,13 +123,18 @@ fn updates() {
         ),
         (Zone::SCHEMA, json!([]), &[("UnrecognizedRequestBody", "", &[])]),
         (
-            EventService::SCHEMA,
-            json!({"DeliveryRetryAttempts": -1, "DeliveryRetryIntervalSeconds": 30}),
+            TaskService::SCHEMA,
+            json!({"TaskAutoDeleteTimeoutMinutes": 0}),
             &[(
                 "PropertyValueOutOfRange",
-                "/DeliveryRetryAttempts",
-                &["-1", "DeliveryRetryAttempts"],
+                "/TaskAutoDeleteTimeoutMinutes",
+                &["0", "TaskAutoDeleteTimeoutMinutes"],
             )],
+        ),
+        (
+            TaskService::SCHEMA,
+            json!({"TaskAutoDeleteTimeoutMinutes": 1}),
+            &[],
         ),
         (
             Fabric::SCHEMA,
