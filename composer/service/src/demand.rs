@@ -128,3 +128,85 @@ pub(crate) fn profile_name(kind: &str) -> Result<String, ServiceError> {
     )
     .with_hint(format!("known kinds: {}", known.join(", "))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn need(json: serde_json::Value) -> Result<Need, ServiceError> {
+        let spec: DemandSpec = serde_json::from_value(json).unwrap();
+        let kind = Profiles::builtin()
+            .all()
+            .iter()
+            .find(|kind| kind.name.starts_with("h100"))
+            .unwrap();
+        spec.need(
+            &[PoolKind {
+                kind: kind.name.clone(),
+                count: 16,
+            }],
+            Some(8),
+        )
+    }
+
+    #[test]
+    fn a_model_is_sized_on_the_kinds_in_the_pool() {
+        let need = need(serde_json::json!({"id": "chat", "model": "8B", "task": "infer"})).unwrap();
+        assert_eq!(need.alternatives[0].count, 1);
+        assert!(
+            need.alternatives[0]
+                .kind
+                .as_deref()
+                .is_some_and(|kind| kind.starts_with("h100"))
+        );
+        assert!(!need.explanation.is_empty());
+    }
+
+    #[test]
+    fn gpus_are_taken_as_asked() {
+        let need = need(serde_json::json!({"id": "x", "gpus": 3, "min_memory": 42_949_672_960u64})).unwrap();
+        assert_eq!(
+            (
+                need.alternatives[0].count,
+                need.alternatives[0].min_memory_per_gpu.gib()
+            ),
+            (3, 40.0)
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_a_hint() {
+        let error = |json| need(json).unwrap_err();
+        for (json, word) in [
+            (serde_json::json!({"id": "x"}), "neither"),
+            (
+                serde_json::json!({"id": "x", "model": "8B", "gpus": 1}),
+                "one of them",
+            ),
+            (serde_json::json!({"id": "x", "gpus": 0}), "1 to 65536"),
+            (
+                serde_json::json!({"id": "x", "gpus": 1, "kind": "voodoo2"}),
+                "voodoo2",
+            ),
+            (
+                serde_json::json!({"id": "x", "model": "lama-3", "task": "infer"}),
+                "lama-3",
+            ),
+            (
+                serde_json::json!({"id": "x", "model": "8B", "task": "full", "concurrency": 3}),
+                "concurrency",
+            ),
+            (
+                serde_json::json!({"id": "x", "model": "5T", "task": "full"}),
+                "fits nowhere",
+            ),
+        ] {
+            let error = error(json);
+            assert!(error.message.contains(word), "{error:?}");
+        }
+        assert!(
+            serde_json::from_value::<DemandSpec>(serde_json::json!({"id": "x", "gpu": 1})).is_err(),
+            "a typo is refused"
+        );
+    }
+}

@@ -95,3 +95,90 @@ pub fn next_change(calendars: &[Calendar], now: Timestamp) -> Option<Timestamp> 
         .filter_map(|calendar| calendar.window.next_change(now))
         .min()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demand::default_tenant;
+    use poolwright_sizing::need::Need;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn demand(id: &str, schedule: Option<&str>) -> DemandRecord {
+        let id = DemandId::new(id).unwrap();
+        let spec: DemandSpec = serde_json::from_value(serde_json::json!({"id": id, "gpus": 1})).unwrap();
+        let demand = Demand {
+            id,
+            tenant: default_tenant(),
+            priority: 0,
+            need: Need::of_memory(1, poolwright_model::units::Bytes::ZERO),
+            created: Timestamp::UNIX_EPOCH,
+        };
+        DemandRecord {
+            spec,
+            demand,
+            schedule: schedule.map(|id| ScheduleId::new(id).unwrap()),
+        }
+    }
+
+    fn night(paused: bool) -> Schedule {
+        let spec = serde_json::json!({
+            "id": "night", "paused": paused, "suspends": ["chat"],
+            "window": {"opens": "0 20 * * *", "closes": "30 7 * * *", "zone": "UTC"},
+        });
+        Schedule {
+            spec: serde_json::from_value(spec).unwrap(),
+            created: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn an_open_window_adds_its_demands_and_suspends_others() {
+        let demands = [
+            demand("chat", None),
+            demand("search", None),
+            demand("training", Some("night")),
+        ];
+        let wanted_at = |schedule: &Schedule, time: &str| {
+            let calendars: Vec<Calendar> = schedule.calendar(at(time)).unwrap().into_iter().collect();
+            let wanted = wanted(&demands, &calendars, at(time));
+            wanted
+                .iter()
+                .map(|demand| demand.id.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            wanted_at(&night(false), "2026-03-01T12:00:00Z"),
+            ["chat", "search"]
+        );
+        assert_eq!(
+            wanted_at(&night(false), "2026-03-01T20:00:00Z"),
+            ["search", "training"]
+        );
+        assert_eq!(
+            wanted_at(&night(false), "2026-03-02T07:30:00Z"),
+            ["chat", "search"]
+        );
+        assert_eq!(
+            wanted_at(&night(true), "2026-03-01T22:00:00Z"),
+            ["chat", "search"],
+            "a pause closes the window"
+        );
+    }
+
+    #[test]
+    fn the_next_change_is_the_nearest_of_all_windows() {
+        let calendars: Vec<Calendar> = night(false)
+            .calendar(Timestamp::UNIX_EPOCH)
+            .unwrap()
+            .into_iter()
+            .collect();
+        assert_eq!(
+            next_change(&calendars, at("2026-03-01T12:00:00Z")),
+            Some(at("2026-03-01T20:00:00Z"))
+        );
+        assert_eq!(next_change(&[], at("2026-03-01T12:00:00Z")), None);
+    }
+}

@@ -43,3 +43,69 @@ pub fn overlay(snapshot: &mut Snapshot, known: &Known) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+
+    fn one_gpu(host_port: Option<&str>, known: &Known) -> (GpuState, Option<WhyNotKind>) {
+        let bound = host_port.map(|_| "host-1");
+        let json = serde_json::json!({"gpus": [{
+            "id": "g", "vendor": null, "model": null, "memory_bytes": null, "uuid": null, "serial": null, "pci_ids": null,
+            "chassis": null, "slot": null, "functions": [], "partitions": [], "ports": [], "unit": "g",
+            "composable": true, "why_not": null, "host": bound, "host_port": host_port,
+            "state": if bound.is_some() { "bound" } else { "free" }, "health": "ok",
+        }], "hosts": [], "fabrics": []});
+        let topology = serde_json::from_value(json).unwrap();
+        let mut snapshot = Snapshot {
+            taken_at: Timestamp::UNIX_EPOCH,
+            topology,
+            faults: vec![],
+            requests: 0,
+            elapsed_ms: 0,
+        };
+        overlay(&mut snapshot, known);
+        let gpu = &snapshot.topology.gpus[0];
+        (gpu.state, gpu.composability.0.as_ref().map(|why| why.kind))
+    }
+
+    fn recorded(state: GpuState) -> Known {
+        Known {
+            states: BTreeMap::from([(GpuId::new("g").unwrap(), state)]),
+            ..Known::default()
+        }
+    }
+
+    #[test]
+    fn a_binding_that_is_not_ours_is_foreign() {
+        assert_eq!(
+            one_gpu(Some("p"), &Known::default()),
+            (GpuState::Foreign, Some(WhyNotKind::Foreign))
+        );
+        let ours = Known {
+            ours: BTreeSet::from([UnitId::new("g").unwrap()]),
+            ..Known::default()
+        };
+        assert_eq!(one_gpu(Some("p"), &ours), (GpuState::Bound, None));
+        let in_hand = Known {
+            in_hand: ours.ours.clone(),
+            ..Known::default()
+        };
+        assert_eq!(one_gpu(Some("p"), &in_hand), (GpuState::Bound, None));
+    }
+
+    #[test]
+    fn what_only_we_can_know_is_added_and_the_hardware_is_right_about_bindings() {
+        assert_eq!(one_gpu(None, &recorded(GpuState::Dirty)).0, GpuState::Dirty);
+        assert_eq!(
+            one_gpu(None, &recorded(GpuState::Quarantined)).0,
+            GpuState::Quarantined
+        );
+        assert_eq!(
+            one_gpu(None, &recorded(GpuState::Attached)).0,
+            GpuState::Free,
+            "recorded as attached, seen free"
+        );
+    }
+}
