@@ -17,9 +17,6 @@ use jiff::Timestamp;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// How often a client shall ask for a task, seconds.
-const ASK_AGAIN: &str = "1";
-
 pub(super) fn router(endpoint: Arc<Endpoint>) -> Router {
     Router::new().fallback(answer).with_state(endpoint)
 }
@@ -150,19 +147,8 @@ impl Endpoint {
             })
         });
         let reply = reply.ok_or_else(|| Problem::not_found(parts.uri.path()))?;
-        if reply.status == StatusCode::METHOD_NOT_ALLOWED {
-            let allow = reply
-                .headers
-                .get(header::ALLOW)
-                .and_then(|allow| allow.to_str().ok())
-                .unwrap_or_default();
-            return Ok(not_allowed(allow));
-        }
         if reply.status == StatusCode::ACCEPTED {
-            let here = parts.uri.path().trim_end_matches('/').to_owned();
-            return Ok(reply
-                .with(header::LOCATION, &here)
-                .with(header::RETRY_AFTER, ASK_AGAIN));
+            return Ok(self.ask_again(reply));
         }
         let unchanged =
             tag_of(&reply).is_some_and(|tag| header_lists(&parts.headers, header::IF_NONE_MATCH, tag));
@@ -201,7 +187,7 @@ impl Endpoint {
             };
             let mut writes = resource.writes.into_iter();
             let Some(write) = writes.find(|write| write.method == parts.method) else {
-                return Ok(Answered::Now(not_allowed(&allow)));
+                return Ok(Answered::Now(Reply::not_allowed(&allow)));
             };
             let asked = parts.headers.contains_key(header::IF_MATCH);
             if asked && !tag.is_some_and(|tag| header_lists(&parts.headers, header::IF_MATCH, &tag)) {
@@ -220,8 +206,29 @@ impl Endpoint {
                 course,
             };
             let done = (write.apply)(&mut writing)?;
-            Ok(answered(done, &writing.view()))
+            Ok(self.answered(done, &writing.view()))
         })
+    }
+
+    fn answered(&self, done: Done, view: &View<'_>) -> Answered {
+        match done {
+            Done::Quietly => Answered::Now(Reply::empty(StatusCode::NO_CONTENT)),
+            Done::Created { uri, token } => Answered::Now(created(view, &uri, token.as_deref())),
+            Done::Change { id, due, creates } => Answered::Wait { id, due, creates },
+            Done::Task(id) => {
+                let task = tasks::shown(view, id).unwrap_or_default();
+                let reply = Reply::json(StatusCode::ACCEPTED, &task);
+                Answered::Now(self.ask_again(reply.with(header::LOCATION, &tasks::monitor_uri(id))))
+            }
+        }
+    }
+
+    /// A task that takes seconds says that it is no use to ask at once.
+    fn ask_again(&self, reply: Reply) -> Reply {
+        match self.emulation.rack().latency.bind.as_secs() {
+            0 => reply,
+            _ => reply.with(header::RETRY_AFTER, "1"),
+        }
     }
 
     /// What a request answers that waited for its change.
@@ -261,23 +268,6 @@ impl Endpoint {
     }
 }
 
-fn answered(done: Done, view: &View<'_>) -> Answered {
-    match done {
-        Done::Quietly => Answered::Now(Reply::empty(StatusCode::NO_CONTENT)),
-        Done::Created { uri, token } => Answered::Now(created(view, &uri, token.as_deref())),
-        Done::Change { id, due, creates } => Answered::Wait { id, due, creates },
-        Done::Task(id) => {
-            let task = tasks::shown(view, id).unwrap_or_default();
-            let reply = Reply::json(StatusCode::ACCEPTED, &task);
-            Answered::Now(
-                reply
-                    .with(header::LOCATION, &tasks::monitor_uri(id))
-                    .with(header::RETRY_AFTER, ASK_AGAIN),
-            )
-        }
-    }
-}
-
 /// 201 with what was made, where it can be shown.
 fn created(view: &View<'_>, uri: &str, token: Option<&str>) -> Reply {
     let reply = match resources::find_uri(view, uri) {
@@ -292,11 +282,6 @@ fn created(view: &View<'_>, uri: &str, token: Option<&str>) -> Reply {
         Some(token) => reply.with(http::HeaderName::from_static("x-auth-token"), token),
         None => reply,
     }
-}
-
-fn not_allowed(allow: &str) -> Reply {
-    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "OperationNotAllowed", &[]);
-    Reply::problem(&problem).with(header::ALLOW, allow)
 }
 
 fn tag_of(reply: &Reply) -> Option<&str> {

@@ -234,6 +234,3 @@ pub async fn serve_emulation(
     }
     Ok(running)
 }
-
-#[cfg(test)]
-mod tests;

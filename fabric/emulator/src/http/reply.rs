@@ -53,10 +53,16 @@ impl Reply {
         reply
     }
 
+    /// `allow`: the methods that are.
+    pub fn not_allowed(allow: &str) -> Self {
+        let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "OperationNotAllowed", &[]);
+        Self::problem(&problem).with(header::ALLOW, allow)
+    }
+
     /// A resource as it is read: with its entity tag, in the header and in the body.
     pub fn resource(resource: Resource) -> Self {
         let allow = resource.allow();
-        let status = resource.status;
+        let (status, location) = (resource.status, resource.location);
         let reply = match resource.content {
             Content::Json(body) => Self::tagged(status, &body),
             Content::Xml(text) => {
@@ -65,9 +71,14 @@ impl Reply {
                 reply.body = text.into();
                 reply
             }
-            Content::Nothing => Self::empty(StatusCode::METHOD_NOT_ALLOWED),
+            Content::Nothing if status == StatusCode::METHOD_NOT_ALLOWED => return Self::not_allowed(&allow),
+            Content::Nothing => Self::empty(status),
         };
-        reply.with(header::ALLOW, &allow)
+        let reply = reply.with(header::ALLOW, &allow);
+        match location {
+            Some(location) => reply.with(header::LOCATION, &location),
+            None => reply,
+        }
     }
 
     fn tagged(status: StatusCode, body: &Value) -> Self {

@@ -18,15 +18,17 @@ pub(crate) enum Content {
     Json(Value),
     /// `$metadata`.
     Xml(String),
-    /// Nothing: it is the target of an action.
+    /// Nothing: the status says it all.
     Nothing,
 }
 
 /// What an address leads to.
 pub(crate) struct Resource {
     pub content: Content,
-    /// A status other than 200: a monitor of a task that goes on.
+    /// What a GET answers: 200, but for the targets of actions and the monitors of tasks.
     pub status: StatusCode,
+    /// For the header of that name.
+    pub location: Option<String>,
     pub writes: Vec<Write>,
 }
 
@@ -82,13 +84,18 @@ pub(crate) enum Done {
 }
 
 impl Resource {
-    /// A document that can only be read.
-    pub fn of(body: Value) -> Self {
+    pub fn new(status: StatusCode, content: Content) -> Self {
         Self {
-            content: Content::Json(body),
-            status: StatusCode::OK,
+            content,
+            status,
+            location: None,
             writes: Vec::new(),
         }
+    }
+
+    /// A document that can only be read.
+    pub fn of(body: Value) -> Self {
+        Self::new(StatusCode::OK, Content::Json(body))
     }
 
     /// The target of an action.
@@ -97,12 +104,14 @@ impl Resource {
         name: &'static str,
         apply: impl FnOnce(&mut Writing<'_>) -> Result<Done, Problem> + 'static,
     ) -> Self {
-        let nothing = Self {
-            content: Content::Nothing,
-            status: StatusCode::OK,
-            writes: Vec::new(),
-        };
+        let nothing = Self::new(StatusCode::METHOD_NOT_ALLOWED, Content::Nothing);
         nothing.with(Method::POST, Check::Action(schema, name), apply)
+    }
+
+    /// Says where to go on.
+    pub fn at(mut self, location: String) -> Self {
+        self.location = Some(location);
+        self
     }
 
     /// Can be changed: the properties at these JSON pointers, by whose schema.
@@ -144,10 +153,9 @@ impl Resource {
 
     /// For the header of that name: `GET, HEAD, PATCH`.
     pub fn allow(&self) -> String {
-        let reads: &[&str] = if matches!(self.content, Content::Nothing) {
-            &[]
-        } else {
-            &["GET", "HEAD"]
+        let reads: &[&str] = match self.status {
+            StatusCode::METHOD_NOT_ALLOWED => &[],
+            _ => &["GET", "HEAD"],
         };
         let writes = self.writes.iter().map(|write| write.method.as_str());
         reads.iter().copied().chain(writes).collect::<Vec<_>>().join(", ")

@@ -22,11 +22,7 @@ pub(crate) fn find(view: &View<'_>, path: &[&str]) -> Option<Resource> {
     match path {
         [] => Some(Resource::of(root(view))),
         ["odata"] => Some(Resource::of(service_document(view))),
-        ["$metadata"] => Some(Resource {
-            content: Content::Xml(METADATA.clone()),
-            status: StatusCode::OK,
-            writes: Vec::new(),
-        }),
+        ["$metadata"] => Some(Resource::new(StatusCode::OK, Content::Xml(METADATA.clone()))),
         _ => None,
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn find(view: &View<'_>, path: &[&str]) -> Option<Resource> {
                 Err(problem.saying("the task goes on; it can't be cancelled"))
             }))
         }
-        ["TaskMonitors", id] => one(view, id).map(|(task, _)| monitor(&task)),
+        ["TaskMonitors", id] => one(view, id).map(|(task, _)| monitor(view, &task)),
         _ => None,
     }
 }
@@ -120,18 +120,20 @@ fn document(task: &TaskView<'_>) -> Value {
     body
 }
 
-fn monitor(task: &TaskView<'_>) -> Resource {
-    let (content, status) = match task.outcome {
-        None => (Content::Json(document(task)), StatusCode::ACCEPTED),
-        Some(Ok(())) => (Content::Json(document(task)), StatusCode::OK),
-        Some(Err(refusal)) => {
-            let problem = Problem::from(refusal);
-            (Content::Json(problem.body()), problem.status)
+fn monitor(view: &View<'_>, task: &TaskView<'_>) -> Resource {
+    match (task.outcome, &task.info.creates) {
+        (None, _) => {
+            let running = Resource::new(StatusCode::ACCEPTED, Content::Json(document(task)));
+            running.at(monitor_uri(task.id))
         }
-    };
-    Resource {
-        content,
-        status,
-        writes: Vec::new(),
+        (Some(Err(refusal)), _) => {
+            let problem = Problem::from(refusal);
+            Resource::new(problem.status, Content::Json(problem.body()))
+        }
+        (Some(Ok(())), Some(made)) => {
+            let content = super::find_uri(view, made).map_or(Content::Nothing, |made| made.content);
+            Resource::new(StatusCode::CREATED, content).at(made.clone())
+        }
+        (Some(Ok(())), None) => Resource::new(StatusCode::NO_CONTENT, Content::Nothing),
     }
 }

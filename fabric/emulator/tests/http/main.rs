@@ -1,0 +1,12 @@
+//! The emulator over HTTPS, asked by plain requests: no Redfish client of ours takes part, so that a misreading
+//! of the driver can't hide one of the emulator.
+
+mod access;
+mod bind;
+mod bodies;
+mod faults;
+mod headers;
+mod keeping;
+mod ready;
+mod scale;
+mod site;
