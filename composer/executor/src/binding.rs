@@ -80,24 +80,29 @@ pub(crate) async fn pursue(cx: &Context, live: &Live, index: u32, way: Way) -> R
         way,
         goal,
     };
-    // What an earlier run sent may be on its way, or done.
-    let carried_on = match way {
-        Way::Do => record.state != StepState::Pending,
-        Way::Undo => record.state == StepState::Undoing,
-    };
+    // What an earlier run sent may be on its way, or done. An undo has all its tries after a restart.
+    let carried_on = way == Way::Do && record.state != StepState::Pending;
     let asked = Asked {
         attempts: if carried_on { record.attempts } else { 0 },
         unsure: carried_on,
         error: record.error.clone().filter(|_| carried_on),
         ..Asked::default()
     };
-    live.show(index, Some(format!("its turn at {}", pursuit.target().host_port)));
-    let turn = cx
-        .locks
-        .turn(pursuit.target(), &live.id, cx.options.turn_deadline);
-    match turn.await {
-        Ok(_turn) => pursuit.run(asked).await,
-        Err(busy) => pursuit.fail(&asked, busy, None).await,
+    let port = &pursuit.target().host_port;
+    live.show(index, Some(format!("its turn at {port}")));
+    loop {
+        let turn = cx
+            .locks
+            .turn(pursuit.target(), &live.id, cx.options.turn_deadline);
+        match live.unless_halted(way == Way::Do, turn).await? {
+            Ok(_turn) => return pursuit.run(asked).await,
+            Err(busy) if way == Way::Do => {
+                let message = format!("{}: {busy}", pursuit.what());
+                return pursuit.fail(&asked, message, None).await;
+            }
+            // What was done must be undone: wait for whoever is there, and say so.
+            Err(busy) => live.show(index, Some(format!("its turn at {port} ({busy})"))),
+        }
     }
 }
 

@@ -4,26 +4,25 @@ use crate::clock::Clock;
 use crate::context::Context;
 use crate::drivers::Drivers;
 use crate::finish;
-use crate::gpus::Gpus;
 use crate::hooks::{Hooks, Moment};
-use crate::line::{Line, Noted};
+use crate::line::Line;
 use crate::live::{Begins, Entry, Halt, Live};
+use crate::load::{adopt, fold, load};
 use crate::operation::{Operation, Stop, StopCause};
 use crate::options::Options;
-use crate::record::{Claim, GpuRecord, PlanRecord};
+use crate::record::Claim;
 use crate::resolve::{self, Resolution, Resolve, ResolveError};
 use crate::run::run;
 use crate::state::OperationState;
 use crate::submit::{self, Submission, SubmitError, Submitted};
 use futures_util::FutureExt;
 use poolwright_model::id::OperationId;
-use poolwright_store::{Store, StoreError, Versioned, read, read_all};
+use poolwright_store::{Store, StoreError, Versioned, read_all};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Runs plans. Dropped, it stops where it is, as a crash would; see [`Executor::shutdown`].
@@ -145,11 +144,21 @@ impl Executor {
     /// Waits until the operation has ended or is quarantined, or until the deadline, and tells how it is
     /// then. `None` where there is none.
     pub async fn wait(&self, id: &OperationId, deadline: Duration) -> Result<Option<Operation>, StoreError> {
+        let deadline = tokio::time::Instant::now() + deadline;
         if let Some(live) = self.inner.find(id) {
-            settled(live.watch(), deadline).await;
-            return Ok(Some(live.operation()));
+            // Whether it settled or not: the caller sees the state.
+            let _ = tokio::time::timeout_at(deadline, live.settled_here()).await;
         }
-        load(&*self.inner.cx.store, id).await
+        loop {
+            let operation = self.get(id).await?;
+            let over = operation.as_ref().is_none_or(Operation::is_settled);
+            let now = tokio::time::Instant::now();
+            if over || now >= deadline {
+                return Ok(operation);
+            }
+            // Another manager works at it: the store tells.
+            tokio::time::sleep_until(deadline.min(now + self.inner.cx.options.first_pause)).await;
+        }
     }
 
     /// Stops an operation and undoes what it did. When this returns, nothing new begins.
@@ -243,6 +252,7 @@ impl Executor {
                 state,
             });
         }
+        resolve::take_drains_back(cx, live, &truths).await;
         Ok(finish::accepted(cx, live, (&wish.by, &wish.reason), &truths).await?)
     }
 
@@ -342,10 +352,14 @@ async fn look_after(inner: Arc<Inner>, live: Arc<Live>) {
             Ok(Err(Halt::Fenced { message, .. })) => {
                 tracing::error!(operation = %live.id, message, "left to whoever wrote it");
                 inner.workers().remove(&live.id);
+                live.leave();
                 return;
             }
             Ok(Err(Halt::Broken(message))) => {
                 tracing::error!(operation = %live.id, message, "an operation can't go on; this is a mistake of ours");
+                live.show_all(format!(
+                    "somebody who looks into a mistake of Poolwright's: {message}"
+                ));
                 return;
             }
             Err(_) => tracing::error!(operation = %live.id, "a panic in an operation; it is carried on"),
@@ -358,70 +372,4 @@ async fn look_after(inner: Arc<Inner>, live: Arc<Live>) {
     if live.ask(|operation| operation.state.has_ended()) {
         inner.workers().remove(&live.id);
     }
-}
-
-/// Until it has ended or is quarantined, or until the deadline; whoever asks looks at the state.
-async fn settled(mut seen: watch::Receiver<Operation>, deadline: Duration) {
-    let settled = async move {
-        loop {
-            let state = seen.borrow_and_update().state;
-            if state.has_ended() || state == OperationState::Quarantined || seen.changed().await.is_err() {
-                return;
-            }
-        }
-    };
-    if tokio::time::timeout(deadline, settled).await.is_err() {
-        tracing::trace!("still under way at the deadline");
-    }
-}
-
-/// An operation as the store has it.
-async fn load(store: &dyn Store, id: &OperationId) -> Result<Option<Operation>, StoreError> {
-    match read::<Operation>(store, id.as_str()).await? {
-        Some(document) => Ok(Some(fold(store, document.value).await?)),
-        None => Ok(None),
-    }
-}
-
-/// Adds the journal lines that were written since the document.
-async fn fold(store: &dyn Store, mut operation: Operation) -> Result<Operation, StoreError> {
-    let id = operation.id.clone();
-    for line in store.journal(&id, operation.seq).await? {
-        let malformed = |reason: String| StoreError::Malformed {
-            kind: "journal".to_owned(),
-            id: id.to_string(),
-            reason: format!("line {}: {reason}", line.seq),
-        };
-        let noted: Noted = serde_json::from_str(line.json.get()).map_err(|e| malformed(e.to_string()))?;
-        operation
-            .apply(&noted)
-            .map_err(|misfit| malformed(misfit.to_string()))?;
-    }
-    Ok(operation)
-}
-
-/// An open operation with all that is needed to carry it on.
-async fn adopt(store: &dyn Store, id: &OperationId) -> Result<Live, StoreError> {
-    let missing = |kind: &str, id: &str| StoreError::Malformed {
-        kind: kind.to_owned(),
-        id: id.to_owned(),
-        reason: "it is missing".to_owned(),
-    };
-    let operation = load(store, id)
-        .await?
-        .ok_or_else(|| missing("operation", id.as_str()))?;
-    let plan = read::<PlanRecord>(store, operation.plan.as_str())
-        .await?
-        .ok_or_else(|| missing("plan", operation.plan.as_str()))?;
-    let mut records = BTreeMap::new();
-    for gpu in operation.steps.iter().flat_map(|record| &record.step.target.gpus) {
-        if records.contains_key(gpu) {
-            continue;
-        }
-        if let Some(record) = read::<GpuRecord>(store, gpu.as_str()).await? {
-            records.insert(gpu.clone(), record.value);
-        }
-    }
-    let gpus = Gpus::new(records.into_values());
-    Ok(Live::new(operation, plan.value.0, gpus))
 }

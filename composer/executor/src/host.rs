@@ -146,11 +146,7 @@ pub(crate) async fn undrain(cx: &Context, live: &Live, index: u32) -> Result<(),
     let record = live.step(index)?;
     let target = &record.step.target;
     let mut pauses = cx.options.pauses();
-    let mut attempts = if record.state == StepState::Undoing {
-        record.attempts
-    } else {
-        0
-    };
+    let mut attempts = 0;
     loop {
         attempts += 1;
         let mut intent = StepLine::new(index, StepState::Undoing);

@@ -39,6 +39,7 @@ mod finish;
 mod gpus;
 mod host;
 mod live;
+mod load;
 mod locks;
 mod note;
 mod reset;

@@ -56,6 +56,7 @@ pub(crate) struct Live {
     /// Held while something is being committed, so that lines stay in order.
     gpus: Mutex<Gpus>,
     parked: watch::Sender<bool>,
+    left: watch::Sender<bool>,
     hurry: Notify,
 }
 
@@ -67,6 +68,7 @@ impl Live {
             seen: watch::Sender::new(operation),
             gpus: Mutex::new(gpus),
             parked: watch::Sender::new(false),
+            left: watch::Sender::new(false),
             hurry: Notify::new(),
         }
     }
@@ -78,10 +80,6 @@ impl Live {
     /// Looks at the operation without copying it.
     pub fn ask<T>(&self, question: impl FnOnce(&Operation) -> T) -> T {
         question(&self.seen.borrow())
-    }
-
-    pub fn watch(&self) -> watch::Receiver<Operation> {
-        self.seen.subscribe()
     }
 
     /// A step as it is now.
@@ -108,6 +106,12 @@ impl Live {
         });
     }
 
+    /// Says what the operation as a whole waits for.
+    pub fn show_all(&self, waiting_for: String) {
+        self.seen
+            .send_modify(|operation| operation.waiting_for = Some(waiting_for));
+    }
+
     /// No more steps begin, and waits end; what was sent is waited for and written down.
     pub fn park(&self) {
         self.parked.send_replace(true);
@@ -121,21 +125,47 @@ impl Live {
         *self.parked.borrow()
     }
 
+    /// Somebody else looks after it from here on.
+    pub fn leave(&self) {
+        self.left.send_replace(true);
+    }
+
+    /// Waits until this process knows no more: the operation has ended, needs an operator, or was left
+    /// to somebody else.
+    pub async fn settled_here(&self) {
+        let (mut seen, mut left) = (self.seen.subscribe(), self.left.subscribe());
+        tokio::select! {
+            _ = seen.wait_for(Operation::is_settled) => {}
+            _ = left.wait_for(|left| *left) => {}
+        }
+    }
+
     /// Cuts the current pauses short.
     pub fn hurry(&self) {
         self.hurry.notify_waiters();
     }
 
-    /// Pauses. Ends early where the operation is parked or, with `forward`, is to be undone.
+    /// Pauses; can be cut short.
     pub async fn pause(&self, pause: Duration, forward: bool) -> Result<(), Halt> {
+        let paused = async {
+            tokio::select! {
+                () = self.hurry.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        };
+        self.unless_halted(forward, paused).await
+    }
+
+    /// Waits for something that changes nothing. Ends early where the operation is parked or, with
+    /// `forward`, is to be undone.
+    pub async fn unless_halted<T>(&self, forward: bool, wait: impl Future<Output = T>) -> Result<T, Halt> {
         let mut parked = self.parked.subscribe();
-        let mut seen = self.watch();
+        let mut seen = self.seen.subscribe();
         tokio::select! {
             biased;
             _ = parked.wait_for(|parked| *parked) => Err(Halt::Parked),
             _ = seen.wait_for(|operation| operation.stop.is_some()), if forward => Err(Halt::Stopped),
-            () = self.hurry.notified() => Ok(()),
-            () = tokio::time::sleep(pause) => Ok(()),
+            result = wait => Ok(result),
         }
     }
 
@@ -218,8 +248,7 @@ impl Live {
                 Err(error @ StoreError::Malformed { .. }) => return Err(broken(error)),
                 Err(error @ StoreError::Unavailable { .. }) => {
                     tracing::warn!(operation = %self.id, %error, "waiting for the store");
-                    self.seen
-                        .send_modify(|operation| operation.waiting_for = Some(format!("the store: {error}")));
+                    self.show_all(format!("the store: {error}"));
                     let pause = pauses.next().unwrap_or(cx.options.last_pause);
                     self.pause(pause, false).await?;
                 }

@@ -148,6 +148,11 @@ impl Operation {
         self.steps.iter().map(|record| &record.step.target.unit).collect()
     }
 
+    /// Nothing happens to it any more by itself.
+    pub fn is_settled(&self) -> bool {
+        self.state.has_ended() || self.state == OperationState::Quarantined
+    }
+
     /// Everything that it waits for just now, for people.
     pub fn waits(&self) -> Vec<String> {
         let steps = self.steps.iter().filter_map(|record| record.waiting_for.clone());
@@ -236,7 +241,10 @@ impl Operation {
         record.state = line.state;
         record.attempts = line.attempts;
         record.unsure = line.unsure;
-        record.error.clone_from(&line.error);
+        // What failed stays to be seen while it is undone, and after.
+        if line.error.is_some() || !matches!(line.state, StepState::Undoing | StepState::Undone) {
+            record.error.clone_from(&line.error);
+        }
         record.waiting_for = None;
         if line.evidence.is_some() {
             record.evidence.clone_from(&line.evidence);

@@ -94,6 +94,18 @@ pub(crate) async fn truths(
     Ok(truths)
 }
 
+/// What stays bound stays usable: an undo that failed may have drained it before.
+pub(crate) async fn take_drains_back(cx: &Context, live: &Live, truths: &BTreeMap<UnitId, Truth>) {
+    for truth in truths.values() {
+        let Truth::Ours(index) = truth else { continue };
+        let Ok(record) = live.step(*index) else { continue };
+        if let Err(error) = cx.metal.undrain(&record.step.target).await {
+            // Worth a word, not worth holding the operation for: the host has its GPU.
+            tracing::warn!(operation = %live.id, step = %record.step, %error, "a drain was not taken back");
+        }
+    }
+}
+
 /// The step whose port an operator means by "bound": the last that was begun.
 fn last_bound(steps: &[StepRecord], unit: &UnitId) -> Truth {
     let moves = steps.iter().filter(|record| {

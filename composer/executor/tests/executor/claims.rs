@@ -148,3 +148,50 @@ async fn an_empty_plan_is_done_at_once() {
     assert_eq!(done.state, OperationState::Completed);
     kit.all_is_well().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_operations_may_change_one_composition_with_different_units() {
+    let kit = Kit::new();
+    kit.given(
+        Draft::new("p1")
+            .compose(composition("a", "red", "h1", &["u1", "u2", "u3"]))
+            .plan(),
+    )
+    .await;
+    let executor = kit.executor();
+    let mut ids = Vec::new();
+    for unit in ["u1", "u2"] {
+        let less = composition("a", "red", "h1", &[unit]);
+        let plan = Draft::new(unit).keep("a").release(less).plan();
+        ids.push(executor.submit(submission(plan)).await.unwrap());
+    }
+    for id in &ids {
+        assert_eq!(ended(&executor, id).await.state, OperationState::Completed);
+    }
+    assert_eq!(kit.compositions().await["a"].composition.gpu_count(), 1);
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_can_be_made_from_a_task() {
+    let executor = Arc::new(Kit::new().executor());
+    let calls = async move {
+        let id = executor
+            .submit(submission(Draft::new("nothing").plan()))
+            .await
+            .unwrap();
+        executor.wait(&id, crate::kit::FOREVER).await.unwrap();
+        executor.cancel(&id, "me", "too late").await.unwrap_err();
+        let wish = poolwright_executor::Resolve {
+            resolution: poolwright_executor::Resolution::Retry,
+            by: "me".to_owned(),
+            reason: "none".to_owned(),
+        };
+        executor.resolve(&id, wish).await.unwrap_err();
+        executor.list().await.unwrap();
+        executor.claims().await.unwrap();
+        executor.recover().await.unwrap();
+        executor.shutdown(crate::kit::FOREVER).await;
+    };
+    tokio::spawn(calls).await.unwrap();
+}

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// What goes wrong besides the crash, so that the undo is crashed into as well.
 type Trouble = fn(&Rack);
 
-const TROUBLES: [(&str, Trouble); 5] = [
+const TROUBLES: [(&str, Trouble); 6] = [
     ("nothing else", |_| {}),
     ("the last bind is refused", |rack| {
         rack.break_down(Call::Bind, Some("u2"), How::Refuse, 1)
@@ -23,6 +23,11 @@ const TROUBLES: [(&str, Trouble); 5] = [
     }),
     ("an unbind lies", |rack| {
         rack.break_down(Call::Unbind, None, How::Lie, 1)
+    }),
+    ("no host sees a GPU, and the undo gets no answers", |rack| {
+        rack.break_down(Call::Verify, None, How::Lie, 100_000);
+        rack.break_down(Call::Unbind, None, How::LostAfter, 1);
+        rack.break_down(Call::Unbind, None, How::LostBefore, 1);
     }),
     ("answers get lost", |rack| {
         for call in [Call::Bind, Call::Unbind] {

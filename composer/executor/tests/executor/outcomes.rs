@@ -105,7 +105,7 @@ async fn an_outcome_that_cannot_be_read_is_held_until_it_can() {
         operation.steps[1].state == StepState::Running
     })
     .await;
-    kit.rack.break_down(Call::Bound, None, How::LostBefore, 10_000);
+    kit.rack.break_down(Call::Bound, None, How::LostBefore, u32::MAX);
     let held = until(&executor, &id, |operation| {
         operation.state == OperationState::Indeterminate
     })
@@ -138,7 +138,7 @@ async fn an_outcome_that_cannot_be_read_is_held_until_it_can() {
         .compose(composition("c", "red", "h1", &["u2"]))
         .plan();
     kit.rack
-        .break_down(Call::Bound, Some("u1"), How::LostBefore, 10_000);
+        .break_down(Call::Bound, Some("u1"), How::LostBefore, u32::MAX);
     let beside = run(&executor, beside).await;
     assert_eq!(beside.state, OperationState::RolledBack);
     assert!(
@@ -216,8 +216,97 @@ async fn a_unit_bound_to_several_ports_is_reported_not_repaired() {
 #[tokio::test(start_paused = true)]
 async fn refused_credentials_are_not_tried_again() {
     let kit = Kit::new();
-    kit.rack.break_down(Call::Bind, None, How::Refuse, 9);
-    let done = run(&kit.executor(), attach()).await;
+    kit.rack
+        .break_down(Call::Bind, None, How::CredentialsRefused, u32::MAX);
+    let executor = kit.executor();
+    let done = run(&executor, attach()).await;
     assert_eq!(done.state, OperationState::RolledBack);
     assert_eq!(kit.rack.times_asked(Call::Bind, "u1"), 1);
+    kit.all_is_well().await;
+
+    // Not even for an undo: it would lock the account, and an operator must look anyway.
+    kit.rack.mend();
+    kit.rack.hide("u1");
+    kit.rack
+        .break_down(Call::Unbind, None, How::CredentialsRefused, u32::MAX);
+    let mut again = attach();
+    again.id = "again".parse().unwrap();
+    let done = run(&executor, again).await;
+    assert_eq!(done.state, OperationState::Quarantined);
+    assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_without_an_answer_is_read_back_too() {
+    for how in [
+        How::LostAfter,
+        How::HangAfter,
+        How::LostBefore,
+        How::HangBefore,
+        How::Lie,
+    ] {
+        let kit = Kit::new();
+        kit.rack.hide("u1");
+        kit.rack.break_down(Call::Unbind, None, how, 1);
+        let done = run(&kit.executor(), attach()).await;
+        assert_eq!(
+            done.state,
+            OperationState::RolledBack,
+            "{how:?}: {:?}",
+            done.error()
+        );
+        let asked = match how {
+            How::LostAfter | How::HangAfter => 1,
+            _ => 2,
+        };
+        assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), asked, "{how:?}");
+        kit.all_is_well().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_waits_for_an_operation_that_holds_the_port() {
+    let kit = Kit::new();
+    let executor = kit.executor();
+    kit.rack.hide("u2");
+    let beside = Draft::new("beside")
+        .compose(composition("b", "red", "h1", &["u2"]))
+        .plan();
+    let beside = executor.submit(submission(beside)).await.unwrap();
+    until(&executor, &beside, |operation| {
+        operation.steps[1].state == StepState::Done
+    })
+    .await;
+    // Now the other one loses the answer to its bind at the same port.
+    kit.rack.break_down(Call::Bind, Some("u1"), How::LostAfter, 1);
+    let lost = executor.submit(submission(attach())).await.unwrap();
+    until(&executor, &lost, |operation| {
+        operation.steps[1].state == StepState::Running
+    })
+    .await;
+    kit.rack
+        .break_down(Call::Bound, Some("u1"), How::LostBefore, u32::MAX);
+    until(&executor, &lost, |operation| {
+        operation.state == OperationState::Indeterminate
+    })
+    .await;
+
+    let waiting = until(&executor, &beside, |operation| {
+        operation
+            .waits()
+            .iter()
+            .any(|wait| wait.contains("operation op-attach"))
+    })
+    .await;
+    assert_eq!(waiting.state, OperationState::Unwinding);
+    kit.rack.mend();
+    assert_eq!(
+        crate::kit::ended(&executor, &lost).await.state,
+        OperationState::Completed
+    );
+    assert_eq!(
+        crate::kit::ended(&executor, &beside).await.state,
+        OperationState::RolledBack
+    );
+    kit.all_is_well().await;
 }

@@ -1,7 +1,7 @@
 //! Plans, made by hand. Host `h1` has the port `h1/p0`; its address at the fabric is the same.
 
 use poolwright_model::control::{ControlPoint, ControlStyle};
-use poolwright_model::id::{CompositionId, TenantId};
+use poolwright_model::id::CompositionId;
 use poolwright_model::step::{Step, Target, Verb};
 use poolwright_planner::{Composition, Held, Plan, Reads};
 use std::collections::BTreeMap;
@@ -112,8 +112,4 @@ impl Draft {
     pub fn plan(self) -> Plan {
         self.0
     }
-}
-
-pub fn tenant(name: &str) -> TenantId {
-    name.parse().unwrap()
 }

@@ -3,8 +3,8 @@
 
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bound, Confirmation, ControlPoint, DriverError, Fabric, Holder, HostSide, HostTarget, Observation,
-    Progress, ResetSeen, Room,
+    Bound, Confirmation, ControlPoint, DriverError, ErrorKind, Fabric, Holder, HostSide, HostTarget,
+    Observation, Progress, ResetSeen, Room,
 };
 use poolwright_executor::Drivers;
 use poolwright_model::id::{ControlEndpointId, HostId};
@@ -42,6 +42,7 @@ pub enum How {
     /// Never answers, and it was done.
     HangAfter,
     CannotTell,
+    CredentialsRefused,
     /// The driver has a bug.
     Panic,
 }
@@ -115,7 +116,9 @@ impl Rack {
     /// Binds without being asked to, as somebody else would.
     pub fn rebind(&self, unit: &str, ports: &[&str]) {
         let ports: BTreeSet<_> = ports.iter().map(|p| (*p).to_owned()).collect();
-        self.state().bound.insert(unit.to_owned(), ports);
+        let mut state = self.state();
+        state.drained.remove(unit);
+        state.bound.insert(unit.to_owned(), ports);
     }
 
     pub fn ports_of(&self, unit: &str) -> Vec<String> {
@@ -157,20 +160,12 @@ impl Rack {
             .push(holder);
     }
 
-    pub fn let_go(&self, gpu: &str) {
-        self.state().holders.remove(gpu);
-    }
-
     pub fn hide(&self, gpu: &str) {
         self.state().unseen.insert(gpu.to_owned());
     }
 
     pub fn unhide_all(&self) {
         self.state().unseen.clear();
-    }
-
-    pub fn soil(&self, unit: &str) {
-        self.state().dirty.insert(unit.to_owned());
     }
 
     pub fn is_drained(&self, gpu: &str) -> bool {
@@ -232,6 +227,10 @@ impl Rack {
             None => act(&mut self.state()),
             Some(How::Refuse) => Err(DriverError::no_effect(format!("{call:?} of {unit}: refused"))),
             Some(How::CannotTell) => Err(DriverError::cannot_tell(format!("{call:?}: not offered"))),
+            Some(How::CredentialsRefused) => Err(DriverError::new(
+                ErrorKind::CredentialsRefused,
+                format!("{call:?} of {unit}: who are you?"),
+            )),
             Some(How::LostBefore) => Err(DriverError::unknown(format!("{call:?} of {unit}: no answer"))),
             Some(How::LostAfter) => {
                 act(&mut self.state())?;
@@ -278,7 +277,7 @@ impl Fabric for Rack {
                     "{unit} was to be bound to {port}, while bound to {bound:?}"
                 ));
                 return Err(DriverError::new(
-                    poolwright_driver::ErrorKind::Conflict,
+                    ErrorKind::Conflict,
                     format!("{unit} is bound already"),
                 ));
             }
@@ -300,7 +299,7 @@ impl Fabric for Rack {
                     .sins
                     .push(format!("{unit} was to be unbound from {port}, where it was not"));
                 return Err(DriverError::new(
-                    poolwright_driver::ErrorKind::Conflict,
+                    ErrorKind::Conflict,
                     format!("{unit} is not bound to {port}"),
                 ));
             }
