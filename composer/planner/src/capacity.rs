@@ -195,7 +195,7 @@ impl<'a> Capacity<'a> {
             }
         }
         for unit in &taken {
-            self.fill_port((unit.host, unit.port), self.gpus_of(unit.unit));
+            self.fill_port((unit.host, unit.port), i64::from(self.gpus_of(unit.unit)));
         }
         taken
     }
@@ -205,7 +205,7 @@ impl<'a> Capacity<'a> {
             if let Some(shelf) = self.shelf_of[back.unit] {
                 self.shelves[shelf].units.insert((back.freshness, back.unit));
             }
-            self.fill_port((back.host, back.port), -self.gpus_of(back.unit));
+            self.fill_port((back.host, back.port), -i64::from(self.gpus_of(back.unit)));
         }
     }
 
@@ -234,8 +234,9 @@ impl<'a> Capacity<'a> {
         self.shelf_of[unit]
     }
 
-    fn gpus_of(&self, unit: usize) -> i64 {
-        self.shelf_of[unit].map_or(0, |shelf| i64::from(self.shelves[shelf].size))
+    /// GPUs of a unit that can be given away.
+    pub fn gpus_of(&self, unit: usize) -> u32 {
+        self.shelf_of[unit].map_or(0, |shelf| self.shelves[shelf].size)
     }
 
     fn fill_port(&mut self, (host, port): (usize, usize), gpus: i64) {

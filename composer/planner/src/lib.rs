@@ -6,7 +6,7 @@
 //! * [`unplaced`]: why a demand was not served and what would help; [`explain`](mod@explain): a plan in
 //!   sentences.
 //! * [`plan()`]: what is known and wanted in, a plan out. On the way: `survey` (what may be given away),
-//!   `capacity` (what is free, by kind and place), `decide` (whose turn it is), `place` (who gets what),
+//!   `capacity` (what is free, by kind and place), `decide` (whose turn it is), `place` and `fill` (who gets what),
 //!   `sequence` (in which order it is done), `why` (what stood in the way).
 //! * [`direct`]: an attach, a detach or a release by name is a plan too.
 //! * [`check`](mod@check): a second opinion on every plan, which shares no code with the making of one.
@@ -26,6 +26,7 @@ pub mod violation;
 
 mod capacity;
 mod decide;
+mod fill;
 mod names;
 mod place;
 mod sequence;

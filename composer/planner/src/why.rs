@@ -4,6 +4,7 @@ use crate::capacity::{Capacity, HostRoom};
 use crate::composition::Composition;
 use crate::decide::{Changes, owners};
 use crate::demand::Demand;
+use crate::fill::fill;
 use crate::place;
 use crate::survey::{Closed, Condition, Survey, UnitFacts};
 use crate::unplaced::{Busy, Help, Holder, Reason, Tried, Unplaced};
@@ -254,7 +255,7 @@ fn no_room(
         needed - missing
     } else {
         let hosts = 0..capacity.hosts.len();
-        let fits = hosts.map(|host| place::fill(capacity, host, &shelves, needed).gpus);
+        let fits = hosts.map(|host| fill(capacity, host, &shelves, needed).gpus);
         fits.max().unwrap_or(0)
     };
     Reason::Fragmented {

@@ -260,6 +260,29 @@ fn of_units_of_several_sizes_none_is_needless() {
 }
 
 #[test]
+fn a_small_unit_does_not_bar_the_way_for_a_large_one() {
+    let rack = Rack::new()
+        .gpus("f/s", "h100", 80.0, 4)
+        .solder(2..=4)
+        .host("h", "f/s", 3)
+        .host("other", "f/s", 1)
+        .want("d", Need::of_kind("h100", 2).spanning(true));
+    assert_eq!(hosts_of(&rack.plan(), "d"), [("h".into(), 3)]);
+}
+
+#[test]
+fn of_parts_with_large_units_none_is_needless() {
+    let rack = Rack::new()
+        .gpus("f/s1", "h100", 80.0, 5)
+        .gpus("f/s2", "h100", 80.0, 2)
+        .solder(1..=5)
+        .host("a", "f/s1", 5)
+        .host("b", "f/s2", 2)
+        .want("d", need(vec![set(Some("h100"), 6, 0.0, 1)], true));
+    assert_eq!(hosts_of(&rack.plan(), "d"), [("a".into(), 5), ("b".into(), 1)]);
+}
+
+#[test]
 fn several_ports_of_a_host_are_used_together() {
     let rack = Rack::new()
         .gpus("f/s", "h100", 80.0, 2)

@@ -129,8 +129,6 @@ fn untouched(plan: &Plan) -> BTreeSet<&CompositionId> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-
     #[test]
     fn a_life_of_a_rack(
         shape in shapes(),

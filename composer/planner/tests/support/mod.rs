@@ -12,7 +12,7 @@ use poolwright_model::topology::*;
 use poolwright_model::units::{Bytes, LinkWidth};
 use poolwright_planner::*;
 use poolwright_sizing::need::{GpuSet, Need};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub struct Rack {
     pub snapshot: Snapshot,
@@ -286,20 +286,30 @@ impl Rack {
     }
 
     pub fn execute(&mut self, plan: &Plan, mut seed: u64) {
-        let mut done: HashSet<u32> = HashSet::new();
-        while done.len() < plan.steps.len() {
-            let ready = plan.steps.iter().filter(|step| !done.contains(&step.index));
-            let ready: Vec<&Step> = ready
-                .filter(|step| step.after.iter().all(|a| done.contains(a)))
-                .collect();
-            assert!(!ready.is_empty(), "the steps wait for each other");
+        let mut waits: Vec<usize> = plan.steps.iter().map(|step| step.after.len()).collect();
+        let mut followers: Vec<Vec<usize>> = vec![vec![]; plan.steps.len()];
+        for step in &plan.steps {
+            step.after
+                .iter()
+                .for_each(|after| followers[*after as usize].push(step.index as usize));
+        }
+        let mut ready: Vec<usize> = (0..waits.len()).filter(|step| waits[*step] == 0).collect();
+        let mut done = 0;
+        while !ready.is_empty() {
             seed = seed
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            let step = ready[(seed >> 33) as usize % ready.len()];
-            self.perform(step);
-            done.insert(step.index);
+            let step = ready.swap_remove((seed >> 33) as usize % ready.len());
+            self.perform(&plan.steps[step]);
+            done += 1;
+            for follower in &followers[step] {
+                waits[*follower] -= 1;
+                if waits[*follower] == 0 {
+                    ready.push(*follower);
+                }
+            }
         }
+        assert_eq!(done, plan.steps.len(), "the steps wait for each other");
         self.held = plan.after(&self.held);
         self.plans += 1;
     }
@@ -335,7 +345,10 @@ impl Rack {
             }
         }
         if step.verb == Verb::Bind {
-            let used = self.used_slots()[&target.host_port];
+            let gpus = self.snapshot.topology.gpus.iter();
+            let used = gpus
+                .filter(|gpu| gpu.host_port.as_ref() == Some(&target.host_port))
+                .count() as u32;
             let (_, port) = self.snapshot.topology.host_port(&target.host_port).unwrap();
             assert!(used <= port.slots, "{step}: {used} of {} slots", port.slots);
         }

@@ -1,0 +1,275 @@
+//! What one host can be given: from few switches, from near, and without breaking up what is whole.
+
+use crate::capacity::{Capacity, Pick};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// What a host could be given, and what that costs.
+pub(crate) struct Fit {
+    pub host: usize,
+    pub picks: Vec<Pick>,
+    pub gpus: u32,
+    pub cost: Cost,
+}
+
+/// Rules 4 to 8 of [`crate::place`], in their order: less is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Cost {
+    switches: usize,
+    hops: u32,
+    unsure: bool,
+    slots_left: i64,
+    gpus_left: u32,
+    host: usize,
+}
+
+impl Cost {
+    /// Less than this so many GPUs can't cost on a host: all from one switch, the nearest. `None` where the
+    /// host reaches none of the shelves.
+    pub fn at_least(capacity: &Capacity<'_>, host: usize, shelves: &[usize], gpus: u32) -> Option<Self> {
+        let room = &capacity.hosts[host];
+        let ports = room.ports.iter().filter(|port| port.free > 0);
+        let hops = ports.flat_map(|port| shelves.iter().filter_map(|shelf| capacity.hops(port, *shelf)));
+        let nearest = hops.min()?;
+        let largest = shelves.iter().map(|shelf| capacity.shelves[*shelf].size).max()?;
+        Some(Self {
+            switches: 1,
+            hops: nearest * gpus,
+            unsure: room.unsure,
+            slots_left: room.free() - i64::from(gpus) - i64::from(largest - 1),
+            gpus_left: 0,
+            host: 0,
+        })
+    }
+}
+
+/// Units of one shelf that a port reaches.
+#[derive(Clone, Copy)]
+struct Offer {
+    size: u32,
+    hops: u32,
+    /// How many shelves the port reaches: a port that can do little else is used first.
+    choices: usize,
+    port: usize,
+    shelf: usize,
+}
+
+/// Finds as many of the wanted GPUs as one host can have. Takes from few switches: from one that has
+/// all that is still wanted, the nearest and tightest of them, else from the one that gives most.
+pub(crate) fn fill(capacity: &Capacity<'_>, host: usize, shelves: &[usize], want: u32) -> Fit {
+    let room = &capacity.hosts[host];
+    let mut free: Vec<i64> = room.ports.iter().map(|port| port.free).collect();
+    let mut places = offers(capacity, host, shelves);
+    let mut fit = Fit {
+        host,
+        picks: Vec::new(),
+        gpus: 0,
+        cost: Cost {
+            switches: 0,
+            hops: 0,
+            unsure: room.unsure,
+            slots_left: room.free(),
+            gpus_left: 0,
+            host,
+        },
+    };
+    while fit.gpus < want {
+        let Some((place, draw)) = best_draw(capacity, &places, &free, want - fit.gpus) else {
+            break;
+        };
+        places.remove(&place);
+        for pick in &draw.picks {
+            free[pick.port] -= gpus_in(capacity, pick);
+        }
+        fit.gpus += draw.gpus;
+        fit.cost.switches += 1;
+        fit.cost.hops += draw.hops;
+        fit.cost.gpus_left += draw.left;
+        fit.cost.slots_left -= i64::from(draw.gpus);
+        fit.picks.extend(draw.picks);
+    }
+    drop_superfluous(capacity, &mut fit, want);
+    fit
+}
+
+/// What of a switch a host's ports reach.
+#[derive(Default)]
+struct Place {
+    offers: Vec<Offer>,
+    /// GPUs on all its shelves.
+    gpus: u32,
+    /// Of the nearest shelf.
+    hops: u32,
+}
+
+/// What a host's ports reach, by switch.
+fn offers(capacity: &Capacity<'_>, host: usize, shelves: &[usize]) -> BTreeMap<usize, Place> {
+    let mut places: BTreeMap<usize, Place> = BTreeMap::new();
+    for (port, room) in capacity.hosts[host].ports.iter().enumerate() {
+        let in_reach = shelves.iter().filter_map(|shelf| {
+            let size = capacity.shelves[*shelf].size;
+            let fits = capacity.shelves[*shelf].units_left() > 0 && room.free >= i64::from(size);
+            Some((*shelf, size, capacity.hops(room, *shelf).filter(|_| fits)?))
+        });
+        let in_reach: Vec<_> = in_reach.collect();
+        for (shelf, size, hops) in in_reach.iter().copied() {
+            let at = &capacity.shelves[shelf];
+            let place = places.entry(at.place).or_default();
+            if place.offers.iter().all(|offer| offer.shelf != shelf) {
+                place.gpus += at.gpus_left();
+            }
+            place.hops = if place.offers.is_empty() {
+                hops
+            } else {
+                place.hops.min(hops)
+            };
+            place.offers.push(Offer {
+                size,
+                hops,
+                choices: in_reach.len(),
+                port,
+                shelf,
+            });
+        }
+    }
+    places
+}
+
+/// What the best switch gives, and which that is; of equals the first.
+fn best_draw(
+    capacity: &Capacity<'_>,
+    places: &BTreeMap<usize, Place>,
+    free: &[i64],
+    want: u32,
+) -> Option<(usize, Draw)> {
+    let mut best: Option<(usize, Draw)> = None;
+    for (number, place) in places {
+        let beaten = |(_, best): &(usize, Draw)| best.rank(want) <= place.at_best(want);
+        if best.as_ref().is_some_and(beaten) {
+            continue;
+        }
+        let draw = draw(capacity, &place.offers, free, want);
+        let better = best
+            .as_ref()
+            .is_none_or(|(_, best)| draw.rank(want) < best.rank(want));
+        if draw.gpus > 0 && better {
+            best = Some((*number, draw));
+        }
+    }
+    best
+}
+
+impl Place {
+    /// A rank that no draw from here is less than.
+    fn at_best(&self, want: u32) -> Rank {
+        let left = match self.offers.as_slice() {
+            [only] => self.gpus.saturating_sub(want + only.size - 1),
+            _ => 0,
+        };
+        match self.gpus >= want {
+            true => (false, 0, self.hops * want, left),
+            false => (true, u32::MAX - self.gpus, self.hops * self.gpus, 0),
+        }
+    }
+}
+
+/// Less is better: all that is wanted from near and with little left over, else as much as possible.
+type Rank = (bool, u32, u32, u32);
+
+/// What one switch gives.
+struct Draw {
+    picks: Vec<Pick>,
+    gpus: u32,
+    hops: u32,
+    /// GPUs of the kind that stay on the shelves drawn from.
+    left: u32,
+}
+
+impl Draw {
+    fn rank(&self, want: u32) -> Rank {
+        match self.gpus >= want {
+            true => (false, 0, self.hops, self.left),
+            false => (true, u32::MAX - self.gpus, self.hops, self.left),
+        }
+    }
+}
+
+/// Draws from one switch, near before far. Of units of several sizes first the largest that are not too
+/// large, then the smallest that are; where that leaves no room for a large one, the large ones first.
+fn draw(capacity: &Capacity<'_>, offers: &[Offer], free: &[i64], want: u32) -> Draw {
+    let near = |offer: &Offer| (offer.hops, offer.choices, offer.port, offer.shelf);
+    let mut offers = offers.to_vec();
+    offers.sort_by_key(|offer| match offer.size > want {
+        false => (false, u32::MAX - offer.size, near(offer)),
+        true => (true, offer.size, near(offer)),
+    });
+    let fitting = draw_in_order(capacity, &offers, free, want);
+    if fitting.gpus >= want || offers.iter().all(|offer| offer.size == offers[0].size) {
+        return fitting;
+    }
+    offers.sort_by_key(|offer| (Reverse(offer.size), near(offer)));
+    let large = draw_in_order(capacity, &offers, free, want);
+    if large.rank(want) < fitting.rank(want) {
+        large
+    } else {
+        fitting
+    }
+}
+
+fn draw_in_order(capacity: &Capacity<'_>, offers: &[Offer], free: &[i64], want: u32) -> Draw {
+    let mut free = free.to_vec();
+    let mut drawn: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut result = Draw {
+        picks: Vec::new(),
+        gpus: 0,
+        hops: 0,
+        left: 0,
+    };
+    for offer in offers {
+        if result.gpus >= want {
+            break;
+        }
+        let units = drawn.entry(offer.shelf).or_default();
+        let there = capacity.shelves[offer.shelf].units_left() - *units;
+        let room = usize::try_from(free[offer.port] / i64::from(offer.size)).unwrap_or(0);
+        let wanted = (want - result.gpus).div_ceil(offer.size) as usize;
+        let take = there.min(room).min(wanted);
+        if take == 0 {
+            continue;
+        }
+        *units += take;
+        let gpus = u32::try_from(take).unwrap_or(u32::MAX) * offer.size;
+        free[offer.port] -= i64::from(gpus);
+        result.gpus += gpus;
+        result.hops += gpus * offer.hops;
+        result.picks.push(Pick {
+            port: offer.port,
+            shelf: offer.shelf,
+            units: take,
+        });
+    }
+    drawn.retain(|_, units| *units > 0);
+    let left = drawn.iter().map(|(shelf, units)| {
+        let shelf = &capacity.shelves[*shelf];
+        shelf.gpus_left() - u32::try_from(*units).unwrap_or(u32::MAX) * shelf.size
+    });
+    result.left = left.sum();
+    result
+}
+
+/// Where units hold several GPUs, a later large one may have made an earlier small one needless.
+fn drop_superfluous(capacity: &Capacity<'_>, fit: &mut Fit, want: u32) {
+    for pick in &mut fit.picks {
+        let size = capacity.shelves[pick.shelf].size;
+        while pick.units > 0 && fit.gpus >= want.saturating_add(size) {
+            pick.units -= 1;
+            fit.gpus -= size;
+            fit.cost.slots_left += i64::from(size);
+        }
+    }
+    fit.picks.retain(|pick| pick.units > 0);
+}
+
+fn gpus_in(capacity: &Capacity<'_>, pick: &Pick) -> i64 {
+    i64::from(capacity.shelves[pick.shelf].size) * pick.units as i64
+}
