@@ -9,8 +9,8 @@ mod schedules;
 
 use crate::{Api, auth, problem::Problem};
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, FromRequest, Request};
-use axum::http::StatusCode;
+use axum::extract::{DefaultBodyLimit, FromRequest, OriginalUri, Request};
+use axum::http::{Method, StatusCode};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
 use poolwright_service::{ErrorCode, ServiceError};
@@ -47,10 +47,10 @@ pub(crate) fn router(api: Api) -> Router {
         .with_state(api)
 }
 
-async fn no_such_path(request: Request) -> Problem {
+async fn no_such_path(method: Method, OriginalUri(uri): OriginalUri) -> Problem {
     ServiceError::new(
         ErrorCode::NotFound,
-        format!("there is no {} {}", request.method(), request.uri().path()),
+        format!("there is no {method} {}", uri.path()),
     )
     .into()
 }
