@@ -4,7 +4,7 @@ use super::reply::Reply;
 use crate::fault::FaultKind;
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use http::{HeaderValue, Response, StatusCode, header};
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,6 +12,8 @@ use std::time::Duration;
 /// No client waits longer; then the connection may as well go.
 const HANG: Duration = Duration::from_secs(600);
 const DRIP: Duration = Duration::from_secs(1);
+/// Long enough for the first half to be on its way.
+const BREAK: Duration = Duration::from_millis(20);
 /// What an endless body consists of: white space, so that it could still become JSON.
 const CHUNK: Bytes = Bytes::from_static(&[b' '; 16 * 1024]);
 
@@ -32,10 +34,16 @@ pub(super) fn spoil(reply: Reply, fault: &FaultKind) -> Response<Body> {
             with_body(&mut response, status);
         }
         FaultKind::Truncated => {
-            // Half of it, and then an error: the connection breaks off in the middle of the body.
-            let half = body.slice(..body.len() / 2);
-            let broken: Result<Bytes, std::io::Error> = Err(std::io::ErrorKind::ConnectionReset.into());
-            *response.body_mut() = Body::from_stream(stream::iter([Ok(half), broken]));
+            // Half of what the header promises, and then the connection breaks off.
+            response
+                .headers_mut()
+                .insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+            let half = Ok(body.slice(..body.len() / 2));
+            let broken = stream::once(async {
+                tokio::time::sleep(BREAK).await;
+                Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset))
+            });
+            *response.body_mut() = Body::from_stream(stream::iter([half]).chain(broken));
             with_body(&mut response, status);
         }
         FaultKind::Endless => {

@@ -182,7 +182,14 @@ impl Write {
 fn check_update(schema: &Type, writable: &[&str], body: &Value) -> Result<(), Problem> {
     let mut found = check::check_update(schema, body);
     // Some properties that the schema calls read-only are written by published practice; `writable` says which.
+    // Their types are checked all the same.
     found.retain(|one| one.message != "PropertyNotWritable" || !writable.contains(&one.path.as_str()));
+    let of_writable = |one: &check::Violation| writable.iter().any(|path| one.path.starts_with(path));
+    for one in check::check_create(schema, body) {
+        if of_writable(&one) && !found.contains(&one) {
+            found.push(one);
+        }
+    }
     let mut asked = Vec::new();
     leaves(body, String::new(), writable, &mut asked);
     for (path, name) in asked {
