@@ -167,7 +167,10 @@ async fn recovering_twice_is_as_good_as_once() {
     assert!(run_until(&kit, &moments, Start::Submit(scenario)).await.is_none());
     let id = submission(scenario.plan()).id;
     let executor = kit.executor();
-    assert_eq!(executor.recover().await.unwrap().adopted, [id.clone()]);
+    assert_eq!(
+        executor.recover().await.unwrap().adopted,
+        std::slice::from_ref(&id)
+    );
     assert!(
         executor.recover().await.unwrap().adopted.is_empty(),
         "it is adopted already"

@@ -64,7 +64,10 @@ async fn an_undo_that_fails_is_quarantined_and_holds_what_it_holds() {
     // Not even a restart lets go of it.
     drop(executor);
     let executor = kit.executor();
-    assert_eq!(executor.recover().await.unwrap().adopted, [id.clone()]);
+    assert_eq!(
+        executor.recover().await.unwrap().adopted,
+        std::slice::from_ref(&id)
+    );
     assert_eq!(ended(&executor, &id).await.state, OperationState::Quarantined);
 }
 
@@ -219,7 +222,10 @@ async fn a_shutdown_parks_and_the_next_start_goes_on() {
 
     kit.rack.unhide_all();
     let executor = kit.executor();
-    assert_eq!(executor.recover().await.unwrap().adopted, [id.clone()]);
+    assert_eq!(
+        executor.recover().await.unwrap().adopted,
+        std::slice::from_ref(&id)
+    );
     assert_eq!(ended(&executor, &id).await.state, OperationState::Completed);
     assert_eq!(kit.rack.times_asked(Call::Bind, "u1"), 1);
     kit.all_is_well().await;

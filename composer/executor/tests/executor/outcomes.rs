@@ -61,11 +61,12 @@ async fn no_answer_twice_is_a_failure() {
 async fn a_request_that_has_its_effect_late_is_undone() {
     let kit = Kit::new();
     kit.rack.break_down(Call::Bind, Some("u1"), How::LostBefore, 2);
-    // Something else fails slowly, so that the late effect comes in between.
-    kit.rack.hide("u2");
+    // Something else takes long, so that the late effect comes before the undo.
+    kit.rack.break_down(Call::Bind, Some("u2"), How::HangAfter, 1);
     let executor = kit.executor();
     let plan = Draft::new("p")
-        .compose(composition("a", "red", "h1", &["u1", "u2"]))
+        .compose(composition("a", "red", "h1", &["u1"]))
+        .compose(composition("b", "red", "h2", &["u2"]))
         .plan();
     let id = executor.submit(submission(plan)).await.unwrap();
     until(&executor, &id, |operation| {
