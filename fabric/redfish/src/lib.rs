@@ -1,3 +1,4 @@
 //! Redfish over HTTPS: the client and the southbound driver.
 
 pub mod client;
+pub mod southbound;

@@ -1,0 +1,357 @@
+//! Binding, unbinding and reading back, in the three ways of the field.
+//!
+//! One skeleton, three [`Way`]s. Before a write the precondition is read from the service; the write carries
+//! the ETags of what was read, so that it is refused if somebody changed it in between (then everything is
+//! read again, a bounded number of times, for a refusal says that nothing was done); after a yes the binding
+//! is read back once, because a yes alone proves nothing. Nothing is kept between calls.
+
+mod blocks;
+mod connections;
+mod fabric;
+mod reset;
+mod turns;
+mod zones;
+
+pub(crate) use turns::Turns;
+
+use crate::client::{Answer, Client, Error, Resource, WriteOptions};
+use crate::southbound::errors::{driver_error, is_stale};
+use async_trait::async_trait;
+use poolwright_driver::{Bound, DriverError, ErrorKind, ResetSeen};
+use poolwright_model::control::{ControlPoint, ControlStyle};
+use poolwright_model::fault::FaultKind;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::future::Future;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often a change is tried again after the service said that something had changed since it was read.
+const STALE_RETRIES: u32 = 5;
+
+/// How much longer than the deadline the client may take to say that it passed.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// What is read of a unit before it is changed.
+pub(crate) struct Unit {
+    bound: Bound,
+    etag: Option<String>,
+    /// Why it can't be bound although it is free, in the service's words.
+    closed: Option<String>,
+}
+
+/// One way to bind.
+#[async_trait]
+trait Way: Sync {
+    /// Reads where the unit is bound.
+    async fn look(&self, call: &Call<'_>, unit: &str) -> Result<Unit, DriverError>;
+
+    /// Sends the change that binds a unit that was found free.
+    async fn bind(&self, call: &Call<'_>, unit: &str, found: &Unit, port: &str) -> Result<(), Failed>;
+
+    /// Sends the change that unbinds a unit that was found bound to this port.
+    async fn unbind(&self, call: &Call<'_>, unit: &str, found: &Unit, port: &str) -> Result<(), Failed>;
+
+    /// Whether changes at one port must take turns, because each rewrites what all share.
+    fn takes_turns(&self) -> bool;
+}
+
+/// Why a change did not come about.
+pub(crate) enum Failed {
+    /// Refused because something changed since it was read. Nothing was done.
+    Stale(Error),
+    Ended(DriverError),
+}
+
+impl From<DriverError> for Failed {
+    fn from(error: DriverError) -> Self {
+        Self::Ended(error)
+    }
+}
+
+/// One call of the driver, with its deadline.
+pub(crate) struct Call<'a> {
+    client: &'a Client,
+    turns: &'a Turns,
+    until: Instant,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(client: &'a Client, turns: &'a Turns, deadline: Duration) -> Self {
+        Self {
+            client,
+            turns,
+            until: Instant::now() + deadline,
+        }
+    }
+
+    pub(crate) async fn bind(&self, unit: &ControlPoint, port: &ControlPoint) -> Result<(), DriverError> {
+        let way = way(unit, Some(port))?;
+        let _turn = self.turn(way, port).await?;
+        for _ in 0..=STALE_RETRIES {
+            let found = way.look(self, &unit.address).await?;
+            match &found.bound {
+                Bound::Free => {}
+                Bound::To { port_address } if *port_address == port.address => {
+                    return Err(conflict(format!(
+                        "{} is bound to {port_address} already",
+                        unit.address
+                    )));
+                }
+                holder => return Err(conflict(format!("{} is {}", unit.address, told(holder)))),
+            }
+            if let Some(why) = &found.closed {
+                return Err(conflict(format!("{} can't be bound now: {why}", unit.address)));
+            }
+            match way.bind(self, &unit.address, &found, &port.address).await {
+                Ok(()) => {
+                    let wanted = Bound::To {
+                        port_address: port.address.clone(),
+                    };
+                    return self.confirm(way, unit, &wanted).await;
+                }
+                Err(Failed::Stale(error)) => tracing::debug!(%error, "changed in between; reading again"),
+                Err(Failed::Ended(error)) => return Err(error),
+            }
+        }
+        Err(too_busy(unit, port))
+    }
+
+    pub(crate) async fn unbind(&self, unit: &ControlPoint, port: &ControlPoint) -> Result<(), DriverError> {
+        let way = way(unit, Some(port))?;
+        let _turn = self.turn(way, port).await?;
+        for _ in 0..=STALE_RETRIES {
+            let found = way.look(self, &unit.address).await?;
+            let here = Bound::To {
+                port_address: port.address.clone(),
+            };
+            if found.bound != here {
+                let message = format!(
+                    "{} is {}, not bound to {}",
+                    unit.address,
+                    told(&found.bound),
+                    port.address
+                );
+                return Err(conflict(message));
+            }
+            match way.unbind(self, &unit.address, &found, &port.address).await {
+                Ok(()) => return self.confirm(way, unit, &Bound::Free).await,
+                Err(Failed::Stale(error)) => tracing::debug!(%error, "changed in between; reading again"),
+                Err(Failed::Ended(error)) => return Err(error),
+            }
+        }
+        Err(too_busy(unit, port))
+    }
+
+    pub(crate) async fn bound(&self, unit: &ControlPoint) -> Result<Bound, DriverError> {
+        Ok(way(unit, None)?.look(self, &unit.address).await?.bound)
+    }
+
+    pub(crate) async fn reset(&self, unit: &ControlPoint) -> Result<ResetSeen, DriverError> {
+        match self.bound(unit).await? {
+            Bound::Free => reset::reset(self, unit).await,
+            holder => Err(conflict(format!(
+                "{} is {}: not reset",
+                unit.address,
+                told(&holder)
+            ))),
+        }
+    }
+
+    /// The service said yes: see that it is so. From here on an error never says that nothing was done.
+    async fn confirm(&self, way: &dyn Way, unit: &ControlPoint, wanted: &Bound) -> Result<(), DriverError> {
+        match way.look(self, &unit.address).await {
+            Ok(found) if found.bound == *wanted => Ok(()),
+            Ok(found) => Err(DriverError::unknown(format!(
+                "the service said that it was done, but {} is {}",
+                unit.address,
+                told(&found.bound)
+            ))
+            .with_hint(
+                "read it back again in a moment; if it stays so, the service does not do what it says",
+            )),
+            Err(error) => Err(DriverError::unknown(format!(
+                "the service said that it was done; reading {} back failed: {error}",
+                unit.address
+            ))
+            .with_fault(error.fault)),
+        }
+    }
+
+    async fn turn(&self, way: &dyn Way, port: &ControlPoint) -> Result<Option<turns::Turn>, DriverError> {
+        if !way.takes_turns() {
+            return Ok(None);
+        }
+        self.within(
+            format!("its turn to change {}", port.address),
+            self.turns.take(&port.address),
+        )
+        .await
+        .map(Some)
+    }
+
+    /// Reads a resource.
+    async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<Resource<T>, DriverError> {
+        let answer = self
+            .within(format!("GET {path}"), self.client.read::<T>(path))
+            .await?;
+        answer.map_err(|error| driver_error(&error))
+    }
+
+    /// Reads a resource that may be gone.
+    async fn read_if_there<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<Option<Resource<T>>, DriverError> {
+        match self
+            .within(format!("GET {path}"), self.client.read::<T>(path))
+            .await?
+        {
+            Ok(resource) => Ok(Some(resource)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(driver_error(&error)),
+        }
+    }
+
+    /// Reads all members of a collection. One that can't be read is an error: what it would say is not known.
+    async fn members<T: DeserializeOwned + Send>(&self, path: &str) -> Result<Vec<Resource<T>>, DriverError> {
+        let collection = self
+            .within(format!("GET {path}"), self.client.read_members::<T>(path))
+            .await?;
+        let collection = collection.map_err(|error| driver_error(&error))?;
+        if let Some(error) = collection.faults.first() {
+            return Err(driver_error(error));
+        }
+        let members = collection.members.into_iter();
+        members
+            .map(|member| member.outcome.map_err(|error| driver_error(&error)))
+            .collect()
+    }
+
+    async fn post<B: Serialize + Sync>(&self, target: &str, body: &B) -> Result<Answer, Failed> {
+        self.write(target, |options| self.client.post(target, body, options))
+            .await
+    }
+
+    async fn patch<B: Serialize + Sync>(
+        &self,
+        path: &str,
+        body: &B,
+        etag: Option<String>,
+    ) -> Result<Answer, Failed> {
+        self.write(path, |options| {
+            self.client.patch(path, body, options.if_match(etag))
+        })
+        .await
+    }
+
+    async fn delete(&self, path: &str, etag: Option<String>) -> Result<Answer, Failed> {
+        self.write(path, |options| self.client.delete(path, options.if_match(etag)))
+            .await
+    }
+
+    /// Sends a write, once.
+    async fn write<F>(&self, path: &str, send: impl FnOnce(WriteOptions) -> F) -> Result<Answer, Failed>
+    where
+        F: Future<Output = Result<Answer, Error>>,
+    {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(self.too_late(format!("the time to change {path}")).into());
+        }
+        match tokio::time::timeout_at(self.until + GRACE, send(WriteOptions::default().deadline(left))).await
+        {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) if is_stale(&error) => Err(Failed::Stale(error)),
+            Ok(Err(error)) => Err(driver_error(&error).into()),
+            Err(_) => {
+                let message = format!("the deadline passed while {path} was being changed");
+                Err(DriverError::unknown(message)
+                    .with_fault(FaultKind::Timeout)
+                    .into())
+            }
+        }
+    }
+
+    /// Waits for something that changes nothing.
+    async fn within<T>(&self, what: String, wait: impl Future<Output = T>) -> Result<T, DriverError> {
+        match tokio::time::timeout_at(self.until, wait).await {
+            Ok(done) => Ok(done),
+            Err(_) => Err(self.too_late(what)),
+        }
+    }
+
+    fn too_late(&self, what: String) -> DriverError {
+        DriverError::no_effect(format!("the deadline passed, waiting for {what}"))
+            .with_hint("allow more time, or look why the service is slow")
+            .with_fault(FaultKind::Timeout)
+    }
+}
+
+/// The way of these control points. Two ends of a binding are bound in one way.
+fn way(unit: &ControlPoint, port: Option<&ControlPoint>) -> Result<&'static dyn Way, DriverError> {
+    if let Some(port) = port.filter(|port| port.style != unit.style || port.endpoint != unit.endpoint) {
+        return Err(DriverError::no_effect(format!(
+            "{} at {} ({}) can't be bound to {} at {} ({}): they are not in one fabric",
+            unit.address, unit.endpoint, unit.style, port.address, port.endpoint, port.style
+        )));
+    }
+    match unit.style {
+        ControlStyle::Zones => Ok(&zones::Zones),
+        ControlStyle::Connections => Ok(&connections::Connections),
+        ControlStyle::ResourceBlocks => Ok(&blocks::Blocks),
+        ControlStyle::ReadOnly => Err(DriverError::cannot_tell(format!(
+            "{} is only shown, and can't be changed",
+            unit.address
+        ))),
+    }
+}
+
+fn conflict(message: String) -> DriverError {
+    DriverError::new(ErrorKind::Conflict, message)
+        .with_hint("discover again to see who holds what")
+        .with_fault(FaultKind::Conflict)
+}
+
+fn too_busy(unit: &ControlPoint, port: &ControlPoint) -> DriverError {
+    conflict(format!(
+        "{} and {} were changed by somebody else {} times in a row, each time after they were read",
+        unit.address,
+        port.address,
+        STALE_RETRIES + 1
+    ))
+}
+
+fn told(bound: &Bound) -> String {
+    match bound {
+        Bound::Free => "free".into(),
+        Bound::To { port_address } => format!("bound to {port_address}"),
+        Bound::Several { port_addresses } => format!("bound to several: {}", port_addresses.join(", ")),
+    }
+}
+
+/// What a list of hosts' ends says.
+fn bound_to(mut ports: Vec<String>) -> Bound {
+    ports.sort();
+    ports.dedup();
+    match ports.len() {
+        0 => Bound::Free,
+        1 => Bound::To {
+            port_address: ports.remove(0),
+        },
+        _ => Bound::Several {
+            port_addresses: ports,
+        },
+    }
+}
+
+/// A link, as it is sent.
+#[derive(Debug, Clone, Serialize)]
+struct Link<'a> {
+    #[serde(rename = "@odata.id")]
+    odata_id: &'a str,
+}
+
+fn link(odata_id: &str) -> Link<'_> {
+    Link { odata_id }
+}

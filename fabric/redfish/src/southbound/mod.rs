@@ -1,0 +1,177 @@
+//! The southbound driver: what a Redfish service shows as a topology, and the ways to change it.
+//!
+//! [`RedfishDriver`] is one service, seen through both traits of the metal: as a [`Fabric`] (box and fabric
+//! managers) and as a [`HostSide`] (a host's BMC). It keeps a session and nothing else: what it needs to act
+//! is in the control points that it is handed, and is read from the service when it acts.
+//!
+//! * [`observe`]: looking, with what goes wrong as faults. [`control`]: binding, unbinding, reading back,
+//!   resetting. [`host_side`]: what a BMC knows of a host.
+//! * [`quirks`]: named deviations of products. [`record`]: a redacted copy of a real machine's tree.
+
+mod control;
+mod errors;
+mod host_side;
+mod links;
+mod observe;
+pub mod quirks;
+pub mod record;
+
+use crate::client::{Client, Endpoint, Transport};
+use async_trait::async_trait;
+use control::{Call, Turns};
+use errors::driver_error;
+use host_side::{HostLook, needs_agent};
+use jiff::civil::Date;
+use poolwright_driver::{
+    Bound, Confirmation, DriverError, Fabric, Holder, HostSide, HostTarget, Observation, Progress, ResetSeen,
+    Room,
+};
+use poolwright_model::control::ControlPoint;
+use poolwright_model::id::ControlEndpointId;
+use record::{Manifest, RecordError};
+use std::path::Path;
+use std::time::Duration;
+
+/// One Redfish service, driven.
+#[derive(Debug)]
+pub struct RedfishDriver {
+    name: ControlEndpointId,
+    client: Client,
+    turns: Turns,
+}
+
+impl RedfishDriver {
+    /// Connects and logs in. `name` is what the endpoint is called in observations and control points. A wrong
+    /// host, CA or password, and something that is not Redfish, each fail here, with a hint.
+    pub async fn connect(name: ControlEndpointId, endpoint: Endpoint) -> Result<Self, DriverError> {
+        let client = Client::connect(endpoint)
+            .await
+            .map_err(|error| driver_error(&error))?;
+        Ok(Self::over(name, client))
+    }
+
+    /// The same over connections that are shared with other endpoints of the same TLS settings.
+    pub async fn connect_over(
+        name: ControlEndpointId,
+        endpoint: Endpoint,
+        transport: Transport,
+    ) -> Result<Self, DriverError> {
+        let client = Client::connect_over(endpoint, transport)
+            .await
+            .map_err(|error| driver_error(&error))?;
+        Ok(Self::over(name, client))
+    }
+
+    /// Drives a service that is connected already.
+    pub fn over(name: ControlEndpointId, client: Client) -> Self {
+        Self {
+            name,
+            client,
+            turns: Turns::default(),
+        }
+    }
+
+    pub fn name(&self) -> &ControlEndpointId {
+        &self.name
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Writes a redacted copy of everything that the service shows into a new folder; see [`record`].
+    pub async fn record(
+        &self,
+        folder: &Path,
+        recorded_on: Date,
+        progress: &dyn Progress,
+    ) -> Result<Manifest, RecordError> {
+        record::record(&self.client, folder, recorded_on, progress).await
+    }
+
+    async fn end_session(&self) {
+        if let Err(error) = self.client.close().await {
+            tracing::warn!(endpoint = %self.name, %error, "the session could not be deleted");
+        }
+    }
+
+    fn call(&self, deadline: Duration) -> Call<'_> {
+        Call::new(&self.client, &self.turns, deadline)
+    }
+
+    fn host(&self, deadline: Duration) -> HostLook<'_> {
+        HostLook::new(&self.client, &self.name, deadline)
+    }
+}
+
+#[async_trait]
+impl Fabric for RedfishDriver {
+    fn endpoint(&self) -> &ControlEndpointId {
+        &self.name
+    }
+
+    async fn observe(&self, progress: &dyn Progress) -> Result<Observation, DriverError> {
+        observe::observe(&self.client, &self.name, progress).await
+    }
+
+    async fn bind(
+        &self,
+        unit: &ControlPoint,
+        port: &ControlPoint,
+        deadline: Duration,
+    ) -> Result<(), DriverError> {
+        self.call(deadline).bind(unit, port).await
+    }
+
+    async fn unbind(
+        &self,
+        unit: &ControlPoint,
+        port: &ControlPoint,
+        deadline: Duration,
+    ) -> Result<(), DriverError> {
+        self.call(deadline).unbind(unit, port).await
+    }
+
+    async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError> {
+        self.call(deadline).bound(unit).await
+    }
+
+    async fn reset(&self, unit: &ControlPoint, deadline: Duration) -> Result<ResetSeen, DriverError> {
+        self.call(deadline).reset(unit).await
+    }
+
+    async fn close(&self) {
+        self.end_session().await;
+    }
+}
+
+#[async_trait]
+impl HostSide for RedfishDriver {
+    fn endpoint(&self) -> &ControlEndpointId {
+        &self.name
+    }
+
+    async fn preflight(&self, target: &HostTarget, deadline: Duration) -> Result<Room, DriverError> {
+        self.host(deadline).preflight(target).await
+    }
+
+    async fn verify(&self, target: &HostTarget, deadline: Duration) -> Result<Confirmation, DriverError> {
+        self.host(deadline).verify(target).await
+    }
+
+    async fn holders(&self, _target: &HostTarget, _deadline: Duration) -> Result<Vec<Holder>, DriverError> {
+        Err(needs_agent("who uses a GPU"))
+    }
+
+    async fn drain(&self, _target: &HostTarget, _deadline: Duration) -> Result<(), DriverError> {
+        Err(needs_agent("the host to let go of a GPU"))
+    }
+
+    async fn undrain(&self, _target: &HostTarget, _deadline: Duration) -> Result<(), DriverError> {
+        Err(needs_agent("the host to take a GPU back"))
+    }
+
+    async fn close(&self) {
+        self.end_session().await;
+    }
+}

@@ -1,0 +1,379 @@
+//! From what was read to a topology: one GPU where several resources show it, who is bound to whom, what can
+//! be moved.
+
+use super::Seen;
+use super::bound::Targets;
+use super::chassis;
+use super::gpu::{GpuSeen, Owner};
+use super::host::{Hosts, composition_fabric};
+use super::ports::{self, PortIndex};
+use super::walk::Findings;
+use crate::southbound::{links, quirks};
+use poolwright_model::composable::{Composability, WhyNotKind};
+use poolwright_model::control::{ControlPoint, ControlStyle};
+use poolwright_model::fault::FaultKind;
+use poolwright_model::id::{ControlEndpointId, GpuId, HostId, HostPortId, SwitchId, UnitId};
+use poolwright_model::lifecycle::GpuState;
+use poolwright_model::topology::{Fabric, FabricPort, Gpu, Topology, Unit};
+use poolwright_model::units::LinkWidth;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Puts together what was seen. What doesn't fit together becomes a fault.
+pub(crate) fn topology(endpoint: &ControlEndpointId, seen: &Seen, findings: &mut Findings) -> Topology {
+    let index = PortIndex::new(&seen.fabrics);
+    let hosts = Hosts::of(endpoint, seen, &index, findings);
+    let boots = seen.systems.iter().filter(|system| system.boots).count();
+    if boots > 0 && boots < seen.systems.len() {
+        findings.quirk(quirks::BASEBOARD_AS_SYSTEM);
+    }
+    let join = Join {
+        endpoint,
+        seen,
+        index: &index,
+        hosts: &hosts,
+        targets: Targets::of(seen),
+    };
+    let gpus: Vec<Gpu> = one_each(&seen.gpus)
+        .iter()
+        .map(|gpu| join.gpu(gpu, findings))
+        .collect();
+    let mut topology = Topology {
+        units: units(&gpus),
+        fabrics: join.fabrics(&gpus),
+        switches: seen.fabrics.iter().flat_map(ports::switches).collect(),
+        links: seen
+            .fabrics
+            .iter()
+            .flat_map(|fabric| ports::cables(fabric, &index))
+            .collect(),
+        gpus,
+        hosts: hosts.hosts,
+    };
+    topology.sort();
+    topology
+}
+
+/// One sighting for each GPU. What a system sees of a GPU that a chassis or block shows too is that GPU. Two
+/// that sit in chassis and claim one name stay two: that is a conflict, and for others to tell.
+fn one_each(gpus: &[GpuSeen]) -> Vec<GpuSeen> {
+    let (seen_by_systems, there): (Vec<_>, Vec<_>) = gpus
+        .iter()
+        .cloned()
+        .partition(|gpu| matches!(gpu.owner, Owner::System(_)));
+    let mut result = there;
+    let in_place = result.len();
+    for gpu in seen_by_systems {
+        match result[..in_place].iter_mut().find(|other| other.is_same_as(&gpu)) {
+            Some(other) => {
+                other.uuid = other.uuid.take().or(gpu.uuid);
+                other.memory = other.memory.take().or(gpu.memory);
+                other.aliases.push(gpu.path);
+                other.aliases.extend(gpu.aliases);
+            }
+            None => result.push(gpu),
+        }
+    }
+    result
+}
+
+struct Join<'a> {
+    endpoint: &'a ControlEndpointId,
+    seen: &'a Seen,
+    index: &'a PortIndex,
+    hosts: &'a Hosts,
+    targets: Targets<'a>,
+}
+
+/// Where a GPU is in fabrics.
+#[derive(Default)]
+struct Place {
+    ports: BTreeSet<FabricPort>,
+    control: Vec<ControlPoint>,
+    bound: BTreeSet<(HostId, HostPortId)>,
+}
+
+impl Join<'_> {
+    fn gpu(&self, gpu: &GpuSeen, findings: &mut Findings) -> Gpu {
+        let Place {
+            ports,
+            control,
+            bound,
+        } = self.place(gpu);
+        let id = GpuId::from_lossy(gpu.path.trim_start_matches("/redfish/v1/"));
+        let bound_to: Vec<&HostPortId> = bound.iter().map(|(_, port)| port).collect();
+        let mut conflict = None;
+        if bound.len() > 1 {
+            let names: Vec<&str> = bound_to.iter().map(|port| port.as_str()).collect();
+            let message = format!("bound to several host ports at once: {}", names.join(", "));
+            findings.fault(&gpu.path, FaultKind::Conflict, message.clone());
+            conflict = Some(message);
+        }
+        let (host, host_port, state) = match bound.into_iter().next() {
+            Some((host, port)) => (Some(host), Some(port), GpuState::Bound),
+            None => match self.seen_on(gpu).filter(|_| control.is_empty()) {
+                Some(host) => (Some(host.clone()), None, GpuState::Attached),
+                None => (None, None, GpuState::Free),
+            },
+        };
+        let permanent = self.permanence(gpu).filter(|_| control.is_empty());
+        let unit = match (control.first(), &permanent) {
+            (Some(control), _) => UnitId::from_lossy(&control.address),
+            (None, Some(_)) => UnitId::from_lossy(&format!("baseboard {}", self.baseboard(gpu))),
+            (None, None) => UnitId::from_lossy(id.as_str()),
+        };
+        note_gaps(gpu, findings);
+        let composability = composability(gpu, permanent, conflict, &control, &ports);
+        let width = ports
+            .iter()
+            .map(|port| self.index.width(port))
+            .find(|width| *width != LinkWidth::default());
+        Gpu {
+            vendor: gpu.vendor.clone(),
+            model: gpu.model.clone(),
+            memory_bytes: gpu.memory,
+            uuid: gpu.uuid.clone(),
+            serial: gpu.serial.clone(),
+            pcie_serial: None,
+            pci_ids: gpu.pci_ids.clone(),
+            profile: None,
+            chassis: gpu.chassis.as_deref().map(chassis::id),
+            slot: gpu.slot.clone(),
+            functions: gpu.functions.clone(),
+            partitions: gpu.partitions.clone(),
+            ports: ports.into_iter().collect(),
+            unit,
+            composability,
+            host,
+            host_port,
+            state,
+            health: gpu.health,
+            link: LinkWidth {
+                generation: gpu.link.generation.or(width.and_then(|width| width.generation)),
+                lanes: gpu.link.lanes.or(width.and_then(|width| width.lanes)),
+            },
+            control,
+            seen_by: BTreeSet::from([self.endpoint.clone()]),
+            id,
+        }
+    }
+
+    fn place(&self, gpu: &GpuSeen) -> Place {
+        let mut place = Place::default();
+        let point = |style, address: &str| ControlPoint {
+            endpoint: self.endpoint.clone(),
+            style,
+            address: address.to_owned(),
+        };
+        for (fabric, end) in self.targets.ends(gpu) {
+            let ports = self.index.of_endpoint(&end.path, &end.ports);
+            if ports.is_empty() {
+                place.ports.insert(FabricPort {
+                    fabric: fabric.id.clone(),
+                    switch: None,
+                    port: None,
+                });
+            }
+            place.ports.extend(ports);
+            let style = fabric.style();
+            if style != ControlStyle::ReadOnly {
+                place.control.push(point(style, &end.path));
+            }
+            place.bound.extend(
+                self.targets
+                    .hosts_of_end(end)
+                    .filter_map(|path| self.hosts.port_at(path).cloned()),
+            );
+        }
+        place
+            .ports
+            .extend(gpu.ports.iter().filter_map(|path| self.index.port(path)));
+        for address in std::iter::once(&gpu.path).chain(&gpu.aliases) {
+            place.ports.extend(self.index.of_device(address));
+        }
+        let blocks = self.targets.blocks(gpu);
+        for block in &blocks {
+            place
+                .control
+                .push(point(ControlStyle::ResourceBlocks, &block.path));
+            place.bound.extend(
+                self.targets
+                    .hosts_of_block(block)
+                    .filter_map(|path| self.hosts.port_at(path).cloned()),
+            );
+        }
+        if place.ports.is_empty() && !blocks.is_empty() {
+            let port = |switch| FabricPort {
+                fabric: composition_fabric(),
+                switch,
+                port: None,
+            };
+            let zones = blocks.iter().flat_map(|block| &block.zones);
+            place
+                .ports
+                .extend(zones.map(|zone| port(Some(SwitchId::from_lossy(links::last_part(zone))))));
+            if place.ports.is_empty() {
+                place.ports.insert(port(None));
+            }
+        }
+        place
+    }
+
+    /// The host that sees it, by the host's own word or because it sits in the host's chassis.
+    fn seen_on(&self, gpu: &GpuSeen) -> Option<&HostId> {
+        if let Owner::System(system) = &gpu.owner {
+            return self.hosts.of_system(system);
+        }
+        let lists = |path: &String| gpu.is_at(path);
+        if let Some(system) = self
+            .seen
+            .systems
+            .iter()
+            .find(|system| system.devices.iter().any(lists))
+        {
+            return self.hosts.of_system(&system.path);
+        }
+        let around = chassis::containers(&self.seen.chassis, gpu.chassis.as_deref()?);
+        let chassis = self
+            .seen
+            .chassis
+            .iter()
+            .filter(|chassis| around.contains(&chassis.path.as_str()));
+        chassis
+            .flat_map(|chassis| &chassis.systems)
+            .find_map(|system| self.hosts.of_system(system))
+    }
+
+    fn permanence(&self, gpu: &GpuSeen) -> Option<String> {
+        let in_chassis = || {
+            let chassis = self
+                .seen
+                .chassis
+                .iter()
+                .find(|chassis| Some(&chassis.path) == gpu.chassis.as_ref())?;
+            Some(format!("in its chassis' words, {}", chassis.permanent.as_ref()?))
+        };
+        let why = gpu.permanent.clone().or_else(in_chassis)?;
+        Some(format!("part of baseboard {}: {why}", self.baseboard(gpu)))
+    }
+
+    /// The outermost thing that its chassis is contained in, else the system that shows it.
+    fn baseboard(&self, gpu: &GpuSeen) -> String {
+        let outermost = gpu
+            .chassis
+            .as_deref()
+            .and_then(|path| chassis::containers(&self.seen.chassis, path).last().copied());
+        let system = match &gpu.owner {
+            Owner::System(path) => Some(path.as_str()),
+            Owner::Chassis | Owner::Block => None,
+        };
+        links::last_part(outermost.or(system).unwrap_or(&gpu.path)).to_owned()
+    }
+
+    fn fabrics(&self, gpus: &[Gpu]) -> Vec<Fabric> {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let in_blocks = |fabric: &_| {
+            gpus.iter().any(|gpu| {
+                gpu.ports.iter().any(|port| port.fabric == *fabric)
+                    && gpu
+                        .control
+                        .iter()
+                        .any(|control| control.style == ControlStyle::ResourceBlocks)
+            })
+        };
+        let mut fabrics: Vec<Fabric> = Vec::new();
+        for seen in &self.seen.fabrics {
+            let control = match seen.style() {
+                ControlStyle::ReadOnly if in_blocks(&seen.id) => ControlStyle::ResourceBlocks,
+                style => style,
+            };
+            fabrics.push(Fabric {
+                id: seen.id.clone(),
+                kind: seen.kind.clone(),
+                control,
+                switches: count(seen.counts.switches),
+                ports: count(seen.counts.ports),
+                endpoints: count(seen.counts.endpoints),
+                zones: count(seen.counts.zones),
+                connections: count(seen.counts.connections),
+                endpoint: Some(self.endpoint.clone()),
+            });
+        }
+        // Where no fabric is shown, the composition service is one, and its blocks are the ends.
+        let composition = self.seen.composition.as_ref().filter(|_| fabrics.is_empty());
+        fabrics.extend(composition.map(|composition| Fabric {
+            id: composition_fabric(),
+            kind: "Composition".into(),
+            control: if composition.composes {
+                ControlStyle::ResourceBlocks
+            } else {
+                ControlStyle::ReadOnly
+            },
+            switches: 0,
+            ports: 0,
+            endpoints: count(composition.listed),
+            zones: count(composition.zones),
+            connections: 0,
+            endpoint: Some(self.endpoint.clone()),
+        }));
+        fabrics
+    }
+}
+
+/// Whether it can be moved, as far as this endpoint knows.
+fn composability(
+    gpu: &GpuSeen,
+    permanent: Option<String>,
+    conflict: Option<String>,
+    control: &[ControlPoint],
+    ports: &BTreeSet<FabricPort>,
+) -> Composability {
+    if let Some(why) = permanent {
+        return Composability::no(WhyNotKind::Soldered, why);
+    }
+    if let Some(why) = conflict {
+        return Composability::no(WhyNotKind::Conflict, why);
+    }
+    if gpu.uuid.is_none() && gpu.serial.is_none() {
+        let why = "it shows neither UUID nor serial number, so it can't be told from another";
+        return Composability::no(WhyNotKind::NoIdentity, why);
+    }
+    match (control.is_empty(), ports.is_empty()) {
+        (false, _) => Composability::YES,
+        (true, true) => Composability::no(
+            WhyNotKind::NoFabric,
+            "this endpoint shows no fabric that reaches it",
+        ),
+        (true, false) => Composability::no(
+            WhyNotKind::NoControl,
+            "its fabric offers no way to bind it that we know",
+        ),
+    }
+}
+
+fn note_gaps(gpu: &GpuSeen, findings: &mut Findings) {
+    if gpu.uuid.is_none() && gpu.serial.is_none() {
+        findings.fault(
+            &gpu.path,
+            FaultKind::Incomplete,
+            "this GPU has neither UUID nor serial number",
+        );
+    } else if gpu.memory.is_none() && gpu.model.is_none() && gpu.pci_ids.is_none() {
+        findings.fault(
+            &gpu.path,
+            FaultKind::Incomplete,
+            "nothing says how much memory this GPU has",
+        );
+    }
+}
+
+/// What is moved by one control point, or sits on one baseboard, moves together.
+fn units(gpus: &[Gpu]) -> Vec<Unit> {
+    let mut units: BTreeMap<&UnitId, Vec<GpuId>> = BTreeMap::new();
+    for gpu in gpus {
+        units.entry(&gpu.unit).or_default().push(gpu.id.clone());
+    }
+    units
+        .into_iter()
+        .map(|(id, gpus)| Unit { id: id.clone(), gpus })
+        .collect()
+}

@@ -1,0 +1,185 @@
+//! Looking at an endpoint: what it shows is read into plain values ([`Seen`]), then joined into a topology.
+//!
+//! The way: service root → systems, chassis, fabrics and the composition service side by side → what the
+//! GPUs found there link to → [`join`]. Only what is needed is read, each document is dropped as soon as its
+//! few needed words are taken, and whatever can't be read is a fault of the observation.
+//!
+//! * [`walk`]: reading with faults, bounds and progress. [`words`]: what services write in many ways, in one.
+//! * [`systems`], [`chassis`], [`fabrics`], [`blocks`], [`device`], [`gpu`]: what is taken of each resource.
+//! * [`ports`], [`host`], [`bound`], [`join`]: who is who, and who is bound to whom. Pure.
+
+pub(crate) mod blocks;
+mod bound;
+pub(crate) mod chassis;
+pub(crate) mod device;
+pub(crate) mod fabrics;
+pub(crate) mod gpu;
+mod host;
+mod join;
+mod ports;
+pub(crate) mod systems;
+pub(crate) mod walk;
+pub(crate) mod words;
+
+use crate::client::Client;
+use crate::southbound::{errors, links, quirks};
+use blocks::CompositionSeen;
+use chassis::ChassisSeen;
+use device::DeviceSeen;
+use fabrics::FabricSeen;
+use futures_util::future::join_all;
+use gpu::{GpuSeen, Owner};
+use poolwright_driver::{DriverError, Observation, Progress};
+use poolwright_model::fault::FaultKind;
+use poolwright_model::id::ControlEndpointId;
+use poolwright_redfish_model as redfish;
+use std::collections::{BTreeMap, BTreeSet};
+use systems::SystemSeen;
+use walk::Walk;
+
+/// The service root, as DSP0266 has it.
+pub(crate) const SERVICE_ROOT: &str = "/redfish/v1/";
+
+/// Everything that was read, not yet joined.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) systems: Vec<SystemSeen>,
+    pub(crate) chassis: Vec<ChassisSeen>,
+    pub(crate) fabrics: Vec<FabricSeen>,
+    pub(crate) composition: Option<CompositionSeen>,
+    pub(crate) gpus: Vec<GpuSeen>,
+}
+
+/// Looks at everything. An error means that not even the service root could be read.
+pub(crate) async fn observe(
+    client: &Client,
+    endpoint: &ControlEndpointId,
+    progress: &dyn Progress,
+) -> Result<Observation, DriverError> {
+    let before = client.requests();
+    let root = client.read::<redfish::ServiceRoot>(SERVICE_ROOT).await;
+    let root = root.map_err(|error| errors::driver_error(&error))?.value;
+    let walk = Walk::new(client, endpoint, progress);
+    if root.session_service.is_none() {
+        walk.quirk(quirks::NO_SESSION_SERVICE);
+    }
+    let seen = look(&walk, &root).await;
+    let mut findings = walk.into_findings();
+    let topology = join::topology(endpoint, &seen, &mut findings);
+    let (faults, quirks) = findings.told(endpoint);
+    let requests = client.requests() - before;
+    Ok(Observation {
+        topology,
+        faults,
+        requests,
+        quirks,
+    })
+}
+
+async fn look(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> Seen {
+    let ((systems, seen_by_systems), (chassis, in_chassis), fabrics, composition) = tokio::join!(
+        systems::read(walk, root),
+        chassis::read(walk, root),
+        fabrics::read(walk, root),
+        blocks::read(walk, root),
+    );
+    let mut seen = Seen {
+        systems,
+        chassis,
+        fabrics,
+        composition,
+        gpus: Vec::new(),
+    };
+    // What is there comes before what a system sees of it.
+    add(&mut seen.gpus, in_chassis);
+    let in_blocks = gpus_in_blocks(walk, &seen).await;
+    add(&mut seen.gpus, in_blocks);
+    add(&mut seen.gpus, seen_by_systems);
+    gpu::complete(walk, &mut seen.gpus).await;
+    if seen.gpus.is_empty() {
+        seen.gpus = gpus_among_devices(walk, &seen).await;
+    }
+    seen
+}
+
+/// Adds those whose address is not there yet.
+fn add(gpus: &mut Vec<GpuSeen>, more: Vec<GpuSeen>) {
+    let known: BTreeSet<String> = gpus.iter().map(|gpu| gpu.path.clone()).collect();
+    gpus.extend(more.into_iter().filter(|gpu| !known.contains(&gpu.path)));
+}
+
+/// The processors of blocks that are no hosts, as far as no chassis showed them already.
+async fn gpus_in_blocks(walk: &Walk<'_>, seen: &Seen) -> Vec<GpuSeen> {
+    let blocks = seen
+        .composition
+        .iter()
+        .flat_map(|composition| &composition.blocks);
+    let processors: BTreeMap<&String, Option<&String>> = blocks
+        .filter(|block| !block.is_host)
+        .flat_map(|block| block.processors.iter().map(|path| (path, block.chassis.first())))
+        .filter(|(path, _)| !seen.gpus.iter().any(|gpu| gpu.path == **path))
+        .collect();
+    let read = processors.into_iter().map(async |(path, chassis)| {
+        let processor: redfish::Processor = walk.read(path).await?;
+        let mut gpu = GpuSeen::of_processor(path, Owner::Block, &processor)?;
+        gpu.chassis = gpu.chassis.or_else(|| chassis.cloned());
+        Some(gpu)
+    });
+    join_all(read).await.into_iter().flatten().collect()
+}
+
+/// Where no processor is a GPU: the PCIe devices that are.
+async fn gpus_among_devices(walk: &Walk<'_>, seen: &Seen) -> Vec<GpuSeen> {
+    let collections = seen
+        .chassis
+        .iter()
+        .filter_map(|chassis| Some((chassis, chassis.devices.as_deref()?)));
+    let in_chassis = join_all(collections.map(async |(chassis, collection)| {
+        let gpus = device::read_all(walk, collection)
+            .await
+            .into_iter()
+            .filter(DeviceSeen::is_gpu);
+        let found: Vec<GpuSeen> = gpus
+            .map(|device| {
+                device.note_quirks(walk);
+                GpuSeen::of_device(&device, Owner::Chassis, Some(&chassis.path))
+            })
+            .collect();
+        if !found.is_empty() {
+            let message = format!(
+                "no processor of type GPU is shown; {} GPUs were found among the PCIe devices, \
+                 without their memory sizes; a hardware profile may know them",
+                found.len()
+            );
+            walk.fault(collection, FaultKind::Incomplete, message);
+        }
+        found
+    }))
+    .await;
+    let mut found: Vec<GpuSeen> = Vec::new();
+    in_chassis.into_iter().for_each(|gpus| add(&mut found, gpus));
+    let by_systems = seen
+        .systems
+        .iter()
+        .flat_map(|system| system.devices.iter().map(move |path| (system, path)));
+    let others = by_systems.filter(|(_, path)| {
+        let below = |collection: &String| links::is_below(path, collection);
+        !seen
+            .chassis
+            .iter()
+            .filter_map(|chassis| chassis.devices.as_ref())
+            .any(below)
+    });
+    let others = join_all(others.map(async |(system, path)| {
+        let device = device::read(walk, path).await.filter(DeviceSeen::is_gpu)?;
+        device.note_quirks(walk);
+        Some(GpuSeen::of_device(
+            &device,
+            Owner::System(system.path.clone()),
+            None,
+        ))
+    }))
+    .await;
+    add(&mut found, others.into_iter().flatten().collect());
+    found
+}

@@ -1,0 +1,122 @@
+//! Computer systems, and the GPUs that they see.
+
+use super::gpu::{GpuSeen, Owner};
+use super::walk::Walk;
+use super::words;
+use crate::southbound::links;
+use futures_util::future::join_all;
+use poolwright_model::topology::PowerState;
+use poolwright_redfish_model as redfish;
+
+/// A ComputerSystem: a server, or what a service shows as one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SystemSeen {
+    pub(crate) path: String,
+    pub(crate) name: String,
+    pub(crate) uuid: Option<String>,
+    pub(crate) serial: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) power: PowerState,
+    /// Whether it boots: has a BIOS, a boot configuration, a host name. A baseboard has none of these.
+    pub(crate) boots: bool,
+    /// Whether it was made of resource blocks.
+    pub(crate) composed: bool,
+    pub(crate) chassis: Vec<String>,
+    pub(crate) devices: Vec<String>,
+    /// Its collection of processors.
+    pub(crate) processors: Option<String>,
+}
+
+/// All systems, and the GPUs among their processors.
+pub(crate) async fn read(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> (Vec<SystemSeen>, Vec<GpuSeen>) {
+    let systems = read_systems(walk, root).await;
+    let gpus = join_all(systems.iter().map(|system| gpus_of(walk, system))).await;
+    (systems, gpus.into_iter().flatten().collect())
+}
+
+/// All systems, without looking into them.
+pub(crate) async fn read_systems(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> Vec<SystemSeen> {
+    let Some(collection) = links::to(root.systems.as_ref()) else {
+        return Vec::new();
+    };
+    let members = walk.members::<redfish::ComputerSystem>(collection).await.read;
+    members
+        .iter()
+        .map(|(path, system)| SystemSeen::of(path, system))
+        .collect()
+}
+
+async fn gpus_of(walk: &Walk<'_>, system: &SystemSeen) -> Vec<GpuSeen> {
+    let Some(collection) = &system.processors else {
+        return Vec::new();
+    };
+    let owner = Owner::System(system.path.clone());
+    let members = walk.members::<redfish::Processor>(collection).await.read;
+    members
+        .iter()
+        .filter_map(|(path, processor)| GpuSeen::of_processor(path, owner.clone(), processor))
+        .collect()
+}
+
+impl SystemSeen {
+    fn of(path: &str, system: &redfish::ComputerSystem) -> Self {
+        let links = system.links.as_deref();
+        let serial = words::said(system.serial_number.as_deref());
+        let model = words::said(system.model.as_deref());
+        let host_name = words::said(system.host_name.as_deref());
+        let product = model
+            .as_ref()
+            .zip(serial.as_ref())
+            .map(|(model, serial)| format!("{model} {serial}"));
+        let blocks = links
+            .and_then(|l| l.resource_blocks.as_ref())
+            .is_some_and(|blocks| !blocks.is_empty());
+        let composed_type = system.system_type == Some(redfish::ComputerSystemSystemType::Composed);
+        let boots = host_name.is_some()
+            || system.bios.is_some()
+            || words::said(system.bios_version.as_deref()).is_some()
+            || system.boot.is_some()
+            || system.boot_progress.is_some();
+        Self {
+            path: path.to_owned(),
+            name: host_name
+                .or(product)
+                .or_else(|| words::said(system.name.as_deref()))
+                .unwrap_or_else(|| links::last_part(path).to_owned()),
+            uuid: words::uuid(system.uuid.as_deref()),
+            serial,
+            model,
+            power: words::power(system.power_state.as_ref()),
+            boots,
+            composed: composed_type || blocks,
+            chassis: links::all(links.and_then(|l| l.chassis.as_ref())),
+            devices: links::all(system.pcie_devices.as_ref()),
+            processors: links::to(system.processors.as_ref()).map(str::to_owned),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn system(json: serde_json::Value) -> SystemSeen {
+        SystemSeen::of("/redfish/v1/Systems/1", &serde_json::from_value(json).unwrap())
+    }
+
+    #[test]
+    fn people_call_a_host_by_its_name_else_by_product_and_serial_number() {
+        let named = json!({"HostName": "node-7", "Model": "R760", "SerialNumber": "S1", "Name": "System"});
+        assert_eq!(system(named).name, "node-7");
+        let nameless = json!({"HostName": null, "Model": "R760", "SerialNumber": "S1", "Name": "System"});
+        assert_eq!(system(nameless).name, "R760 S1");
+        assert_eq!(system(json!({})).name, "1");
+    }
+
+    #[test]
+    fn a_baseboard_does_not_boot() {
+        assert!(!system(json!({"Name": "HGX_Baseboard_0", "PowerState": "On"})).boots);
+        assert!(system(json!({"Boot": {"BootSourceOverrideEnabled": "Disabled"}})).boots);
+    }
+}

@@ -1,0 +1,11 @@
+//! What the driver sends, against the published calls: DMTF's examples (DSP2046) and vendors' own words. And
+//! what it makes of the answers.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+mod blocks;
+mod connections;
+mod host_side;
+mod reset;
+mod service;
+mod zones;
