@@ -85,7 +85,9 @@ impl<'a> Check<'a> {
     }
 
     fn read_only(&self, property: &Property, path: &str) -> bool {
-        self.request == Request::Update && property.access == Access::Read && !self.writable.contains(&path)
+        self.request == Request::Update
+            && matches!(property.access, Access::Read | Access::Create)
+            && !self.writable.contains(&path)
     }
 
     fn body(&mut self, body: &Value, check: impl FnOnce(&mut Self, &Map<String, Value>)) {

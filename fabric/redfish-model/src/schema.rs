@@ -89,8 +89,10 @@ pub struct Property {
 /// decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
+    /// Given by the request that creates, never changed, never answered: a session's password.
+    Create,
     Read,
-    /// Never answered: passwords.
+    /// Never answered. Parameters of actions are so.
     Write,
     ReadWrite,
 }
@@ -126,6 +128,10 @@ pub struct ActionSchema {
 
 /// For the generated tables.
 impl Property {
+    pub(crate) const fn create(name: &'static str, kind: Kind) -> Self {
+        Self::new(name, kind, Access::Create)
+    }
+
     pub(crate) const fn read(name: &'static str, kind: Kind) -> Self {
         Self::new(name, kind, Access::Read)
     }

@@ -1,33 +1,32 @@
 //! The recorded trees of real machines and DMTF's examples: every document of a type that is known is read, and
 //! written back equal.
-//!
-//! They lie outside the repository: `$POOLWRIGHT_SHARED/redfish/mockups/*.tar.gz`, by default `shared` beside the
-//! workspace. Without them the test says so and does nothing.
+
+mod common;
 
 use std::collections::BTreeMap;
-use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use poolwright_redfish_model::object::{Node, Object};
 use poolwright_redfish_model::schema;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 #[test]
 fn recorded_documents_survive_a_round_trip() {
-    let Some(archives) = archives() else {
-        println!("no recorded trees found (POOLWRIGHT_SHARED): nothing tested");
+    let Some(folder) = common::shared("redfish/mockups") else {
         return;
     };
+    let mut archives: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.to_string_lossy().ends_with(".tar.gz"))
+        .collect();
+    archives.sort();
     let (mut known, mut unknown) = (0, 0);
     let mut failures = Vec::new();
     let mut usage = Usage::default();
     for archive in archives {
-        let text = unpack(&archive);
-        let documents = serde_json::Deserializer::from_slice(&text).into_iter::<&RawValue>();
-        for document in documents.map(|document| document.expect("the archives hold JSON")) {
+        for document in common::documents(&archive, "*.json") {
             let value: Value = serde_json::from_str(document.get()).expect("JSON that was read before");
             let Some(schema) = value["@odata.type"].as_str().and_then(schema::by_odata_type) else {
                 unknown += 1;
@@ -121,30 +120,4 @@ fn difference(path: &str, a: &Value, b: &Value) -> String {
         }
     }
     format!("{path}: {a} became {b}")
-}
-
-fn archives() -> Option<Vec<PathBuf>> {
-    let shared = env::var_os("POOLWRIGHT_SHARED").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        PathBuf::from,
-    );
-    let mut archives: Vec<PathBuf> = fs::read_dir(shared.join("redfish/mockups"))
-        .ok()?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.to_string_lossy().ends_with(".tar.gz"))
-        .collect();
-    archives.sort();
-    (!archives.is_empty()).then_some(archives)
-}
-
-/// The documents of an archive, one after the other. Files would be slower by far.
-fn unpack(archive: &Path) -> Vec<u8> {
-    let tar = Command::new("tar")
-        .arg("-xzOf")
-        .arg(archive)
-        .args(["--wildcards", "*.json"])
-        .output();
-    let tar = tar.expect("tar is installed");
-    assert!(tar.status.success(), "tar cannot unpack {}", archive.display());
-    tar.stdout
 }

@@ -45,6 +45,7 @@ fn properties(out: &mut String, indent: &str, fields: &[Field]) -> fmt::Result {
     writeln!(out, "{indent}{name}: &[")?;
     for field in fields {
         let access = match field.access {
+            Access::Create => "create",
             Access::Read => "read",
             Access::Write => "write",
             Access::ReadWrite => "read_write",

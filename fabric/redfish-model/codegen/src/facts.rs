@@ -1,7 +1,7 @@
-//! What the schemas say and the compiler does not pass on: the newest version of each type, and the ranges of
-//! numbers.
+//! What the schemas say and the compiler does not pass on: the newest version of each type, the ranges of numbers,
+//! what can be given at creation alone, and enumerations whose members are no identifiers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use nv_redfish_csdl_compiler::edmx::property::PropertyAttrs;
 use nv_redfish_csdl_compiler::edmx::{Annotation, Edmx, Schema, Type};
@@ -11,6 +11,8 @@ use nv_redfish_csdl_compiler::edmx::{Annotation, Edmx, Schema, Type};
 pub struct Facts {
     newest: HashMap<(String, String), (Vec<u32>, String)>,
     ranges: HashMap<(String, String, String), Range>,
+    create_only: HashSet<(String, String, String)>,
+    enumerations: HashMap<(String, String), Vec<String>>,
 }
 
 /// The bounds of a number, both inclusive.
@@ -25,7 +27,8 @@ impl Facts {
         let mut facts = Self::default();
         for schema in docs.iter().flat_map(|doc| &doc.data_services.schemas) {
             facts.versions(schema);
-            facts.bounds(schema);
+            facts.annotations(schema);
+            facts.enumerations(schema);
         }
         facts
     }
@@ -41,6 +44,19 @@ impl Facts {
     pub fn range(&self, schema: &str, owner: &str, name: &str) -> Range {
         let key = (schema.to_owned(), owner.to_owned(), name.to_owned());
         self.ranges.get(&key).copied().unwrap_or_default()
+    }
+
+    /// Whether a property can neither be read nor be changed, only be given at creation: a session's password.
+    pub fn create_only(&self, schema: &str, owner: &str, name: &str) -> bool {
+        self.create_only
+            .contains(&(schema.to_owned(), owner.to_owned(), name.to_owned()))
+    }
+
+    /// The members of a text type that is an enumeration in all but name, for they are no identifiers: `x86-64`.
+    pub fn enumeration(&self, schema: &str, name: &str) -> Option<&[String]> {
+        self.enumerations
+            .get(&(schema.to_owned(), name.to_owned()))
+            .map(Vec::as_slice)
     }
 
     fn versions(&mut self, schema: &Schema) {
@@ -62,7 +78,7 @@ impl Facts {
         }
     }
 
-    fn bounds(&mut self, schema: &Schema) {
+    fn annotations(&mut self, schema: &Schema) {
         let namespace = schema.namespace.to_string();
         let family = namespace.split('.').next().unwrap_or(&namespace);
         let complex = schema.types.iter().filter_map(|(name, found)| match found {
@@ -76,13 +92,13 @@ impl Facts {
         for (owner, properties) in entities.chain(complex) {
             for property in properties {
                 if let PropertyAttrs::StructuralProperty(found) = &property.attrs {
-                    self.bound(family, &owner, property.name.to_string(), &found.annotations);
+                    self.annotated(family, &owner, property.name.to_string(), &found.annotations);
                 }
             }
         }
         for action in &schema.actions {
             for parameter in &action.parameters {
-                self.bound(
+                self.annotated(
                     family,
                     &action.name.to_string(),
                     parameter.name.to_string(),
@@ -92,15 +108,56 @@ impl Facts {
         }
     }
 
-    fn bound(&mut self, family: &str, owner: &str, name: String, annotations: &[Annotation]) {
-        let find = |term: &str| annotations.iter().find(|a| a.term.to_string() == term)?.int_value;
+    fn annotated(&mut self, family: &str, owner: &str, name: String, annotations: &[Annotation]) {
+        let find = |term: &str| annotations.iter().find(|a| a.term.to_string() == term);
+        let key = (family.to_owned(), owner.to_owned(), name);
+        let bound = |term: &str| find(term)?.int_value;
         let range = Range {
-            least: find("Validation.Minimum"),
-            most: find("Validation.Maximum"),
+            least: bound("Validation.Minimum"),
+            most: bound("Validation.Maximum"),
         };
         if range != Range::default() {
-            self.ranges
-                .insert((family.to_owned(), owner.to_owned(), name), range);
+            self.ranges.insert(key.clone(), range);
+        }
+        let permissions = find("OData.Permissions")
+            .into_iter()
+            .flat_map(Annotation::enum_members);
+        if permissions
+            .map(|permission| permission.mname.to_string())
+            .any(|permission| permission == "None")
+        {
+            self.create_only.insert(key);
+        }
+    }
+
+    fn enumerations(&mut self, schema: &Schema) {
+        let family = schema
+            .namespace
+            .to_string()
+            .split('.')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        for (name, found) in &schema.types {
+            let Type::TypeDefinition(definition) = found else {
+                continue;
+            };
+            let listed = definition
+                .annotations
+                .iter()
+                .find(|a| a.term.to_string() == "Redfish.Enumeration");
+            let records = listed
+                .and_then(|a| a.collection.as_ref())
+                .map(|collection| &collection.record);
+            let members: Vec<String> = records
+                .into_iter()
+                .flatten()
+                .filter_map(|record| record.property_value("Member")?.string_value.clone())
+                .collect();
+            if !members.is_empty() {
+                self.enumerations
+                    .insert((family.clone(), name.to_string()), members);
+            }
         }
     }
 }

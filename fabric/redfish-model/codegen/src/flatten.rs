@@ -24,8 +24,7 @@ pub fn flatten(compiled: &Compiled<'_>, roots: &[Root], facts: &Facts) -> Result
     };
     let mut model = Model::default();
     for name in compiled.sorted_type_names() {
-        if let Some(found) = compiled.enum_types.get(&name) {
-            let members = found.members.iter().map(|m| m.name.to_string()).collect();
+        if let Some(members) = builder.enumeration(name) {
             let (schema, csdl) = (schema_of(name), name.to_string());
             model::insert(
                 &mut model.enums,
@@ -136,7 +135,7 @@ impl<'a> Builder<'_, 'a> {
             _ => None,
         });
         let found = Struct {
-            csdl: format!("{schema}.{}", name.name),
+            csdl: format!("{schema}.{}{}", name.name, if excerpt { "Excerpt" } else { "" }),
             odata_type: resource
                 .then(|| self.facts.newest(&schema, name.name.inner()))
                 .flatten()
@@ -196,10 +195,18 @@ impl<'a> Builder<'_, 'a> {
         let kind = self
             .kind(info, type_name)
             .map_err(|why| format!("{owner}.{wire}: {why}"))?;
+        let access = if self
+            .facts
+            .create_only(&schema_of(owner), owner.name.inner(), &wire)
+        {
+            Access::Create
+        } else {
+            self.access(property.odata.permissions, &kind, type_name)
+        };
         Ok(Field {
             rust: naming::field_name(&wire),
             many: matches!(property.ptype, OneOrCollection::Collection(_)),
-            access: self.access(property.odata.permissions, &kind, type_name),
+            access,
             nullable: property.nullable.into_inner(),
             required: property.redfish.is_required.into_inner(),
             required_on_create: property.redfish.is_required_on_create.into_inner(),
@@ -282,6 +289,25 @@ impl<'a> Builder<'_, 'a> {
         }
     }
 
+    /// The members of an enumeration.
+    fn enumeration(&self, name: QualifiedName<'a>) -> Option<Vec<String>> {
+        let found = self.compiled.enum_types.get(&name);
+        let members = found.map(|found| {
+            found
+                .members
+                .iter()
+                .map(|member| member.name.to_string())
+                .collect()
+        });
+        members.or_else(|| {
+            Some(
+                self.facts
+                    .enumeration(&schema_of(name), name.name.inner())?
+                    .to_vec(),
+            )
+        })
+    }
+
     fn kind(&self, info: TypeInfo, name: QualifiedName<'a>) -> Result<Kind, String> {
         let rust = || naming::type_name(&schema_of(name), name.name.inner());
         match info.class {
@@ -289,6 +315,7 @@ impl<'a> Builder<'_, 'a> {
             TypeClass::ComplexType if self.is_plain_oem(name) => Ok(Kind::Object("Oem".to_owned())),
             TypeClass::ComplexType => Ok(Kind::Object(rust())),
             TypeClass::SimpleType => simple_kind(&name.to_string()),
+            TypeClass::TypeDefinition if self.enumeration(name).is_some() => Ok(Kind::Enum(rust())),
             TypeClass::TypeDefinition => {
                 let found = self
                     .compiled

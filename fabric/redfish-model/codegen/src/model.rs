@@ -59,6 +59,7 @@ pub struct Field {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
+    Create,
     Read,
     Write,
     ReadWrite,

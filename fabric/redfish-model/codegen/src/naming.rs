@@ -265,6 +265,7 @@ mod tests {
     fn variants_are_identifiers() {
         for (wire, rust) in [
             ("PCIe", "PCIe"),
+            ("x86-64", "x86_64"),
             ("GT 5.0", "GT_5_0"),
             ("8Way", "_8Way"),
             ("Self", "_Self"),

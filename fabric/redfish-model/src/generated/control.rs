@@ -34,7 +34,7 @@ pub(crate) static CONTROL_ACTIONS: Type = Type {
     ],
 };
 
-/// Redfish `Control.Control`.
+/// Redfish `Control.ControlExcerpt`.
 #[derive(Clone, Default)]
 pub struct ControlExcerpt {
     pub allowable_max: Option<Number>,
@@ -75,7 +75,7 @@ object!(ControlExcerpt {
 });
 
 pub(crate) static CONTROL_EXCERPT: Type = Type {
-    name: "Control.Control",
+    name: "Control.ControlExcerpt",
     odata_type: None,
     open: false,
     empty: || Box::new(ControlExcerpt::default()),

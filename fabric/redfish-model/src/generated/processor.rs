@@ -27,7 +27,7 @@ pub struct Processor {
     pub firmware_version: Option<String>,
     pub high_speed_core_ids: Option<Vec<i64>>,
     pub id: Option<String>,
-    pub instruction_set: Option<String>,
+    pub instruction_set: Option<ProcessorInstructionSet>,
     pub links: Option<Box<ProcessorLinks>>,
     pub location: Option<Box<Location>>,
     pub location_indicator_active: Option<bool>,
@@ -47,7 +47,7 @@ pub struct Processor {
     pub part_number: Option<String>,
     pub ports: Option<Ref>,
     pub power_state: Option<PowerState>,
-    pub processor_architecture: Option<String>,
+    pub processor_architecture: Option<ProcessorArchitecture>,
     pub processor_id: Option<Box<ProcessorId>>,
     pub processor_index: Option<i64>,
     pub processor_memory: Option<Vec<ProcessorMemory>>,
@@ -179,7 +179,7 @@ pub(crate) static PROCESSOR: Type = Type {
         Property::read("FirmwareVersion", Kind::Text),
         Property::read("HighSpeedCoreIDs", Kind::Integer).many().nullable(),
         Property::read("Id", Kind::Text).required(),
-        Property::read("InstructionSet", Kind::Text).nullable(),
+        Property::read("InstructionSet", Kind::Enum(ProcessorInstructionSet::MEMBERS)).nullable(),
         Property::read_write("Links", Kind::Object(&PROCESSOR_LINKS)),
         Property::read_write("Location", Kind::Object(&LOCATION)),
         Property::read_write("LocationIndicatorActive", Kind::Boolean).nullable(),
@@ -199,7 +199,7 @@ pub(crate) static PROCESSOR: Type = Type {
         Property::read("PartNumber", Kind::Text).nullable(),
         Property::read("Ports", Kind::Link(Some(&PORT_COLLECTION))),
         Property::read("PowerState", Kind::Enum(PowerState::MEMBERS)).nullable(),
-        Property::read("ProcessorArchitecture", Kind::Text).nullable(),
+        Property::read("ProcessorArchitecture", Kind::Enum(ProcessorArchitecture::MEMBERS)).nullable(),
         Property::read_write("ProcessorId", Kind::Object(&PROCESSOR_ID)),
         Property::read("ProcessorIndex", Kind::Integer).nullable(),
         Property::read_write("ProcessorMemory", Kind::Object(&PROCESSOR_MEMORY)).many(),
@@ -641,6 +641,18 @@ pub(crate) static PROCESSOR_UA_LINK: Type = Type {
 };
 
 enumeration!(
+/// Redfish `Processor.ProcessorArchitecture`.
+ProcessorArchitecture {
+    x86 = "x86",
+    IA_64 = "IA-64",
+    ARM = "ARM",
+    MIPS = "MIPS",
+    Power = "Power",
+    RISC_V = "RISC-V",
+    OEM = "OEM",
+});
+
+enumeration!(
 /// Redfish `Processor.BaseSpeedPriorityState`.
 ProcessorBaseSpeedPriorityState {
     Enabled = "Enabled",
@@ -652,6 +664,22 @@ enumeration!(
 ProcessorFpgaType {
     Integrated = "Integrated",
     Discrete = "Discrete",
+});
+
+enumeration!(
+/// Redfish `Processor.InstructionSet`.
+ProcessorInstructionSet {
+    x86 = "x86",
+    x86_64 = "x86-64",
+    IA_64 = "IA-64",
+    ARM_A32 = "ARM-A32",
+    ARM_A64 = "ARM-A64",
+    MIPS32 = "MIPS32",
+    MIPS64 = "MIPS64",
+    PowerISA = "PowerISA",
+    RV32 = "RV32",
+    RV64 = "RV64",
+    OEM = "OEM",
 });
 
 enumeration!(

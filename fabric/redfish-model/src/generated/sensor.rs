@@ -40,7 +40,7 @@ pub(crate) static SENSOR_ACTIONS: Type = Type {
     ],
 };
 
-/// Redfish `Sensor.Sensor`.
+/// Redfish `Sensor.SensorExcerpt`.
 #[derive(Clone, Default)]
 pub struct SensorExcerpt {
     pub apparent_va: Option<Number>,
@@ -89,7 +89,7 @@ object!(SensorExcerpt {
 });
 
 pub(crate) static SENSOR_EXCERPT: Type = Type {
-    name: "Sensor.Sensor",
+    name: "Sensor.SensorExcerpt",
     odata_type: None,
     open: false,
     empty: || Box::new(SensorExcerpt::default()),

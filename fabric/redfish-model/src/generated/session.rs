@@ -81,10 +81,10 @@ pub(crate) static SESSION: Type = Type {
         Property::read("Name", Kind::Text).required(),
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read("OemSessionType", Kind::Text).nullable(),
-        Property::read_write("Password", Kind::Text).nullable().required_on_create(),
+        Property::create("Password", Kind::Text).nullable().required_on_create(),
         Property::read("Roles", Kind::Text).many().nullable(),
         Property::read("SessionType", Kind::Enum(SessionTypes::MEMBERS)).nullable(),
-        Property::read_write("Token", Kind::Text).nullable(),
+        Property::create("Token", Kind::Text).nullable(),
         Property::read("UserName", Kind::Text).nullable().required_on_create(),
     ],
     actions: &[
