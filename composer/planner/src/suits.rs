@@ -19,10 +19,8 @@ pub(crate) fn serves(survey: &Survey<'_>, need: &Need, compositions: &[&Composit
 
 /// Whether every unit of a composition may be one of a set.
 pub(crate) fn all_admitted(survey: &Survey<'_>, set: &GpuSet, composition: &Composition) -> bool {
-    let seen = composition.held.iter().filter_map(|held| survey.unit(&held.unit));
-    seen.fold(true, |all, unit| {
-        all && set.admits(unit.kind.as_deref(), unit.memory)
-    })
+    let mut seen = composition.held.iter().filter_map(|held| survey.unit(&held.unit));
+    seen.all(|unit| set.admits(unit.kind.as_deref(), unit.memory))
 }
 
 fn one_kind(survey: &Survey<'_>, compositions: &[&Composition]) -> bool {

@@ -233,14 +233,7 @@ fn no_room(
         });
         in_reach.map(|shelf| capacity.shelves[*shelf].gpus_left()).sum()
     };
-    let reach = |host| {
-        if spannable {
-            within(host).min(needed)
-        } else {
-            within(host)
-        }
-    };
-    let together = (0..capacity.hosts.len()).map(reach).max().unwrap_or(0);
+    let together = (0..capacity.hosts.len()).map(within).max().unwrap_or(0);
     if together < on_one {
         return Reason::NotReachable {
             kind,

@@ -1,4 +1,5 @@
 //! For each rule a plan that breaks it, which the check must catch.
+#![expect(clippy::unwrap_used, reason = "a test may end where it goes wrong")]
 
 mod support;
 
@@ -82,6 +83,7 @@ fn waits_for_a_slot(plan: &Plan) -> usize {
 }
 
 type Fault = fn(&mut Plan, &mut Rack);
+type StepFault = fn(&mut Plan);
 
 const FAULTS: [(&str, Fault); 56] = [
     ("KeptNotHeld", |plan, _| {
@@ -305,7 +307,7 @@ const FAULTS: [(&str, Fault); 56] = [
 ];
 
 /// Faults in the steps alone: in the order of [`Verb`], what is missing, what is too much, what is wrong.
-const STEP_FAULTS: [(&str, fn(&mut Plan)); 18] = [
+const STEP_FAULTS: [(&str, StepFault); 18] = [
     ("StepPlace", |plan| plan.steps[1].index = 7),
     ("StepPlace", |plan| {
         let last = plan.steps.len() as u32 - 1;

@@ -18,7 +18,7 @@ pub struct Step {
     pub after: Vec<u32>,
     pub verb: Verb,
     pub target: Target,
-    /// For which composition; `None` for a direct attach or detach.
+    /// For which composition, also in a direct attach or detach; `None` only where there is none.
     pub composition: Option<CompositionId>,
 }
 
