@@ -17,18 +17,21 @@ mod roots;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{env, fs};
+use std::{env, fs, thread};
 
 use nv_redfish_csdl_compiler::compiler::{
     Config, EntityTypeFilter, ExcerptDependencies, QualifiedName, SchemaBundle,
 };
 use nv_redfish_csdl_compiler::edmx::{Edmx, QualifiedTypeName};
 use nv_redfish_csdl_compiler::optimizer::{Config as OptimizerConfig, optimize};
-use nv_redfish_schema::{glob_redfish_xml, run_with_big_stack};
+use nv_redfish_schema::glob_redfish_xml;
 
 use crate::emit_types::File;
 use crate::facts::Facts;
 use crate::roots::Root;
+
+/// The compiler recurses deeply over the schemas.
+const STACK_BYTES: usize = 16 << 20;
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -40,8 +43,16 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // The compiler recurses deeply over the schemas.
-    match run_with_big_stack(move || run(check)) {
+    let outcome = thread::Builder::new()
+        .stack_size(STACK_BYTES)
+        .spawn(move || run(check))
+        .map_err(|why| format!("cannot start a thread: {why}"))
+        .and_then(|worker| {
+            worker
+                .join()
+                .unwrap_or_else(|_| Err("the generator panicked, see above".to_owned()))
+        });
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("{why}");
@@ -51,7 +62,9 @@ fn main() -> ExitCode {
 }
 
 fn run(check: bool) -> Result<(), String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/generated");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .with_file_name("src")
+        .join("generated");
     let files = generate()?;
     if check {
         compare(&folder, &files)
