@@ -4,6 +4,7 @@
 //! * [`state`]: the truth about it: what is bound to what. A pure value.
 //! * [`fault`]: what goes wrong, by script. [`clock`]: the time that it all lives by.
 //! * [`Emulation`]: one rack with its truth, its faults and its time.
+//! * [`in_process`]: that rack behind the driver's traits, with no wire.
 //! * [`serve`]: that rack over HTTPS; what it shows is in `resources`, how it answers in `http`.
 //!
 //! The emulator and the driver are written apart, both from DMTF's schemas and the vendors' published calls,
@@ -14,10 +15,12 @@ pub mod clock;
 mod emulation;
 pub mod fault;
 mod http;
+mod in_process;
 pub mod rack;
 mod resources;
 pub mod state;
 
 pub use emulation::Emulation;
 pub use http::{EndpointInfo, EndpointsFile, Running, ServeError, ServeOptions, serve, serve_emulation};
+pub use in_process::{InProcess, in_process};
 pub use rack::{Rack, RackError};

@@ -1,0 +1,129 @@
+//! The fabric's side of a box. A host's BMC shows what it sees by the same trait, and binds nothing.
+
+use super::address;
+use super::call::Line;
+use super::observe;
+use crate::rack::{BoxIx, GpuIx, PortIx};
+use crate::resources::Service;
+use crate::state::Change;
+use async_trait::async_trait;
+use poolwright_driver::{Bound, ControlPoint, DriverError, Fabric, Observation, Progress, ResetSeen};
+use poolwright_model::id::ControlEndpointId;
+use std::time::Duration;
+
+/// Nobody waits longer for a look at everything.
+const OBSERVE: Duration = Duration::from_secs(120);
+
+pub(super) struct InProcessFabric {
+    pub line: Line,
+    pub service: Service,
+}
+
+#[async_trait]
+impl Fabric for InProcessFabric {
+    fn endpoint(&self) -> &ControlEndpointId {
+        &self.line.endpoint
+    }
+
+    async fn observe(&self, progress: &dyn Progress) -> Result<Observation, DriverError> {
+        let look = |state: &_, now| match self.service {
+            Service::Box(at) => observe::of_box(state, at, &self.line.endpoint),
+            Service::Bmc(at) => observe::of_host(state, at, &self.line.endpoint, now),
+        };
+        let topology = self.line.read("/redfish/v1", OBSERVE, look).await?;
+        progress.advanced(1, 0);
+        Ok(Observation {
+            topology,
+            requests: 1,
+            ..Observation::default()
+        })
+    }
+
+    async fn bind(
+        &self,
+        unit: &ControlPoint,
+        port: &ControlPoint,
+        deadline: Duration,
+    ) -> Result<(), DriverError> {
+        let (gpu, port) = (self.gpu(unit)?, self.port(port)?);
+        let request = address::bind_request(self.line.rack(), port);
+        self.line.change(request, Change::bind(gpu, port), deadline).await
+    }
+
+    async fn unbind(
+        &self,
+        unit: &ControlPoint,
+        port: &ControlPoint,
+        deadline: Duration,
+    ) -> Result<(), DriverError> {
+        let (gpu, port) = (self.gpu(unit)?, self.port(port)?);
+        let request = address::unbind_request(self.line.rack(), port, gpu);
+        self.line
+            .change(request, Change::unbind(gpu, port), deadline)
+            .await
+    }
+
+    async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError> {
+        let gpu = self.gpu(unit)?;
+        let bound = self.line.read(&unit.address, deadline, |state, _| {
+            state.present(gpu).then(|| state.bound_to(gpu))
+        });
+        match bound.await? {
+            Some(Some(port)) => Ok(Bound::To {
+                port_address: address::of_port(self.line.rack(), port),
+            }),
+            Some(None) => Ok(Bound::Free),
+            None => Err(DriverError::no_effect(format!(
+                "{} is gone",
+                self.line.rack().gpu_name(gpu)
+            ))),
+        }
+    }
+
+    async fn reset(&self, unit: &ControlPoint, deadline: Duration) -> Result<ResetSeen, DriverError> {
+        let gpu = self.gpu(unit)?;
+        if !self.line.rack().options.reset_action {
+            return Ok(ResetSeen::CannotTell);
+        }
+        let count = || self.line.emulation.with(|state, _| state.resets(gpu));
+        let before = count();
+        let request = address::reset_request(self.line.rack(), gpu);
+        self.line.change(request, Change::Reset { gpu }, deadline).await?;
+        Ok(if count() > before {
+            ResetSeen::Done
+        } else {
+            ResetSeen::CannotTell
+        })
+    }
+}
+
+impl InProcessFabric {
+    fn gpu(&self, unit: &ControlPoint) -> Result<GpuIx, DriverError> {
+        let found = |at: BoxIx| address::gpu_at(self.line.rack(), at, &unit.address);
+        self.own_box(unit)
+            .and_then(found)
+            .ok_or_else(|| self.unknown(unit))
+    }
+
+    fn port(&self, port: &ControlPoint) -> Result<PortIx, DriverError> {
+        let found = |at: BoxIx| address::port_at(self.line.rack(), at, &port.address);
+        self.own_box(port)
+            .and_then(found)
+            .ok_or_else(|| self.unknown(port))
+    }
+
+    /// The box, if it is one and the point is at this endpoint.
+    fn own_box(&self, point: &ControlPoint) -> Option<BoxIx> {
+        match self.service {
+            Service::Box(at) if point.endpoint == self.line.endpoint => Some(at),
+            _ => None,
+        }
+    }
+
+    fn unknown(&self, point: &ControlPoint) -> DriverError {
+        DriverError::no_effect(format!(
+            "{} has no {} at {}",
+            self.line.endpoint, point.address, point.endpoint
+        ))
+    }
+}
