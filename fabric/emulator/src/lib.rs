@@ -2,6 +2,7 @@
 //!
 //! * [`rack`]: what a rack consists of, read from a short file. Does not change.
 //! * [`state`]: the truth about it: what is bound to what. A pure value.
+//! * [`serve_recording`]: a recorded tree of a real machine, by the same front, read-only.
 //! * [`fault`]: what goes wrong, by script. [`clock`]: the time that it all lives by.
 //! * [`Emulation`]: one rack with its truth, its faults and its time.
 //! * [`in_process`]: that rack behind the driver's traits, with no wire.
@@ -21,6 +22,9 @@ mod resources;
 pub mod state;
 
 pub use emulation::Emulation;
-pub use http::{EndpointInfo, EndpointsFile, Running, ServeError, ServeOptions, serve, serve_emulation};
+pub use http::{
+    EndpointInfo, EndpointsFile, Running, ServeError, ServeOptions, Served, serve, serve_emulation,
+    serve_recording,
+};
 pub use in_process::{InProcess, in_process};
 pub use rack::{Rack, RackError};

@@ -24,6 +24,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What the address is called in messages.
+pub(super) const NAME: &str = "fault control";
 pub(super) const FAULTS: &str = "/emulator/faults";
 const INCIDENTS: &str = "/emulator/incidents";
 const STATE: &str = "/emulator/state";

@@ -4,7 +4,7 @@
 //! is written beside its place and moved there, so that nobody reads half of one.
 
 use super::tls::Authority;
-use super::{EndpointInfo, Running, ServeError};
+use super::{EndpointInfo, ServeError, Served};
 use crate::access::secret;
 use crate::emulation::Emulation;
 use crate::state::Saved;
@@ -89,14 +89,14 @@ impl DataDir {
     }
 
     /// Says where everything is.
-    pub fn publish(&self, running: &Running) -> Result<(), ServeError> {
-        self.write(PASSWORD, &format!("{}\n", running.password()), true)?;
+    pub fn publish(&self, served: &Served) -> Result<(), ServeError> {
+        self.write(PASSWORD, &format!("{}\n", served.password()), true)?;
         let file = EndpointsFile {
-            username: running.username().to_owned(),
+            username: served.username().to_owned(),
             password_file: PASSWORD.into(),
             ca: CA.into(),
-            endpoints: running.endpoints().to_vec(),
-            fault_control: running.fault_control_url().map(str::to_owned),
+            endpoints: served.endpoints().to_vec(),
+            fault_control: served.fault_control_url().map(str::to_owned),
         };
         self.write(ENDPOINTS, &json(&file), false)
     }

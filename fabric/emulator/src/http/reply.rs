@@ -39,6 +39,21 @@ impl Reply {
         reply
     }
 
+    /// A document whose text is there already.
+    pub fn raw_json(text: Vec<u8>) -> Self {
+        let mut reply = Self::empty(StatusCode::OK);
+        reply.headers.insert(header::CONTENT_TYPE, JSON);
+        reply.body = text.into();
+        reply
+    }
+
+    pub fn xml(text: String) -> Self {
+        let mut reply = Self::empty(StatusCode::OK);
+        reply.headers.insert(header::CONTENT_TYPE, XML);
+        reply.body = text.into();
+        reply
+    }
+
     pub fn problem(problem: &Problem) -> Self {
         let mut reply = Self::json(problem.status, &problem.body());
         if let Some(seconds) = problem.retry_after {
@@ -65,12 +80,7 @@ impl Reply {
         let (status, location) = (resource.status, resource.location);
         let reply = match resource.content {
             Content::Json(body) => Self::tagged(status, &body),
-            Content::Xml(text) => {
-                let mut reply = Self::empty(status);
-                reply.headers.insert(header::CONTENT_TYPE, XML);
-                reply.body = text.into();
-                reply
-            }
+            Content::Xml(text) => Self::xml(text),
             Content::Nothing if status == StatusCode::METHOD_NOT_ALLOWED => return Self::not_allowed(&allow),
             Content::Nothing => Self::empty(status),
         };

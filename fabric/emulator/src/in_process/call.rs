@@ -108,10 +108,7 @@ impl Line {
             (Answer::Good, Some(Ok(()))) => Ok(()),
             (Answer::Good, Some(Err(refusal))) => Err(driver_error(&refusal)),
             // Forgotten, or told in a way that nobody can read.
-            _ => {
-                Err(DriverError::unknown(format!("{what}: the answer can't be read"))
-                    .with_fault(Seen::Malformed))
-            }
+            _ => Err(unreadable(&what)),
         }
     }
 

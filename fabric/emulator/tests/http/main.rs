@@ -10,5 +10,6 @@ mod faults;
 mod headers;
 mod keeping;
 mod ready;
+mod recording;
 mod scale;
 mod site;
