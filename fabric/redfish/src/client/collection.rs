@@ -24,6 +24,8 @@ const MAX_PAGE_MEMBERS: usize = 65_536;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Collection<M> {
     pub members: Vec<M>,
+    /// How many there are by the service's word, which is nothing to rely on.
+    pub claimed: Option<u64>,
     /// Pages and members that could not be read or followed.
     pub faults: Vec<Error>,
 }
@@ -42,6 +44,15 @@ struct Page<'a> {
     members: Vec<&'a RawValue>,
     #[serde(borrow, default, rename = "Members@odata.nextLink", alias = "@odata.nextLink")]
     next: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "Members@odata.count")]
+    count: Option<&'a RawValue>,
+}
+
+/// What a walk through the pages says besides the members.
+#[derive(Default)]
+struct Walked {
+    claimed: Option<u64>,
+    faults: Vec<Error>,
 }
 
 struct PageBody {
@@ -61,10 +72,14 @@ impl Client {
     /// The paths of a collection's members, in the service's order.
     pub async fn collection_members(&self, path: &str) -> Result<Collection<String>> {
         let mut members = Vec::new();
-        let faults = self
+        let Walked { claimed, faults } = self
             .walk(path, false, |entry| members.push(entry.place.as_str().to_owned()))
             .await?;
-        Ok(Collection { members, faults })
+        Ok(Collection {
+            members,
+            claimed,
+            faults,
+        })
     }
 
     /// The members of a collection, each read as `T`: with `$expand` where the service offers it and it is true,
@@ -78,7 +93,7 @@ impl Client {
             ToRead(String),
         }
         let mut slots = Vec::new();
-        let faults = self
+        let Walked { claimed, faults } = self
             .walk(path, true, |entry| {
                 let path = entry.place.as_str().to_owned();
                 slots.push(match entry.expanded {
@@ -109,28 +124,32 @@ impl Client {
             .buffered(self.limits().concurrency.max(1))
             .collect()
             .await;
-        Ok(Collection { members, faults })
+        Ok(Collection {
+            members,
+            claimed,
+            faults,
+        })
     }
 
     /// Goes through the pages and hands over each member once. Returns what went wrong after the first page.
-    async fn walk(&self, path: &str, expand: bool, mut each: impl FnMut(Entry<'_>)) -> Result<Vec<Error>> {
+    async fn walk(&self, path: &str, expand: bool, mut each: impl FnMut(Entry<'_>)) -> Result<Walked> {
         let limits = self.limits();
         let first = self.place(path, "GET")?;
-        let mut faults = Vec::new();
+        let mut walked = Walked::default();
         let mut pages = HashSet::new();
         let mut seen = HashSet::new();
         let mut next = Some(first);
         while let Some(place) = next.take() {
             let name = || format!("GET {}", place.url());
             if !pages.insert(place.as_str().to_owned()) {
-                faults.push(Error::harmless(
+                walked.faults.push(Error::harmless(
                     name(),
                     ErrorKind::PageLoop(place.as_str().to_owned()),
                 ));
                 break;
             }
             if pages.len() > limits.pages {
-                faults.push(Error::harmless(
+                walked.faults.push(Error::harmless(
                     name(),
                     ErrorKind::TooMany {
                         what: "pages",
@@ -150,10 +169,15 @@ impl Client {
                 Ok(page) => page,
                 Err(error) if is_first => return Err(error),
                 Err(error) => {
-                    faults.push(error);
+                    walked.faults.push(error);
                     break;
                 }
             };
+            if is_first {
+                walked.claimed = page
+                    .count
+                    .and_then(|count| serde_json::from_str(count.get()).ok());
+            }
             for member in &page.members {
                 match self.entry(member, &name, asked_to_expand) {
                     Ok(entry) => {
@@ -162,22 +186,22 @@ impl Client {
                                 what: "members",
                                 limit: limits.members,
                             };
-                            faults.push(Error::harmless(name(), kind));
-                            return Ok(faults);
+                            walked.faults.push(Error::harmless(name(), kind));
+                            return Ok(walked);
                         }
                         if seen.insert(entry.place.as_str().to_owned()) {
                             each(entry);
                         }
                     }
-                    Err(fault) => faults.push(fault),
+                    Err(fault) => walked.faults.push(fault),
                 }
             }
             match page.next.map(|link| self.next_page(link, &name)).transpose() {
                 Ok(link) => next = link,
-                Err(fault) => faults.push(fault),
+                Err(fault) => walked.faults.push(fault),
             }
         }
-        Ok(faults)
+        Ok(walked)
     }
 
     /// The body of one page, expanded where that is asked for and can be relied on.

@@ -22,7 +22,11 @@ impl Expand {
 
     /// The query to use, as long as nothing showed that it is a lie.
     pub(crate) fn query(&self) -> Option<&'static str> {
-        self.query.filter(|_| !self.lied.load(Ordering::Relaxed))
+        self.query.filter(|_| !self.is_a_lie())
+    }
+
+    pub(crate) fn is_a_lie(&self) -> bool {
+        self.lied.load(Ordering::Relaxed)
     }
 
     pub(crate) fn found_a_lie(&self) {

@@ -144,6 +144,11 @@ impl Client {
         &self.0.wire.limits
     }
 
+    /// Whether the service offers `$expand`, and was found not to expand.
+    pub fn expand_is_a_lie(&self) -> bool {
+        self.0.expand.is_a_lie()
+    }
+
     /// HTTP requests sent so far, logins and retries included.
     pub fn requests(&self) -> u64 {
         self.0.wire.requests()

@@ -19,6 +19,8 @@ pub(crate) struct ChassisSeen {
     pub(crate) devices: Option<String>,
     /// Hot-plug slots, where it is an adapter that has some.
     pub(crate) slots: Option<Slots>,
+    /// It holds a whole machine, and is no part of one.
+    pub(crate) is_enclosure: bool,
     /// It is a part of something that holds no GPU itself, so it may be an adapter.
     may_be_adapter: bool,
     processors: Option<String>,
@@ -79,6 +81,19 @@ impl ChassisSeen {
             chassis.chassis_type,
             Some(Type::Module | Type::Card | Type::Cartridge | Type::Component | Type::Expansion)
         );
+        let is_enclosure = matches!(
+            chassis.chassis_type,
+            Some(
+                Type::Rack
+                    | Type::RackMount
+                    | Type::StandAlone
+                    | Type::Blade
+                    | Type::Sled
+                    | Type::Enclosure
+                    | Type::Drawer
+                    | Type::Shelf
+            )
+        );
         let holds_processors = links
             .and_then(|l| l.processors.as_ref())
             .is_some_and(|list| !list.is_empty());
@@ -86,6 +101,7 @@ impl ChassisSeen {
         Self {
             path: path.to_owned(),
             may_be_adapter: uuid.is_some() && is_part && part_of_something.is_some() && !holds_processors,
+            is_enclosure,
             uuid,
             contained_by: part_of_something.map(str::to_owned),
             systems: links::all(links.and_then(|l| l.computer_systems.as_ref())),

@@ -45,6 +45,8 @@ pub(crate) struct FunctionSeen {
     pub(crate) function: PciFunction,
     /// The device that it belongs to, for those that were reached without it.
     pub(crate) device: Option<String>,
+    /// It has ids that say nothing.
+    blank_ids: bool,
     /// `DisplayController` or `ProcessingAccelerators`, by the service's own word.
     draws_or_computes: bool,
 }
@@ -150,7 +152,7 @@ impl DeviceSeen {
         if self.functions.iter().any(|seen| seen.function.class.is_none()) {
             walk.quirk(quirks::CLASS_CODE_MISSING);
         }
-        if self.functions.iter().any(|seen| seen.function.ids.is_none()) {
+        if self.functions.iter().any(|seen| seen.blank_ids) {
             walk.quirk(quirks::PCI_IDS_BLANK);
         }
     }
@@ -171,6 +173,7 @@ impl FunctionSeen {
                 ids: words::pci_ids(function),
             },
             device: links::to(device).map(str::to_owned),
+            blank_ids: function.vendor_id.is_some() && words::hex(function.vendor_id.as_deref(), 4).is_none(),
             draws_or_computes: matches!(
                 function.device_class,
                 Some(Class::DisplayController | Class::ProcessingAccelerators)
@@ -186,11 +189,15 @@ fn is_gpu_class(vendor: &str, class: &str) -> bool {
         .any(|(known, classes)| *known == vendor && classes.iter().any(|prefix| class.starts_with(prefix)))
 }
 
-/// What the label on the chassis says.
+/// What the label on the chassis says, after the part that bears the label where that is told.
 pub(crate) fn place(location: &redfish::Location) -> Option<String> {
     let part = location.part_location.as_deref()?;
-    words::said(part.service_label.as_deref())
-        .or_else(|| part.location_ordinal_value.map(|number| number.to_string()))
+    let label = words::said(part.service_label.as_deref())
+        .or_else(|| part.location_ordinal_value.map(|number| number.to_string()))?;
+    Some(match words::said(location.part_location_context.as_deref()) {
+        Some(context) => format!("{context}/{label}"),
+        None => label,
+    })
 }
 
 #[cfg(test)]

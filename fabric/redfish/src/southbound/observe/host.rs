@@ -20,7 +20,7 @@ use std::collections::{BTreeSet, HashMap};
 /// The fabric that stands for a composition service where no switches are shown. Its resource zones stand
 /// for switches: what shares a zone can be composed.
 pub(crate) fn composition_fabric() -> FabricId {
-    FabricId::from_lossy("CompositionService")
+    FabricId::from_lossy("ResourceBlocks")
 }
 
 /// Hosts, and by what they are known here.
@@ -78,8 +78,23 @@ impl Hosts {
                 block.contains.contains(&system.path) || block.composed_into.contains(&system.path)
             })
         };
-        for system in seen.systems.iter().filter(|system| system.boots || !any_boots) {
-            let own = !system.composed && !in_block(system);
+        let mut servers: Vec<(&SystemSeen, bool)> = seen
+            .systems
+            .iter()
+            .filter(|system| system.boots || !any_boots)
+            .map(|system| (system, !system.composed && !in_block(system)))
+            .collect();
+        // What is composed comes last: it is the host that is there already, by another way to show it.
+        servers.sort_by_key(|(_, own)| !own);
+        for (system, own) in servers {
+            let known = self
+                .hosts
+                .iter()
+                .find(|host| !own && system.uuid.is_some() && host.uuid == system.uuid);
+            if let Some(host) = known {
+                self.by_system.insert(system.path.clone(), host.id.clone());
+                continue;
+            }
             let id = HostId::from_lossy(links::last_part(&system.path));
             self.by_system.insert(system.path.clone(), id.clone());
             self.hosts.push(Host {
@@ -170,24 +185,36 @@ impl Hosts {
             .filter(|block| !block.is_host && !block.processors.is_empty());
         let slots = u32::try_from(processor_blocks.count()).unwrap_or(u32::MAX);
         for block in composition.blocks.iter().filter(|block| block.is_host) {
-            let system = block.contains.first().or(block.composed_into.first());
-            let uuid = system
-                .and_then(|path| seen.systems.iter().find(|system| system.path == *path))
-                .and_then(|system| system.uuid.clone());
+            let systems = seen.systems.iter().chain(&seen.inside_blocks);
+            let system = block
+                .contains
+                .iter()
+                .chain(&block.composed_into)
+                .find_map(|path| systems.clone().find(|system| system.path == *path));
             let id = self.host(
                 endpoint,
-                system.map(String::as_str),
-                uuid,
+                system.map(|system| system.path.as_str()),
+                system.and_then(|system| system.uuid.clone()),
                 &block.path,
-                &block.name,
+                system.map_or(&block.name, |system| &system.name),
             );
             let control = ControlPoint {
                 endpoint: endpoint.clone(),
                 style: ControlStyle::ResourceBlocks,
                 address: block.path.clone(),
             };
+            // The port at the system's own end; else one that nothing is bound to in another way.
+            let own_end = system
+                .iter()
+                .flat_map(|system| &system.endpoints)
+                .find_map(|end| Some(self.ports.get(end)?.1.clone()));
             let host = self.hosts.iter_mut().find(|host| host.id == id);
-            let shown = host.and_then(|host| host.ports.iter_mut().find(|port| port.control.is_none()));
+            let shown = host.and_then(|host| {
+                let free = |port: &&mut HostPort| {
+                    port.control.is_none() && own_end.as_ref().is_none_or(|own| *own == port.id)
+                };
+                host.ports.iter_mut().find(free)
+            });
             let port = match shown {
                 Some(port) => {
                     port.control = Some(control);

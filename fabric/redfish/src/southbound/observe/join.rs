@@ -256,17 +256,29 @@ impl Join<'_> {
         Some(format!("part of baseboard {}: {why}", self.baseboard(gpu)))
     }
 
-    /// The outermost thing that its chassis is contained in, else the system that shows it.
+    /// The outermost thing that its chassis is contained in and that is no whole machine, else the system
+    /// that shows it.
     fn baseboard(&self, gpu: &GpuSeen) -> String {
-        let outermost = gpu
+        let whole = |path: &str| {
+            self.seen
+                .chassis
+                .iter()
+                .any(|chassis| chassis.path == path && chassis.is_enclosure)
+        };
+        let around = gpu
             .chassis
             .as_deref()
-            .and_then(|path| chassis::containers(&self.seen.chassis, path).last().copied());
+            .map(|path| chassis::containers(&self.seen.chassis, path));
+        let board = around
+            .into_iter()
+            .flatten()
+            .take_while(|path| !whole(path))
+            .last();
         let system = match &gpu.owner {
             Owner::System(path) => Some(path.as_str()),
             Owner::Chassis | Owner::Block => None,
         };
-        links::last_part(outermost.or(system).unwrap_or(&gpu.path)).to_owned()
+        links::last_part(board.or(system).unwrap_or(&gpu.path)).to_owned()
     }
 
     fn fabrics(&self, gpus: &[Gpu]) -> Vec<Fabric> {

@@ -47,6 +47,8 @@ pub(crate) struct Seen {
     pub(crate) chassis: Vec<ChassisSeen>,
     pub(crate) fabrics: Vec<FabricSeen>,
     pub(crate) composition: Option<CompositionSeen>,
+    /// Systems that lie inside resource blocks: what those blocks are, not what they are bound to.
+    pub(crate) inside_blocks: Vec<SystemSeen>,
     pub(crate) gpus: Vec<GpuSeen>,
 }
 
@@ -88,8 +90,9 @@ async fn look(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> Seen {
         chassis,
         fabrics,
         composition,
-        gpus: Vec::new(),
+        ..Seen::default()
     };
+    seen.inside_blocks = systems_in_blocks(walk, &seen).await;
     // What is there comes before what a system sees of it.
     add(&mut seen.gpus, in_chassis);
     let in_blocks = gpus_in_blocks(walk, &seen).await;
@@ -106,6 +109,23 @@ async fn look(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> Seen {
 fn add(gpus: &mut Vec<GpuSeen>, more: Vec<GpuSeen>) {
     let known: BTreeSet<String> = gpus.iter().map(|gpu| gpu.path.clone()).collect();
     gpus.extend(more.into_iter().filter(|gpu| !known.contains(&gpu.path)));
+}
+
+/// The systems inside blocks, as far as the Systems did not show them already.
+async fn systems_in_blocks(walk: &Walk<'_>, seen: &Seen) -> Vec<SystemSeen> {
+    let blocks = seen
+        .composition
+        .iter()
+        .flat_map(|composition| &composition.blocks);
+    let paths: BTreeSet<&String> = blocks
+        .flat_map(|block| &block.contains)
+        .filter(|path| !seen.systems.iter().any(|system| system.path == **path))
+        .collect();
+    let read = paths.into_iter().map(async |path| {
+        let system: redfish::ComputerSystem = walk.read(path).await?;
+        Some(SystemSeen::of(path, &system))
+    });
+    join_all(read).await.into_iter().flatten().collect()
 }
 
 /// The processors of blocks that are no hosts, as far as no chassis showed them already.

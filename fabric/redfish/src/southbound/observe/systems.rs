@@ -23,6 +23,8 @@ pub(crate) struct SystemSeen {
     pub(crate) composed: bool,
     pub(crate) chassis: Vec<String>,
     pub(crate) devices: Vec<String>,
+    /// Its own ends in fabrics.
+    pub(crate) endpoints: Vec<String>,
     /// Its collection of processors.
     pub(crate) processors: Option<String>,
 }
@@ -59,7 +61,7 @@ async fn gpus_of(walk: &Walk<'_>, system: &SystemSeen) -> Vec<GpuSeen> {
 }
 
 impl SystemSeen {
-    fn of(path: &str, system: &redfish::ComputerSystem) -> Self {
+    pub(crate) fn of(path: &str, system: &redfish::ComputerSystem) -> Self {
         let links = system.links.as_deref();
         let serial = words::said(system.serial_number.as_deref());
         let model = words::said(system.model.as_deref());
@@ -91,6 +93,7 @@ impl SystemSeen {
             composed: composed_type || blocks,
             chassis: links::all(links.and_then(|l| l.chassis.as_ref())),
             devices: links::all(system.pcie_devices.as_ref()),
+            endpoints: links::all(links.and_then(|l| l.endpoints.as_ref())),
             processors: links::to(system.processors.as_ref()).map(str::to_owned),
         }
     }

@@ -103,6 +103,7 @@ impl<'a> Walk<'a> {
         for error in &collection.faults {
             self.failed::<T>(path, error);
         }
+        self.note_count(collection.claimed, collection.members.len());
         members.listed = collection.members.len();
         for member in collection.members {
             let path = links::address(&member.path).to_owned();
@@ -125,6 +126,7 @@ impl<'a> Walk<'a> {
                 for error in &collection.faults {
                     self.failed::<()>(path, error);
                 }
+                self.note_count(collection.claimed, collection.members.len());
                 collection
                     .members
                     .iter()
@@ -151,6 +153,9 @@ impl<'a> Walk<'a> {
     }
 
     pub(crate) fn into_findings(self) -> Findings {
+        if self.client.expand_is_a_lie() {
+            self.quirk(quirks::EXPAND_NOT_HONOURED);
+        }
         self.findings.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -169,6 +174,12 @@ impl<'a> Walk<'a> {
             self.quirk(quirks::ADDRESS_OF_ANOTHER);
         }
         Some(resource)
+    }
+
+    fn note_count(&self, claimed: Option<u64>, listed: usize) {
+        if claimed.is_some_and(|claimed| claimed != listed as u64) {
+            self.quirk(quirks::MEMBERS_COUNT_LIES);
+        }
     }
 
     fn failed<T>(&self, path: &str, error: &Error) -> Option<T> {
