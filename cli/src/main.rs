@@ -1,1 +1,89 @@
-fn main() {}
+//! The `poolwright` binary: commands, output, and the wiring of drivers and stores.
+//!
+//! * [`args`] is the command line, [`commands`] has one module a command.
+//! * [`wire_up`] is the only place that names concrete drivers, stores and servers.
+//! * [`api_client`] speaks to the manager, [`follow`] waits for its operations.
+//! * [`output`] is the only place that writes on stdout; [`tables`] says what is shown of each noun.
+//! * [`failure`] and [`exit_code`] are how a command fails, [`access`] is how services are reached.
+
+mod access;
+mod api_client;
+mod args;
+mod commands;
+mod confirm;
+mod exit_code;
+mod failure;
+mod follow;
+mod output;
+mod progress;
+mod tables;
+mod wire_up;
+
+use args::Arguments;
+use clap::Parser;
+use clap::error::{ContextKind, ErrorKind};
+use exit_code::ExitCode;
+use failure::Failure;
+use output::{Output, say};
+use std::io::{self, IsTerminal};
+use tracing_subscriber::EnvFilter;
+
+fn main() -> std::process::ExitCode {
+    let arguments = match Arguments::try_parse_from(args::with_get(std::env::args_os())) {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error).into(),
+    };
+    trace(arguments.verbose);
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        tracing::debug!("a cryptography provider was installed already");
+    }
+    // Many endpoints take many connections; the hard limit is the administrator's word.
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        tracing::debug!("the limit of open files could not be raised: {error}");
+    }
+    let ended = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+        Failure::new(ExitCode::Generic, format!("no threads can be started: {error}"))
+            .with_hint("check the limits of processes and memory")
+    });
+    let ended = ended.and_then(|runtime| {
+        let ended = runtime.block_on(commands::run(arguments.command, Output { format: arguments.output }));
+        runtime.shutdown_background();
+        ended
+    });
+    match ended {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            say(&failure.to_string());
+            failure.code.into()
+        }
+    }
+}
+
+/// Help, the version, or what is wrong with the arguments.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // Nobody is left to be told where the stream is gone.
+    let _ = error.print();
+    if error.kind() == ErrorKind::InvalidSubcommand && error.get(ContextKind::SuggestedSubcommand).is_none() {
+        say("hint: poolwright --help lists the commands; `poolwright demo` is a good first one");
+    }
+    match error.use_stderr() {
+        true => ExitCode::Usage,
+        false => ExitCode::Ok,
+    }
+}
+
+/// Messages for whoever looks into things: on stderr, warnings unless more is asked for.
+fn trace(verbose: u8) {
+    let usual = match verbose {
+        0 => "warn",
+        1 => "info,hyper=warn,reqwest=warn,h2=warn,rustls=warn",
+        _ => "debug,hyper=info,h2=info,rustls=info",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal() && !plain)
+        .init();
+}

@@ -87,7 +87,7 @@ impl Endpoint {
     }
 
     /// Refuses plain http to another machine unless it was asked for by name.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         if self.is_plain_http() && !self.insecure_http && !is_loopback(&self.base) {
             return Err(Error::harmless(
                 format!("address {}", self.base),

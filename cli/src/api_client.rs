@@ -1,0 +1,214 @@
+//! The client of the manager's JSON API (`/api/v1`).
+//!
+//! Every request carries name and password, over TLS; plain http is for loopback only. A POST whose answer
+//! is lost is not sent again: its failure says that the outcome is unknown.
+
+use crate::access::read_password;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::wire_up;
+use poolwright_service::ErrorCode;
+use reqwest::{Method, StatusCode};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::error::Error as _;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+use url::Url;
+
+/// Where the manager is, and who asks.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Manager")]
+pub struct ManagerArgs {
+    /// The manager's address
+    #[arg(long, value_name = "URL", env = "POOLWRIGHT_SERVER", default_value = "https://127.0.0.1:8443")]
+    pub server: String,
+    /// Its certificate authority: DATA_DIR/tls/ca.pem of poolwright serve
+    #[arg(long, value_name = "FILE", env = "POOLWRIGHT_CA")]
+    pub ca: Option<PathBuf>,
+    /// Account at the manager
+    #[arg(long, value_name = "NAME", env = "POOLWRIGHT_USERNAME", default_value = "admin")]
+    pub username: String,
+    /// File with its password; the first one is DATA_DIR/initial-admin-password
+    #[arg(long, value_name = "FILE", env = "POOLWRIGHT_PASSWORD_FILE")]
+    pub password_file: Option<PathBuf>,
+}
+
+/// Connections, TLS and the first byte; a look at a large pool is the longest answer.
+const CONNECT: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(330);
+/// Nothing that the manager says is larger.
+const LARGEST_ANSWER: usize = 256 << 20;
+
+/// A manager that can be asked.
+pub struct Api {
+    http: reqwest::Client,
+    base: Url,
+    username: String,
+    password: String,
+}
+
+/// An error as the API writes it.
+#[derive(Deserialize)]
+struct Problem {
+    error: Details,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    code: String,
+    message: String,
+    #[serde(default)]
+    hint: Option<String>,
+    #[serde(default)]
+    operation: Option<String>,
+}
+
+impl Api {
+    /// Gets everything ready; nothing is sent yet.
+    pub fn new(args: &ManagerArgs) -> Result<Self, Failure> {
+        let base = wire_up::manager_address(&args.server)?;
+        let file = args.password_file.as_deref().ok_or_else(|| {
+            Failure::usage(format!("no password for {} at {}", args.username, args.server)).with_hint(
+                "give --password-file FILE or set POOLWRIGHT_PASSWORD_FILE; \
+                 the first password is DATA_DIR/initial-admin-password of poolwright serve",
+            )
+        })?;
+        let password = read_password(file)?;
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .timeout(ANSWER)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy();
+        if let Some(ca) = &args.ca {
+            let pem = fs::read(ca).map_err(|error| Failure::file(ca, "read", &error))?;
+            let certificates = reqwest::Certificate::from_pem_bundle(&pem).ok().filter(|found| !found.is_empty());
+            let certificates = certificates.ok_or_else(|| {
+                Failure::usage(format!("{} holds no certificate in PEM form", ca.display()))
+                    .with_hint("give DATA_DIR/tls/ca.pem of poolwright serve")
+            })?;
+            builder = builder.tls_certs_only(certificates);
+        }
+        let http = builder.build().map_err(|error| {
+            Failure::new(ExitCode::Generic, format!("no client can be made: {}", causes(&error)))
+                .with_hint("give the manager's certificate authority: --ca DATA_DIR/tls/ca.pem")
+        })?;
+        Ok(Self { http, base, username: args.username.clone(), password })
+    }
+
+    /// What is at this path under `/api/v1`.
+    pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {
+        self.send(Method::GET, path, None::<&()>).await
+    }
+
+    /// Asks for something to be done.
+    pub async fn post<T: DeserializeOwned>(&self, path: &[&str], body: &impl Serialize) -> Result<T, Failure> {
+        self.send(Method::POST, path, Some(body)).await
+    }
+
+    pub async fn delete(&self, path: &[&str]) -> Result<(), Failure> {
+        self.request(Method::DELETE, path, None::<&()>).await.map(drop)
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: Option<&impl Serialize>,
+    ) -> Result<T, Failure> {
+        let text = self.request(method, path, body).await?;
+        serde_json::from_slice(&text).map_err(|error| self.not_a_manager(&format!("what it says is not understood: {error}")))
+    }
+
+    async fn request(&self, method: Method, path: &[&str], body: Option<&impl Serialize>) -> Result<Vec<u8>, Failure> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+        }
+        let safe = method == Method::GET;
+        let mut request = self.http.request(method, url).basic_auth(&self.username, Some(&self.password));
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let mut answer = request.send().await.map_err(|error| self.unreached(&error, safe))?;
+        let status = answer.status();
+        let mut text = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(|error| self.unreached(&error, safe))? {
+            text.extend_from_slice(&chunk);
+            if text.len() > LARGEST_ANSWER {
+                return Err(self.not_a_manager(&format!("its answer is larger than {} MiB", LARGEST_ANSWER >> 20)));
+            }
+        }
+        match status.is_success() {
+            true => Ok(text),
+            false => Err(self.refused(status, &text)),
+        }
+    }
+
+    fn refused(&self, status: StatusCode, text: &[u8]) -> Failure {
+        let Ok(Problem { error }) = serde_json::from_slice::<Problem>(text) else {
+            return self.not_a_manager(&format!("it answers {status} and nothing that a manager says"));
+        };
+        let known = serde_json::from_value::<ErrorCode>(error.code.clone().into()).ok();
+        if known.is_none() {
+            let code = match status {
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ExitCode::Authentication,
+                _ => ExitCode::Generic,
+            };
+            let message = format!("{} refuses {}: {}", self.base, self.username, error.message);
+            let hint = "check --username and --password-file; the first password is DATA_DIR/initial-admin-password";
+            return Failure::new(code, message).with_hint(error.hint.unwrap_or_else(|| hint.to_owned()));
+        }
+        let mut failure: Failure = poolwright_service::ServiceError {
+            code: known.unwrap_or(ErrorCode::Internal),
+            message: error.message,
+            hint: error.hint,
+            operation: None,
+        }
+        .into();
+        if let Some(operation) = error.operation {
+            failure.message = format!("{} (operation {operation})", failure.message);
+            failure.hint = Some(format!("see what became of it: poolwright ops show {operation}"));
+        }
+        failure
+    }
+
+    fn not_a_manager(&self, why: &str) -> Failure {
+        Failure::new(ExitCode::Unavailable, format!("{} is not a Poolwright manager of this version: {why}", self.base))
+            .with_hint("check --server; poolwright serve prints its address when it is ready")
+    }
+
+    /// The request did not get through, or its answer did not.
+    fn unreached(&self, error: &reqwest::Error, safe: bool) -> Failure {
+        let why = causes(error);
+        let hint = if why.contains("ertificate") || why.contains("UnknownIssuer") {
+            "give the manager's certificate authority: --ca DATA_DIR/tls/ca.pem, or POOLWRIGHT_CA"
+        } else {
+            "check --server, and that the manager runs: poolwright serve --data-dir DIR"
+        };
+        if safe || error.is_connect() {
+            return Failure::new(ExitCode::Unavailable, format!("the manager at {} does not answer: {why}", self.base))
+                .with_hint(hint);
+        }
+        Failure::new(
+            ExitCode::Indeterminate,
+            format!("it was sent to {}, and the answer was lost: whether it was done is not known ({why})", self.base),
+        )
+        .with_hint("look before you repeat it: poolwright ops list; with the same --key it is done once")
+    }
+}
+
+/// An error with everything that led to it, each thing once.
+fn causes(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,132 @@
+//! The command line as a whole: what holds for every command, and the list of commands.
+
+use crate::commands;
+use crate::output::Format;
+use clap::{ArgAction, Parser, Subcommand};
+use std::ffi::OsString;
+
+/// Composes servers out of pooled GPUs: finds the GPUs, sizes models for them, plans who gets which, and moves
+/// them between hosts without ever losing or doubling one.
+#[derive(Debug, Parser)]
+#[command(name = "poolwright", version, max_term_width = 110, after_help = EXAMPLES)]
+pub struct Arguments {
+    /// How results are written
+    #[arg(short, long, global = true, value_enum, value_name = "FORM", default_value = "table")]
+    pub output: Format,
+    /// Say more on stderr; twice for still more (RUST_LOG goes before it)
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  poolwright demo                              watch the whole job on an emulated rack
+  poolwright discover --endpoint https://bmc-17 --username admin --password-file pw
+  poolwright size 70B --task infer             which GPUs a model needs
+  poolwright serve --data-dir pool --rack demo run a manager on an emulated rack
+  poolwright get gpus                          ask it; `poolwright gpus` is the same
+
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 authentication, 5 conflict, 6 stale, 7 time-out,
+8 partial, 9 indeterminate, 10 unavailable";
+
+/// Nouns that stand for `get NOUN` when they stand alone.
+pub const NOUNS: [&str; 9] =
+    ["gpus", "hosts", "fabrics", "switches", "faults", "compositions", "demands", "schedules", "endpoints"];
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Watch the whole job on an emulated rack: discover, size, plan, attach, recompose, release
+    Demo(commands::demo::DemoArgs),
+    /// Serve an emulated rack, or a recorded machine, as Redfish services
+    Emulate(commands::emulate::EmulateArgs),
+    /// Look at Redfish services once, and print what is there
+    Discover(commands::discover::DiscoverArgs),
+    /// Say how much memory a model takes, and which GPUs hold it
+    Size(commands::size::SizeArgs),
+    /// Run the manager
+    Serve(commands::serve::ServeArgs),
+    /// List what the manager knows
+    Get(commands::get::GetArgs),
+    /// Show everything about one thing
+    Describe(commands::describe::DescribeArgs),
+    /// Get GPUs for a model, or so many GPUs, now
+    Compose(commands::compose::ComposeArgs),
+    /// Let go of a demand or a composition
+    Release(commands::release::ReleaseArgs),
+    /// Attach GPUs by name to a host
+    Attach(commands::attach::AttachArgs),
+    /// Detach GPUs by name
+    Detach(commands::attach::DetachArgs),
+    /// Say what is wanted, to be served by the next plan
+    Demand(commands::demand::DemandArgs),
+    /// Show what would be changed so that everything wanted is served, and why
+    Plan(commands::plan::PlanArgs),
+    /// Do exactly what a saved plan says, if what it rests on still stands
+    Apply(commands::plan::ApplyArgs),
+    /// Recompose by the calendar
+    Schedule(commands::schedule::ScheduleArgs),
+    /// Operations: list, show, wait, cancel, resolve
+    Ops(commands::ops::OpsArgs),
+    /// Management services: add, list, test, remove, record, qualify
+    Endpoint(commands::endpoint::EndpointArgs),
+    /// Say why a demand is served, or is not
+    Why(commands::why::WhyArgs),
+    /// Check that everything is well
+    Doctor(commands::doctor::DoctorArgs),
+}
+
+/// Puts `get` before a noun that stands where the command does.
+pub fn with_get(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    let mut place = 1;
+    while let Some(argument) = arguments.get(place).and_then(|argument| argument.to_str()) {
+        match argument {
+            "-o" | "--output" => place += 2,
+            option if option.starts_with('-') => place += 1,
+            noun if NOUNS.contains(&noun) => {
+                arguments.insert(place, "get".into());
+                break;
+            }
+            _ => break,
+        }
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_noun_alone_is_asked_for() {
+        let line = |text: &str| with_get(text.split(' ').map(OsString::from)).join(OsStr::new(" "));
+        assert_eq!(line("poolwright gpus"), "poolwright get gpus");
+        assert_eq!(line("poolwright -o json -v hosts --server x"), "poolwright -o json -v get hosts --server x");
+        assert_eq!(line("poolwright describe gpus"), "poolwright describe gpus");
+        assert_eq!(line("poolwright ops"), "poolwright ops");
+        assert_eq!(line("poolwright"), "poolwright");
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        fn judge(command: &clap::Command) {
+            for inner in command.get_subcommands() {
+                judge(inner);
+            }
+            if !command.has_subcommands() {
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains("poolwright "), "{}: no example", command.get_name());
+            }
+        }
+        judge(&Arguments::command());
+    }
+}

@@ -1,0 +1,120 @@
+//! What all changes have in common: a dry run, a key, waiting, and how the result is shown.
+
+use super::Outcome;
+use crate::api_client::Api;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::follow::{WaitArgs, conclude, follow};
+use crate::output::{Output, Table, say};
+use crate::tables;
+use poolwright_planner::{Plan, explain};
+use poolwright_service::{Change, How};
+use serde::Serialize;
+
+/// How a change is made.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ChangeArgs {
+    /// Only show what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// The same key again is the same operation: for repeating what may have been done
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    #[command(flatten)]
+    wait: WaitArgs,
+}
+
+/// Pulling GPUs that somebody uses.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ForceArgs {
+    /// Pull GPUs although they are in use; say why with --reason
+    #[arg(long, requires = "reason")]
+    force: bool,
+    /// Why they are pulled; it is kept with the operation
+    #[arg(long, value_name = "TEXT", requires = "force")]
+    reason: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Request<'a, T> {
+    #[serde(flatten)]
+    what: &'a T,
+    how: How,
+}
+
+impl ChangeArgs {
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// Asks the manager for a change, waits for it unless told not to, and shows what came of it.
+    pub async fn make(
+        &self,
+        api: &Api,
+        path: &str,
+        what: &impl Serialize,
+        force: ForceArgs,
+        output: Output,
+    ) -> Outcome {
+        // A dry run under a key would be answered with the operation of that key.
+        let key = (!self.dry_run).then(|| self.key.clone().unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string()));
+        let how = How { dry_run: self.dry_run, key: key.clone(), force: force.reason };
+        let asked = api.post::<Change>(&[path], &Request { what, how }).await;
+        let mut change = asked.map_err(|failure| match (failure.code, &key) {
+            (ExitCode::Indeterminate, Some(key)) => {
+                failure.with_hint(format!("repeat it with --key {key}: it is done once, and you see what became of it"))
+            }
+            _ => failure,
+        })?;
+        let Some(started) = &change.operation else {
+            show(&change, output)?;
+            return Ok(ExitCode::Ok);
+        };
+        say(&format!("operation {} started", started.id));
+        if !self.wait.waits() {
+            show(&change, output)?;
+            say(&format!("wait for it: poolwright ops wait {}", started.id));
+            return Ok(ExitCode::Ok);
+        }
+        let ended = follow(api, &started.id, self.wait.timeout).await?;
+        let code = conclude(&ended);
+        change.operation = Some(ended);
+        show(&change, output)?;
+        Ok(code)
+    }
+}
+
+fn show(change: &Change, output: Output) -> Result<(), Failure> {
+    output.show_as(change, &steps(&change.plan), |_| {
+        let mut lines = explain(&change.plan);
+        lines.extend(change.operation.as_ref().map(|operation| format!("operation {} is {}", operation.id, operation.state)));
+        lines.join("\n")
+    })
+}
+
+/// The steps of a plan.
+pub fn steps(plan: &Plan) -> Table {
+    let mut table = Table::new(["STEP", "AFTER", "VERB", "GPUS", "HOST", "HOST PORT", "COMPOSITION"]);
+    for step in &plan.steps {
+        let after: Vec<String> = step.after.iter().map(u32::to_string).collect();
+        let gpus: Vec<&str> = step.target.gpus.iter().map(|gpu| gpu.as_str()).collect();
+        table.row([
+            step.index.to_string(),
+            after.join(" "),
+            step.verb.to_string(),
+            gpus.join(" "),
+            step.target.host.to_string(),
+            step.target.host_port.to_string(),
+            crate::output::human::or_dash(step.composition.as_ref()),
+        ]);
+    }
+    table
+}
+
+/// The table of operations, for a single one.
+pub fn show_operation(operation: &poolwright_executor::Operation, output: Output) -> Result<(), Failure> {
+    output.show_as(operation, &tables::steps(operation), |width| {
+        let summary = tables::operations(std::slice::from_ref(operation)).render(width);
+        format!("{summary}\n{}", tables::steps(operation).render(width))
+    })
+}

@@ -1,0 +1,75 @@
+//! `demand`: what is wanted, to be served by the next plan that is applied.
+
+use super::Outcome;
+use super::wanted::WantedArgs;
+use crate::api_client::{Api, ManagerArgs};
+use crate::confirm::ConfirmArgs;
+use crate::exit_code::ExitCode;
+use crate::output::{Output, say};
+use crate::tables;
+use poolwright_model::id::DemandId;
+use poolwright_service::demand::DemandRecord;
+
+#[derive(Debug, clap::Args)]
+pub struct DemandArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Keep a demand; `plan` and `apply` serve it
+    #[command(after_help = "Examples:\n  poolwright demand add chat 70B --task infer --priority 10\n  \
+        poolwright demand add batch --gpus 8 --kind h100-pcie-80gb\n  \
+        poolwright plan --out plan.json && poolwright apply plan.json")]
+    Add(AddArgs),
+    /// Forget a demand; the next plan that is applied lets go of what it holds
+    #[command(after_help = "Example:\n  poolwright demand remove chat --yes")]
+    Remove(RemoveArgs),
+    /// List all demands
+    #[command(after_help = "Example:\n  poolwright demand list -o json")]
+    List(ManagerArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct AddArgs {
+    /// Its name from now on
+    #[arg(value_name = "NAME")]
+    name: DemandId,
+    #[command(flatten)]
+    wanted: WantedArgs,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct RemoveArgs {
+    #[arg(value_name = "NAME")]
+    name: DemandId,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+pub async fn run(args: DemandArgs, output: Output) -> Outcome {
+    match args.action {
+        Action::Add(args) => {
+            let spec = args.wanted.spec(args.name)?;
+            let record: DemandRecord = Api::new(&args.manager)?.post(&["demands"], &spec).await?;
+            output.show(&record, &tables::demands(std::slice::from_ref(&record)))?;
+            say("it is served by the next plan that is applied: poolwright plan --out FILE, poolwright apply FILE");
+        }
+        Action::Remove(args) => {
+            let api = Api::new(&args.manager)?;
+            args.confirm.confirm(&format!("forget demand {}", args.name))?;
+            api.delete(&["demands", args.name.as_str()]).await?;
+            say(&format!("demand {} is forgotten; the next plan that is applied lets go of what it holds", args.name));
+        }
+        Action::List(manager) => {
+            let demands: Vec<DemandRecord> = Api::new(&manager)?.get(&["demands"]).await?;
+            output.show(&demands, &tables::demands(&demands))?;
+        }
+    }
+    Ok(ExitCode::Ok)
+}

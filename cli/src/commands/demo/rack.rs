@@ -1,0 +1,46 @@
+//! The stage: an emulated rack over HTTPS on this machine, and a manager with a store of its own, both in a
+//! folder that is gone afterwards.
+
+use super::day::DayClock;
+use crate::failure::Failure;
+use crate::wire_up::{self, RackServing, RedfishConnector};
+use poolwright_emulator::Running;
+use poolwright_service::{Composer, Options};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// The rack of the demonstration, unless another one is named.
+const USUAL: &str = "demo";
+
+/// A rack that is being served.
+pub struct Stage {
+    pub rack: Running,
+    folder: TempDir,
+}
+
+impl Stage {
+    /// Serves the rack on free ports of the loopback interface, with a new password.
+    pub async fn set(named: Option<&str>) -> Result<Self, Failure> {
+        let rack = wire_up::read_rack(named.unwrap_or(USUAL))?;
+        let folder = tempfile::Builder::new().prefix("poolwright-demo-").tempdir();
+        let folder = folder.map_err(|error| Failure::file(&std::env::temp_dir(), "written to", &error))?;
+        let serving = RackServing {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            data_dir: Some(folder.path().join("rack")),
+            fault_control: false,
+        };
+        Ok(Self { rack: wire_up::serve_rack(rack, serving).await?, folder })
+    }
+
+    /// A manager that knows all endpoints of the rack and nothing else. It looks at the pool when it is asked.
+    pub async fn manager(&self, clock: Arc<DayClock>) -> Result<Composer, Failure> {
+        let store = wire_up::open_store(&self.folder.path().join("manager"))?;
+        let options = Options { poll: None, ..Options::default() };
+        let composer = Composer::open(store, Arc::new(RedfishConnector::default()), clock, options).await?;
+        for endpoint in wire_up::endpoints_of(&self.rack, &self.folder.path().join("rack")) {
+            composer.add_endpoint(endpoint).await?;
+        }
+        Ok(composer)
+    }
+}

@@ -1,0 +1,131 @@
+//! `discover`: looks at Redfish services once, without a manager, and prints a snapshot.
+//!
+//! What can't be read is a fault in the snapshot. Only where nothing at all could be read does it fail.
+
+use super::Outcome;
+use crate::access::{AccessArgs, read_listing};
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::human::counted;
+use crate::progress::Progress;
+use crate::tables;
+use crate::wire_up::{self, RedfishConnector};
+use poolwright_collector::{CollectOptions, Look, assemble, look};
+use poolwright_driver::Fabric;
+use poolwright_executor::{Clock, SystemClock};
+use poolwright_inventory::Snapshot;
+use poolwright_model::fault::{Fault, FaultKind};
+use poolwright_service::endpoint::EndpointSpec;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct DiscoverArgs {
+    /// Address of a Redfish service; may be given several times
+    #[arg(long, value_name = "URL", required_unless_present = "endpoints")]
+    endpoint: Vec<String>,
+    /// List of services, as poolwright emulate writes it (endpoints.json)
+    #[arg(long, value_name = "FILE")]
+    endpoints: Option<PathBuf>,
+    #[command(flatten)]
+    access: AccessArgs,
+    /// Requests under way at once at each endpoint; 4 suits a BMC, a fabric manager takes 32
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    concurrency: Option<u16>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  poolwright discover --endpoint https://bmc-17 --username admin --password-file pw --ca ca.pem
+  poolwright discover --endpoint http://127.0.0.1:8000 -o json
+  poolwright discover --endpoints rack/endpoints.json -o csv
+
+JSON: {gpus, hosts, fabrics, switches, links, units, faults, requests, elapsed_ms}; CSV: the GPUs.
+Exit code 0 as long as one endpoint could be read; what could not be read is in faults.";
+
+/// The longest that the ends of sessions are waited for.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {
+    let mut specs: Vec<EndpointSpec> = args.endpoint.iter().map(|url| args.access.endpoint(None, url)).collect();
+    if let Some(file) = &args.endpoints {
+        specs.extend(read_listing(file, &args.access)?);
+    }
+    if specs.is_empty() {
+        return Err(Failure::usage("the list names no endpoint").with_hint("name at least one with --endpoint URL"));
+    }
+    let connector = RedfishConnector::with_concurrency(args.concurrency.map(usize::from));
+    let snapshot = discover(&connector, &specs).await?;
+    output.show_as(&snapshot, &tables::gpus(&snapshot.topology.gpus), |width| tables::snapshot(&snapshot, width))?;
+    Ok(ExitCode::Ok)
+}
+
+/// Looks at all of them; fails where none could be read.
+async fn discover(connector: &RedfishConnector, specs: &[EndpointSpec]) -> Result<Snapshot, Failure> {
+    let began = Instant::now();
+    let now = SystemClock.now();
+    let options = CollectOptions::default();
+    let progress = Progress::requests("reading");
+
+    let mut fabrics: Vec<Arc<dyn Fabric>> = Vec::new();
+    let mut unreached = Vec::new();
+    let mut failures = Vec::new();
+    for (id, connected) in wire_up::connect_all(connector, specs, options.endpoints_at_once).await? {
+        match connected {
+            Ok(fabric) => fabrics.push(fabric),
+            Err(error) => {
+                unreached.push(Look::failed(id, &error, now));
+                failures.push(error.into());
+            }
+        }
+    }
+    let looks = look(&fabrics, now, options, &progress).await;
+    drop(progress);
+    let goodbyes = fabrics.iter().map(|fabric| fabric.close());
+    if tokio::time::timeout(GOODBYE, futures_util::future::join_all(goodbyes)).await.is_err() {
+        tracing::warn!("not every session could be ended; the services will end them");
+    }
+    failures.extend(looks.iter().filter_map(nothing_but_a_fault));
+    if failures.len() == specs.len() {
+        return Err(all_failed(failures));
+    }
+    let mut snapshot = assemble([looks, unreached].concat(), None, now);
+    snapshot.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(snapshot)
+}
+
+/// The failure of an endpoint that was connected and then showed nothing at all.
+fn nothing_but_a_fault(look: &Look) -> Option<Failure> {
+    let topology = &look.view.topology;
+    let refused = |fault: &&Fault| fault.kind == FaultKind::CredentialsRefused;
+    let empty = topology.gpus.is_empty() && topology.hosts.is_empty() && topology.fabrics.is_empty();
+    let fault = match look.answered {
+        false => look.view.faults.first()?,
+        true if empty => look.view.faults.iter().find(refused)?,
+        true => return None,
+    };
+    let code = match fault.kind {
+        FaultKind::CredentialsRefused => ExitCode::Authentication,
+        _ => ExitCode::Unavailable,
+    };
+    let (message, hint) = match fault.message.rsplit_once("; ") {
+        Some((message, hint)) => (message, hint),
+        None => (fault.message.as_str(), "look at the service itself, and try again"),
+    };
+    Some(Failure::new(code, format!("{}: {message}", fault.source)).with_hint(hint))
+}
+
+fn all_failed(failures: Vec<Failure>) -> Failure {
+    let count = failures.len();
+    let mut failures = failures.into_iter();
+    let first = failures.next().unwrap_or_else(|| Failure::usage("no endpoint was named"));
+    if count == 1 {
+        return first;
+    }
+    let message = format!("none of {} could be read; the first: {}", counted(count, "endpoint"), first.message);
+    Failure { message, ..first }
+}

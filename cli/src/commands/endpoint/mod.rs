@@ -1,0 +1,212 @@
+//! `endpoint`: the management services that a manager speaks to; and, without a manager, a copy of one and a
+//! test of what it can do.
+
+mod qualify;
+mod record;
+
+use super::Outcome;
+use super::get::list;
+use crate::access::{AccessArgs, read_listing};
+use crate::api_client::{Api, ManagerArgs};
+use crate::confirm::ConfirmArgs;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::human::counted;
+use crate::output::{Output, Table, say};
+use crate::tables;
+use poolwright_model::id::ControlEndpointId;
+use poolwright_service::EndpointTest;
+use poolwright_service::endpoint::{EndpointSpec, Trust};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, clap::Args)]
+pub struct EndpointArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Have the manager speak to a service: it is connected and looked at once, then kept
+    #[command(after_help = ADD)]
+    Add(Box<AddArgs>),
+    /// List the services that the manager speaks to
+    #[command(after_help = "Example:\n  poolwright endpoint list")]
+    List(ManagerArgs),
+    /// Connect anew and look
+    #[command(after_help = "Example:\n  poolwright endpoint test box-1")]
+    Test(OneArgs),
+    /// Forget a service; refused while a composition holds GPUs through it
+    #[command(after_help = "Example:\n  poolwright endpoint remove box-1 --yes")]
+    Remove(RemoveArgs),
+    /// Copy what a service shows, redacted, for `poolwright emulate --tree`; needs no manager
+    Record(record::RecordArgs),
+    /// Bind, read back and unbind one spare GPU, and take the times; needs no manager
+    Qualify(qualify::QualifyArgs),
+}
+
+const ADD: &str = "\
+Examples:
+  poolwright endpoint add box-1 --url https://10.0.0.7 \\
+      --endpoint-username admin --endpoint-password-file box-1.pw --endpoint-ca rack-ca.pem
+  poolwright endpoint add --from rack/endpoints.json
+
+Files are read by the manager, on its machine.";
+
+#[derive(Debug, clap::Args)]
+struct AddArgs {
+    /// What to call it
+    #[arg(value_name = "NAME", required_unless_present = "from", requires = "url")]
+    name: Option<ControlEndpointId>,
+    /// Its address
+    #[arg(long, value_name = "URL", requires = "name")]
+    url: Option<String>,
+    /// Account at the service
+    #[arg(long, value_name = "NAME", requires = "endpoint_password_file")]
+    endpoint_username: Option<String>,
+    /// File with its password
+    #[arg(long, value_name = "FILE", requires = "endpoint_username")]
+    endpoint_password_file: Option<PathBuf>,
+    /// Certificate authority of the service, a PEM file
+    #[arg(long, value_name = "FILE", group = "whom")]
+    endpoint_ca: Option<PathBuf>,
+    /// Believe exactly the certificate with this SHA-256 fingerprint
+    #[arg(long, value_name = "SHA256", group = "whom")]
+    endpoint_pin: Option<String>,
+    /// Believe any certificate: whoever sits in between reads and changes everything
+    #[arg(long, group = "whom")]
+    insecure_tls: bool,
+    /// Allow plain http to another machine: the password travels in the clear
+    #[arg(long)]
+    insecure_http: bool,
+    /// Add all services of a list, as poolwright emulate writes it (endpoints.json)
+    #[arg(long, value_name = "FILE", conflicts_with = "name")]
+    from: Option<PathBuf>,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct OneArgs {
+    #[arg(value_name = "NAME")]
+    id: ControlEndpointId,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct RemoveArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+}
+
+pub async fn run(args: EndpointArgs, output: Output) -> Outcome {
+    match args.action {
+        Action::Add(args) => return add(*args, output).await,
+        Action::List(manager) => list(&Api::new(&manager)?, "endpoints", output, tables::endpoints).await?,
+        Action::Test(one) => {
+            let path = ["endpoints", one.id.as_str(), "test"];
+            let test: EndpointTest = Api::new(&one.manager)?.post(&path, &serde_json::json!({})).await?;
+            show(&[Tested { endpoint: one.id, test }], output)?;
+        }
+        Action::Remove(RemoveArgs { one, confirm }) => {
+            let api = Api::new(&one.manager)?;
+            confirm.confirm(&format!("forget endpoint {}", one.id))?;
+            api.delete(&["endpoints", one.id.as_str()]).await?;
+            say(&format!("endpoint {} is forgotten", one.id));
+        }
+        Action::Record(args) => return record::run(args, output).await,
+        Action::Qualify(args) => return qualify::run(args, output).await,
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// What an endpoint answered when it was tried.
+#[derive(Serialize)]
+struct Tested {
+    endpoint: ControlEndpointId,
+    #[serde(flatten)]
+    test: EndpointTest,
+}
+
+fn show(tested: &[Tested], output: Output) -> Result<(), Failure> {
+    let mut table = Table::new(["ENDPOINT", "GPUS", "COMPOSABLE", "HOSTS", "FABRICS", "FAULTS", "REQUESTS"]);
+    for Tested { endpoint, test } in tested {
+        table.row([
+            endpoint.to_string(),
+            test.gpus.to_string(),
+            test.composable.to_string(),
+            test.hosts.to_string(),
+            test.fabrics.to_string(),
+            test.faults.to_string(),
+            test.requests.to_string(),
+        ]);
+    }
+    match tested {
+        [one] => output.show(one, &table),
+        all => output.show(&all, &table),
+    }
+}
+
+async fn add(args: AddArgs, output: Output) -> Outcome {
+    let api = Api::new(&args.manager)?;
+    let mut tested = Vec::new();
+    let mut failed = Vec::new();
+    for spec in wanted(&args)? {
+        match api.post::<EndpointTest>(&["endpoints"], &spec).await {
+            Ok(test) => tested.push(Tested { endpoint: spec.id, test }),
+            Err(failure) => failed.push((spec.id, failure)),
+        }
+    }
+    if !tested.is_empty() {
+        show(&tested, output)?;
+    }
+    match (failed.len(), failed.pop()) {
+        (_, None) => Ok(ExitCode::Ok),
+        (1, Some((_, failure))) if tested.is_empty() => Err(failure),
+        (count, Some((last, failure))) => {
+            let message = format!(
+                "{} not added, {} added; {last}: {}",
+                counted(count, "endpoint"),
+                tested.len(),
+                failure.message
+            );
+            Err(Failure { code: ExitCode::Partial, message, hint: failure.hint })
+        }
+    }
+}
+
+/// What is to be added, with the paths of files in full: the manager may run in another folder.
+fn wanted(args: &AddArgs) -> Result<Vec<EndpointSpec>, Failure> {
+    let access = AccessArgs {
+        username: args.endpoint_username.clone(),
+        password_file: args.endpoint_password_file.clone(),
+        ca: args.endpoint_ca.clone(),
+        pin: args.endpoint_pin.clone(),
+        insecure_tls: args.insecure_tls,
+        insecure_http: args.insecure_http,
+    };
+    let mut specs = match (&args.from, &args.name, &args.url) {
+        (Some(file), ..) => read_listing(file, &access)?,
+        (None, Some(name), Some(url)) => vec![access.endpoint(Some(name.as_str()), url)],
+        _ => return Err(Failure::usage("neither a name with --url nor --from is given").with_hint("see --help")),
+    };
+    for spec in &mut specs {
+        if let Some(file) = &mut spec.password_file {
+            *file = in_full(file)?;
+        }
+        if let Trust::CaFile(file) = &mut spec.trust {
+            *file = in_full(file)?;
+        }
+    }
+    Ok(specs)
+}
+
+fn in_full(file: &str) -> Result<String, Failure> {
+    let path = Path::new(file);
+    let full = std::path::absolute(path).map_err(|error| Failure::file(path, "found", &error))?;
+    Ok(full.display().to_string())
+}

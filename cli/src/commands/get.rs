@@ -1,0 +1,89 @@
+//! `get NOUN`: lists what the manager knows.
+
+use super::Outcome;
+use crate::api_client::{Api, ManagerArgs};
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::{Output, Table};
+use crate::tables;
+use clap::ValueEnum;
+use poolwright_model::topology::{Gpu, Host};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct GetArgs {
+    /// What to list
+    #[arg(value_name = "NOUN")]
+    noun: Noun,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  poolwright get gpus
+  poolwright get ops -o json
+  poolwright hosts                 the same as `poolwright get hosts`
+
+The manager is found by --server or POOLWRIGHT_SERVER, and believed by --ca or POOLWRIGHT_CA.";
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Noun {
+    #[value(alias = "gpu")]
+    Gpus,
+    #[value(alias = "host")]
+    Hosts,
+    #[value(alias = "fabric")]
+    Fabrics,
+    #[value(alias = "switch")]
+    Switches,
+    #[value(alias = "fault")]
+    Faults,
+    #[value(alias = "composition")]
+    Compositions,
+    #[value(alias = "demand")]
+    Demands,
+    #[value(alias = "schedule")]
+    Schedules,
+    #[value(alias = "op", alias = "operations")]
+    Ops,
+    #[value(alias = "endpoint")]
+    Endpoints,
+}
+
+pub async fn run(args: GetArgs, output: Output) -> Outcome {
+    let api = Api::new(&args.manager)?;
+    match args.noun {
+        Noun::Gpus => list(&api, "gpus", output, tables::gpus).await,
+        Noun::Hosts => hosts(&api, output).await,
+        Noun::Fabrics => list(&api, "fabrics", output, tables::fabrics).await,
+        Noun::Switches => list(&api, "switches", output, tables::switches).await,
+        Noun::Faults => list(&api, "faults", output, tables::faults).await,
+        Noun::Compositions => list(&api, "compositions", output, tables::compositions).await,
+        Noun::Demands => list(&api, "demands", output, tables::demands).await,
+        Noun::Schedules => list(&api, "schedules", output, tables::schedules).await,
+        Noun::Ops => list(&api, "operations", output, tables::operations).await,
+        Noun::Endpoints => list(&api, "endpoints", output, tables::endpoints).await,
+    }?;
+    Ok(ExitCode::Ok)
+}
+
+/// Everything of one kind.
+pub async fn list<T: Serialize + DeserializeOwned>(
+    api: &Api,
+    path: &str,
+    output: Output,
+    table: fn(&[T]) -> Table,
+) -> Result<(), Failure> {
+    let found: Vec<T> = api.get(&[path]).await?;
+    output.show(&found, &table(&found))
+}
+
+/// The table says how many GPUs a host holds, which the GPUs know.
+async fn hosts(api: &Api, output: Output) -> Result<(), Failure> {
+    let hosts: Vec<Host> = api.get(&["hosts"]).await?;
+    let gpus: Vec<Gpu> = api.get(&["gpus"]).await?;
+    output.show(&hosts, &tables::hosts(&hosts, &gpus))
+}

@@ -1,0 +1,55 @@
+//! One module a command: its arguments, and what it does. Each ends with an exit code or a [`Failure`].
+
+pub mod attach;
+pub mod compose;
+pub mod demand;
+pub mod demo;
+pub mod describe;
+pub mod discover;
+pub mod doctor;
+pub mod emulate;
+pub mod endpoint;
+pub mod get;
+pub mod ops;
+pub mod plan;
+pub mod release;
+pub mod schedule;
+pub mod serve;
+pub mod size;
+pub mod why;
+
+mod change;
+mod wanted;
+
+use crate::args::Command;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// How a command ended.
+pub type Outcome = Result<ExitCode, Failure>;
+
+/// Runs a command.
+pub async fn run(command: Command, output: Output) -> Outcome {
+    match command {
+        Command::Demo(args) => demo::run(args, output).await,
+        Command::Emulate(args) => emulate::run(args).await,
+        Command::Discover(args) => discover::run(args, output).await,
+        Command::Size(args) => size::run(&args, output),
+        Command::Serve(args) => serve::run(args).await,
+        Command::Get(args) => get::run(args, output).await,
+        Command::Describe(args) => describe::run(args, output).await,
+        Command::Compose(args) => compose::run(args, output).await,
+        Command::Release(args) => release::run(args, output).await,
+        Command::Attach(args) => attach::attach(args, output).await,
+        Command::Detach(args) => attach::detach(args, output).await,
+        Command::Demand(args) => demand::run(args, output).await,
+        Command::Plan(args) => plan::plan(args, output).await,
+        Command::Apply(args) => plan::apply(args, output).await,
+        Command::Schedule(args) => schedule::run(args, output).await,
+        Command::Ops(args) => ops::run(args, output).await,
+        Command::Endpoint(args) => endpoint::run(args, output).await,
+        Command::Why(args) => why::run(args, output).await,
+        Command::Doctor(args) => doctor::run(args, output).await,
+    }
+}

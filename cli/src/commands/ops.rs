@@ -1,0 +1,146 @@
+//! `ops`: operations, and what to do with those that need somebody.
+
+use super::Outcome;
+use super::change::show_operation;
+use super::get::list;
+use crate::api_client::{Api, ManagerArgs};
+use crate::confirm::ConfirmArgs;
+use crate::exit_code::ExitCode;
+use crate::follow::{conclude, duration, follow};
+use crate::output::Output;
+use crate::tables;
+use clap::ValueEnum;
+use poolwright_executor::Operation;
+use poolwright_model::id::OperationId;
+use poolwright_service::Resolution;
+use serde_json::json;
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  poolwright ops            the same as `poolwright ops list`")]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct OpsArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// List operations
+    #[command(after_help = "Example:\n  poolwright ops list -o json")]
+    List(ManagerArgs),
+    /// Show one with its steps
+    #[command(after_help = "Example:\n  poolwright ops show op-0199")]
+    Show(OneArgs),
+    /// Wait until it is over or needs somebody
+    #[command(after_help = "Example:\n  poolwright ops wait op-0199 --timeout 5m\n\nExit code 7 when the time is up; the operation goes on.")]
+    Wait(WaitOneArgs),
+    /// Stop it, and undo what it has done
+    #[command(after_help = "Example:\n  poolwright ops cancel op-0199 --reason \"wrong host\" --yes")]
+    Cancel(CancelArgs),
+    /// Decide about one that is indeterminate or quarantined, after looking at the hardware
+    #[command(after_help = "Examples:\n  poolwright ops resolve op-0199 --with retry --reason \"box is back\"\n  \
+        poolwright ops resolve op-0199 --with accept --reason \"checked at the rack\" --yes")]
+    Resolve(ResolveArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct OneArgs {
+    #[arg(value_name = "OPERATION")]
+    id: OperationId,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct WaitOneArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    /// The longest to wait
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    timeout: Duration,
+}
+
+#[derive(Debug, clap::Args)]
+struct CancelArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    /// Why; it is kept with the operation
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct ResolveArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    /// What to do with it
+    #[arg(long, value_name = "HOW")]
+    with: With,
+    /// Why; it is kept with the operation
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum With {
+    /// Look again now, and go on from there
+    Retry,
+    /// End it with things as the fabric shows them; refused where the fabric can't say
+    Accept,
+    /// The same; what the fabric can't say anything of is bound to nothing
+    AcceptFree,
+    /// The same; what the fabric can't say anything of is bound where the operation had it
+    AcceptBound,
+}
+
+impl From<With> for Resolution {
+    fn from(with: With) -> Self {
+        match with {
+            With::Retry => Self::Retry,
+            With::Accept => Self::Accept,
+            With::AcceptFree => Self::AcceptFree,
+            With::AcceptBound => Self::AcceptBound,
+        }
+    }
+}
+
+pub async fn run(args: OpsArgs, output: Output) -> Outcome {
+    match args.action.unwrap_or(Action::List(args.manager)) {
+        Action::List(manager) => list(&Api::new(&manager)?, "operations", output, tables::operations).await?,
+        Action::Show(one) => {
+            let operation: Operation = Api::new(&one.manager)?.get(&["operations", one.id.as_str()]).await?;
+            show_operation(&operation, output)?;
+        }
+        Action::Wait(WaitOneArgs { one, timeout }) => {
+            let operation = follow(&Api::new(&one.manager)?, &one.id, timeout).await?;
+            show_operation(&operation, output)?;
+            return Ok(conclude(&operation));
+        }
+        Action::Cancel(CancelArgs { one, reason, confirm }) => {
+            let api = Api::new(&one.manager)?;
+            confirm.confirm(&format!("cancel operation {}", one.id))?;
+            let path = ["operations", one.id.as_str(), "cancel"];
+            let operation: Operation = api.post(&path, &json!({ "reason": reason })).await?;
+            show_operation(&operation, output)?;
+        }
+        Action::Resolve(ResolveArgs { one, with, reason, confirm }) => {
+            let api = Api::new(&one.manager)?;
+            // Looking again guesses nothing; taking somebody's word does.
+            if with != With::Retry {
+                confirm.confirm(&format!("end operation {} with things as they are", one.id))?;
+            }
+            let path = ["operations", one.id.as_str(), "resolve"];
+            let body = json!({ "resolution": Resolution::from(with), "reason": reason });
+            let operation: Operation = api.post(&path, &body).await?;
+            show_operation(&operation, output)?;
+        }
+    }
+    Ok(ExitCode::Ok)
+}

@@ -1,0 +1,84 @@
+//! `plan` and `apply`: what would be changed and why, as a value that can be saved; and doing exactly that.
+
+use super::Outcome;
+use super::change::{ChangeArgs, ForceArgs, steps};
+use crate::api_client::{Api, ManagerArgs};
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::{Output, say};
+use poolwright_planner::{Plan, explain};
+use serde::Serialize;
+use std::fs;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = PLAN)]
+pub struct PlanArgs {
+    /// Save the plan in this file, for `poolwright apply`
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+const PLAN: &str = "\
+Examples:
+  poolwright plan
+  poolwright plan --out plan.json && poolwright apply plan.json
+  poolwright plan -o csv                               its steps
+
+What can't be served is in the plan with the reason, and with what would help.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = APPLY)]
+pub struct ApplyArgs {
+    /// Plan, as `poolwright plan --out FILE` saved it
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    change: ChangeArgs,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+const APPLY: &str = "\
+Examples:
+  poolwright apply plan.json
+  poolwright apply plan.json --no-wait
+
+Exit code 6 where the pool has changed since the plan was made: make a new one.";
+
+pub async fn plan(args: PlanArgs, output: Output) -> Outcome {
+    let plan: Plan = Api::new(&args.manager)?.post(&["plan"], &serde_json::json!({})).await?;
+    if let Some(file) = &args.out {
+        let text = serde_json::to_vec_pretty(&plan).map_err(|error| Failure::new(ExitCode::Generic, error.to_string()))?;
+        fs::write(file, text).map_err(|error| Failure::file(file, "written", &error))?;
+        say(&format!("saved in {}; do it with: poolwright apply {0}", file.display()));
+    }
+    output.show_as(&plan, &steps(&plan), |_| {
+        let mut lines = explain(&plan);
+        lines.push(plan.summary().to_string());
+        lines.join("\n")
+    })?;
+    Ok(ExitCode::Ok)
+}
+
+#[derive(Serialize)]
+struct Apply {
+    plan: Plan,
+}
+
+pub async fn apply(args: ApplyArgs, output: Output) -> Outcome {
+    let file = &args.file;
+    let text = fs::read(file).map_err(|error| Failure::file(file, "read", &error))?;
+    let plan: Plan = serde_json::from_slice(&text).map_err(|error| {
+        Failure::usage(format!("{} is not a plan: {error}", file.display()))
+            .with_hint("make one: poolwright plan --out FILE")
+    })?;
+    if args.change.is_dry_run() {
+        output.show_as(&plan, &steps(&plan), |_| explain(&plan).join("\n"))?;
+        return Ok(ExitCode::Ok);
+    }
+    let api = Api::new(&args.manager)?;
+    args.change.make(&api, "apply", &Apply { plan }, ForceArgs::default(), output).await
+}

@@ -1,0 +1,68 @@
+//! `release`: lets go of a demand with all that it holds, or of one composition.
+
+use super::Outcome;
+use super::change::{ChangeArgs, ForceArgs};
+use crate::api_client::{Api, ManagerArgs};
+use crate::confirm::ConfirmArgs;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::Output;
+use poolwright_planner::Composition;
+use poolwright_service::Release;
+use poolwright_service::demand::DemandRecord;
+use serde::Serialize;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ReleaseArgs {
+    /// Name of a demand, or of a composition; `demand/NAME` and `composition/NAME` say which
+    #[arg(value_name = "DEMAND|COMPOSITION")]
+    what: String,
+    #[command(flatten)]
+    force: ForceArgs,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    change: ChangeArgs,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  poolwright release chat --yes
+  poolwright release composition/chat-1f09c3-1 --dry-run";
+
+#[derive(Serialize)]
+struct LetGo {
+    what: Release,
+}
+
+pub async fn run(args: ReleaseArgs, output: Output) -> Outcome {
+    let api = Api::new(&args.manager)?;
+    if !args.change.is_dry_run() {
+        args.confirm.confirm(&format!("release {}", args.what))?;
+    }
+    let what = find(&api, &args.what).await?;
+    args.change.make(&api, "release", &LetGo { what }, args.force, output).await
+}
+
+/// What is meant by the name: a demand goes first.
+async fn find(api: &Api, named: &str) -> Result<Release, Failure> {
+    let bad = |error: poolwright_model::id::InvalidId| Failure::usage(error.to_string());
+    match named.split_once('/') {
+        Some(("demand", name)) => return Ok(Release::Demand(name.parse().map_err(bad)?)),
+        Some(("composition", name)) => return Ok(Release::Composition(name.parse().map_err(bad)?)),
+        _ => {}
+    }
+    let demands: Vec<DemandRecord> = api.get(&["demands"]).await?;
+    if let Some(found) = demands.iter().find(|record| record.spec.id.as_str() == named) {
+        return Ok(Release::Demand(found.spec.id.clone()));
+    }
+    let compositions: Vec<Composition> = api.get(&["compositions"]).await?;
+    if let Some(found) = compositions.iter().find(|composition| composition.id.as_str() == named) {
+        return Ok(Release::Composition(found.id.clone()));
+    }
+    Err(Failure::new(ExitCode::NotFound, format!("there is neither a demand nor a composition {named:?}"))
+        .with_hint("see what there is: poolwright get compositions"))
+}

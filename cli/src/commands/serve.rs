@@ -1,0 +1,155 @@
+//! `serve`: the manager, until it is interrupted.
+
+use super::Outcome;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::human::counted;
+use crate::output::say;
+use crate::wire_up::{self, RackServing, RedfishConnector};
+use poolwright_northbound as northbound;
+use poolwright_service::clock::WallClock;
+use poolwright_service::{Composer, Options, runner};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArgs {
+    /// Folder for everything that the manager keeps; made at the first start
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+    /// Address to serve at; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8443")]
+    listen: SocketAddr,
+    /// Run on an emulated rack, in the same process: rack file, or the name of one that comes with Poolwright
+    #[arg(long, value_name = "FILE|NAME")]
+    rack: Option<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  poolwright serve --data-dir pool --rack demo
+  poolwright serve --data-dir /var/lib/poolwright --listen 0.0.0.0:8443
+
+The first start writes DIR/tls/ca.pem, DIR/tls/server.pem and DIR/initial-admin-password (account admin).
+To ask it:
+  export POOLWRIGHT_CA=pool/tls/ca.pem POOLWRIGHT_PASSWORD_FILE=pool/initial-admin-password
+  poolwright get gpus
+SIGTERM and SIGINT stop it; operations under way are carried on at the next start.";
+
+/// The longest that a stop may take.
+const DRAIN: Duration = Duration::from_secs(10);
+
+pub async fn run(args: ServeArgs) -> Outcome {
+    let store = wire_up::open_store(&args.data_dir)?;
+    let rack = match &args.rack {
+        None => None,
+        Some(named) => Some(start_rack(named, &args.data_dir.join("rack")).await?),
+    };
+    let connector = Arc::new(RedfishConnector::default());
+    let composer = Composer::open(store, connector, Arc::new(WallClock), Options::default()).await?;
+    if let Some(rack) = &rack {
+        add_endpoints(&composer, rack, &args.data_dir.join("rack")).await?;
+    }
+    let options = northbound::Options { listen: args.listen, data_dir: args.data_dir.clone() };
+    let api = northbound::serve(composer.clone(), options).await.map_err(unserved)?;
+    let stop = CancellationToken::new();
+    let clockwork = tokio::spawn(runner::run(composer.clone(), stop.clone()));
+
+    say(&format!("authority {}, account admin", api.ca.display()));
+    say(&format!("ready https://{}", reachable(api.address)));
+    until_stopped().await;
+
+    say("stopping; operations under way are carried on at the next start");
+    let drained = tokio::time::timeout(DRAIN, async {
+        stop.cancel();
+        api.stop().await;
+        // It ends at its next wait; what it was doing is in the journal.
+        let _ = clockwork.await;
+        composer.close().await;
+        if let Some(rack) = rack {
+            rack.stop().await;
+        }
+    });
+    if drained.await.is_err() {
+        say(&format!("not everything ended within {} s; the journal has what is needed to go on", DRAIN.as_secs()));
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Returns at SIGTERM or SIGINT.
+pub async fn until_stopped() {
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+        }
+        Err(error) => {
+            tracing::warn!("SIGTERM can't be waited for: {error}");
+            let _ = tokio::signal::ctrl_c().await;
+        }
+    }
+}
+
+/// Serves the rack where it was served before, because the manager knows its endpoints by their addresses.
+async fn start_rack(named: &str, data_dir: &Path) -> Result<poolwright_emulator::Running, Failure> {
+    let rack = wire_up::read_rack(named)?;
+    let listen = wire_up::last_address(data_dir).unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let serving = RackServing { listen, data_dir: Some(data_dir.to_owned()), fault_control: false };
+    let running = wire_up::serve_rack(rack, serving).await?;
+    say(&format!("emulated rack {named}: {}", counted(running.endpoints().len(), "endpoint")));
+    Ok(running)
+}
+
+/// Adds the rack's endpoints that the manager does not know yet.
+async fn add_endpoints(
+    composer: &Composer,
+    rack: &poolwright_emulator::Running,
+    data_dir: &Path,
+) -> Result<(), Failure> {
+    let data_dir = std::path::absolute(data_dir).map_err(|error| Failure::file(data_dir, "found", &error))?;
+    let known = composer.endpoints().await?;
+    for spec in wire_up::endpoints_of(rack, &data_dir) {
+        match known.iter().find(|endpoint| endpoint.spec.id == spec.id) {
+            None => drop(composer.add_endpoint(spec).await?),
+            Some(endpoint) if endpoint.spec == spec => {}
+            Some(endpoint) => {
+                let message = format!(
+                    "endpoint {} of the rack is at {} now, and was added as {}",
+                    spec.id, spec.url, endpoint.spec.url
+                );
+                return Err(Failure::new(ExitCode::Conflict, message)
+                    .with_hint("start with the rack that this data directory was made with, or with another --data-dir"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An address that a client on this machine can use.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip().is_unspecified() {
+        true => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port()),
+        false => address,
+    }
+}
+
+fn unserved(error: northbound::ServeError) -> Failure {
+    use northbound::ServeError;
+    let (code, hint) = match &error {
+        ServeError::Listen { .. } => {
+            (ExitCode::Unavailable, "choose another address with --listen; port 0 takes a free one")
+        }
+        ServeError::Tls(_) | ServeError::Certificate { .. } => {
+            (ExitCode::Generic, "remove the folder tls in the data directory to have new certificates made")
+        }
+        ServeError::Accounts(_) => (ExitCode::Generic, "see the messages above"),
+    };
+    Failure::new(code, error.to_string()).with_hint(hint)
+}

@@ -1,0 +1,137 @@
+//! The answer of `size`: bytes per GPU with the breakdown, the sets that fit, and the kinds that do not.
+
+use crate::failure::Failure;
+use crate::output::human::{dollars, or_dash, watts};
+use crate::output::{Output, Table};
+use poolwright_model::units::Bytes;
+use poolwright_sizing::fit::{Candidate, Division, Rejection};
+use poolwright_sizing::{Fit, Model, Task, Term};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// Kinds that are shown to people; the rest is a matter of taste.
+const SHOWN: usize = 20;
+
+/// The fixed form in JSON. All memory is in bytes; prices are list prices.
+#[derive(Serialize)]
+struct Answer<'a> {
+    model: &'a str,
+    params: u64,
+    task: Task,
+    label: &'a str,
+    /// Of the best set's fullest GPU: the middle estimate; `null` where nothing fits.
+    bytes_per_gpu: Option<Bytes>,
+    /// What to count on when deciding whether it fits.
+    safe_bytes_per_gpu: Option<Bytes>,
+    terms: &'a [Term],
+    notes: &'a [String],
+    sets: Vec<Set<'a>>,
+    rejected: &'a [Rejection],
+}
+
+#[derive(Serialize)]
+struct Set<'a> {
+    rank: usize,
+    kind: Option<&'a str>,
+    count: u32,
+    /// GPUs that must share a host.
+    group: u32,
+    /// Fewest hosts, where it is known how many GPUs one takes.
+    hosts: Option<u32>,
+    division: Division,
+    /// Of one GPU.
+    memory_bytes: Bytes,
+    bytes_per_gpu: Bytes,
+    safe_bytes_per_gpu: Bytes,
+    free_bytes_per_gpu: Bytes,
+    stranded_bytes: Bytes,
+    price_usd: Option<f64>,
+    power_w: Option<f64>,
+    terms: &'a [Term],
+}
+
+pub fn show(model: &Model, fit: &Fit, explain: bool, output: Output) -> Result<(), Failure> {
+    let best = fit.candidates.first();
+    let answer = Answer {
+        model: &model.name,
+        params: model.params,
+        task: fit.task,
+        label: &fit.label,
+        bytes_per_gpu: best.map(|best| best.estimate.point),
+        safe_bytes_per_gpu: best.map(|best| best.estimate.safe),
+        terms: best.map_or(&[], |best| &best.estimate.terms),
+        notes: best.map_or(&[], |best| &best.estimate.notes),
+        sets: fit.candidates.iter().enumerate().map(|(place, candidate)| Set::of(place + 1, candidate)).collect(),
+        rejected: &fit.rejections,
+    };
+    output.show_as(&answer, &table(fit.candidates.iter().enumerate()), |width| text(fit, explain, width))
+}
+
+impl<'a> Set<'a> {
+    fn of(rank: usize, candidate: &'a Candidate) -> Self {
+        Self {
+            rank,
+            kind: candidate.set.kind.as_deref(),
+            count: candidate.set.count,
+            group: candidate.set.group,
+            hosts: candidate.hosts,
+            division: candidate.division,
+            memory_bytes: candidate.memory,
+            bytes_per_gpu: candidate.estimate.point,
+            safe_bytes_per_gpu: candidate.estimate.safe,
+            free_bytes_per_gpu: candidate.free,
+            stranded_bytes: candidate.stranded(),
+            price_usd: candidate.price_usd,
+            power_w: candidate.power_w,
+            terms: &candidate.estimate.terms,
+        }
+    }
+}
+
+fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>) -> Table {
+    let mut table =
+        Table::new(["RANK", "GPUS", "KIND", "SAFE PER GPU", "OF", "ESTIMATE", "GROUP", "HOSTS", "PRICE", "POWER"]);
+    for (place, candidate) in candidates {
+        table.row([
+            (place + 1).to_string(),
+            candidate.set.count.to_string(),
+            or_dash(candidate.set.kind.as_ref()),
+            candidate.estimate.safe.to_string(),
+            candidate.memory.to_string(),
+            candidate.estimate.point.to_string(),
+            candidate.set.group.to_string(),
+            or_dash(candidate.hosts),
+            dollars(candidate.price_usd),
+            watts(candidate.power_w),
+        ]);
+    }
+    table
+}
+
+fn text(fit: &Fit, explain: bool, width: Option<u16>) -> String {
+    let Some(best) = fit.candidates.first() else { return String::new() };
+    // The best set of each kind: further layouts of a kind are for programs.
+    let mut kinds = BTreeSet::new();
+    let best_of_kinds: Vec<(usize, &Candidate)> =
+        fit.candidates.iter().enumerate().filter(|(_, candidate)| kinds.insert(&candidate.set.kind)).collect();
+    let shown = &best_of_kinds[..best_of_kinds.len().min(SHOWN)];
+    let mut lines = vec![fit.label.clone(), String::new(), table(shown.iter().copied()).render(width)];
+    if shown.len() < fit.candidates.len() {
+        let more = best_of_kinds.len() - shown.len();
+        lines.push(format!(
+            "{} kinds more hold it, and there are {} sets in all: -o csv or -o json lists them, --gpus KIND narrows it.\n",
+            more,
+            fit.candidates.len()
+        ));
+    }
+    if explain {
+        lines.push(format!("How {} came about:", best.set));
+        lines.extend(best.estimate.explain().into_iter().map(|line| format!("  {line}")));
+        lines.push(String::new());
+    }
+    if !fit.rejections.is_empty() {
+        lines.push("Can't hold it:".to_owned());
+        lines.extend(fit.rejections.iter().map(|no| format!("  {}: {}", no.kind, no.reason)));
+    }
+    lines.join("\n")
+}

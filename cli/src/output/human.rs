@@ -1,0 +1,194 @@
+//! Figures and values in the words of people.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use poolwright_model::units::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Display;
+
+/// The value, or a dash.
+pub fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// `1 GPU`, `2 GPUs`.
+pub fn counted(count: usize, noun: &str) -> String {
+    match (count, noun.strip_suffix('y')) {
+        (1, _) => format!("1 {noun}"),
+        (n, Some(stem)) => format!("{n} {stem}ies"),
+        (n, None) if noun.ends_with("ch") => format!("{n} {noun}es"),
+        (n, None) => format!("{n} {noun}s"),
+    }
+}
+
+/// `$25,000`.
+pub fn dollars(amount: Option<f64>) -> String {
+    amount.map_or_else(|| "-".to_owned(), |amount| format!("${}", grouped(amount.round() as u64)))
+}
+
+/// `700 W`, `11.2 kW`.
+pub fn watts(power: Option<f64>) -> String {
+    match power {
+        None => "-".to_owned(),
+        Some(w) if w >= 10_000.0 => format!("{:.1} kW", w / 1000.0),
+        Some(w) => format!("{w:.0} W"),
+    }
+}
+
+pub fn memory(bytes: Option<Bytes>) -> String {
+    or_dash(bytes)
+}
+
+/// `12,345`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A moment in the time zone of this machine, to the second.
+pub fn moment(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// A value as an outline: a member a line, what belongs to it indented under it.
+pub fn outline(value: &impl Serialize) -> String {
+    let mut text = String::new();
+    match serde_json::to_value(value) {
+        Ok(value) => members(&mut text, &value, 0),
+        Err(error) => text = format!("can't be shown: {error}"),
+    }
+    text
+}
+
+/// A value as pairs of a name (`reads.units`) and a text.
+pub fn pairs(value: &impl Serialize) -> Vec<(String, String)> {
+    fn walk(found: &mut Vec<(String, String)>, name: &str, value: &Value) {
+        let inner = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
+        match value {
+            Value::Object(map) => map.iter().for_each(|(key, value)| walk(found, &inner(key), value)),
+            Value::Array(list) if !list.iter().all(is_plain) => {
+                list.iter().enumerate().for_each(|(index, value)| walk(found, &inner(&index.to_string()), value));
+            }
+            plain => found.push((name.to_owned(), text_of(plain))),
+        }
+    }
+    let mut found = Vec::new();
+    if let Ok(value) = serde_json::to_value(value) {
+        walk(&mut found, "", &value);
+    }
+    found
+}
+
+fn members(text: &mut String, value: &Value, depth: usize) {
+    let indent = "  ".repeat(depth);
+    match value {
+        Value::Object(map) => {
+            for (name, value) in map {
+                let name = name.replace('_', " ");
+                if is_plain(value) || is_short_list(value) {
+                    text.push_str(&format!("{indent}{name}: {}\n", shown(&name, value)));
+                } else {
+                    text.push_str(&format!("{indent}{name}:\n"));
+                    members(text, value, depth + 1);
+                }
+            }
+        }
+        Value::Array(list) => {
+            for item in list {
+                if is_plain(item) {
+                    text.push_str(&format!("{indent}- {}\n", text_of(item)));
+                } else {
+                    let mut inner = String::new();
+                    members(&mut inner, item, depth + 1);
+                    // The dash stands in the indentation of the first line.
+                    let first = indent.len();
+                    inner.replace_range(first..first + 1, "-");
+                    text.push_str(&inner);
+                }
+            }
+        }
+        plain => text.push_str(&format!("{indent}{}\n", text_of(plain))),
+    }
+}
+
+fn is_plain(value: &Value) -> bool {
+    !matches!(value, Value::Object(map) if !map.is_empty()) && !matches!(value, Value::Array(list) if !list.is_empty())
+}
+
+/// A list of words that fits on a line.
+fn is_short_list(value: &Value) -> bool {
+    let Value::Array(list) = value else { return false };
+    list.iter().all(is_plain) && list.iter().map(|item| text_of(item).len() + 2).sum::<usize>() <= 72
+}
+
+fn shown(name: &str, value: &Value) -> String {
+    match (name.ends_with("bytes"), value.as_u64()) {
+        (true, Some(bytes)) => Bytes(bytes).to_string(),
+        _ => text_of(value),
+    }
+}
+
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        Value::Array(list) if list.is_empty() => "none".to_owned(),
+        Value::Array(list) => list.iter().map(text_of).collect::<Vec<_>>().join(", "),
+        Value::Object(_) => "none".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn figures_read_as_people_write_them() {
+        assert_eq!(counted(1, "GPU"), "1 GPU");
+        assert_eq!(counted(3, "switch"), "3 switches");
+        assert_eq!(counted(0, "retry"), "0 retries");
+        assert_eq!(dollars(Some(390_000.0)), "$390,000");
+        assert_eq!(watts(Some(11_200.0)), "11.2 kW");
+        assert_eq!(watts(None), "-");
+    }
+
+    #[test]
+    fn an_outline_shows_every_member() {
+        let value = json!({
+            "id": "gpu-1", "memory_bytes": 85_899_345_920_u64, "why_not": null,
+            "functions": [{"number": 0, "class": "030200"}, {"number": 1, "class": null}],
+            "seen_by": ["box-1", "host-1-bmc"],
+        });
+        let expected = "\
+id: gpu-1
+memory bytes: 80.0 GiB
+why not: -
+functions:
+  - number: 0
+    class: 030200
+  - number: 1
+    class: -
+seen by: box-1, host-1-bmc
+";
+        assert_eq!(outline(&value), expected);
+    }
+
+    #[test]
+    fn pairs_name_the_way_to_each_value() {
+        let pairs = pairs(&json!({"a": {"b": 1, "c": ["x", "y"]}, "d": [{"e": true}]}));
+        let expected = [("a.b", "1"), ("a.c", "x, y"), ("d.0.e", "yes")];
+        assert_eq!(pairs, expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    }
+}

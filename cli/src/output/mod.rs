@@ -1,0 +1,90 @@
+//! The only place that writes on stdout. Results go there, and nothing else: messages and progress are on
+//! stderr.
+//!
+//! Every result has a JSON form (the value itself) and a [`Table`], which is shown as a table or as CSV.
+
+mod csv;
+pub mod human;
+mod json;
+mod table;
+
+pub use table::Table;
+
+use crate::failure::Failure;
+use clap::ValueEnum;
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+
+/// How results are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people: fits the terminal; plain text where it goes elsewhere
+    Table,
+    /// One value; indented on a terminal, else on one line
+    Json,
+    /// The table with commas (RFC 4180)
+    Csv,
+}
+
+/// Writes results in the form that was asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Output {
+    pub format: Format,
+}
+
+impl Output {
+    /// A value that is one table.
+    pub fn show(&self, value: &impl Serialize, table: &Table) -> Result<(), Failure> {
+        self.show_as(value, table, |width| table.render(width))
+    }
+
+    /// A value that reads better as text: `text` is told the width of the terminal, if there is one.
+    pub fn show_as(
+        &self,
+        value: &impl Serialize,
+        table: &Table,
+        text: impl FnOnce(Option<u16>) -> String,
+    ) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => json::write(value, io::stdout().is_terminal()).and_then(|text| write(&text)),
+            Format::Csv => write(&csv::write(table)),
+            Format::Table => write(&text(terminal_width())),
+        }
+    }
+
+    /// A value on one line of JSON, whatever it goes to; else text.
+    pub fn show_line(&self, value: &impl Serialize, table: &Table, text: String) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => json::write(value, false).and_then(|text| write(&text)),
+            Format::Csv => write(&csv::write(table)),
+            Format::Table => write(&text),
+        }
+    }
+}
+
+/// Writes text on stdout. A reader that has gone away has seen enough.
+pub fn write(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| match text.ends_with('\n') || text.is_empty() {
+        true => out.flush(),
+        false => out.write_all(b"\n").and_then(|()| out.flush()),
+    });
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(crate::exit_code::ExitCode::Generic, format!("stdout can't be written: {error}"))
+                .with_hint("check the disk, or where the output goes"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Says something on stderr, a line of its own.
+pub fn say(text: &str) {
+    // Nobody is left to be told where stderr is gone.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Columns of the terminal that stdout goes to.
+fn terminal_width() -> Option<u16> {
+    terminal_size::terminal_size_of(io::stdout()).map(|(terminal_size::Width(columns), _)| columns)
+}
