@@ -1,7 +1,7 @@
 //! One emulated rack: its truth, its faults and its time, shared by everything that shows it.
 
 use crate::clock::Clock;
-use crate::fault::{Fault, FaultKind, Faults};
+use crate::fault::{Fault, FaultKind, Faults, UnknownName};
 use crate::rack::Rack;
 use crate::state::State;
 use jiff::Timestamp;
@@ -44,8 +44,10 @@ impl Emulation {
     }
 
     /// Puts in a fault, after those that are there.
-    pub fn add_fault(&self, fault: Fault) {
+    pub fn add_fault(&self, fault: Fault) -> Result<(), UnknownName> {
+        fault.check(&self.rack)?;
         lock(&self.faults).add(fault);
+        Ok(())
     }
 
     pub fn clear_faults(&self) {

@@ -13,9 +13,18 @@
 //! does = "time-out-after"                  # or { slow = { by = "3s" } }, { status = { code = 503 } }, …
 //! ```
 
-use crate::rack::duration;
+use crate::rack::{Rack, duration};
+use crate::resources::Service;
 use serde::Deserialize;
 use std::time::Duration;
+
+/// A fault names what the rack does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the rack has no {what} called {name:?}")]
+pub struct UnknownName {
+    pub what: &'static str,
+    pub name: String,
+}
 
 /// Which requests, and what happens to them.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -70,6 +79,25 @@ impl Fault {
     pub fn times(mut self, times: u32) -> Self {
         self.times = Some(times);
         self
+    }
+
+    /// Whether the rack has what it names: a fault that never happens would make a test that can't fail.
+    pub(crate) fn check(&self, rack: &Rack) -> Result<(), UnknownName> {
+        if let Some(endpoint) = &self.endpoint
+            && !Service::all(rack).any(|service| service.name(rack) == *endpoint)
+        {
+            return Err(UnknownName {
+                what: "endpoint",
+                name: endpoint.clone(),
+            });
+        }
+        match &self.does {
+            FaultKind::Vanish { gpu } if rack.gpu_named(gpu).is_none() => Err(UnknownName {
+                what: "GPU",
+                name: gpu.clone(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn matches(&self, endpoint: &str, method: &str, path: &str) -> bool {

@@ -116,7 +116,9 @@ impl Endpoint {
         }
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         if parts.method == Method::GET || parts.method == Method::HEAD {
-            return self.read(&segments, parts);
+            let reply = self.read(&segments, parts)?;
+            self.keep().await;
+            return Ok(reply);
         }
         let body = request::body_of(body, known).await?;
         match self.write(&path, &segments, parts, &body, course)? {
@@ -258,7 +260,7 @@ impl Endpoint {
         })
     }
 
-    /// Before an answer says that something is done, it is kept.
+    /// Before an answer shows that something is done, be it by a task that was watched, it is kept.
     async fn keep(&self) {
         if let Some(store) = &self.store
             && let Err(error) = store.save(&self.emulation).await

@@ -75,7 +75,8 @@ impl Control {
             (&Method::GET, STATE) => Ok(Reply::json(StatusCode::OK, &self.truth())),
             (&Method::POST, FAULTS) => {
                 let fault: Fault = read(request::body_of(body, true).await?)?;
-                self.emulation.add_fault(fault);
+                let added = self.emulation.add_fault(fault);
+                added.map_err(|error| unknown(&error.name))?;
                 Ok(Reply::empty(StatusCode::NO_CONTENT))
             }
             (&Method::DELETE, FAULTS) => {

@@ -34,8 +34,8 @@ pub struct EndpointsFile {
 
 pub(super) struct DataDir {
     path: PathBuf,
-    /// One save at a time: the later one must win.
-    saving: tokio::sync::Mutex<()>,
+    /// The revision that is written; `None` for none yet. Held while writing: the later one must win.
+    saved: tokio::sync::Mutex<Option<u64>>,
 }
 
 impl DataDir {
@@ -46,7 +46,7 @@ impl DataDir {
         })?;
         Ok(Self {
             path,
-            saving: tokio::sync::Mutex::new(()),
+            saved: tokio::sync::Mutex::new(None),
         })
     }
 
@@ -101,18 +101,24 @@ impl DataDir {
         self.write(ENDPOINTS, &json(&file), false)
     }
 
-    /// Keeps the bindings. Returns when they are written.
+    /// Keeps the bindings, if they have changed. Returns when they are written.
     pub async fn save(self: &Arc<Self>, emulation: &Emulation) -> Result<(), ServeError> {
-        let _one_at_a_time = self.saving.lock().await;
-        let saved = emulation.with(|state, _| state.save());
+        let mut written = self.saved.lock().await;
+        let revision = emulation.with(|state, _| state.revision());
+        if *written == Some(revision) {
+            return Ok(());
+        }
+        let (revision, saved) = emulation.with(|state, _| (state.revision(), state.save()));
         let own = Arc::clone(self);
-        let written = tokio::task::spawn_blocking(move || own.write(STATE, &json(&saved), true)).await;
-        written.unwrap_or_else(|error| {
+        let writing = tokio::task::spawn_blocking(move || own.write(STATE, &json(&saved), true)).await;
+        writing.unwrap_or_else(|error| {
             Err(ServeError::File {
                 path: self.path.join(STATE),
                 source: io::Error::other(error),
             })
-        })
+        })?;
+        *written = Some(revision);
+        Ok(())
     }
 
     fn read(&self, name: &str) -> Result<Option<String>, ServeError> {

@@ -144,7 +144,11 @@ impl Look<'_> {
 
     fn gpu_in_box(&self, at: BoxIx, gpu: GpuIx) -> Gpu {
         let own = &self.rack[gpu];
-        let mut seen = self.gpu(own, &own.name, self.rack.options.box_knows_uuid);
+        let options = &self.rack.options;
+        let mut seen = self.gpu(own, &own.name, options.processors && options.box_knows_uuid);
+        if !options.processors {
+            seen.memory_bytes = None;
+        }
         seen.chassis = Some(ChassisId::from_lossy(&self.rack[at].name));
         seen.slot = Some(format!("Slot {}", own.slot));
         if let Home::Box(_, switch) = own.home {

@@ -47,6 +47,10 @@ impl Lab {
         }
     }
 
+    fn fault(&self, fault: Fault) {
+        self.emulation.add_fault(fault).unwrap();
+    }
+
     fn fabric(&self) -> &dyn Fabric {
         self.drivers.endpoints[0].as_ref()
     }
@@ -183,8 +187,7 @@ async fn every_fault_says_what_is_known_of_the_effect() {
     ] {
         let lab = Lab::of("demo");
         let (unit, port) = lab.points().await;
-        lab.emulation
-            .add_fault(Fault::new(does.clone()).at("box-1").on("PATCH", "**").times(1));
+        lab.fault(Fault::new(does.clone()).at("box-1").on("PATCH", "**").times(1));
         let (result, took) = lab.run(lab.fabric().bind(&unit, &port, DEADLINE)).await;
         assert_eq!(result.err().map(|error| error.kind), kind, "{does:?}");
         assert!(took <= DEADLINE, "{does:?} {took:?}");
@@ -205,7 +208,7 @@ async fn a_fault_of_a_read_never_looks_like_a_change() {
     ] {
         let lab = Lab::of("demo");
         let (unit, _) = lab.points().await;
-        lab.emulation.add_fault(Fault::new(does.clone()).on("GET", "**"));
+        lab.fault(Fault::new(does.clone()).on("GET", "**"));
         let error = lab.run(lab.fabric().bound(&unit, DEADLINE)).await.0.unwrap_err();
         assert_eq!(error.kind, ErrorKind::NoEffect, "{does:?}");
         assert!(lab.run(lab.fabric().observe(&())).await.0.is_err());

@@ -5,6 +5,7 @@ use super::{
     BoxIx, Gpu, GpuBox, GpuIx, Home, Host, HostIx, HostPort, Identity, Latency, Options, PortIx, Rack,
     RackError, Switch,
 };
+use crate::fault::UnknownName;
 use poolwright_model::profile::{GpuKind, Profiles};
 use poolwright_model::units::{LinkWidth, PcieGeneration};
 use std::collections::BTreeMap;
@@ -60,6 +61,7 @@ pub(super) fn build(file: &str, raw: RawRack) -> Result<Rack, RackError> {
     for pair in &raw.prebound {
         builder.prebound(&pair.gpu, &pair.port)?;
     }
+    builder.check_faults()?;
     Ok(builder.rack)
 }
 
@@ -325,6 +327,21 @@ impl Builder<'_> {
             uuid: self.rack.identity.uuid(&format!("port {host_name}/{number}")),
             slots,
         });
+    }
+
+    fn check_faults(&self) -> Result<(), RackError> {
+        for fault in &self.rack.faults {
+            if let Err(UnknownName { what, name }) = fault.check(&self.rack) {
+                let key = if what == "GPU" {
+                    "fault.does.vanish.gpu"
+                } else {
+                    "fault.endpoint"
+                };
+                let allowed = format!("an {what} of this rack, such as box-1, host-1-bmc or box-1/gpu-3");
+                return self.wrong(key, format!("{name:?}"), allowed.replace("an GPU", "a GPU"));
+            }
+        }
+        Ok(())
     }
 
     fn prebound(&mut self, gpu_name: &str, port_name: &str) -> Result<(), RackError> {

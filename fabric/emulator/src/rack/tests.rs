@@ -161,6 +161,16 @@ fn errors_name_file_key_found_and_allowed() {
         ),
         (
             "[[box]]",
+            "[[fault]]\nendpoint = \"box-7\"\ndoes = \"html\"\n[[box]]",
+            vec!["fault.endpoint", "box-7", "host-1-bmc"],
+        ),
+        (
+            "[[box]]",
+            "[[fault]]\ndoes = { vanish = { gpu = \"gpu-1\" } }\n[[box]]",
+            vec!["vanish", "gpu-1", "box-1/gpu-3"],
+        ),
+        (
+            "[[box]]",
             "[options]\nsession_idle = \"1s\"\n[[box]]",
             vec!["session_idle", "30s to 24h"],
         ),

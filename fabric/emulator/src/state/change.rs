@@ -320,6 +320,7 @@ impl State {
     }
 
     fn apply(&mut self, change: &Change, at: Timestamp) {
+        self.revision += 1;
         match change {
             Change::Reset { gpu } => {
                 let truth = &mut self.gpus[gpu.0];

@@ -16,18 +16,21 @@ impl State {
     /// A GPU is pulled out of its box. Its binding goes with it.
     pub fn vanish(&mut self, gpu: GpuIx, now: Timestamp) {
         self.settle(now);
+        self.revision += 1;
         self.let_go(gpu);
         self.gpus[gpu.0].gone = true;
     }
 
     /// A pulled GPU is put back, free.
     pub fn reappear(&mut self, gpu: GpuIx) {
+        self.revision += 1;
         self.gpus[gpu.0].gone = false;
     }
 
     /// A box's manager forgets all bindings and composed systems; the GPUs are free.
     pub fn lose_bindings(&mut self, of_box: BoxIx, now: Timestamp) {
         self.settle(now);
+        self.revision += 1;
         for gpu in self.rack.gpus_of_box(of_box) {
             self.let_go(gpu);
         }
@@ -42,6 +45,7 @@ impl State {
     pub fn bind_by_others(&mut self, gpu: GpuIx, port: PortIx, now: Timestamp) -> Result<(), Refusal> {
         self.settle(now);
         self.allowed(&Change::bind(gpu, port), None)?;
+        self.revision += 1;
         self.take(gpu, port, now);
         if self.rack.style == crate::rack::Style::ResourceBlocks {
             self.ports[port.0].composed = true;
@@ -52,12 +56,14 @@ impl State {
     /// Somebody else unbinds a GPU, at once.
     pub fn unbind_by_others(&mut self, gpu: GpuIx, now: Timestamp) {
         self.settle(now);
+        self.revision += 1;
         self.let_go(gpu);
     }
 
     /// Switches a host on or off. Its bindings stay; off, it sees nothing and runs nothing.
     pub fn set_power(&mut self, host: HostIx, power: HostPower, now: Timestamp) {
         self.settle(now);
+        self.revision += 1;
         let truth = &mut self.hosts[host.0];
         if truth.power == HostPower::Off && power == HostPower::On {
             truth.on_since = now;

@@ -91,6 +91,7 @@ pub struct State {
     changes: BTreeMap<ChangeId, change::Record>,
     queue: BTreeSet<(Timestamp, ChangeId)>,
     next_change: u64,
+    revision: u64,
     tally: Tally,
 }
 
@@ -108,6 +109,7 @@ impl State {
             changes: BTreeMap::new(),
             queue: BTreeSet::new(),
             next_change: 0,
+            revision: 0,
             tally: Tally::default(),
             rack,
         };
@@ -125,6 +127,11 @@ impl State {
 
     pub fn rack(&self) -> &Arc<Rack> {
         &self.rack
+    }
+
+    /// Counts what has changed in what outlives a restart: as long as it stays, [`State::save`] gives the same.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 
     pub fn tally(&self) -> Tally {

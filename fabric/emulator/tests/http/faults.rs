@@ -14,8 +14,7 @@ const PATIENCE: Duration = Duration::from_millis(400);
 /// Asks for a bind, under a fault of all writes.
 async fn bind_under(site: &Site, does: FaultKind) -> Result<reqwest::Response, reqwest::Error> {
     let add = format!("{ZONE}/Actions/Zone.AddEndpoint");
-    site.emulation()
-        .add_fault(Fault::new(does).at("box-1").on("POST", "**").times(1));
+    site.fault(Fault::new(does).at("box-1").on("POST", "**").times(1));
     let request = site
         .request(Method::POST, "box-1", &add)
         .json(&json!({ "Endpoint": { "@odata.id": GPU_1 } }));
@@ -23,8 +22,7 @@ async fn bind_under(site: &Site, does: FaultKind) -> Result<reqwest::Response, r
 }
 
 async fn get_under(site: &Site, does: FaultKind) -> reqwest::Response {
-    site.emulation()
-        .add_fault(Fault::new(does).at("box-1").on("GET", GPU).times(1));
+    site.fault(Fault::new(does).at("box-1").on("GET", GPU).times(1));
     let response = site.request(Method::GET, "box-1", GPU).send().await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     response
@@ -48,7 +46,7 @@ async fn an_error_status_comes_as_often_as_asked() {
         code: 503,
         retry_after: Some(7),
     };
-    site.emulation().add_fault(
+    site.fault(
         Fault::new(does)
             .on("GET", "/redfish/v1/Chassis/**")
             .after(1)
@@ -136,11 +134,10 @@ async fn a_body_does_not_end_or_drips() {
 #[tokio::test]
 async fn credentials_are_refused_and_the_session_table_is_full() {
     let site = Site::of("small-8").await;
-    site.emulation()
-        .add_fault(Fault::new(FaultKind::Unauthorized).on("GET", GPU).times(1));
+    site.fault(Fault::new(FaultKind::Unauthorized).on("GET", GPU).times(1));
     let refused = site.request(Method::GET, "box-1", GPU).send().await.unwrap();
     assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
-    site.emulation().add_fault(
+    site.fault(
         Fault::new(FaultKind::SessionTableFull)
             .on("POST", SESSIONS)
             .times(1),
@@ -164,7 +161,7 @@ async fn a_gpu_vanishes_and_is_nowhere() {
     let does = FaultKind::Vanish {
         gpu: "box-1/gpu-2".to_owned(),
     };
-    site.emulation().add_fault(
+    site.fault(
         Fault::new(does)
             .at("box-1")
             .on("GET", "/redfish/v1/Fabrics")
@@ -197,8 +194,7 @@ async fn a_restart_of_the_manager_may_lose_all_bindings() {
     site.post("box-1", reset, json!({ "ResetType": "ForceRestart" }))
         .await;
     assert!(site.bound("box-1/gpu-2").is_some(), "it should not");
-    site.emulation()
-        .add_fault(Fault::new(FaultKind::LoseBindings).at("box-1").on("POST", reset));
+    site.fault(Fault::new(FaultKind::LoseBindings).at("box-1").on("POST", reset));
     site.post("box-1", reset, json!({ "ResetType": "ForceRestart" }))
         .await;
     assert_eq!(site.bound("box-1/gpu-2"), None);
@@ -211,8 +207,7 @@ async fn a_task_never_ends_or_lies() {
     let host = "/redfish/v1/Fabrics/PCIe/Endpoints/host-1-port-1";
     let connections = "/redfish/v1/Fabrics/PCIe/Connections";
     let connect = async |does: FaultKind, gpu: u8| {
-        site.emulation()
-            .add_fault(Fault::new(does).on("POST", connections).times(1));
+        site.fault(Fault::new(does).on("POST", connections).times(1));
         let gpu = format!("/redfish/v1/Fabrics/PCIe/Endpoints/gpu-{gpu}");
         let ends = json!({
             "InitiatorEndpoints": [{ "@odata.id": host }],

@@ -1,6 +1,6 @@
 //! What outlives a restart.
 
-use crate::site::{Site, ZONE, client};
+use crate::site::{Site, ZONE, client, until};
 use poolwright_emulator::{EndpointsFile, Rack, ServeOptions};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -53,6 +53,37 @@ async fn authority_password_and_bindings_outlive_a_restart() {
         assert_eq!(old_client.get(url).send().await.unwrap().status(), StatusCode::OK);
         again.running.stop().await;
     }
+}
+
+/// What a task did is kept by the time that anybody can know it.
+#[tokio::test]
+async fn what_a_task_did_is_kept_before_it_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = ServeOptions {
+        data_dir: Some(dir.path().to_owned()),
+        ..ServeOptions::default()
+    };
+    let site = Site::with(Rack::builtin("connections").unwrap(), options).await;
+    let ends = json!({
+        "InitiatorEndpoints": [{ "@odata.id": "/redfish/v1/Fabrics/PCIe/Endpoints/host-1-port-1" }],
+        "TargetEndpoints": [{ "@odata.id": GPU_1 }],
+    });
+    let accepted = site
+        .post(
+            "box-1",
+            "/redfish/v1/Fabrics/PCIe/Connections",
+            json!({ "Links": ends }),
+        )
+        .await;
+    let task: serde_json::Value = accepted.json().await.unwrap();
+    let task = task["@odata.id"].as_str().unwrap();
+    until("the task ends", async || {
+        site.get("box-1", task).await["TaskState"] == "Completed"
+    })
+    .await;
+    let kept = std::fs::read_to_string(dir.path().join("state.json")).unwrap();
+    assert!(kept.contains("box-1/gpu-1"), "{kept}");
+    site.running.stop().await;
 }
 
 #[cfg(unix)]
@@ -122,7 +153,7 @@ async fn after_a_stop_nobody_answers() {
     let client = client(&site.running);
     // A request that hangs does not hold up the stop.
     let fault = poolwright_emulator::fault::FaultKind::TimeOutBefore;
-    site.emulation().add_fault(
+    site.fault(
         poolwright_emulator::fault::Fault::new(fault)
             .on("GET", "/redfish/v1")
             .times(1),

@@ -1,5 +1,6 @@
 //! A served rack, and a client that trusts it.
 
+use poolwright_emulator::fault::Fault;
 use poolwright_emulator::{Emulation, Rack, Running, ServeOptions, serve};
 use reqwest::{Certificate, Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
@@ -39,6 +40,10 @@ impl Site {
 
     pub fn emulation(&self) -> &Arc<Emulation> {
         self.running.emulation()
+    }
+
+    pub fn fault(&self, fault: Fault) {
+        self.emulation().add_fault(fault).unwrap();
     }
 
     /// `https://…` of the endpoint of this name.
