@@ -144,7 +144,9 @@ impl Executor {
     /// Waits until the operation has ended or is quarantined, or until the deadline, and tells how it is
     /// then. `None` where there is none.
     pub async fn wait(&self, id: &OperationId, deadline: Duration) -> Result<Option<Operation>, StoreError> {
-        let deadline = tokio::time::Instant::now() + deadline;
+        // "For ever" must not overflow.
+        const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+        let deadline = tokio::time::Instant::now() + deadline.min(LONGEST);
         if let Some(live) = self.inner.find(id) {
             // Whether it settled or not: the caller sees the state.
             let _ = tokio::time::timeout_at(deadline, live.settled_here()).await;
