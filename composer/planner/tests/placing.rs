@@ -61,9 +61,10 @@ fn alternatives_are_tried_in_their_rank_order() {
 #[test]
 fn any_kind_means_the_smallest_that_suffices() {
     let rack = Rack::new()
-        .gpus("f/s", "h200", 141.0, 2)
+        .gpus("f/s", "b200", 180.0, 2)
         .gpus("f/s", "l4", 22.0, 2)
         .gpus("f/s", "h100", 80.0, 2)
+        .gpus("f/s", "h200", 141.0, 2)
         .host("h", "f/s", 8)
         .want("d", Need::of_memory(2, gib(60.0)));
     assert_eq!(gpus_of(&rack.plan(), "d"), ["g005", "g006"]);
@@ -281,6 +282,68 @@ fn of_parts_with_large_units_none_is_needless() {
         .host("b", "f/s2", 2)
         .want("d", need(vec![set(Some("h100"), 6, 0.0, 1)], true));
     assert_eq!(hosts_of(&rack.plan(), "d"), [("a".into(), 5), ("b".into(), 1)]);
+}
+
+#[test]
+fn what_a_later_part_makes_needless_is_left() {
+    let rack = Rack::new()
+        .gpus("f/s1", "h100", 80.0, 5)
+        .gpus("f/s2", "h100", 80.0, 4)
+        .solder(1..=4)
+        .solder(6..=9)
+        .host("a", "f/s1", 5)
+        .host("b", "f/s2", 4)
+        .want("d", need(vec![set(Some("h100"), 7, 0.0, 1)], true));
+    assert_eq!(
+        hosts_of(&rack.plan(), "d"),
+        [("a".into(), 4), ("b".into(), 4)],
+        "the fifth is not needed"
+    );
+}
+
+#[test]
+fn a_unit_without_a_common_name_at_its_manager_stays() {
+    let rack = || {
+        Rack::new()
+            .gpus("f/s", "h100", 80.0, 2)
+            .solder(1..=2)
+            .host("h", "f/s", 2)
+    };
+    let wanted = || Need::of_kind("h100", 2);
+    assert_eq!(rack().want("d", wanted()).plan().composes.len(), 1);
+    let mut rack = rack().want("d", wanted());
+    rack.gpu_mut("g002").control = vec![point("f", "g002")];
+    assert_eq!(
+        rack.plan().composes.len(),
+        0,
+        "one bind would move only a part of it"
+    );
+}
+
+#[test]
+fn the_fewest_switches_where_one_is_not_enough() {
+    let rack = Rack::new()
+        .gpus("f/s1", "h100", 80.0, 1)
+        .gpus("f/s2", "h100", 80.0, 3)
+        .gpus("f/s3", "h100", 80.0, 4)
+        .host("h", "f/s0", 8)
+        .cable("f", "s0", "s1")
+        .cable("f", "s0", "s2")
+        .cable("f", "s0", "s3")
+        .want("d", Need::of_kind("h100", 7));
+    let gpus = gpus_of(&rack.plan(), "d");
+    assert!(!gpus.contains(&"g001".to_owned()), "{gpus:?}");
+}
+
+#[test]
+fn a_gpu_at_an_unknown_port_takes_a_slot_of_its_host() {
+    let mut rack = Rack::new()
+        .gpus("f/s", "h100", 80.0, 3)
+        .host("h", "f/s", 2)
+        .want("d", Need::of_kind("h100", 2));
+    assert_eq!(rack.plan().composes.len(), 1);
+    rack.gpu_mut("g003").host = Some("h".parse().unwrap());
+    assert_eq!(rack.plan().composes.len(), 0);
 }
 
 #[test]

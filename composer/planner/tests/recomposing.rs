@@ -272,6 +272,58 @@ fn what_running_operations_have_in_hand_takes_its_slots() {
 }
 
 #[test]
+fn what_is_on_its_way_takes_bus_numbers_that_are_counted_as_free() {
+    let mut rack = Rack::new()
+        .gpus("f/s", "h100", 80.0, 4)
+        .host("h", "f/s", 8)
+        .want("d", h100(2));
+    rack.host_mut("h").ports[0].free_buses = Some(3);
+    assert_eq!(rack.plan().composes.len(), 1);
+    rack.reserved = ["g003", "g004"]
+        .map(|unit| Reserved {
+            unit: unit.parse().unwrap(),
+            host_port: Some("h/p0".parse().unwrap()),
+        })
+        .to_vec();
+    assert_eq!(rack.plan().composes.len(), 0, "1 number is left");
+}
+
+#[test]
+fn a_released_gpu_that_may_not_be_given_away_is_not() {
+    let mut rack = one_host().want("day", h100(8));
+    rack.apply(1);
+    rack.forget("day");
+    rack.demand("night", 0, h100(8));
+    rack.cordoned.gpus = ["g005".parse().unwrap()].into();
+    let plan = rack.plan();
+    assert_eq!((plan.releases.len(), plan.composes.len()), (1, 0));
+    assert!(
+        plan.unplaced[0].to_string().contains("1 cordoned"),
+        "{}",
+        plan.unplaced[0]
+    );
+}
+
+#[test]
+fn a_composition_in_the_making_is_kept() {
+    let mut rack = one_host().want("d", h100(2));
+    let plan = rack.plan();
+    rack.held = plan.after(&rack.held);
+    rack.reserved = plan
+        .reads
+        .units
+        .keys()
+        .map(|unit| Reserved {
+            unit: unit.clone(),
+            host_port: None,
+        })
+        .collect();
+    let plan = rack.plan();
+    assert!(plan.changes_nothing());
+    assert_eq!((plan.keeps.len(), plan.deferred.len()), (1, 0));
+}
+
+#[test]
 fn ids_are_readable_and_never_reused() {
     let mut rack = one_host().want("web", h100(1));
     let first = rack.apply(1).composes[0].id.clone();
