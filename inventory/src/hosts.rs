@@ -153,8 +153,12 @@ fn name_ports(
 }
 
 /// Gives every host its id: the one that it had, else its name, else its serial number or UUID.
+///
+/// A host that only its fabric knew has an id made of its UUID. Once its BMC tells its name it is called by
+/// that, unless it holds GPUs: then others know it by the id that it has.
 struct Ids {
     known: HashMap<Name, HostId>,
+    holding: BTreeSet<HostId>,
     given: BTreeSet<HostId>,
 }
 
@@ -168,31 +172,45 @@ impl Ids {
                     .map(|name| (name, host.id.clone()))
             })
             .collect();
+        let holding = last
+            .iter()
+            .flat_map(|t| &t.gpus)
+            .filter_map(|gpu| gpu.host.clone())
+            .collect();
         Self {
             known,
+            holding,
             given: BTreeSet::new(),
         }
     }
 
     fn give(&mut self, host: &Host) -> HostId {
         let names = names::of_host(host);
+        let provisional = names.first().map(unnamed);
+        let outgrown = |id: &HostId| {
+            host.bmc.is_some() && provisional.as_deref() == Some(id.as_str()) && !self.holding.contains(id)
+        };
         let had = names
             .iter()
             .find_map(|name| self.known.get(name))
-            .filter(|id| !self.given.contains(*id));
+            .filter(|id| !self.given.contains(*id) && !outgrown(id));
         let id = had.cloned().unwrap_or_else(|| {
             let taken =
                 |text: &str| self.given.contains(text) || self.known.values().any(|id| id.as_str() == text);
             let named = host.bmc.is_some() || names.is_empty();
-            let wanted = match (named, names.first()) {
-                (false, Some(Name::Uuid(text) | Name::Serial(text) | Name::PcieSerial(text))) => {
-                    format!("host-{text}")
-                }
-                _ => host.name.clone(),
-            };
+            let wanted = provisional
+                .clone()
+                .filter(|_| !named)
+                .unwrap_or_else(|| host.name.clone());
             HostId::from_lossy(&not_taken(HostId::from_lossy(&wanted).to_string(), taken))
         });
         self.given.insert(id.clone());
         id
     }
+}
+
+/// What a host is called of which only a name that people don't use is known.
+fn unnamed(name: &Name) -> String {
+    let (Name::Uuid(text) | Name::Serial(text) | Name::PcieSerial(text)) = name;
+    format!("host-{text}")
 }

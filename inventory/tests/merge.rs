@@ -236,6 +236,19 @@ fn a_host_keeps_its_name_while_its_bmc_is_silent() {
 }
 
 #[test]
+fn a_host_is_called_by_its_name_once_it_is_known_unless_it_holds_something() {
+    for (bound, expected) in [(false, "web-01"), (true, "host-1111-2")] {
+        let views = a_box_and_its_host(bound, bound);
+        let first = joined(views[..1].to_vec(), None).topology;
+        assert_eq!(first.hosts[0].id.as_str(), "host-1111-2");
+        assert_eq!(
+            joined(views, Some(&first)).topology.hosts[0].id.as_str(),
+            expected
+        );
+    }
+}
+
+#[test]
 fn two_gpus_that_claim_one_serial_are_both_in_conflict() {
     let mut views = a_box_and_its_host(false, false);
     views[0].topology.gpus.push(pooled("box-1", "g2", "165001"));

@@ -8,12 +8,14 @@ use poolwright_driver::{Fabric, Progress};
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::ControlEndpointId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// What was seen last, by endpoint, and all of it together.
 #[derive(Default)]
 pub(super) struct Seen {
     looks: BTreeMap<ControlEndpointId, Look>,
+    /// Endpoints that operations have worked at since they were looked at.
+    touched: BTreeSet<ControlEndpointId>,
     joined: Option<Arc<Snapshot>>,
 }
 
@@ -45,6 +47,47 @@ impl Composer {
         self.take_in(look(&fabrics, self.clock.now(), self.options.collect, &()).await);
     }
 
+    /// The pool as it is after all that was done to it: what operations worked at is looked at again.
+    pub(super) async fn fresh_snapshot(&self) -> Result<Arc<Snapshot>, ServiceError> {
+        let touched = std::mem::take(&mut self.lock_seen().touched);
+        if !touched.is_empty() {
+            self.look_again(&touched).await;
+            // What is still being worked at must be looked at once more.
+            let busy = self.endpoints_at_work().await?;
+            self.lock_seen()
+                .touched
+                .extend(touched.into_iter().filter(|endpoint| busy.contains(endpoint)));
+        }
+        self.snapshot().await
+    }
+
+    /// An operation works, or has worked, at these.
+    pub(super) fn touch(&self, endpoints: impl IntoIterator<Item = ControlEndpointId>) {
+        self.lock_seen().touched.extend(endpoints);
+    }
+
+    /// The management services that open operations speak to.
+    async fn endpoints_at_work(&self) -> Result<BTreeSet<ControlEndpointId>, ServiceError> {
+        let operations = self.executor.list().await?;
+        let open = operations.iter().filter(|operation| !operation.state.has_ended());
+        let targets = open
+            .flat_map(|operation| &operation.steps)
+            .map(|record| &record.step.target);
+        let endpoints = targets.flat_map(|target| {
+            [
+                Some(target.unit_at.endpoint.clone()),
+                self.connections.speaker(&target.host),
+            ]
+            .into_iter()
+            .flatten()
+        });
+        Ok(endpoints.collect())
+    }
+
+    fn lock_seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The pool as last seen, with what we know of it. Looks first if it was never looked at.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, ServiceError> {
         match self.joined() {
@@ -55,15 +98,19 @@ impl Composer {
 
     /// Forgets what an endpoint showed.
     pub(super) fn forget(&self, endpoint: &ControlEndpointId) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.lock_seen();
         seen.looks.remove(endpoint);
         self.rejoin(&mut seen);
     }
 
     fn take_in(&self, looks: Vec<Look>) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.lock_seen();
         for mut look in looks {
             let source = look.view.source.clone();
+            // Two looks may overtake each other; the later one counts.
+            if seen.looks.get(&source).is_some_and(|last| last.at > look.at) {
+                continue;
+            }
             // An endpoint that is silent just now still has what it had; its fault says how old that is.
             if let (false, Some(last)) = (look.answered, seen.looks.get(&source)) {
                 look.view.topology = last.view.topology.clone();
@@ -92,7 +139,7 @@ impl Composer {
     }
 
     fn joined(&self) -> Result<Arc<Snapshot>, ServiceError> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.lock_seen();
         seen.joined
             .clone()
             .ok_or_else(|| ServiceError::new(ErrorCode::Unavailable, "the pool was not looked at yet"))

@@ -233,7 +233,7 @@ impl Composer {
 
     async fn basis(&self, demands: Vec<Demand>) -> Result<Basis, ServiceError> {
         Ok(Basis {
-            snapshot: self.snapshot().await?,
+            snapshot: self.fresh_snapshot().await?,
             held: self.compositions().await?,
             reserved: self.reserved().await?,
             demands,
@@ -273,6 +273,7 @@ impl Composer {
             key: how.key.clone(),
             force: how.force.clone(),
         };
+        self.touch(self.touched_by(&plan));
         let id = self.executor.submit(submission).await?;
         let operation = self.operation(&id).await?;
         self.follow(&operation, &plan);
@@ -314,25 +315,13 @@ impl Composer {
     /// not be served is not kept.
     fn follow(&self, operation: &Operation, plan: &Plan) {
         let (composer, id, kind) = (self.clone(), operation.id.clone(), operation.kind);
-        let mut touched = endpoints_of(plan);
-        touched.extend(
-            plan.steps
-                .iter()
-                .filter_map(|step| self.connections.speaker(&step.target.host)),
-        );
         let composed: Vec<DemandId> = plan.composes.iter().filter_map(|c| c.demand.clone()).collect();
         self.tasks
-            .spawn(async move { composer.follow_to_the_end(id, kind, composed, touched).await });
+            .spawn(async move { composer.follow_to_the_end(id, kind, composed).await });
     }
 
-    async fn follow_to_the_end(
-        self,
-        id: OperationId,
-        kind: OperationKind,
-        composed: Vec<DemandId>,
-        touched: BTreeSet<ControlEndpointId>,
-    ) {
-        let Ok(Some(ended)) = self.executor.wait(&id, Duration::MAX).await else {
+    async fn follow_to_the_end(self, id: OperationId, kind: OperationKind, composed: Vec<DemandId>) {
+        let Ok(Some(ended)) = self.executor.wait(&id, A_YEAR).await else {
             return;
         };
         if kind == OperationKind::Compose && ended.state != OperationState::Completed {
@@ -342,10 +331,24 @@ impl Composer {
                 }
             }
         }
-        self.look_again(&touched).await;
+        if let Err(error) = self.fresh_snapshot().await {
+            tracing::warn!(operation = %id, "what it left could not be looked at: {error}");
+        }
         self.calendar_changed.notify_one();
     }
+
+    /// The management services at both ends of what a plan changes.
+    fn touched_by(&self, plan: &Plan) -> BTreeSet<ControlEndpointId> {
+        let speakers = plan
+            .steps
+            .iter()
+            .filter_map(|step| self.connections.speaker(&step.target.host));
+        speakers.chain(endpoints_of(plan)).collect()
+    }
 }
+
+/// Longer than any operation; not so long that adding it to the time overflows.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The management services that a plan speaks to.
 fn endpoints_of(plan: &Plan) -> BTreeSet<ControlEndpointId> {
