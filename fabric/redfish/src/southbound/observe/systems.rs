@@ -5,6 +5,7 @@ use super::walk::Walk;
 use super::words;
 use crate::southbound::links;
 use futures_util::future::join_all;
+use poolwright_model::fault::FaultKind;
 use poolwright_model::topology::PowerState;
 use poolwright_redfish_model as redfish;
 
@@ -27,6 +28,9 @@ pub(crate) struct SystemSeen {
     pub(crate) endpoints: Vec<String>,
     /// Its collection of processors.
     pub(crate) processors: Option<String>,
+    /// Its collections of memory and storage. Not needed to move GPUs, but a host whose own parts can't be
+    /// read is not well, and people want to know.
+    parts: Vec<String>,
 }
 
 /// All systems, and the GPUs among their processors.
@@ -49,12 +53,21 @@ pub(crate) async fn read_systems(walk: &Walk<'_>, root: &redfish::ServiceRoot) -
 }
 
 async fn gpus_of(walk: &Walk<'_>, system: &SystemSeen) -> Vec<GpuSeen> {
+    let is_server = system.boots && !system.composed;
+    let parts = system.parts.iter().filter(|_| is_server);
+    let check = join_all(parts.map(|path| walk.check(path)));
     let Some(collection) = &system.processors else {
+        if is_server {
+            let message = "this system shows no processors, so it can't be told which GPUs it sees";
+            walk.fault(&system.path, FaultKind::Incomplete, message);
+        }
+        check.await;
         return Vec::new();
     };
+    let (members, _) = tokio::join!(walk.members::<redfish::Processor>(collection), check);
     let owner = Owner::System(system.path.clone());
-    let members = walk.members::<redfish::Processor>(collection).await.read;
     members
+        .read
         .iter()
         .filter_map(|(path, processor)| GpuSeen::of_processor(path, owner.clone(), processor))
         .collect()
@@ -95,6 +108,10 @@ impl SystemSeen {
             devices: links::all(system.pcie_devices.as_ref()),
             endpoints: links::all(links.and_then(|l| l.endpoints.as_ref())),
             processors: links::to(system.processors.as_ref()).map(str::to_owned),
+            parts: [&system.memory, &system.storage]
+                .into_iter()
+                .filter_map(|link| links::to(link.as_ref()).map(str::to_owned))
+                .collect(),
         }
     }
 }

@@ -73,6 +73,22 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Whether a resource can be read at all; it is a fault if it can't.
+    pub(crate) async fn check(&self, path: &str) {
+        self.progress.advanced(0, 1);
+        let answer = tokio::time::timeout_at(self.until, self.client.get(path)).await;
+        self.progress.advanced(1, 0);
+        match answer {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => {
+                self.failed::<()>(path, &error);
+            }
+            Err(_) => {
+                self.out_of_time::<()>(path);
+            }
+        }
+    }
+
     /// All members of a collection, each read.
     pub(crate) async fn members<T: Resource>(&self, path: &str) -> Members<T> {
         self.progress.advanced(0, 1);

@@ -1,0 +1,261 @@
+//! Driver and emulator, which were written apart, over real HTTPS: each way of binding, from the first look
+//! to the last reset.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+use poolwright_collector::{CollectOptions, collect};
+use poolwright_driver::{Bound, Confirmation, ErrorKind, Fabric, HostSide, HostTarget, ResetSeen, Room};
+use poolwright_emulator::{Rack, Running, ServeOptions, serve};
+use poolwright_inventory::Snapshot;
+use poolwright_model::composable::WhyNotKind;
+use poolwright_model::control::ControlPoint;
+use poolwright_model::fault::FaultKind;
+use poolwright_model::id::{ControlEndpointId, GpuId};
+use poolwright_model::lifecycle::GpuState;
+use poolwright_model::topology::{Gpu, Host, HostPort, Topology};
+use poolwright_redfish::client::{Auth, Endpoint, Limits, Secret, Tls};
+use poolwright_redfish::southbound::RedfishDriver;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A rack that is served, and a driver for each of its endpoints.
+struct Scene {
+    rack: Running,
+    drivers: Vec<Arc<RedfishDriver>>,
+}
+
+impl Scene {
+    async fn start(rack: &str) -> Self {
+        let rack = serve(Rack::builtin(rack).unwrap(), ServeOptions::default())
+            .await
+            .unwrap();
+        let mut drivers = Vec::new();
+        for at in rack.endpoints() {
+            let password = Secret::new(rack.password());
+            let endpoint = Endpoint::new(&at.url)
+                .unwrap()
+                .auth(Auth::session(rack.username(), password))
+                .tls(Tls::Ca(rack.ca_pem().as_bytes().to_vec()))
+                .limits(Limits::with_concurrency(16));
+            let name = ControlEndpointId::from_lossy(&at.name);
+            drivers.push(Arc::new(RedfishDriver::connect(name, endpoint).await.unwrap()));
+        }
+        Self { rack, drivers }
+    }
+
+    fn driver(&self, name: &ControlEndpointId) -> &RedfishDriver {
+        self.drivers.iter().find(|driver| driver.name() == name).unwrap()
+    }
+
+    async fn look(&self, last: Option<&Topology>) -> Snapshot {
+        let endpoints: Vec<Arc<dyn Fabric>> = self
+            .drivers
+            .iter()
+            .map(|driver| Arc::clone(driver) as Arc<dyn Fabric>)
+            .collect();
+        let now = "2026-08-01T12:00:00Z".parse().unwrap();
+        collect(&endpoints, last, now, CollectOptions::default(), &()).await
+    }
+
+    async fn end(self) {
+        for driver in &self.drivers {
+            Fabric::close(driver.as_ref()).await;
+        }
+        self.rack.stop().await;
+    }
+}
+
+/// A GPU that is free and composable, and a host port that it can be bound to.
+fn pair(topology: &Topology) -> (&Gpu, &Host, &HostPort) {
+    let gpu = topology
+        .gpus
+        .iter()
+        .find(|gpu| gpu.composability.is_composable() && gpu.host.is_none())
+        .unwrap();
+    let graph = topology.switch_graph();
+    let reaches = |port: &HostPort| {
+        port.control
+            .as_ref()
+            .is_some_and(|control| control.endpoint == gpu.control[0].endpoint)
+            && graph.hops(port, gpu).is_some()
+    };
+    let ports = topology
+        .hosts
+        .iter()
+        .flat_map(|host| host.ports.iter().map(move |port| (host, port)));
+    let (host, port) = ports.into_iter().find(|(_, port)| reaches(port)).unwrap();
+    (gpu, host, port)
+}
+
+fn gpu<'a>(snapshot: &'a Snapshot, id: &GpuId) -> &'a Gpu {
+    snapshot.topology.gpu(id).unwrap()
+}
+
+async fn seen_by_host(bmc: &RedfishDriver, target: &HostTarget) {
+    let began = Instant::now();
+    loop {
+        let answer = bmc.verify(target, DEADLINE).await.unwrap();
+        if let Confirmation::Seen { evidence } = &answer {
+            assert_eq!(evidence, &format!("bmc {}", bmc.name()));
+            return;
+        }
+        assert!(began.elapsed() < DEADLINE, "never seen: {answer:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The whole way of one GPU to a host and back.
+async fn there_and_back(rack: &str, expected_reset: ResetSeen) {
+    let scene = Scene::start(rack).await;
+    let first = scene.look(None).await;
+    let (free, host, port) = pair(&first.topology);
+    let unit: &ControlPoint = &free.control[0];
+    let port_at = port.control.as_ref().unwrap();
+    let driver = scene.driver(&unit.endpoint);
+    let bmc = scene.driver(host.bmc.as_ref().unwrap());
+    let target = HostTarget {
+        host: host.id.clone(),
+        host_port: port.id.clone(),
+        gpus: vec![free.id.clone()],
+        known_as: free.uuid.iter().chain(&free.serial).cloned().collect(),
+    };
+    let room = bmc.preflight(&target, DEADLINE).await.unwrap();
+    assert!(matches!(room, Room::CannotTell { .. }), "{room:?}");
+    assert_eq!(driver.bound(unit, DEADLINE).await.unwrap(), Bound::Free);
+
+    driver.bind(unit, port_at, DEADLINE).await.unwrap();
+    let here = Bound::To {
+        port_address: port_at.address.clone(),
+    };
+    assert_eq!(driver.bound(unit, DEADLINE).await.unwrap(), here);
+    let again = driver.bind(unit, port_at, DEADLINE).await.unwrap_err();
+    assert_eq!(again.kind, ErrorKind::Conflict);
+    let reset = driver.reset(unit, DEADLINE).await.unwrap_err();
+    assert_eq!(reset.kind, ErrorKind::Conflict);
+    seen_by_host(bmc, &target).await;
+
+    let second = scene.look(Some(&first.topology)).await;
+    let attached = gpu(&second, &free.id);
+    assert_eq!(attached.state, GpuState::Attached);
+    assert_eq!(
+        (attached.host.as_ref(), attached.host_port.as_ref()),
+        (Some(&host.id), Some(&port.id))
+    );
+    // Seen from two sides, and one GPU all the same.
+    assert_eq!(attached.seen_by.len(), 2);
+    assert_eq!(second.topology.gpus.len(), first.topology.gpus.len());
+
+    driver.unbind(unit, port_at, DEADLINE).await.unwrap();
+    assert_eq!(driver.bound(unit, DEADLINE).await.unwrap(), Bound::Free);
+    assert_eq!(driver.reset(unit, DEADLINE).await.unwrap(), expected_reset);
+    let third = scene.look(Some(&second.topology)).await;
+    assert_eq!(gpu(&third, &free.id).host, None);
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn there_and_back_by_zones() {
+    there_and_back("zones", ResetSeen::Done).await;
+}
+
+#[tokio::test]
+async fn there_and_back_by_connections_with_tasks_and_without_processors() {
+    // Where no processor is shown, nothing can be reset.
+    there_and_back("connections", ResetSeen::CannotTell).await;
+}
+
+#[tokio::test]
+async fn there_and_back_by_resource_blocks_where_the_box_knows_no_uuid() {
+    there_and_back("blocks", ResetSeen::Done).await;
+}
+
+#[tokio::test]
+async fn a_look_at_a_whole_rack_fits_together() {
+    let scene = Scene::start("zones").await;
+    let seen = scene.look(None).await;
+    assert_eq!(seen.faults, []);
+    // Two boxes of four, and a server with a baseboard of eight.
+    let (on_boards, cards): (Vec<&Gpu>, Vec<&Gpu>) =
+        seen.topology.gpus.iter().partition(|gpu| gpu.control.is_empty());
+    assert_eq!((on_boards.len(), cards.len()), (8, 8));
+    assert!(on_boards.iter().all(|gpu| {
+        gpu.composability
+            .0
+            .as_ref()
+            .is_some_and(|why| why.kind == WhyNotKind::Soldered)
+    }));
+    assert!(cards.iter().all(|gpu| gpu.composability.is_composable()));
+    // A graphics card has a second function for sound.
+    assert_eq!(cards.iter().filter(|gpu| gpu.functions.len() == 2).count(), 2);
+    let hosts = &seen.topology.hosts;
+    assert_eq!(hosts.len(), 3);
+    assert!(hosts.iter().all(|host| host.bmc.is_some()));
+    assert!(hosts[..2].iter().all(|host| host.ports.len() == 2));
+    assert!(
+        hosts
+            .iter()
+            .flat_map(|host| &host.ports)
+            .all(|port| port.slots == 4)
+    );
+    // The binding that was there before is seen from both ends.
+    let bound: Vec<_> = cards.iter().filter(|gpu| gpu.host.is_some()).collect();
+    assert_eq!(bound.len(), 1);
+    assert_eq!(bound[0].state, GpuState::Attached);
+    // Three switches in a line: two cables in each box.
+    assert_eq!(seen.topology.links.len(), 4);
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn binds_to_one_port_at_once_all_come_about() {
+    let scene = Scene::start("zones").await;
+    let seen = scene.look(None).await;
+    let (_, _, port) = pair(&seen.topology);
+    let port_at = port.control.as_ref().unwrap();
+    let driver = scene.driver(&port_at.endpoint);
+    let free = seen
+        .topology
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.host.is_none() && gpu.ports.iter().any(|at| at.fabric == port.fabric));
+    let units: Vec<&ControlPoint> = free.map(|gpu| &gpu.control[0]).collect();
+    assert!(units.len() >= 3);
+    let binds = units.iter().map(|unit| driver.bind(unit, port_at, DEADLINE));
+    for outcome in futures_util::future::join_all(binds).await {
+        outcome.unwrap();
+    }
+    for unit in units {
+        let here = Bound::To {
+            port_address: port_at.address.clone(),
+        };
+        assert_eq!(driver.bound(unit, DEADLINE).await.unwrap(), here);
+    }
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn a_wrong_password_or_authority_is_told_with_a_hint() {
+    let scene = Scene::start("zones").await;
+    let url = &scene.rack.endpoints()[0].url;
+    let ca = Tls::Ca(scene.rack.ca_pem().as_bytes().to_vec());
+    let name = ControlEndpointId::from_lossy("box-1");
+    let wrong = Auth::session(scene.rack.username(), Secret::new("not this one"));
+    let endpoint = Endpoint::new(url).unwrap().auth(wrong).tls(ca);
+    let error = RedfishDriver::connect(name.clone(), endpoint).await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.fault),
+        (ErrorKind::CredentialsRefused, FaultKind::CredentialsRefused)
+    );
+    assert!(error.hint.unwrap().contains("password"));
+
+    let other = poolwright_tests::tls::loopback_identity().unwrap();
+    let endpoint = Endpoint::new(url)
+        .unwrap()
+        .tls(Tls::Ca(other.ca_pem.into_bytes()));
+    let error = RedfishDriver::connect(name, endpoint).await.unwrap_err();
+    assert_eq!((error.kind, error.fault), (ErrorKind::NoEffect, FaultKind::Tls));
+    assert!(error.hint.is_some());
+    scene.end().await;
+}
