@@ -244,5 +244,7 @@ pub fn endpoints_of(rack: &poolwright_emulator::Running, data_dir: &Path) -> Vec
         trust: Trust::CaFile(file("ca.pem")),
         insecure_http: false,
     };
-    rack.endpoints().iter().map(spec).collect()
+    // BMCs first: they know what their hosts are called.
+    let (bmcs, others): (Vec<_>, Vec<_>) = rack.endpoints().iter().partition(|endpoint| endpoint.kind == "bmc");
+    bmcs.into_iter().chain(others).map(spec).collect()
 }

@@ -53,8 +53,10 @@ model does not fit into the rack, 1 where the second client saw something else t
 
 /// The models of the demonstration, by size.
 const MODELS: [&str; 3] = ["8B", "70B", "400B"];
-/// What makes way by night, and what runs instead.
+/// What makes way by night, where it is served by day.
 const BY_DAY: &str = "70B";
+/// What runs by night instead.
+const NIGHT: (&str, Task) = ("8B", Task::Full);
 /// The longest that anything is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -137,7 +139,13 @@ impl Story {
         let mut unserved = self.size(&snapshot)?;
         unserved.extend(self.plan_and_compose().await?);
         let compositions = self.count_compositions().await?;
-        let recompositions = self.pass_a_day().await?;
+        let recompositions = match self.night().await? {
+            None => {
+                unserved.push("nothing is served that could make way by night".to_owned());
+                0
+            }
+            Some(night) => self.pass_a_day(night, &mut unserved).await?,
+        };
         self.release().await?;
         let operations = self.composer.operations().await?;
         let completed = operations.iter().filter(|operation| operation.state == OperationState::Completed).count();
@@ -186,22 +194,18 @@ impl Story {
                 nowhere.push(format!("{name} fits nowhere in this rack"));
                 continue;
             };
+            let price = best.price_usd.map_or_else(String::new, |price| format!("{}, ", dollars(Some(price))));
             say(&format!(
-                "  {name}: {} of {} each takes {} ({} to be safe); {}, {}",
+                "  {name}: {} x {}, each with {} ({} to be safe); {price}{}",
                 best.set.count,
                 best.set.kind.as_deref().unwrap_or("any kind"),
                 best.estimate.point,
                 best.estimate.safe,
-                dollars(best.price_usd),
                 watts(best.power_w)
             ));
-            let others: Vec<String> = fit.candidates[1..]
-                .iter()
-                .take(2)
-                .map(|other| format!("{} x {}", other.set.count, other.set.kind.as_deref().unwrap_or("any kind")))
-                .collect();
-            if !others.is_empty() {
-                say(&format!("      next: {}", others.join(", then ")));
+            let other = fit.candidates.iter().find(|other| other.set.kind != best.set.kind);
+            if let Some(other) = other {
+                say(&format!("      else {} x {}", other.set.count, other.set.kind.as_deref().unwrap_or("any kind")));
             }
         }
         Ok(nowhere)
@@ -239,20 +243,38 @@ impl Story {
         Ok(counted_models)
     }
 
+    /// What makes way by night, and what runs instead: it wants GPUs of the kind that the other gives.
+    async fn night(&self) -> Result<Option<Night>, Failure> {
+        let compositions = self.composer.compositions().await?;
+        let by_day = DemandId::from_lossy(&format!("serve-{BY_DAY}"));
+        let largest = || compositions.iter().max_by_key(|composition| composition.gpu_count());
+        let gives = compositions.iter().find(|composition| composition.demand.as_ref() == Some(&by_day));
+        let Some(gives) = gives.or_else(largest) else { return Ok(None) };
+        let snapshot = self.composer.snapshot().await?;
+        let kind = gives.gpus().next().and_then(|gpu| snapshot.topology.gpu(gpu)).and_then(|gpu| gpu.profile.clone());
+        let Some(makes_way) = gives.demand.clone() else { return Ok(None) };
+        Ok(Some(Night { makes_way, train: DemandSpec { kind, ..demand(TRAIN, NIGHT.0, NIGHT.1) } }))
+    }
+
     /// From six in the evening to the next morning: two windows' edges, two recompositions.
-    async fn pass_a_day(&mut self) -> Result<usize, Failure> {
-        let train = demand("train", NIGHT.0, NIGHT.1);
-        let night = self.clock.night(vec![DemandId::from_lossy(&format!("serve-{BY_DAY}"))], vec![train]);
+    async fn pass_a_day(&mut self, night: Night, unserved: &mut Vec<String>) -> Result<usize, Failure> {
+        let Night { makes_way, train } = night;
         say(&format!(
-            "\nScheduled: from 20:00 to 07:30 serving {BY_DAY} makes way for {} training of {}.",
-            NIGHT.1, NIGHT.0
+            "\nScheduled: from 20:00 to 07:30 {makes_way} makes way for {} training of {} on {}.",
+            NIGHT.1,
+            NIGHT.0,
+            train.kind.as_deref().unwrap_or("any kind")
         ));
-        self.composer.add_schedule(night).await?;
+        let suspends = vec![makes_way];
+        if let Err(error) = self.composer.add_schedule(self.clock.night(suspends.clone(), vec![train])).await {
+            unserved.push(format!("{TRAIN}: {error}"));
+            self.composer.add_schedule(self.clock.night(suspends, Vec::new())).await?;
+        }
         let stop = CancellationToken::new();
         let clockwork = tokio::spawn(runner::run(self.composer.clone(), stop.clone()));
         say(&format!("It is {}, and from now on an hour passes in a second.", self.clock.told(self.clock.now())));
         self.clock.hurry();
-        let passed = self.watch_the_edges().await;
+        let passed = self.watch_the_edges(unserved).await;
         stop.cancel();
         // What it was doing is in the journal.
         let _ = clockwork.await;
@@ -260,7 +282,7 @@ impl Story {
     }
 
     /// Waits for both edges of the night, and counts those at which the second client saw GPUs move.
-    async fn watch_the_edges(&mut self) -> Result<usize, Failure> {
+    async fn watch_the_edges(&mut self, unserved: &mut Vec<String>) -> Result<usize, Failure> {
         let mut before = self.auditor.look().await?;
         let mut recompositions = 0;
         for edge in 1..=2 {
@@ -273,7 +295,19 @@ impl Story {
                 0 => self.said_otherwise.push(format!("nothing move at {}", self.clock.told(run.at))),
                 _ => recompositions += 1,
             }
-            self.compare(&after).await?;
+            let by_demand = self.compare(&after).await?;
+            match by_demand.get(&DemandId::from_lossy(TRAIN)) {
+                Some(bindings) if edge == 1 => {
+                    let trained = report::composed(NIGHT.0, bindings);
+                    say(&format!(
+                        "  {TRAIN} has {} on {}.",
+                        counted(trained.gpus, "GPU"),
+                        counted(trained.hosts, "host")
+                    ));
+                }
+                None if edge == 1 => unserved.push(format!("{TRAIN} got nothing by night")),
+                _ => {}
+            }
             before = after;
         }
         say(&format!("It is {}.", self.clock.told(self.clock.now())));
@@ -286,15 +320,17 @@ impl Story {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let runs = self.composer.schedule_runs().await?;
-            if let Some(failed) = runs.iter().find(|run| !run.succeeded) {
-                return Err(Failure::new(ExitCode::Generic, format!("a recomposition failed: {}", failed.outcome))
-                    .with_hint("run it again with -v"));
-            }
-            if let Some(run) = runs.into_iter().nth(number - 1) {
+            // One that failed is tried again by the runner.
+            let failed = runs.iter().rfind(|run| !run.succeeded).map(|run| format!(": {}", run.outcome));
+            if let Some(run) = runs.into_iter().filter(|run| run.succeeded).nth(number - 1) {
                 return Ok(run);
             }
             if Instant::now() >= deadline {
-                let message = format!("waited {} s for recomposition {number} by the calendar", PATIENCE.as_secs());
+                let message = format!(
+                    "waited {} s for recomposition {number} by the calendar{}",
+                    PATIENCE.as_secs(),
+                    failed.unwrap_or_default()
+                );
                 return Err(Failure::new(ExitCode::Timeout, message).with_hint("is this machine very busy? try it again"));
             }
             progress.doing(format!("it is {}", self.clock.told(self.clock.now())));
@@ -313,7 +349,7 @@ impl Story {
             operations.extend(change.operation.map(|operation| operation.id));
         }
         self.finish(&operations, "releasing").await?;
-        let snapshot = self.composer.discover(&()).await?;
+        let snapshot = self.composer.snapshot().await?;
         let free = snapshot.topology.gpus.iter().filter(|gpu| gpu.state == GpuState::Free).count();
         say(&format!("  {} free and reset, ready for the next.", counted(free, "GPU")));
         Ok(())
@@ -334,6 +370,8 @@ impl Story {
             }
         }
         drop(progress);
+        // What comes next rests on how it is now.
+        self.composer.discover(&()).await?;
         say(&format!(
             "  done: {} in {}, each read back, {:.1} s.",
             counted(steps, "step"),
@@ -380,8 +418,14 @@ impl Story {
     }
 }
 
-/// What runs by night.
-const NIGHT: (&str, Task) = ("8B", Task::Full);
+/// Who makes way by night, and for what.
+struct Night {
+    makes_way: DemandId,
+    train: DemandSpec,
+}
+
+/// The demand of the night.
+const TRAIN: &str = "train";
 
 fn demand(id: &str, model: &str, task: Task) -> DemandSpec {
     DemandSpec {
