@@ -67,6 +67,22 @@ fn a_dirty_gpu_is_reset_first() {
 }
 
 #[test]
+fn the_nearest_port_with_room_is_taken() {
+    let mut rack = Rack::new()
+        .gpus("f/s1", "h100", 80.0, 3)
+        .host_with("h", &[("f/s2", 8), ("f/s1", 2)])
+        .cable("f", "s1", "s2");
+    let plan = attach(&ids(&["g001", "g002", "g003"]), &host("h"), &rack.input());
+    let plan = done(&mut rack, plan);
+    let ports: Vec<&str> = plan.composes[0]
+        .held
+        .iter()
+        .map(|held| held.host_port.as_str())
+        .collect();
+    assert_eq!(ports, ["h/p1", "h/p1", "h/p0"]);
+}
+
+#[test]
 fn a_release_takes_all_parts() {
     let mut rack = Rack::new()
         .gpus("f/s", "h100", 80.0, 8)

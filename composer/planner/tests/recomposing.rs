@@ -367,3 +367,19 @@ fn a_plan_is_stale_when_what_it_rests_on_has_changed() {
         [Stale::Port { now: None, .. }]
     ));
 }
+
+#[test]
+fn a_unit_stands_as_its_least_free_gpu_does() {
+    let mut rack = Rack::new()
+        .gpus("f/s", "h100", 80.0, 2)
+        .solder(1..=2)
+        .host("h", "f/s", 3)
+        .want("d", h100(2));
+    let plan = rack.plan();
+    rack.gpu_mut("g002").state = GpuState::Dirty;
+    let stale = plan.stale(&rack.snapshot);
+    assert_eq!(
+        stale.iter().map(Stale::to_string).collect::<Vec<_>>(),
+        ["unit board-1 was free, and is unbound and not reset yet now"]
+    );
+}

@@ -305,6 +305,23 @@ fn the_nearest_alternative_is_named_first() {
 }
 
 #[test]
+fn of_several_kinds_the_one_with_most_free_is_named() {
+    let mut rack = Rack::new()
+        .gpus("f/s", "a100", 80.0, 10)
+        .gpus("f/s", "h100", 80.0, 4)
+        .host("h", "f/s", 16)
+        .want("many", Need::of_kind("a100", 9))
+        .want("one", h100(1));
+    rack.apply(1);
+    rack.demand("d", 0, Need::of_memory(4, gib(70.0)));
+    let plan = rack.plan();
+    assert!(
+        matches!(reason(&plan, "d"), Reason::AllBusy { kind, free: 3, .. } if kind == "h100"),
+        "{plan:#?}"
+    );
+}
+
+#[test]
 fn a_need_that_names_nothing() {
     let rack = Rack::new().want("d", need(vec![], true));
     says(
