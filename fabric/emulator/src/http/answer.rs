@@ -109,6 +109,7 @@ enum Answered {
 impl Endpoint {
     async fn reply(&self, parts: &Parts, body: Body, course: Course) -> Result<Reply, Problem> {
         let not_found = || Problem::not_found(parts.uri.path());
+        request::check_odata_version(&parts.headers)?;
         let (path, segments) = request::path_of(parts).ok_or_else(not_found)?;
         let known = request::authenticated(&parts.headers, &self.access, self.emulation.clock().now());
         if !known && !request::is_open(&parts.method, &path) {

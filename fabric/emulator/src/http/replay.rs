@@ -79,6 +79,7 @@ async fn answer(Extracted(recording): Extracted<Arc<Recording>>, request: Reques
 impl Recording {
     async fn reply(&self, parts: &Parts, body: Body) -> Result<Reply, Problem> {
         let not_found = || Problem::not_found(parts.uri.path());
+        request::check_odata_version(&parts.headers)?;
         let (path, segments) = request::path_of(parts).ok_or_else(not_found)?;
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let known = request::authenticated(&parts.headers, &self.access, self.clock.now());

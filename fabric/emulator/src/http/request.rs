@@ -48,6 +48,21 @@ pub(super) fn authenticated(headers: &HeaderMap, access: &Access, now: Timestamp
     }
 }
 
+/// A client that needs another version of OData is better told so than served.
+pub(super) fn check_odata_version(headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get("odata-version") {
+        Some(version) if version != "4.0" => {
+            let problem = Problem::new(
+                StatusCode::PRECONDITION_FAILED,
+                "HeaderInvalid",
+                &["OData-Version"],
+            );
+            Err(problem.saying("This service speaks OData 4.0."))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The body of a write, parsed; `Value::Null` for none.
 pub(super) async fn body_of(body: Body, known: bool) -> Result<Value, Problem> {
     let most = if known { MOST } else { MOST_UNKNOWN };

@@ -94,6 +94,18 @@ async fn a_method_that_is_not_offered_is_answered_with_those_that_are() {
 }
 
 #[tokio::test]
+async fn another_version_of_odata_is_refused() {
+    let site = Site::of("small-8").await;
+    for (version, status) in [("4.0", 200), ("4.1", 412)] {
+        let request = site
+            .request(Method::GET, "box-1", GPU)
+            .header("OData-Version", version);
+        assert_eq!(request.send().await.unwrap().status().as_u16(), status);
+    }
+    site.running.stop().await;
+}
+
+#[tokio::test]
 async fn expand_is_advertised_and_true() {
     let site = Site::of("small-8").await;
     let advertised = &site.get("box-1", "/redfish/v1").await["ProtocolFeaturesSupported"]["ExpandQuery"];
