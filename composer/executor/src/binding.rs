@@ -13,8 +13,9 @@
 use crate::context::Context;
 use crate::gpus::Change;
 use crate::host;
+use crate::ledger::Halt;
 use crate::line::StepLine;
-use crate::live::{Halt, Live};
+use crate::live::Live;
 use crate::note::{self, Way, said};
 use crate::options::Pauses;
 use crate::state::StepState;
@@ -239,8 +240,11 @@ impl Pursuit<'_> {
             return None;
         }
         let record = self.live.step(self.index).ok()?;
-        let gpus = self.live.gpus().await;
-        let reason = gpus.not_clean_for(&self.target().unit, record.tenant.as_ref())?;
+        let unit = &self.target().unit;
+        let not_clean = self
+            .live
+            .ask_gpus(|gpus| gpus.not_clean_for(unit, record.tenant.as_ref()));
+        let reason = not_clean.await?;
         Some(format!("{}: {reason}", self.what()))
     }
 

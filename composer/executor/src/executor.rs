@@ -3,10 +3,10 @@
 use crate::clock::Clock;
 use crate::context::Context;
 use crate::drivers::Drivers;
-use crate::finish;
 use crate::hooks::{Hooks, Moment};
+use crate::ledger::{Begins, Entry, Halt};
 use crate::line::Line;
-use crate::live::{Begins, Entry, Halt, Live};
+use crate::live::Live;
 use crate::load::{adopt, fold, load};
 use crate::operation::{Operation, Stop, StopCause};
 use crate::options::Options;
@@ -98,19 +98,23 @@ impl Executor {
     /// Begins an operation. When this returns it is in the journal, and goes on after any crash. The same
     /// key again gives the same operation.
     pub async fn submit(&self, submission: Submission) -> Result<OperationId, SubmitError> {
-        if self.inner.closing.load(Ordering::SeqCst) {
-            return Err(SubmitError::Closing);
-        }
-        match submit::submit(&self.inner.cx, submission).await? {
-            Submitted::Known(id) => Ok(id),
-            Submitted::New(live) => {
-                let live = Arc::new(*live);
-                self.inner.cx.at(&live, None, false, Moment::AfterIntent).await;
-                let id = live.id.clone();
-                Inner::work(&self.inner, live);
-                Ok(id)
+        let inner = Arc::clone(&self.inner);
+        detached(async move {
+            if inner.closing.load(Ordering::SeqCst) {
+                return Err(SubmitError::Closing);
             }
-        }
+            match submit::submit(&inner.cx, submission).await? {
+                Submitted::Known(id) => Ok(id),
+                Submitted::New(live) => {
+                    let live = Arc::new(*live);
+                    inner.cx.at(&live, None, false, Moment::AfterIntent).await;
+                    let id = live.id.clone();
+                    Inner::work(&inner, live);
+                    Ok(id)
+                }
+            }
+        })
+        .await
     }
 
     /// An operation as it is just now; `None` where there is none.
@@ -184,7 +188,7 @@ impl Executor {
             changes: vec![],
             begins: Begins::Step,
         };
-        match live.write(&self.inner.cx, entry).await {
+        match live.write(entry).await {
             Ok(()) => Ok(()),
             Err(Halt::Stopped) => Err(CancelError::TooLate {
                 operation: id.clone(),
@@ -196,66 +200,10 @@ impl Executor {
 
     /// Brings an indeterminate or quarantined operation to an end, as an operator says who looked.
     pub async fn resolve(&self, id: &OperationId, wish: Resolve) -> Result<(), ResolveError> {
-        let live = self
-            .inner
-            .find(id)
-            .ok_or_else(|| ResolveError::NotFound(id.clone()))?;
-        let state = live.ask(|operation| operation.state);
-        match (state, wish.resolution) {
-            (OperationState::Indeterminate, Resolution::Retry) => {
-                live.hurry();
-                Ok(())
-            }
-            (OperationState::Quarantined, Resolution::Retry) => {
-                let entry = Entry {
-                    lines: vec![Line::Retried {
-                        by: wish.by,
-                        reason: wish.reason,
-                    }],
-                    changes: vec![],
-                    begins: Begins::Nothing,
-                };
-                live.write(&self.inner.cx, entry).await?;
-                Inner::work(&self.inner, live);
-                Ok(())
-            }
-            (
-                OperationState::Indeterminate | OperationState::Quarantined,
-                Resolution::Accept { unreadable },
-            ) => {
-                // What it has in flight is waited for; then nobody but us works at it.
-                live.park();
-                self.inner.parked(id).await;
-                let accepted = self.accept(&live, &wish, unreadable).await;
-                // Ends at once where it was accepted; else it goes on as before.
-                Inner::work(&self.inner, live);
-                accepted
-            }
-            (state, _) => Err(ResolveError::NotNeeded {
-                operation: id.clone(),
-                state,
-            }),
-        }
-    }
-
-    async fn accept(
-        &self,
-        live: &Live,
-        wish: &Resolve,
-        unreadable: Option<resolve::Said>,
-    ) -> Result<(), ResolveError> {
-        let cx = &self.inner.cx;
-        let truths = resolve::truths(cx, live, unreadable).await?;
-        // While it was read, it may have gone on by itself.
-        let state = live.ask(|operation| operation.state);
-        if !matches!(state, OperationState::Indeterminate | OperationState::Quarantined) {
-            return Err(ResolveError::NotNeeded {
-                operation: live.id.clone(),
-                state,
-            });
-        }
-        resolve::take_drains_back(cx, live, &truths).await;
-        Ok(finish::accepted(cx, live, (&wish.by, &wish.reason), &truths).await?)
+        let live = self.inner.find(id);
+        let live = live.ok_or_else(|| ResolveError::NotFound(id.clone()))?;
+        let inner = Arc::clone(&self.inner);
+        detached(async move { Inner::resolve(&inner, live, wish).await }).await
     }
 
     /// Adopts every open operation: called once at the start. What was done is read back, and each goes
@@ -266,7 +214,7 @@ impl Executor {
             if self.inner.find(&id).is_some() {
                 continue;
             }
-            match adopt(&*self.inner.cx.store, &id).await {
+            match adopt(&self.inner.cx, &id).await {
                 Ok(live) => {
                     Inner::work(&self.inner, Arc::new(live));
                     recovered.adopted.push(id);
@@ -302,7 +250,9 @@ impl Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
+        self.inner.closing.store(true, Ordering::SeqCst);
         for worker in self.inner.workers().values() {
+            worker.live.park();
             if let Some(task) = &worker.task {
                 task.abort();
             }
@@ -333,6 +283,45 @@ impl Inner {
         workers.insert(id, Worker { live, task });
     }
 
+    async fn resolve(inner: &Arc<Self>, live: Arc<Live>, wish: Resolve) -> Result<(), ResolveError> {
+        let state = live.ask(|operation| operation.state);
+        match (state, wish.resolution) {
+            (OperationState::Indeterminate, Resolution::Retry) => {
+                live.hurry();
+                Ok(())
+            }
+            (OperationState::Quarantined, Resolution::Retry) => {
+                let entry = Entry {
+                    lines: vec![Line::Retried {
+                        by: wish.by,
+                        reason: wish.reason,
+                    }],
+                    changes: vec![],
+                    begins: Begins::Nothing,
+                };
+                live.write(entry).await?;
+                Self::work(inner, live);
+                Ok(())
+            }
+            (
+                OperationState::Indeterminate | OperationState::Quarantined,
+                Resolution::Accept { unreadable },
+            ) => {
+                // What it has in flight is waited for; then nobody but us works at it.
+                live.park();
+                inner.parked(&live.id).await;
+                let accepted = resolve::accept(&inner.cx, &live, &wish, unreadable).await;
+                // Ends at once where it was accepted; else it goes on as before.
+                Self::work(inner, live);
+                accepted
+            }
+            (state, _) => Err(ResolveError::NotNeeded {
+                operation: live.id.clone(),
+                state,
+            }),
+        }
+    }
+
     /// Waits until nobody works at the operation.
     async fn parked(&self, id: &OperationId) {
         let task = self.workers().get_mut(id).and_then(|worker| worker.task.take());
@@ -340,6 +329,17 @@ impl Inner {
             // However it ended: it is over.
             let _ = task.await;
         }
+    }
+}
+
+/// Lets something finish even if nobody waits for it any more: a client that hangs up leaves nothing
+/// half done.
+async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(work).await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime is going down, and whoever waits here with it.
+        Err(_) => std::future::pending().await,
     }
 }
 
@@ -364,7 +364,11 @@ async fn look_after(inner: Arc<Inner>, live: Arc<Live>) {
                 ));
                 return;
             }
-            Err(_) => tracing::error!(operation = %live.id, "a panic in an operation; it is carried on"),
+            Err(_) => {
+                tracing::error!(operation = %live.id, "a panic in an operation; it is carried on");
+                // Steps that were cut off may have left lines behind that are still to be written.
+                live.written().await;
+            }
         }
         let pause = pauses.next().unwrap_or(inner.cx.options.last_pause);
         if live.pause(pause, false).await.is_err() {

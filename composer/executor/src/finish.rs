@@ -5,8 +5,9 @@ use crate::context::Context;
 use crate::gpus::Change;
 use crate::hooks::Moment;
 use crate::host::FABRIC_ALONE;
+use crate::ledger::{Begins, Entry, Halt};
 use crate::line::Line;
-use crate::live::{Begins, Entry, Halt, Live};
+use crate::live::Live;
 use crate::operation::{Operation, StepRecord};
 use crate::record::{Claim, CompositionRecord};
 use crate::reset;
@@ -34,16 +35,16 @@ pub(crate) async fn completed(cx: &Context, live: &Live) -> Result<(), Halt> {
     if !through {
         return Err(Halt::Broken("no step can begin, and not all are done".to_owned()));
     }
-    let ending = Ending {
+    let ending = live.ask(|operation| Ending {
         line: Line::Completed,
-        changes: live.ask(|operation| {
-            let units = one_a_unit(operation);
-            units.map(|record| (record.step.index, Change::LetGo)).collect()
-        }),
+        changes: one_a_unit(operation)
+            .map(|record| (record.step.index, Change::LetGo))
+            .collect(),
         begins: Begins::Step,
-        compositions: &|before| Some(live.plan.after(before)),
-        evidence: &|unit| live.ask(|operation| evidence(operation, unit)),
-    };
+        compositions: After::Planned,
+        evidence: evidence(operation),
+        or_else: FABRIC_ALONE.to_owned(),
+    });
     match ending.write(cx, live).await {
         // Cancelled at the last moment.
         Err(Halt::Stopped) => Ok(()),
@@ -60,7 +61,7 @@ pub(crate) async fn rolled_back(cx: &Context, live: &Live) -> Result<(), Halt> {
             changes: vec![],
             begins: Begins::Nothing,
         };
-        return live.write(cx, entry).await;
+        return live.write(entry).await;
     }
     let units: Vec<_> = live.ask(|operation| one_a_unit(operation).cloned().collect());
     // What was bound and unbound again was in a host's hands, if only for a moment.
@@ -77,9 +78,9 @@ pub(crate) async fn rolled_back(cx: &Context, live: &Live) -> Result<(), Halt> {
         line: Line::RolledBack,
         changes,
         begins: Begins::Nothing,
-        // They were not touched: they say what stands, and it stands again.
-        compositions: &|_| None,
-        evidence: &|_| FABRIC_ALONE.to_owned(),
+        compositions: After::Unchanged,
+        evidence: BTreeMap::new(),
+        or_else: FABRIC_ALONE.to_owned(),
     };
     ending.write(cx, live).await
 }
@@ -126,8 +127,9 @@ pub(crate) async fn accepted(
         },
         changes: changes.collect(),
         begins: Begins::Nothing,
-        compositions: &|before| Some(as_found(before, &live.plan.composes, &at)),
-        evidence: &|_| format!("{FABRIC_ALONE}: accepted by {by}: {reason}"),
+        compositions: After::Found(at),
+        evidence: BTreeMap::new(),
+        or_else: format!("{FABRIC_ALONE}: accepted by {by}: {reason}"),
     };
     ending.write(cx, live).await
 }
@@ -166,49 +168,60 @@ fn one_a_unit(operation: &Operation) -> impl Iterator<Item = &StepRecord> {
         .filter(move |record| seen.insert(&record.step.target.unit))
 }
 
-/// Who confirmed a unit.
-fn evidence(operation: &Operation, unit: &UnitId) -> String {
-    operation
-        .steps
-        .iter()
-        .rev()
-        .find(|record| record.step.verb == Verb::Verify && record.step.target.unit == *unit)
-        .and_then(|record| record.evidence.clone())
-        .unwrap_or_else(|| FABRIC_ALONE.to_owned())
+/// Who confirmed each unit.
+fn evidence(operation: &Operation) -> BTreeMap<UnitId, String> {
+    let verified = operation.steps.iter().filter(|r| r.step.verb == Verb::Verify);
+    verified
+        .filter_map(|record| Some((record.step.target.unit.clone(), record.evidence.clone()?)))
+        .collect()
+}
+
+/// What becomes of the compositions that the plan touches.
+enum After {
+    Planned,
+    /// They were not touched: they say what stands, and it stands again.
+    Unchanged,
+    /// With those units only that are where they say.
+    Found(BTreeMap<UnitId, Option<HostPortId>>),
 }
 
 /// The last line, and all that is committed with it.
-struct Ending<'a> {
+struct Ending {
     line: Line,
     changes: Vec<(u32, Change)>,
     begins: Begins,
-    /// From the compositions that the plan touches, as they stand, to what stands from now on; `None`
-    /// leaves them alone.
-    compositions: &'a (dyn Fn(&[Composition]) -> Option<Vec<Composition>> + Sync),
-    /// For a unit that joined.
-    evidence: &'a (dyn Fn(&UnitId) -> String + Sync),
+    compositions: After,
+    /// For units that joined.
+    evidence: BTreeMap<UnitId, String>,
+    /// For those of which the above says nothing.
+    or_else: String,
 }
 
-impl Ending<'_> {
+/// The compositions that a plan touches, as they stand.
+type Standing = BTreeMap<CompositionId, Option<Versioned<CompositionRecord>>>;
+
+impl Ending {
     async fn write(self, cx: &Context, live: &Live) -> Result<(), Halt> {
         cx.at(live, None, false, Moment::BeforeIntent).await;
         for _ in 0..TRIES {
-            let before = touched(cx, live).await?;
+            let standing = touched(cx, live).await?;
+            let after = self.records(live, &standing, cx.clock.now());
             let entry = Entry {
                 lines: vec![self.line.clone()],
                 changes: self.changes.clone(),
                 begins: self.begins,
             };
-            let at = cx.clock.now();
-            let written = live.write_with(cx, entry, |operation, batch| {
-                self.compositions(operation, &before, at, batch)?;
+            let more = move |operation: &Operation, batch: &mut Batch| {
+                if let Some(after) = after {
+                    replace(&standing, &after, batch)?;
+                }
                 for unit in operation.units() {
                     batch.delete(Claim::KIND, unit.as_str());
                 }
                 batch.put(operation)?.end(&operation.id);
                 Ok(())
-            });
-            match written.await {
+            };
+            match live.write_with(entry, Box::new(more)).await {
                 // Another operation changed it in between, with other units.
                 Err(Halt::Fenced { kind, .. }) if kind == CompositionRecord::KIND => {}
                 Err(halt) => return Err(halt),
@@ -223,54 +236,52 @@ impl Ending<'_> {
         ))
     }
 
-    fn compositions(
-        &self,
-        operation: &Operation,
-        before: &BTreeMap<CompositionId, Option<Versioned<CompositionRecord>>>,
-        at: Timestamp,
-        batch: &mut Batch,
-    ) -> Result<(), StoreError> {
-        let standing = before.values().flatten();
-        let held: Vec<_> = standing.map(|record| record.value.composition.clone()).collect();
-        let Some(after) = (self.compositions)(&held) else {
-            return Ok(());
+    /// The compositions that stand from now on, of those that the plan touches; `None` leaves them alone.
+    fn records(&self, live: &Live, standing: &Standing, at: Timestamp) -> Option<Vec<CompositionRecord>> {
+        let records = standing.values().flatten();
+        let before: Vec<_> = records.map(|record| record.value.composition.clone()).collect();
+        let after = match &self.compositions {
+            After::Unchanged => return None,
+            After::Planned => live.plan.after(&before),
+            After::Found(at) => as_found(&before, &live.plan.composes, at),
         };
-        for (id, record) in before {
-            batch.expect(
-                CompositionRecord::KIND,
-                id.as_str(),
-                record.as_ref().map(|record| record.revision),
-            );
-            if after.iter().all(|composition| composition.id != *id) {
-                batch.delete(CompositionRecord::KIND, id.as_str());
-            }
-        }
-        for composition in after {
-            let known = before.get(&composition.id).and_then(Option::as_ref);
+        let records = after.into_iter().map(|composition| {
+            let known = standing.get(&composition.id).and_then(Option::as_ref);
             let evidence = composition.held.iter().map(|held| {
                 let kept = known
                     .filter(|record| record.value.composition.held.contains(held))
                     .and_then(|record| record.value.evidence.get(&held.unit));
-                let evidence = kept.cloned().unwrap_or_else(|| (self.evidence)(&held.unit));
-                (held.unit.clone(), evidence)
+                let evidence = kept.or_else(|| self.evidence.get(&held.unit));
+                (held.unit.clone(), evidence.unwrap_or(&self.or_else).clone())
             });
-            let record = CompositionRecord {
+            CompositionRecord {
                 evidence: evidence.collect(),
                 composition,
-                operation: operation.id.clone(),
+                operation: live.id.clone(),
                 since: at,
-            };
-            batch.put(&record)?;
-        }
-        Ok(())
+            }
+        });
+        Some(records.collect())
     }
 }
 
-/// The compositions that the plan touches, as they stand.
-async fn touched(
-    cx: &Context,
-    live: &Live,
-) -> Result<BTreeMap<CompositionId, Option<Versioned<CompositionRecord>>>, Halt> {
+/// Writes the compositions in the place of those that stand, if those still stand.
+fn replace(standing: &Standing, after: &[CompositionRecord], batch: &mut Batch) -> Result<(), StoreError> {
+    let kind = CompositionRecord::KIND;
+    for (id, record) in standing {
+        let revision = record.as_ref().map(|record| record.revision);
+        batch.expect(kind, id.as_str(), revision);
+        if after.iter().all(|record| record.composition.id != *id) {
+            batch.delete(kind, id.as_str());
+        }
+    }
+    for record in after {
+        batch.put(record)?;
+    }
+    Ok(())
+}
+
+async fn touched(cx: &Context, live: &Live) -> Result<Standing, Halt> {
     let mut touched = BTreeMap::new();
     for composition in live.plan.releases.iter().chain(&live.plan.composes) {
         if touched.contains_key(&composition.id) {
@@ -278,7 +289,7 @@ async fn touched(
         }
         let id = composition.id.as_str();
         let record = live
-            .patiently(cx, || read::<CompositionRecord>(&*cx.store, id))
+            .patiently(|| read::<CompositionRecord>(&*cx.store, id))
             .await?;
         touched.insert(composition.id.clone(), record);
     }

@@ -115,9 +115,9 @@ fn events(change: Change, state: GpuState) -> Vec<GpuEvent> {
     }
 }
 
-/// The GPUs that an operation has in hand.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Gpus(BTreeMap<GpuId, GpuRecord>);
+/// The GPUs that an operation has in hand, by unit.
+#[derive(Debug, Default)]
+pub(crate) struct Gpus(BTreeMap<UnitId, BTreeMap<GpuId, GpuRecord>>);
 
 /// Of whom and for whom a change is.
 pub(crate) struct Context<'a> {
@@ -128,17 +128,13 @@ pub(crate) struct Context<'a> {
 }
 
 impl Gpus {
-    pub fn new(records: impl IntoIterator<Item = GpuRecord>) -> Self {
-        Self(
-            records
-                .into_iter()
-                .map(|record| (record.gpu.clone(), record))
-                .collect(),
-        )
+    pub fn insert(&mut self, record: GpuRecord) {
+        let of_unit = self.0.entry(record.unit.clone()).or_default();
+        of_unit.insert(record.gpu.clone(), record);
     }
 
     pub fn of_unit(&self, unit: &UnitId) -> impl Iterator<Item = &GpuRecord> {
-        self.0.values().filter(move |record| record.unit == *unit)
+        self.0.get(unit).into_iter().flat_map(BTreeMap::values)
     }
 
     /// Why the tenant may not be given the unit; `None` where it may.
@@ -160,7 +156,8 @@ impl Gpus {
     /// Lets something happen to all GPUs of a unit; returns those that are different now.
     pub fn change(&mut self, target: &Target, change: Change, context: &Context<'_>) -> Vec<GpuRecord> {
         let mut changed = Vec::new();
-        for record in self.0.values_mut().filter(|record| record.unit == target.unit) {
+        let of_unit = self.0.get_mut(&target.unit);
+        for record in of_unit.into_iter().flat_map(BTreeMap::values_mut) {
             let before = record.clone();
             alter(record, target, change, context);
             if *record != before {
@@ -205,6 +202,16 @@ fn step(record: &mut GpuRecord, event: GpuEvent) {
         Ok(state) => record.state = state,
         // Can't be, says the test; if it is, the record stays and the fabric is right.
         Err(error) => tracing::error!(gpu = %record.gpu, %error, "a GPU's record was left as it was"),
+    }
+}
+
+impl FromIterator<GpuRecord> for Gpus {
+    fn from_iter<I: IntoIterator<Item = GpuRecord>>(records: I) -> Self {
+        let mut gpus = Self::default();
+        for record in records {
+            gpus.insert(record);
+        }
+        gpus
     }
 }
 

@@ -5,8 +5,9 @@
 
 use crate::context::Context;
 use crate::gpus::Change;
+use crate::ledger::{Begins, Entry, Halt};
 use crate::line::StepLine;
-use crate::live::{Begins, Entry, Halt, Live};
+use crate::live::Live;
 use crate::note::{self, Way, done, said};
 use crate::operation::StepRecord;
 use crate::state::StepState;
@@ -183,7 +184,7 @@ pub(crate) async fn undrain(cx: &Context, live: &Live, index: u32) -> Result<(),
             changes: vec![(index, Change::Confirmed)],
             begins: Begins::Nothing,
         };
-        live.write(cx, entry).await?;
+        live.write(entry).await?;
     }
     Ok(())
 }

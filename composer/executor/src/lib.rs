@@ -38,6 +38,8 @@ mod context;
 mod finish;
 mod gpus;
 mod host;
+mod journal;
+mod ledger;
 mod live;
 mod load;
 mod locks;

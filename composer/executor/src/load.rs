@@ -1,6 +1,6 @@
 //! From the store to an operation: its document, and the journal lines since.
 
-use crate::gpus::Gpus;
+use crate::context::Context;
 use crate::line::Noted;
 use crate::live::Live;
 use crate::operation::Operation;
@@ -35,7 +35,8 @@ pub(crate) async fn fold(store: &dyn Store, mut operation: Operation) -> Result<
 }
 
 /// An open operation with all that is needed to carry it on.
-pub(crate) async fn adopt(store: &dyn Store, id: &OperationId) -> Result<Live, StoreError> {
+pub(crate) async fn adopt(cx: &Context, id: &OperationId) -> Result<Live, StoreError> {
+    let store = &*cx.store;
     let missing = |kind: &str, id: &str| StoreError::Malformed {
         kind: kind.to_owned(),
         id: id.to_owned(),
@@ -56,6 +57,6 @@ pub(crate) async fn adopt(store: &dyn Store, id: &OperationId) -> Result<Live, S
             records.insert(gpu.clone(), record.value);
         }
     }
-    let gpus = Gpus::new(records.into_values());
-    Ok(Live::new(operation, plan.value.0, gpus))
+    let gpus = records.into_values().collect();
+    Ok(Live::new(cx, operation, plan.value.0, gpus))
 }

@@ -3,8 +3,9 @@
 use crate::context::Context;
 use crate::gpus::Change;
 use crate::hooks::Moment;
+use crate::ledger::{Begins, Entry, Halt};
 use crate::line::{Line, StepLine};
-use crate::live::{Begins, Entry, Halt, Live};
+use crate::live::Live;
 use crate::operation::{Stop, StopCause};
 use crate::state::StepState;
 use poolwright_driver::DriverError;
@@ -29,7 +30,7 @@ pub(crate) async fn intent(
     };
     let step = Some(line.index);
     cx.at(live, step, undoing, Moment::BeforeIntent).await;
-    write(cx, live, vec![], line, change, begins).await?;
+    write(live, vec![], line, change, begins).await?;
     cx.at(live, step, undoing, Moment::AfterIntent).await;
     Ok(())
 }
@@ -48,7 +49,7 @@ pub(crate) async fn outcome(
     way: Way,
 ) -> Result<(), Halt> {
     let step = Some(line.index);
-    write(cx, live, vec![], line, change, Begins::Nothing).await?;
+    write(live, vec![], line, change, Begins::Nothing).await?;
     cx.at(live, step, way == Way::Undo, Moment::AfterOutcome).await;
     Ok(())
 }
@@ -82,7 +83,7 @@ pub(crate) async fn failed(
         cause: StopCause::Failed(step),
         message,
     });
-    write(cx, live, vec![stop], line, change, Begins::Nothing).await?;
+    write(live, vec![stop], line, change, Begins::Nothing).await?;
     cx.at(live, Some(step), false, Moment::AfterOutcome).await;
     Ok(())
 }
@@ -108,7 +109,6 @@ pub(crate) fn said(error: &DriverError) -> String {
 }
 
 async fn write(
-    cx: &Context,
     live: &Live,
     and: Vec<Line>,
     line: StepLine,
@@ -120,5 +120,5 @@ async fn write(
         lines: std::iter::once(Line::Step(line)).chain(and).collect(),
         begins,
     };
-    live.write(cx, entry).await
+    live.write(entry).await
 }

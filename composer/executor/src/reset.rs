@@ -5,8 +5,9 @@
 
 use crate::context::Context;
 use crate::gpus::Change;
+use crate::ledger::Halt;
 use crate::line::StepLine;
-use crate::live::{Halt, Live};
+use crate::live::Live;
 use crate::note::{self, Way, done, said};
 use crate::state::StepState;
 use poolwright_driver::{Bound, ErrorKind, ResetSeen};
@@ -45,11 +46,11 @@ pub(crate) async fn undo(cx: &Context, live: &Live, index: u32) -> Result<(), Ha
 /// Resets a unit that a host was given since its last reset and that nobody holds; does nothing where
 /// there is nothing to clean.
 pub(crate) async fn clean(cx: &Context, live: &Live, target: &Target) -> (Option<Change>, Option<String>) {
-    let gpus = live.gpus().await;
-    let loose = gpus
-        .of_unit(&target.unit)
-        .any(|gpu| !gpu.clean && matches!(gpu.state, GpuState::Reserved | GpuState::Dirty));
-    if !loose {
+    let loose = live.ask_gpus(|gpus| {
+        gpus.of_unit(&target.unit)
+            .any(|gpu| !gpu.clean && matches!(gpu.state, GpuState::Reserved | GpuState::Dirty))
+    });
+    if !loose.await {
         return (None, None);
     }
     let Outcome { evidence, change } = try_reset(cx, target).await;

@@ -4,7 +4,8 @@
 
 use crate::context::Context;
 use crate::finish::{self, Truth};
-use crate::live::{Halt, Live};
+use crate::ledger::Halt;
+use crate::live::Live;
 use crate::operation::StepRecord;
 use crate::state::OperationState;
 use poolwright_driver::Bound;
@@ -60,8 +61,28 @@ pub enum ResolveError {
     Halted(String),
 }
 
+/// Ends the operation as the fabric shows it. Nobody else works at it.
+pub(crate) async fn accept(
+    cx: &Context,
+    live: &Live,
+    wish: &Resolve,
+    unreadable: Option<Said>,
+) -> Result<(), ResolveError> {
+    let truths = truths(cx, live, unreadable).await?;
+    // What was in flight may have settled it.
+    let state = live.ask(|operation| operation.state);
+    if !matches!(state, OperationState::Indeterminate | OperationState::Quarantined) {
+        return Err(ResolveError::NotNeeded {
+            operation: live.id.clone(),
+            state,
+        });
+    }
+    take_drains_back(cx, live, &truths).await;
+    Ok(finish::accepted(cx, live, (&wish.by, &wish.reason), &truths).await?)
+}
+
 /// Reads where every unit of the operation is.
-pub(crate) async fn truths(
+async fn truths(
     cx: &Context,
     live: &Live,
     unreadable: Option<Said>,
@@ -95,7 +116,7 @@ pub(crate) async fn truths(
 }
 
 /// What stays bound stays usable: an undo that failed may have drained it before.
-pub(crate) async fn take_drains_back(cx: &Context, live: &Live, truths: &BTreeMap<UnitId, Truth>) {
+async fn take_drains_back(cx: &Context, live: &Live, truths: &BTreeMap<UnitId, Truth>) {
     for truth in truths.values() {
         let Truth::Ours(index) = truth else { continue };
         let Ok(record) = live.step(*index) else { continue };

@@ -6,8 +6,9 @@ use crate::binding;
 use crate::context::Context;
 use crate::finish;
 use crate::host;
+use crate::ledger::{Begins, Entry, Halt};
 use crate::line::Line;
-use crate::live::{Begins, Entry, Halt, Live};
+use crate::live::Live;
 use crate::note::Way;
 use crate::operation::{Operation, StepRecord};
 use crate::reset;
@@ -28,7 +29,7 @@ pub(crate) async fn run(cx: &Context, live: &Live) -> Result<(), Halt> {
                 steps(cx, live, Way::Undo).await?;
                 finish::rolled_back(cx, live).await?;
             }
-            OperationState::Pending => started(cx, live).await?,
+            OperationState::Pending => started(live).await?,
             _ => {
                 steps(cx, live, Way::Do).await?;
                 finish::completed(cx, live).await?;
@@ -37,13 +38,13 @@ pub(crate) async fn run(cx: &Context, live: &Live) -> Result<(), Halt> {
     }
 }
 
-async fn started(cx: &Context, live: &Live) -> Result<(), Halt> {
+async fn started(live: &Live) -> Result<(), Halt> {
     let entry = Entry {
         lines: vec![Line::Started],
         changes: vec![],
         begins: Begins::Step,
     };
-    match live.write(cx, entry).await {
+    match live.write(entry).await {
         // Cancelled before it began.
         Err(Halt::Stopped) => Ok(()),
         result => result,
@@ -82,11 +83,15 @@ async fn steps(cx: &Context, live: &Live, way: Way) -> Result<(), Halt> {
 
 /// The steps that can begin now.
 fn ready(operation: &Operation, way: Way) -> Vec<u32> {
-    let indices = operation.steps.iter().filter(|record| match way {
-        Way::Do => waits_to_run(record) && all_before_are_through(operation, record),
-        Way::Undo => record.needs_undo() && none_after_needs_undo(operation, record),
-    });
-    indices.map(|record| record.step.index).collect()
+    match way {
+        Way::Do => {
+            let steps = operation.steps.iter();
+            let ready =
+                steps.filter(|record| waits_to_run(record) && all_before_are_through(operation, record));
+            ready.map(|record| record.step.index).collect()
+        }
+        Way::Undo => ready_to_undo(operation),
+    }
 }
 
 fn waits_to_run(record: &StepRecord) -> bool {
@@ -101,16 +106,22 @@ fn all_before_are_through(operation: &Operation, record: &StepRecord) -> bool {
     before.all(|before| before.is_some_and(|before| before.state.is_through()))
 }
 
-/// Whether everything that came after it is back as it was, however far behind.
-fn none_after_needs_undo(operation: &Operation, record: &StepRecord) -> bool {
-    let mut after = operation
-        .steps
-        .iter()
-        .filter(|later| later.step.after.contains(&record.step.index));
-    after.all(|later| {
-        let open = later.needs_undo() || later.state == StepState::Stuck;
-        !open && none_after_needs_undo(operation, later)
-    })
+/// Those to undo after which, however far behind, everything is back as it was. Steps come after those
+/// that they wait for, so one walk from the end sees all that is behind a step before the step itself.
+fn ready_to_undo(operation: &Operation) -> Vec<u32> {
+    let mut held_up: BTreeSet<u32> = BTreeSet::new();
+    let mut ready = Vec::new();
+    for record in operation.steps.iter().rev() {
+        let held_up_here = held_up.contains(&record.step.index);
+        let open = record.needs_undo();
+        if open && !held_up_here {
+            ready.push(record.step.index);
+        }
+        if open || held_up_here || record.state == StepState::Stuck {
+            held_up.extend(&record.step.after);
+        }
+    }
+    ready
 }
 
 fn step<'a>(cx: &'a Context, live: &'a Live, index: u32, way: Way) -> BoxFuture<'a, Result<(), Halt>> {

@@ -117,7 +117,12 @@ async fn attempt(cx: &Context, submission: &Submission) -> Result<Submitted, Sub
     batch.line(id, 1, &line)?;
     batch.event(&Event::operation(at, &operation))?;
     cx.store.commit(batch).await?;
-    Ok(Submitted::New(Box::new(Live::new(operation, plan.clone(), gpus))))
+    Ok(Submitted::New(Box::new(Live::new(
+        cx,
+        operation,
+        plan.clone(),
+        gpus,
+    ))))
 }
 
 fn operation(submission: &Submission, at: Timestamp) -> Operation {
@@ -236,7 +241,7 @@ async fn take(
             records.push(known.map_or_else(|| first_seen(operation, plan, target, gpu), |known| known.value));
         }
     }
-    let mut gpus = Gpus::new(records);
+    let mut gpus: Gpus = records.into_iter().collect();
     for (unit, target) in first_targets(plan) {
         let takes = operation.takes(unit);
         for record in gpus.of_unit(unit) {

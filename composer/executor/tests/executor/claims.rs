@@ -2,7 +2,9 @@
 
 use crate::kit::{Kit, ended, is_claimed, run, submission};
 use crate::plans::{Draft, composition};
+use crate::rack::Rack;
 use poolwright_executor::{OperationState, SubmitError};
+use poolwright_store::SqliteStore;
 use std::sync::Arc;
 
 #[tokio::test(start_paused = true)]
@@ -36,6 +38,32 @@ async fn of_many_who_want_one_gpu_exactly_one_gets_it() {
     let done = ended(&executor, &winners[0]).await;
     assert_eq!(done.state, OperationState::Completed);
     assert_eq!(kit.compositions().await.len(), 1, "no loser is half applied");
+    kit.all_is_well().await;
+}
+
+/// With threads and a disk, so that all of them look before the first has committed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_who_release_one_gpu_at_once_exactly_one_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut kit = Kit::with(Rack::without_latency());
+    kit.store = Arc::new(SqliteStore::open(dir.path()).unwrap());
+    let composed = || composition("a", "red", "h1", &["u1"]);
+    kit.given(Draft::new("before").compose(composed()).plan()).await;
+    let executor = Arc::new(kit.executor());
+    let rivals: Vec<_> = (0..32)
+        .map(|n| {
+            let executor = Arc::clone(&executor);
+            let plan = Draft::new(&format!("plan-{n}")).release(composed()).plan();
+            tokio::spawn(async move { executor.submit(submission(plan)).await })
+        })
+        .collect();
+    let mut winners = Vec::new();
+    for rival in rivals {
+        winners.extend(rival.await.unwrap());
+    }
+    assert_eq!(winners.len(), 1, "{winners:?}");
+    let done = ended(&executor, &winners[0]).await;
+    assert_eq!(done.state, OperationState::Completed);
     kit.all_is_well().await;
 }
 

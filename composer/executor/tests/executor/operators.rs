@@ -4,6 +4,7 @@ use crate::kit::{FOREVER, Kit, ended, run, submission, until};
 use crate::plans::{Draft, composition};
 use crate::rack::{Call, How};
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use poolwright_executor::{
     CancelError, OperationState, Resolution, Resolve, ResolveError, Said, StepState, SubmitError,
 };
@@ -11,7 +12,7 @@ use poolwright_model::id::OperationId;
 use poolwright_planner::{Composition, Plan};
 use poolwright_store::{Batch, Committed, Document, Event, JournalLine, SqliteStore, Store, StoreError};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 fn composed() -> Composition {
     composition("a", "red", "h1", &["u1"])
@@ -244,10 +245,95 @@ async fn a_panic_in_a_driver_ends_neither_the_process_nor_the_operation() {
     kit.all_is_well().await;
 }
 
-/// A store whose disk is full now and then.
-struct Full {
-    store: SqliteStore,
-    full: AtomicBool,
+#[tokio::test(start_paused = true)]
+async fn a_panic_beside_steps_in_flight_loses_none_of_them() {
+    let units = ["u1", "u2", "u3", "u4", "u5", "u6"];
+    for call in [Call::Bound, Call::Bind, Call::Preflight] {
+        let kit = Kit::new();
+        kit.rack.break_down(call, Some("u3"), How::Panic, 2);
+        let mut draft = Draft::new("wide");
+        for (n, unit) in units.iter().enumerate() {
+            let (id, host) = (format!("c{n}"), format!("h{n}"));
+            draft = draft.compose(composition(&id, "red", &host, &[unit]));
+        }
+        let done = run(&kit.executor(), draft.plan()).await;
+        assert!(
+            matches!(done.state, OperationState::Completed | OperationState::RolledBack),
+            "{call:?}: {}",
+            done.state
+        );
+        kit.all_is_well().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_hangs_up_leaves_nothing_half_done() {
+    // Polled so often, then dropped.
+    for polls in 0..6 {
+        let kit = Kit::new();
+        let executor = kit.executor();
+        let mut call = Box::pin(executor.submit(submission(attach())));
+        for _ in 0..polls {
+            if call.as_mut().now_or_never().is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(call);
+        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+        // Begun and finished, or never begun: nothing in between.
+        kit.all_is_well().await;
+        assert_eq!(
+            kit.compositions().await.len(),
+            usize::from(polls > 0),
+            "{polls} polls"
+        );
+    }
+    for polls in 0..6 {
+        let kit = Kit::new();
+        let executor = kit.executor();
+        kit.rack.hide("u1");
+        let id = executor.submit(submission(attach())).await.unwrap();
+        until(&executor, &id, |operation| {
+            operation.steps[1].state == StepState::Done
+        })
+        .await;
+        let mut call = Box::pin(executor.cancel(&id, "operator", "changed my mind"));
+        for _ in 0..polls {
+            if call.as_mut().now_or_never().is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(call);
+        kit.rack.unhide_all();
+        let done = ended(&executor, &id).await;
+        let expected = if polls > 0 {
+            OperationState::Cancelled
+        } else {
+            OperationState::Completed
+        };
+        assert_eq!(done.state, expected, "{polls} polls");
+        kit.all_is_well().await;
+    }
+}
+
+/// A store whose disk is full now and then, and that counts its flushes.
+#[derive(Clone)]
+pub struct Full {
+    store: Arc<SqliteStore>,
+    pub full: Arc<AtomicBool>,
+    pub commits: Arc<AtomicUsize>,
+}
+
+impl Full {
+    pub fn new() -> Self {
+        Self {
+            store: Arc::new(SqliteStore::in_memory().unwrap()),
+            full: Arc::default(),
+            commits: Arc::default(),
+        }
+    }
 }
 
 #[async_trait]
@@ -265,6 +351,7 @@ impl Store for Full {
                 hint: "free some space",
             });
         }
+        self.commits.fetch_add(1, Ordering::SeqCst);
         self.store.commit(batch).await
     }
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
@@ -281,11 +368,8 @@ impl Store for Full {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_sent_that_is_not_written_down_first() {
     let mut kit = Kit::new();
-    let store = Arc::new(Full {
-        store: SqliteStore::in_memory().unwrap(),
-        full: AtomicBool::new(false),
-    });
-    kit.store = Arc::clone(&store) as Arc<dyn Store>;
+    let store = Full::new();
+    kit.store = Arc::new(store.clone());
     let executor = kit.executor();
     let id = executor.submit(submission(attach())).await.unwrap();
     store.full.store(true, Ordering::SeqCst);

@@ -1,9 +1,11 @@
 //! Many at once, and never one lock for all.
 
 use crate::kit::{Kit, ended, submission, until};
+use crate::operators::Full;
 use crate::plans::{Draft, composition};
 use poolwright_executor::OperationState;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 const MANY: usize = 250;
 
@@ -60,6 +62,32 @@ async fn one_endpoint_is_asked_so_many_things_at_a_time_and_no_more() {
     let id = executor.submit(submission(draft.plan())).await.unwrap();
     assert_eq!(ended(&executor, &id).await.state, OperationState::Completed);
     assert_eq!(kit.rack.most_in_flight(), 5, "side by side, and bounded");
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wide_plan_does_not_pay_a_flush_for_each_line() {
+    let mut kit = Kit::new();
+    let store = Full::new();
+    kit.store = Arc::new(store.clone());
+    kit.options.per_endpoint = 64;
+    let executor = kit.executor();
+    let units: Vec<_> = (0..500).map(|n| format!("u{n}")).collect();
+    let mut draft = Draft::new("wide");
+    for (n, unit) in units.iter().enumerate() {
+        let (id, host) = (format!("c{n}"), format!("h{n}"));
+        draft = draft.compose(composition(&id, "red", &host, &[unit]));
+    }
+    let id = executor.submit(submission(draft.plan())).await.unwrap();
+    let done = ended(&executor, &id).await;
+    assert_eq!(done.state, OperationState::Completed);
+    assert!(done.seq > 2000, "an intent and an outcome each: {}", done.seq);
+    let commits = store.commits.load(Ordering::SeqCst) as u64;
+    assert!(
+        commits * 10 < done.seq,
+        "{commits} commits for {} lines",
+        done.seq
+    );
     kit.all_is_well().await;
 }
 

@@ -1,0 +1,202 @@
+//! The one way in which an operation changes.
+//!
+//! An entry is checked against what is legal, committed with the GPUs' states and the events, and only
+//! then true in memory. If the store can't be written to, nothing goes on until it can. Entries that come
+//! while another is being committed are committed together (group commit): a wide plan does not pay one
+//! flush of the disk for each line.
+//!
+//! A commit runs in a task of its own: a caller that goes away, by a panic or because its client hung up,
+//! never leaves memory and store apart.
+
+use crate::clock::Clock;
+use crate::context::Context;
+use crate::gpus::Gpus;
+use crate::ledger::{Before, Entry, Halt, Ledger};
+use crate::line::Noted;
+use crate::operation::Operation;
+use crate::options::Options;
+use poolwright_model::id::OperationId;
+use poolwright_store::{Batch, Store, StoreError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+
+/// More for the same commit; is told the operation as it will be.
+pub(crate) type More = Box<dyn FnOnce(&Operation, &mut Batch) -> Result<(), StoreError> + Send>;
+
+struct Queued {
+    entry: Entry,
+    more: Option<More>,
+    answer: oneshot::Sender<Result<(), Halt>>,
+}
+
+pub(crate) struct Journal {
+    id: OperationId,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    options: Options,
+    /// Held while something is being committed, so that lines stay in order.
+    ledger: Arc<tokio::sync::Mutex<Ledger>>,
+    queue: Mutex<Vec<Queued>>,
+    /// What everybody sees: the ledger's operation, and what it waits for just now.
+    pub seen: watch::Sender<Operation>,
+    pub parked: watch::Sender<bool>,
+}
+
+impl Journal {
+    pub fn new(cx: &Context, operation: Operation, gpus: Gpus) -> Self {
+        Self {
+            id: operation.id.clone(),
+            store: Arc::clone(&cx.store),
+            clock: Arc::clone(&cx.clock),
+            options: cx.options.clone(),
+            seen: watch::Sender::new(operation.clone()),
+            ledger: Arc::new(tokio::sync::Mutex::new(Ledger { operation, gpus })),
+            queue: Mutex::default(),
+            parked: watch::Sender::new(false),
+        }
+    }
+
+    /// Asks about the GPUs that the operation has in hand.
+    pub async fn ask_gpus<T>(&self, question: impl FnOnce(&Gpus) -> T) -> T {
+        question(&self.ledger.lock().await.gpus)
+    }
+
+    /// Writes an entry. When this returns well, it is on the disk.
+    pub async fn write(self: &Arc<Self>, entry: Entry, more: Option<More>) -> Result<(), Halt> {
+        let (answer, answered) = oneshot::channel();
+        self.queue().push(Queued { entry, more, answer });
+        let journal = Arc::clone(self);
+        tokio::spawn(async move { journal.commit_queued().await });
+        answered
+            .await
+            .unwrap_or_else(|_| Err(Halt::Broken("a commit ended without an answer".to_owned())))
+    }
+
+    /// Asks the store, however long it can't answer; says so in the meantime.
+    pub async fn patiently<T, F>(&self, ask: impl Fn() -> F) -> Result<T, Halt>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut pauses = self.options.pauses();
+        loop {
+            match ask().await {
+                Ok(answer) => {
+                    self.seen
+                        .send_if_modified(|operation| operation.waiting_for.take().is_some());
+                    return Ok(answer);
+                }
+                Err(StoreError::Conflict { kind, id, .. }) => {
+                    let message = format!("{kind} {id} was written by somebody else");
+                    return Err(Halt::Fenced { kind, message });
+                }
+                Err(error @ StoreError::Malformed { .. }) => return Err(Halt::broken(&error)),
+                Err(error @ StoreError::Unavailable { .. }) => {
+                    tracing::warn!(operation = %self.id, %error, "waiting for the store");
+                    let waiting_for = Some(format!("the store: {error}"));
+                    self.seen
+                        .send_modify(|operation| operation.waiting_for = waiting_for);
+                    self.pause(pauses.next().unwrap_or(self.options.last_pause))
+                        .await?;
+                }
+            }
+        }
+    }
+
+    async fn pause(&self, pause: Duration) -> Result<(), Halt> {
+        let mut parked = self.parked.subscribe();
+        tokio::select! {
+            biased;
+            _ = parked.wait_for(|parked| *parked) => Err(Halt::Parked),
+            () = tokio::time::sleep(pause) => Ok(()),
+        }
+    }
+
+    fn queue(&self) -> std::sync::MutexGuard<'_, Vec<Queued>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Commits whatever waits. Who comes second finds nothing to do.
+    pub async fn commit_queued(&self) {
+        let mut ledger = self.ledger.lock().await;
+        loop {
+            let group = self.next_group();
+            if group.is_empty() {
+                return;
+            }
+            self.commit_group(&mut ledger, group).await;
+        }
+    }
+
+    /// What can be committed together: an entry with more to it is for itself, so that its conflicts are
+    /// its own.
+    fn next_group(&self) -> Vec<Queued> {
+        let mut queue = self.queue();
+        let plain = queue.iter().take_while(|queued| queued.more.is_none()).count();
+        let size = plain.max(1).min(queue.len());
+        queue.drain(..size).collect()
+    }
+
+    async fn commit_group(&self, ledger: &mut Ledger, group: Vec<Queued>) {
+        let (mut batch, mut before) = (Batch::new(), Before::default());
+        let (mut lines, mut answers) = (Vec::new(), Vec::new());
+        let mut broken = None;
+        for Queued { entry, more, answer } in group {
+            if let Some(halt) = ledger.refuses(&entry, *self.parked.borrow()) {
+                reply(answer, Err(halt));
+                continue;
+            }
+            answers.push(answer);
+            match self.prepare(ledger, entry, more, &mut batch, &mut before) {
+                Ok(noted) => lines.extend(noted),
+                Err(halt) => broken = Some(halt),
+            }
+        }
+        if answers.is_empty() {
+            return;
+        }
+        let committed = match broken {
+            Some(halt) => Err(halt),
+            None => self.patiently(|| self.store.commit(batch.clone())).await,
+        };
+        match committed {
+            Ok(_) => self.publish(&lines),
+            Err(_) => ledger.restore(before),
+        }
+        let result = committed.map(|_| ());
+        for answer in answers {
+            reply(answer, result.clone());
+        }
+    }
+
+    fn prepare(
+        &self,
+        ledger: &mut Ledger,
+        entry: Entry,
+        more: Option<More>,
+        batch: &mut Batch,
+        before: &mut Before,
+    ) -> Result<Vec<Noted>, Halt> {
+        let noted = ledger.add(entry, self.clock.now(), batch, before)?;
+        if let Some(more) = more {
+            more(&ledger.operation, batch).map_err(|e| Halt::broken(&e))?;
+        }
+        Ok(noted)
+    }
+
+    fn publish(&self, lines: &[Noted]) {
+        self.seen.send_modify(|operation| {
+            for line in lines {
+                // The ledger took the same lines a moment ago.
+                if let Err(error) = operation.apply(line) {
+                    tracing::error!(operation = %self.id, %error, "what is seen differs from the journal");
+                }
+            }
+        });
+    }
+}
+
+fn reply(answer: oneshot::Sender<Result<(), Halt>>, result: Result<(), Halt>) {
+    // Whoever asked may be gone; what is committed stays committed.
+    let _ = answer.send(result);
+}
