@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 const STOP: Duration = Duration::from_secs(5);
 
 /// Where and how a rack or a recording is served.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ServeOptions {
     /// Of the first endpoint. Port 0 takes a free one.
     pub listen: SocketAddr,
@@ -40,6 +40,25 @@ impl Default for ServeOptions {
             password: None,
             fault_control: false,
         }
+    }
+}
+
+/// Without the password.
+impl std::fmt::Debug for ServeOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            listen,
+            data_dir,
+            username,
+            password: _,
+            fault_control,
+        } = self;
+        f.debug_struct("ServeOptions")
+            .field("listen", listen)
+            .field("data_dir", data_dir)
+            .field("username", username)
+            .field("fault_control", fault_control)
+            .finish_non_exhaustive()
     }
 }
 
@@ -137,7 +156,8 @@ impl Front {
     }
 }
 
-/// Endpoints that are being served. Dropped without [`Served::stop`], they go on until the process ends.
+/// Endpoints that are being served. Dropped without [`Served::stop`], their listeners close and open connections
+/// linger.
 pub struct Served {
     endpoints: Vec<EndpointInfo>,
     control: Option<String>,

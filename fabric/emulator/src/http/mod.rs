@@ -32,7 +32,8 @@ pub use error::ServeError;
 pub use front::{EndpointInfo, ServeOptions, Served};
 pub use replay::serve_recording;
 
-/// A rack that is being served. Dropped without [`Running::stop`], it goes on until the process ends.
+/// A rack that is being served. Dropped without [`Running::stop`], its listeners close, open connections linger,
+/// and nothing more is kept.
 pub struct Running {
     emulation: Arc<Emulation>,
     served: Served,
