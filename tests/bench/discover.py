@@ -155,7 +155,7 @@ def pod(repetitions):
     """The whole pod in one discovery: all its endpoints, over TLS, with a password."""
     results = []
     with emulated(POD, timeout=120) as rack:
-        endpoints = len(json.loads(rack.listing.read_text()))
+        endpoints = len(rack.endpoints())
         for _ in range(max(1, repetitions // 3)):
             done = run(
                 *(POOLWRIGHT, "discover", "--endpoints", rack.listing, "-o", "json"),

@@ -74,7 +74,7 @@ class Rack:
         password = self.password_file.read_text().strip()
         return [
             Endpoint(entry["name"], entry["kind"], entry["url"], self.authority, password)
-            for entry in json.loads(self.listing.read_text())
+            for entry in json.loads(self.listing.read_text())["endpoints"]
         ]
 
 
