@@ -214,16 +214,33 @@ pub async fn serve_rack(rack: Rack, serving: RackServing) -> Result<poolwright_e
         fault_control: serving.fault_control,
         ..poolwright_emulator::ServeOptions::default()
     };
-    poolwright_emulator::serve(rack, options).await.map_err(|error| {
-        use poolwright_emulator::ServeError;
-        let (code, hint) = match &error {
-            ServeError::Listen { .. } | ServeError::NoRoom { .. } => {
-                (ExitCode::Unavailable, "choose another address with --listen; port 0 takes a free one")
-            }
-            _ => (ExitCode::Generic, "check the folder, who owns it, and the disk"),
-        };
-        Failure::new(code, error.to_string()).with_hint(hint)
-    })
+    poolwright_emulator::serve(rack, options).await.map_err(unserved)
+}
+
+/// Serves a recorded machine, read-only.
+pub async fn serve_recording(
+    tree: &Path,
+    listen: SocketAddr,
+    data_dir: &Path,
+) -> Result<poolwright_emulator::Served, Failure> {
+    let options = poolwright_emulator::ServeOptions {
+        listen,
+        data_dir: Some(data_dir.to_owned()),
+        ..poolwright_emulator::ServeOptions::default()
+    };
+    poolwright_emulator::serve_recording(tree, options).await.map_err(unserved)
+}
+
+fn unserved(error: poolwright_emulator::ServeError) -> Failure {
+    use poolwright_emulator::ServeError;
+    let (code, hint) = match &error {
+        ServeError::Listen { .. } | ServeError::NoRoom { .. } => {
+            (ExitCode::Unavailable, "choose another address with --listen; port 0 takes a free one")
+        }
+        ServeError::Content { .. } | ServeError::State { .. } => (ExitCode::Usage, "check the path and what is in it"),
+        _ => (ExitCode::Generic, "check the folder, who owns it, and the disk"),
+    };
+    Failure::new(code, error.to_string()).with_hint(hint)
 }
 
 /// The address that the rack of this data directory was served at last.

@@ -25,8 +25,8 @@ pub struct AttachArgs {
 
 const ATTACH: &str = "\
 Examples:
-  poolwright attach GPU-7f3a… GPU-91bc… --host host-2
-  poolwright attach GPU-7f3a… --host host-2 --dry-run
+  poolwright attach gpu-7f3a… gpu-91bc… --host host-2
+  poolwright attach gpu-7f3a… --host host-2 --dry-run
 `poolwright get gpus` and `poolwright get hosts` show the names.";
 
 #[derive(Debug, clap::Args)]
@@ -47,8 +47,8 @@ pub struct DetachArgs {
 
 const DETACH: &str = "\
 Examples:
-  poolwright detach GPU-7f3a… --yes
-  poolwright detach GPU-7f3a… --yes --force --reason \"the host hangs\"";
+  poolwright detach gpu-7f3a… --yes
+  poolwright detach gpu-7f3a… --yes --force --reason \"the host hangs\"";
 
 #[derive(Serialize)]
 struct Attach {

@@ -6,8 +6,9 @@ use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::say;
 use crate::wire_up::{self, RackServing};
+use poolwright_emulator::EndpointInfo;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -47,7 +48,10 @@ pub async fn run(args: EmulateArgs) -> Outcome {
             (dir.path().to_owned(), Some(dir))
         }
     };
-    emulate(args.rack.as_deref().unwrap_or_default(), args.listen, data_dir, args.faults).await
+    match args.tree {
+        Some(tree) => replay(&tree, args.listen, &data_dir).await,
+        None => emulate(args.rack.as_deref().unwrap_or_default(), args.listen, data_dir, args.faults).await,
+    }
 }
 
 async fn emulate(named: &str, listen: SocketAddr, data_dir: PathBuf, fault_control: bool) -> Outcome {
@@ -61,16 +65,28 @@ async fn emulate(named: &str, listen: SocketAddr, data_dir: PathBuf, fault_contr
     ));
     let running =
         wire_up::serve_rack(rack, RackServing { listen, data_dir: Some(data_dir.clone()), fault_control }).await?;
-    let (endpoints, dir) = (running.endpoints(), data_dir.display());
-    say(&format!("{} listed in {dir}/endpoints.json", counted(endpoints.len(), "endpoint")));
-    say(&format!("account {}, password in {dir}/password, authority in {dir}/ca.pem", running.username()));
     if let Some(url) = running.fault_control_url() {
         say(&format!("faults are taken at {url}"));
     }
-    if let Some(first) = endpoints.first() {
-        say(&format!("ready {}", first.url));
-    }
+    announce(running.endpoints(), running.username(), &data_dir);
     super::serve::until_stopped().await;
     running.stop().await;
     Ok(ExitCode::Ok)
+}
+
+async fn replay(tree: &Path, listen: SocketAddr, data_dir: &Path) -> Outcome {
+    let served = wire_up::serve_recording(tree, listen, data_dir).await?;
+    announce(served.endpoints(), served.username(), data_dir);
+    super::serve::until_stopped().await;
+    served.stop().await;
+    Ok(ExitCode::Ok)
+}
+
+fn announce(endpoints: &[EndpointInfo], username: &str, data_dir: &Path) {
+    let dir = data_dir.display();
+    say(&format!("{} listed in {dir}/endpoints.json", counted(endpoints.len(), "endpoint")));
+    say(&format!("account {username}, password in {dir}/password, authority in {dir}/ca.pem"));
+    if let Some(first) = endpoints.first() {
+        say(&format!("ready {}", first.url));
+    }
 }

@@ -32,7 +32,8 @@ impl Table {
         }
         for (index, column) in drawn.column_iter_mut().enumerate() {
             column.set_padding((0, 2));
-            if self.rows.iter().filter_map(|row| row.get(index)).all(|cell| is_figure(cell)) {
+            let mut cells = self.rows.iter().filter_map(|row| row.get(index)).filter(|cell| *cell != "-").peekable();
+            if cells.peek().is_some() && cells.all(|cell| is_figure(cell)) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
@@ -45,10 +46,12 @@ impl Table {
     }
 }
 
-/// A number, with a unit or without; or nothing.
+/// A number, with a unit or without.
 fn is_figure(cell: &str) -> bool {
-    let number = cell.trim_start_matches(['$', '~']);
-    cell == "-" || number.starts_with(|c: char| c.is_ascii_digit()) && !number.contains(['-', ':', '/', '('])
+    const UNITS: [&str; 9] = ["", "B", "KiB", "MiB", "GiB", "TiB", "GB", "W", "kW"];
+    let number = cell.trim_start_matches('$');
+    let unit = number.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.' || c == ',');
+    number.len() > unit.len() && UNITS.contains(&unit.trim_start())
 }
 
 #[cfg(test)]

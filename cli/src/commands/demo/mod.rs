@@ -91,7 +91,6 @@ pub async fn run(args: DemoArgs, output: Output) -> Outcome {
     };
     auditor.end().await?;
     stage.rack.stop().await;
-    say("");
     report.show(output)?;
     judge(&report, &said_otherwise, &unserved)
 }
@@ -351,7 +350,7 @@ impl Story {
         self.finish(&operations, "releasing").await?;
         let snapshot = self.composer.snapshot().await?;
         let free = snapshot.topology.gpus.iter().filter(|gpu| gpu.state == GpuState::Free).count();
-        say(&format!("  {} free and reset, ready for the next.", counted(free, "GPU")));
+        say(&format!("  {} free and reset, ready for the next.\n", counted(free, "GPU")));
         Ok(())
     }
 

@@ -52,7 +52,7 @@ const EXAMPLES: &str = "\
 Examples:
   poolwright endpoint qualify --endpoints rack/endpoints.json --yes
   poolwright endpoint qualify --endpoint https://box-1 --endpoint https://host-1-bmc \\
-      --username admin --password-file pw --ca ca.pem --gpu GPU-7f3a… --host host-1 --yes
+      --username admin --password-file pw --ca ca.pem --gpu gpu-7f3a… --host host-1 --yes
 
 Let no manager drive the machine meanwhile. Exit code 0 only where every step was read back.";
 

@@ -224,7 +224,7 @@ pub enum Unreadable {
     WrongShape(String),
     #[error("JSON nested too deeply")]
     TooDeep,
-    #[error("a body of more than {limit} bytes")]
+    #[error("a body of more than {}", poolwright_model::units::Bytes(*limit as u64))]
     TooLarge { limit: usize },
     #[error("a compressed body ({0}), which was not asked for")]
     Compressed(String),
