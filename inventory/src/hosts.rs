@@ -35,13 +35,14 @@ pub(crate) fn join(views: &[View], scope: &Scope, last: Option<&Topology>, fault
         ));
     }
     let mut ids = Ids::new(last);
+    let had = ports_of(last);
     let mut joined = Hosts {
         hosts: Vec::new(),
         host_ids: HashMap::new(),
         port_ids: HashMap::new(),
     };
     for group in &found.groups {
-        join_one(views, scope, group, &mut ids, &mut joined);
+        join_one(views, scope, group, &mut ids, &had, &mut joined);
     }
     joined
 }
@@ -50,7 +51,14 @@ fn host_at(views: &[View], (view, place): Sighting) -> &Host {
     &views[view].topology.hosts[place]
 }
 
-fn join_one(views: &[View], scope: &Scope, group: &[Sighting], ids: &mut Ids, joined: &mut Hosts) {
+fn join_one(
+    views: &[View],
+    scope: &Scope,
+    group: &[Sighting],
+    ids: &mut Ids,
+    had: &PortIds,
+    joined: &mut Hosts,
+) {
     // The host's own BMC knows it best.
     let mut members = group.to_vec();
     members.sort_by_key(|at| (host_at(views, *at).bmc.is_none(), *at));
@@ -71,7 +79,7 @@ fn join_one(views: &[View], scope: &Scope, group: &[Sighting], ids: &mut Ids, jo
             .host_ids
             .insert((at.0, host_at(views, *at).id.clone()), host.id.clone());
     }
-    host.ports = join_ports(views, scope, &members, &host.id, joined);
+    host.ports = join_ports(views, scope, &members, &host.id, had, joined);
     joined.hosts.push(host);
 }
 
@@ -81,6 +89,7 @@ fn join_ports(
     scope: &Scope,
     members: &[Sighting],
     host: &HostId,
+    had: &PortIds,
     joined: &mut Hosts,
 ) -> Vec<HostPort> {
     let ports = || {
@@ -116,14 +125,31 @@ fn join_ports(
             local_ids.push(vec![(*view, host_end.id.clone())]);
         }
     }
-    name_ports(result, local_ids, host, joined)
+    name_ports(result, local_ids, host, had, joined)
 }
 
-/// `host:fabric`, numbered where a host has several ports in one fabric.
+/// Ids that ports have, by what stays of a port: its host, its fabric and its adapter's durable name.
+type PortIds = HashMap<(HostId, FabricId, String), HostPortId>;
+
+fn ports_of(last: Option<&Topology>) -> PortIds {
+    let hosts = last.iter().flat_map(|t| &t.hosts);
+    let ports = hosts.flat_map(|host| host.ports.iter().map(move |port| (host, port)));
+    ports
+        .filter_map(|(host, port)| Some((place_of(&host.id, port)?, port.id.clone())))
+        .collect()
+}
+
+fn place_of(host: &HostId, port: &HostPort) -> Option<(HostId, FabricId, String)> {
+    let uuid = port.uuid.as_ref()?;
+    Some((host.clone(), port.fabric.clone(), uuid.to_lowercase()))
+}
+
+/// The id that a port had; else `host:fabric`, numbered where a host has several ports in one fabric.
 fn name_ports(
     ports: Vec<HostPort>,
     local_ids: Vec<Vec<(usize, HostPortId)>>,
     host: &HostId,
+    had: &PortIds,
     joined: &mut Hosts,
 ) -> Vec<HostPort> {
     let mut both: Vec<_> = ports.into_iter().zip(local_ids).collect();
@@ -134,16 +160,28 @@ fn name_ports(
     for (port, _) in &both {
         *count.entry(port.fabric.clone()).or_default() += 1;
     }
+    let mut given: BTreeSet<HostPortId> = BTreeSet::new();
+    let known: Vec<Option<HostPortId>> = both
+        .iter()
+        .map(|(port, _)| {
+            let id = had.get(&place_of(host, port)?)?;
+            given.insert(id.clone()).then(|| id.clone())
+        })
+        .collect();
     let mut number: HashMap<FabricId, usize> = HashMap::new();
     both.into_iter()
-        .map(|(mut port, locals)| {
+        .zip(known)
+        .map(|((mut port, locals), known)| {
             let n = number.entry(port.fabric.clone()).or_default();
             *n += 1;
-            let text = match count[&port.fabric] {
-                1 => format!("{host}:{}", port.fabric),
-                _ => format!("{host}:{}:{n}", port.fabric),
-            };
-            port.id = HostPortId::from_lossy(&text);
+            port.id = known.unwrap_or_else(|| {
+                let text = match count[&port.fabric] {
+                    1 => format!("{host}:{}", port.fabric),
+                    _ => format!("{host}:{}:{n}", port.fabric),
+                };
+                HostPortId::from_lossy(&not_taken(text, |text| given.contains(text)))
+            });
+            given.insert(port.id.clone());
             for local in locals {
                 joined.port_ids.insert(local, (host.clone(), port.id.clone()));
             }
@@ -213,4 +251,11 @@ impl Ids {
 fn unnamed(name: &Name) -> String {
     let (Name::Uuid(text) | Name::Serial(text) | Name::PcieSerial(text)) = name;
     format!("host-{text}")
+}
+
+/// Whether a host is still called by a name that people don't use.
+pub(crate) fn is_provisional(host: &Host) -> bool {
+    names::of_host(host)
+        .first()
+        .is_some_and(|name| unnamed(name) == host.id.as_str())
 }

@@ -7,7 +7,7 @@
 //!
 //! Invariants: the same views and the same last snapshot give the same snapshot; a GPU keeps its id as
 //! long as any of its names is known; two that claim one name are both in conflict, and neither is
-//! composable.
+//! composable. What [`remember`] keeps is enough for that, across restarts too.
 
 mod diff;
 mod fields;
@@ -17,10 +17,12 @@ mod judge;
 mod merge;
 mod names;
 mod pci_names;
+mod remember;
 mod scope;
 mod snapshot;
 
 pub use diff::{Change, ListDiff, SnapshotDiff};
 pub use merge::{Knowledge, Merged, View, merge};
 pub use pci_names::PciNames;
+pub use remember::remember;
 pub use snapshot::Snapshot;

@@ -1,10 +1,11 @@
 //! Ids that are unique at one endpoint, made unique among all of them.
 //!
 //! A box manager calls its fabric `PCIe`, and so does the next one. An id that only one endpoint uses
-//! stays as it is; the others get the endpoint's name before them, and keep it from then on.
+//! stays as it is; the others get the endpoint's name before them. Whatever a fabric is called first it keeps:
+//! its host ports, and so compositions, are called after it.
 
 use crate::merge::View;
-use poolwright_model::id::{ChassisId, FabricId};
+use poolwright_model::id::{ChassisId, ControlEndpointId, FabricId};
 use poolwright_model::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,12 +32,13 @@ impl Scope {
                     .collect()
             })
             .collect();
-        let known_fabrics = last.iter().flat_map(|t| &t.fabrics).map(|f| f.id.as_str());
+        let known_fabrics = last.iter().flat_map(|t| &t.fabrics);
+        let known_fabrics = known_fabrics.map(|f| (f.id.as_str(), f.endpoint.as_ref()));
         let known_chassis = last
             .iter()
             .flat_map(|t| &t.gpus)
             .filter_map(|g| g.chassis.as_ref())
-            .map(ChassisId::as_str);
+            .map(|chassis| (chassis.as_str(), None));
         Self {
             fabrics: unique(views, &fabrics, known_fabrics, FabricId::from_lossy),
             chassis: unique(views, &chassis, known_chassis, ChassisId::from_lossy),
@@ -55,20 +57,26 @@ impl Scope {
 fn unique<'a, Id: Ord + Clone>(
     views: &[View],
     locals: &[BTreeSet<&str>],
-    known: impl Iterator<Item = &'a str>,
+    known: impl Iterator<Item = (&'a str, Option<&'a ControlEndpointId>)>,
     id: impl Fn(&str) -> Id,
 ) -> Vec<BTreeMap<Id, Id>> {
-    let known: BTreeSet<&str> = known.collect();
+    // With the endpoint whose it is, where that is known.
+    let known: BTreeMap<&str, Option<&ControlEndpointId>> = known.collect();
     let mut users: BTreeMap<&str, usize> = BTreeMap::new();
     for local in locals.iter().flatten() {
         *users.entry(local).or_default() += 1;
     }
     let name = |view: &View, local: &str| {
         let scoped = format!("{}:{local}", view.source);
-        if users[local] > 1 || known.contains(scoped.as_str()) {
-            id(&scoped)
-        } else {
-            id(local)
+        let owner = known.get(local).copied().flatten();
+        if known.contains_key(scoped.as_str()) {
+            return id(&scoped);
+        }
+        match owner {
+            Some(owner) if *owner == view.source => id(local),
+            Some(_) => id(&scoped),
+            None if users[local] > 1 => id(&scoped),
+            None => id(local),
         }
     };
     views

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
-use poolwright_inventory::{Knowledge, Merged, PciNames, View, merge};
+use poolwright_inventory::{Knowledge, Merged, PciNames, View, merge, remember};
 use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::fault::FaultKind;
@@ -353,4 +353,89 @@ proptest! {
         let again = joined(vec![], Some(&forward.topology));
         prop_assert!(again.topology.gpus.is_empty());
     }
+}
+
+/// A box whose fabric is called like every other, and a host with a port in it.
+fn boxed(source: &str, adapter: &str) -> View {
+    let endpoint = ControlEndpointId::new(source).unwrap();
+    let fabric = FabricId::new("PCIe").unwrap();
+    let ports = vec![port("p", fabric, adapter, 4, None)];
+    let mut seen = view(
+        source,
+        vec![pooled(source, "g1", &format!("g-{source}"))],
+        vec![host("h", "6f6e", None, ports)],
+    );
+    seen.topology.fabrics = vec![Fabric {
+        id: FabricId::new("PCIe").unwrap(),
+        kind: "PCIe".into(),
+        control: ControlStyle::Zones,
+        switches: 1,
+        ports: 2,
+        endpoints: 2,
+        zones: 1,
+        connections: 0,
+        endpoint: Some(endpoint),
+    }];
+    seen
+}
+
+fn port_ids(merged: &Merged) -> Vec<&str> {
+    let ports = merged.topology.hosts.iter().flat_map(|host| &host.ports);
+    ports.map(|port| port.id.as_str()).collect()
+}
+
+#[test]
+fn what_joins_later_changes_no_id_of_what_was_there() {
+    let first = joined(vec![boxed("box-2", "a2")], None);
+    assert_eq!(port_ids(&first), ["host-6f6e:PCIe"]);
+    // Another box with a fabric of the same name, and another port in the first box's.
+    let mut grown = boxed("box-2", "a2");
+    grown.topology.hosts[0]
+        .ports
+        .insert(0, port("p0", FabricId::new("PCIe").unwrap(), "a0", 4, None));
+    let both = joined(vec![boxed("box-1", "a1"), grown], Some(&first.topology));
+    let mut ids = port_ids(&both);
+    ids.sort();
+    assert_eq!(
+        ids,
+        ["host-6f6e:PCIe", "host-6f6e:PCIe:1", "host-6f6e:box-1:PCIe"]
+    );
+    let had = both.topology.hosts[0]
+        .ports
+        .iter()
+        .find(|port| port.uuid.as_deref() == Some("a2"));
+    assert_eq!(had.unwrap().id.as_str(), "host-6f6e:PCIe");
+}
+
+#[test]
+fn what_is_remembered_is_enough_to_call_everything_as_before() {
+    // First seen by its serial number alone; the host that it is bound to then knows its UUID as well.
+    let free = joined(vec![boxed("box-1", "a1")], None);
+    let mut known = Topology::default();
+    assert!(remember(&mut known, &free.topology));
+    assert!(!remember(&mut known, &free.topology), "nothing new");
+    let host = host("h", "6f6e", Some("bmc"), vec![]);
+    let on_host = Gpu {
+        host: Some(host.id.clone()),
+        ..gpu("x", Some("GPU-11111111-2222"), Some("g-box-1"))
+    };
+    let bound = |last: &Topology| {
+        let bmc = view("bmc", vec![on_host.clone()], vec![host.clone()]);
+        joined(vec![boxed("box-1", "a1"), bmc, boxed("box-2", "a2")], Some(last)).topology
+    };
+    let (going_on, anew) = (bound(&free.topology), bound(&known));
+    let id = |topology: &Topology, serial: &str| {
+        let gpu = topology
+            .gpus
+            .iter()
+            .find(|gpu| gpu.serial.as_deref() == Some(serial));
+        gpu.unwrap().id.clone()
+    };
+    assert_eq!(id(&anew, "g-box-1"), id(&free.topology, "g-box-1"));
+    assert_eq!(going_on, anew, "a restart changes nothing");
+
+    // What is silent for a while is not forgotten.
+    let without = joined(vec![boxed("box-2", "a2")], Some(&known));
+    remember(&mut known, &without.topology);
+    assert_eq!(id(&bound(&known), "g-box-1"), id(&free.topology, "g-box-1"));
 }

@@ -43,6 +43,10 @@ pub trait Store: Send + Sync {
     /// Commits all of it or nothing. [`StoreError::Conflict`] where an expectation does not hold.
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError>;
 
+    /// The number of the last commit that wrote or deleted a document; 0 where there was none. Cheap: whoever
+    /// keeps what it made of documents asks whether it still stands.
+    async fn revision(&self) -> Result<u64, StoreError>;
+
     /// The lines of an operation with a number above `after`, in order.
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError>;
 

@@ -354,6 +354,9 @@ impl Store for Full {
         self.commits.fetch_add(1, Ordering::SeqCst);
         self.store.commit(batch).await
     }
+    async fn revision(&self) -> Result<u64, StoreError> {
+        self.store.revision().await
+    }
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         self.store.journal(operation, after).await
     }

@@ -96,6 +96,10 @@ impl Store for SqliteStore {
         }
     }
 
+    async fn revision(&self) -> Result<u64, StoreError> {
+        self.read(sql::last_revision).await
+    }
+
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         let operation = operation.clone();
         self.read(move |connection| sql::journal(connection, &operation, after))

@@ -67,6 +67,12 @@ fn revision(connection: &Connection, kind: &str, id: &str) -> rusqlite::Result<O
         .optional()
 }
 
+pub(super) fn last_revision(connection: &Connection) -> rusqlite::Result<u64> {
+    connection
+        .prepare_cached("SELECT value FROM counter WHERE name = 'revision'")?
+        .query_row([], |row| number(row, 0))
+}
+
 fn put(connection: &Connection, write: &Write, revision: u64) -> rusqlite::Result<()> {
     let Write { kind, id, json } = write;
     match json {

@@ -34,6 +34,7 @@ pub async fn hold_promises(store: Arc<dyn Store>) {
     documents_come_back_as_they_were(&*store).await;
     a_stale_revision_is_refused_and_nothing_of_the_batch_stays(&*store).await;
     a_revision_never_comes_back(&*store).await;
+    the_last_revision_tells_of_every_write(&*store).await;
     the_journal_has_one_writer_and_no_gaps(&*store).await;
     events_are_numbered_in_the_order_of_their_commits(&*store).await;
     of_many_rivals_one_wins(Arc::clone(&store)).await;
@@ -115,6 +116,25 @@ async fn a_revision_never_comes_back(store: &dyn Store) {
         store.commit(batch).await.unwrap();
     }
     assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
+}
+
+async fn the_last_revision_tells_of_every_write(store: &dyn Store) {
+    let before = store.revision().await.unwrap();
+    let mut batch = Batch::new();
+    batch.put(&thing("watched", 1)).unwrap();
+    let committed = store.commit(batch).await.unwrap();
+    assert_eq!(store.revision().await.unwrap(), committed.revision);
+    assert!(committed.revision > before);
+    let mut batch = Batch::new();
+    batch.delete("thing", "watched");
+    store.commit(batch).await.unwrap();
+    let deleted = store.revision().await.unwrap();
+    assert!(deleted > committed.revision, "a deletion is a write");
+    let mut refused = Batch::new();
+    refused.expect("thing", "watched", Some(1));
+    refused.put(&thing("watched", 2)).unwrap();
+    assert!(store.commit(refused).await.unwrap_err().is_conflict());
+    assert_eq!(store.revision().await.unwrap(), deleted);
 }
 
 async fn the_journal_has_one_writer_and_no_gaps(store: &dyn Store) {
