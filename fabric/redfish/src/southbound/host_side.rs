@@ -16,10 +16,10 @@ use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_redfish_model as redfish;
 use std::time::Duration;
 
-/// What a BMC can't know, and who can.
-pub(crate) fn needs_agent(what: &str) -> DriverError {
+/// What a BMC can't know; only something on the host could.
+pub(crate) fn only_the_host_knows(what: &str) -> DriverError {
     DriverError::cannot_tell(format!("a BMC can't tell {what}"))
-        .with_hint("run the agent on the host")
+        .with_hint("look on the host itself")
         .with_fault(FaultKind::NotSupported)
 }
 

@@ -4,8 +4,8 @@
 //! managers) and as a [`HostSide`] (a host's BMC). It keeps a session and nothing else: what it needs to act
 //! is in the control points that it is handed, and is read from the service when it acts.
 //!
-//! * [`observe`]: looking, with what goes wrong as faults. [`control`]: binding, unbinding, reading back,
-//!   resetting. [`host_side`]: what a BMC knows of a host.
+//! * `observe`: looking, with what goes wrong as faults. `control`: binding, unbinding, reading back,
+//!   resetting. `host_side`: what a BMC knows of a host.
 //! * [`quirks`]: named deviations of products. [`record`]: a redacted copy of a real machine's tree.
 
 mod control;
@@ -20,7 +20,7 @@ use crate::client::{Client, Endpoint, Transport};
 use async_trait::async_trait;
 use control::{Call, Turns};
 use errors::driver_error;
-use host_side::{HostLook, needs_agent};
+use host_side::{HostLook, only_the_host_knows};
 use jiff::civil::Date;
 use poolwright_driver::{
     Bound, Confirmation, DriverError, Fabric, Holder, HostSide, HostTarget, Observation, Progress, ResetSeen,
@@ -160,15 +160,15 @@ impl HostSide for RedfishDriver {
     }
 
     async fn holders(&self, _target: &HostTarget, _deadline: Duration) -> Result<Vec<Holder>, DriverError> {
-        Err(needs_agent("who uses a GPU"))
+        Err(only_the_host_knows("who uses a GPU"))
     }
 
     async fn drain(&self, _target: &HostTarget, _deadline: Duration) -> Result<(), DriverError> {
-        Err(needs_agent("the host to let go of a GPU"))
+        Err(only_the_host_knows("the host to let go of a GPU"))
     }
 
     async fn undrain(&self, _target: &HostTarget, _deadline: Duration) -> Result<(), DriverError> {
-        Err(needs_agent("the host to take a GPU back"))
+        Err(only_the_host_knows("the host to take a GPU back"))
     }
 
     async fn close(&self) {
