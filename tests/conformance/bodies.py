@@ -2,12 +2,15 @@
 
 Each case of cases.json says what is sent where, and whether DMTF's schema allows the body. Where the schemas
 are present, they must agree with the case. A body that is forbidden must be refused with 400 and change
-nothing; one that is allowed may be refused for its meaning alone, not for its form.
+nothing; one that is allowed may be refused for its meaning alone, not for its form; one that also makes sense
+(`accepted`) must be done.
 """
 
 import json
 import time
 from pathlib import Path
+
+from rack import links
 
 CASES = Path(__file__).with_name("cases.json")
 
@@ -40,7 +43,10 @@ class Service:
 
     def __init__(self, endpoint):
         self.endpoint = endpoint
-        self.resources = endpoint.resources()
+        self.look()
+
+    def look(self):
+        self.resources = self.endpoint.resources()
 
     def of_type(self, kind):
         return [
@@ -69,15 +75,32 @@ class Service:
             if any(entity.get("EntityRole") in (role, "Both") for entity in entities):
                 yield uri
 
+    def free_blocks(self, kind):
+        for uri in self.of_type("ResourceBlock"):
+            block = self.resources[uri]
+            if kind in block["ResourceBlockType"] and block["CompositionStatus"]["CompositionState"] == "Unused":
+                yield uri
+
+    def free_targets(self):
+        held = set()
+        for uri in self.of_type("Zone") + self.of_type("Connection"):
+            held |= set(links(self.resources[uri]["Links"]))
+        return (uri for uri in self.endpoints_with_role("Target") if uri not in held)
+
     def stand_in(self, word):
-        """What a placeholder such as `$Target` or `$ResourceBlock` stands for here."""
-        if word in ("$Initiator", "$Target"):
-            found = list(self.endpoints_with_role(word[1:]))
-        else:
-            found = self.of_type(word[1:])
-        if not found:
+        """What a placeholder such as `$FreeTarget` or `$ResourceBlock` stands for here."""
+        special = {
+            "$Initiator": lambda: self.endpoints_with_role("Initiator"),
+            "$Target": lambda: self.endpoints_with_role("Target"),
+            "$FreeTarget": self.free_targets,
+            "$FreeCompute": lambda: self.free_blocks("Compute"),
+            "$FreeGpu": lambda: self.free_blocks("Processor"),
+        }
+        found = special.get(word, lambda: iter(self.of_type(word[1:])))()
+        first = next(iter(found), None)
+        if first is None:
             raise RuntimeError(f"{self.endpoint.name} has nothing for {word}")
-        return found[0]
+        return first
 
     def fill(self, value):
         if isinstance(value, str):
@@ -121,12 +144,25 @@ def settled(service, uri):
     return last
 
 
+def body_of(service, case, current):
+    """The text to send: placeholders filled, and before a list that is replaced whole, what is in it now."""
+    if "raw" in case:
+        return case["raw"]
+    body = service.fill(case["body"])
+    if "keep" in case:
+        outer, name = case["keep"]
+        body[outer][name] = current[outer][name] + body[outer][name]
+    return json.dumps(body)
+
+
 def judge(suite, service, case, target):
     """Sends one case and judges the answer."""
-    body = case["raw"] if "raw" in case else json.dumps(service.fill(case["body"]))
     headers = {"content-type": "application/json"}
     watched = target.partition("/Actions/")[0]
     before = settled(service, watched)
+    if case.get("accepted"):
+        service.look()  # what was free may be held by now
+    body = body_of(service, case, before.json())
     # Of what a body replaces a part of; an action has no content that it could match.
     if case["method"] == "PATCH" and "ETag" in before.headers:
         headers["if-match"] = before.headers["ETag"]
@@ -136,6 +172,8 @@ def judge(suite, service, case, target):
     if case["allowed"]:
         accepted = answer.status_code in (200, 201, 202, 204)
         refused_for_its_meaning = 400 <= answer.status_code < 500 and ids and not ids & FORM
+        if case.get("accepted"):
+            refused_for_its_meaning = False
         suite.check(accepted or refused_for_its_meaning, f"allowed: {what}", said)
     else:
         suite.check(answer.status_code == 400, f"forbidden: {what}", said)
