@@ -71,7 +71,7 @@ use deadline::Deadline;
 use exchange::{Reply, Request, Wire};
 use expand::Expand;
 use path::Place;
-use session::Gate;
+use session::{Gate, Sessions};
 
 /// One Redfish service, ready to be asked. Cloning shares everything: session, slots, counters.
 ///
@@ -113,15 +113,16 @@ impl Client {
         let refusals = endpoint.limits.refusals;
         let (root, gate) = match root::read(&wire, None).await {
             Ok(mut root) => {
-                let sessions = root
-                    .sessions
-                    .take()
-                    .map_or_else(|| root::standard_sessions(&wire), Ok)?;
+                let sessions = match root.sessions.take() {
+                    Some(place) => Sessions::Advertised(place),
+                    None => Sessions::Standard(root::standard_sessions(&wire)?),
+                };
                 (root, Gate::new(endpoint.auth, sessions, refusals))
             }
             // By the standard the root is open to everybody; some services guard it all the same.
             Err(error) if matches!(error.status(), Some(401 | 403)) && endpoint.auth != Auth::None => {
-                let gate = Gate::new(endpoint.auth, root::standard_sessions(&wire)?, refusals);
+                let sessions = Sessions::Standard(root::standard_sessions(&wire)?);
+                let gate = Gate::new(endpoint.auth, sessions, refusals);
                 (Self::guarded_root(&wire, &gate).await?, gate)
             }
             Err(error) => return Err(error),

@@ -26,6 +26,8 @@ pub(crate) struct Gate {
     auth: Auth,
     /// The collection that sessions are created in.
     sessions: Place,
+    /// Whether the service says that it has it. Where it doesn't, a refusal there says nothing of sessions.
+    advertised: bool,
     held: Mutex<Option<Arc<Held>>>,
     /// A session was asked for, and the service has none.
     only_basic: AtomicBool,
@@ -34,6 +36,14 @@ pub(crate) struct Gate {
     /// Refusals in a row.
     refusals: AtomicU32,
     limit: u32,
+}
+
+/// Where sessions are created.
+pub(crate) enum Sessions {
+    /// The service root says so.
+    Advertised(Place),
+    /// The root says nothing, or can't be asked.
+    Standard(Place),
 }
 
 /// What is put on requests.
@@ -65,10 +75,16 @@ impl Ticket<'_> {
 }
 
 impl Gate {
-    pub(crate) fn new(auth: Auth, sessions: Place, limit: u32) -> Self {
+    /// `sessions` is where the service root says that sessions are, else where the standard puts them.
+    pub(crate) fn new(auth: Auth, sessions: Sessions, limit: u32) -> Self {
+        let (sessions, advertised) = match sessions {
+            Sessions::Advertised(place) => (place, true),
+            Sessions::Standard(place) => (place, false),
+        };
         Self {
             auth,
             sessions,
+            advertised,
             held: Mutex::new(None),
             only_basic: AtomicBool::new(false),
             accepted: AtomicBool::new(false),
@@ -302,10 +318,12 @@ impl Gate {
                 return Ok(None);
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                return Err(Error::harmless(
-                    request.name(),
-                    self.note_refused(reply.refusal()),
-                ));
+                // It may have cost a try at the account, so it is counted either way.
+                let refused = self.note_refused(reply.refusal());
+                if !self.advertised {
+                    return Ok(None);
+                }
+                return Err(Error::harmless(request.name(), refused));
             }
             _ => return Err(request.refused(&reply)),
         }

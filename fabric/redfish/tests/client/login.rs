@@ -160,6 +160,36 @@ async fn no_session_service_means_basic() {
     }
 }
 
+/// As OpenStack's sushy-emulator does: sessions are not advertised, not there, and guarded all the same.
+#[tokio::test]
+async fn a_refusal_where_no_sessions_are_advertised_means_basic() {
+    let root =
+        get(|| async { json_body(&json!({ "RedfishVersion": "1.5.0", "@odata.id": "/redfish/v1/" })) });
+    let guarded = get(|headers: HeaderMap| async move {
+        match headers.get("authorization").map(|value| value.to_str().unwrap()) {
+            Some("Basic b3BlcmF0b3I6Y2FuYXJ5LW9mLXRoaXMtdGVzdA==") => json_body(&json!({ "Id": "1" })),
+            _ => answer(401, &[], ""),
+        }
+    });
+    let router = Router::new()
+        .route("/redfish/v1/", root)
+        .route(SESSIONS, post(|| async { answer(401, &[], "") }))
+        .route("/redfish/v1/Systems/1", guarded);
+    let service = Service::http(router);
+    let client = Client::connect(service.endpoint().auth(auth())).await.unwrap();
+    client.get("/redfish/v1/Systems/1").await.unwrap();
+    assert_eq!(service.recorder.count("POST", SESSIONS), 1);
+
+    let wrong = Auth::session("operator", Secret::new("no"));
+    let client = Client::connect(service.endpoint().auth(wrong)).await.unwrap();
+    let error = client.get("/redfish/v1/Systems/1").await.unwrap_err();
+    // Both count: the account may lock on either.
+    assert!(
+        matches!(error.kind(), ErrorKind::CredentialsRefused { refusals: 2, .. }),
+        "{error}"
+    );
+}
+
 #[tokio::test]
 async fn a_guarded_root_gets_credentials_on_the_second_try() {
     let document = json!({ "RedfishVersion": "1.6.0", "@odata.id": "/redfish/v1/" });
