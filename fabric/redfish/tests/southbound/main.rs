@@ -6,6 +6,7 @@
 mod blocks;
 mod connections;
 mod host_side;
+mod observe;
 mod reset;
 mod service;
 mod zones;

@@ -6,10 +6,10 @@ use super::bound::Targets;
 use super::chassis;
 use super::gpu::{GpuSeen, Owner};
 use super::host::{Hosts, composition_fabric};
+use super::movable::{Baseboard, composability};
 use super::ports::{self, PortIndex};
 use super::walk::Findings;
 use crate::southbound::{links, quirks};
-use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{ControlEndpointId, GpuId, HostId, HostPortId, SwitchId, UnitId};
@@ -115,14 +115,14 @@ impl Join<'_> {
                 None => (None, None, GpuState::Free),
             },
         };
-        let permanent = self.permanence(gpu).filter(|_| control.is_empty());
-        let unit = match (control.first(), &permanent) {
+        let baseboard = Baseboard::of(self.seen, gpu).filter(|_| control.is_empty());
+        let unit = match (control.first(), &baseboard) {
             (Some(control), _) => UnitId::from_lossy(&control.address),
-            (None, Some(_)) => UnitId::from_lossy(&format!("baseboard {}", self.baseboard(gpu))),
+            (None, Some(board)) => UnitId::from_lossy(&format!("baseboard {}", board.name)),
             (None, None) => UnitId::from_lossy(id.as_str()),
         };
         note_gaps(gpu, findings);
-        let composability = composability(gpu, permanent, conflict, &control, &ports);
+        let composability = composability(gpu, baseboard.as_ref(), conflict, &control, &ports);
         let width = ports
             .iter()
             .map(|port| self.index.width(port))
@@ -243,44 +243,6 @@ impl Join<'_> {
             .find_map(|system| self.hosts.of_system(system))
     }
 
-    fn permanence(&self, gpu: &GpuSeen) -> Option<String> {
-        let in_chassis = || {
-            let chassis = self
-                .seen
-                .chassis
-                .iter()
-                .find(|chassis| Some(&chassis.path) == gpu.chassis.as_ref())?;
-            Some(format!("in its chassis' words, {}", chassis.permanent.as_ref()?))
-        };
-        let why = gpu.permanent.clone().or_else(in_chassis)?;
-        Some(format!("part of baseboard {}: {why}", self.baseboard(gpu)))
-    }
-
-    /// The outermost thing that its chassis is contained in and that is no whole machine, else the system
-    /// that shows it.
-    fn baseboard(&self, gpu: &GpuSeen) -> String {
-        let whole = |path: &str| {
-            self.seen
-                .chassis
-                .iter()
-                .any(|chassis| chassis.path == path && chassis.is_enclosure)
-        };
-        let around = gpu
-            .chassis
-            .as_deref()
-            .map(|path| chassis::containers(&self.seen.chassis, path));
-        let board = around
-            .into_iter()
-            .flatten()
-            .take_while(|path| !whole(path))
-            .last();
-        let system = match &gpu.owner {
-            Owner::System(path) => Some(path.as_str()),
-            Owner::Chassis | Owner::Block => None,
-        };
-        links::last_part(board.or(system).unwrap_or(&gpu.path)).to_owned()
-    }
-
     fn fabrics(&self, gpus: &[Gpu]) -> Vec<Fabric> {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let in_blocks = |fabric: &_| {
@@ -328,37 +290,6 @@ impl Join<'_> {
             endpoint: Some(self.endpoint.clone()),
         }));
         fabrics
-    }
-}
-
-/// Whether it can be moved, as far as this endpoint knows.
-fn composability(
-    gpu: &GpuSeen,
-    permanent: Option<String>,
-    conflict: Option<String>,
-    control: &[ControlPoint],
-    ports: &BTreeSet<FabricPort>,
-) -> Composability {
-    if let Some(why) = permanent {
-        return Composability::no(WhyNotKind::Soldered, why);
-    }
-    if let Some(why) = conflict {
-        return Composability::no(WhyNotKind::Conflict, why);
-    }
-    if gpu.uuid.is_none() && gpu.serial.is_none() {
-        let why = "it shows neither UUID nor serial number, so it can't be told from another";
-        return Composability::no(WhyNotKind::NoIdentity, why);
-    }
-    match (control.is_empty(), ports.is_empty()) {
-        (false, _) => Composability::YES,
-        (true, true) => Composability::no(
-            WhyNotKind::NoFabric,
-            "this endpoint shows no fabric that reaches it",
-        ),
-        (true, false) => Composability::no(
-            WhyNotKind::NoControl,
-            "its fabric offers no way to bind it that we know",
-        ),
     }
 }
 

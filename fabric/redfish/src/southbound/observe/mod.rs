@@ -5,8 +5,9 @@
 //! few needed words are taken, and whatever can't be read is a fault of the observation.
 //!
 //! * [`walk`]: reading with faults, bounds and progress. [`words`]: what services write in many ways, in one.
-//! * [`systems`], [`chassis`], [`fabrics`], [`blocks`], [`device`], [`gpu`]: what is taken of each resource.
-//! * [`ports`], [`host`], [`bound`], [`join`]: who is who, and who is bound to whom. Pure.
+//! * [`systems`], [`chassis`], [`fabrics`], [`switches`], [`blocks`], [`device`], [`gpu`]: what is taken of each resource.
+//! * [`ports`], [`host`], [`bound`], [`join`], [`movable`]: who is who, who is bound to whom, what can be
+//!   moved. Pure.
 
 pub(crate) mod blocks;
 mod bound;
@@ -16,7 +17,9 @@ pub(crate) mod fabrics;
 pub(crate) mod gpu;
 mod host;
 mod join;
+mod movable;
 mod ports;
+pub(crate) mod switches;
 pub(crate) mod systems;
 pub(crate) mod walk;
 pub(crate) mod words;

@@ -1,7 +1,8 @@
 //! The switch ports of an endpoint's fabrics, found by what they are connected to.
 
 use super::chassis;
-use super::fabrics::{FabricSeen, PortSeen};
+use super::fabrics::FabricSeen;
+use super::switches::PortSeen;
 use crate::southbound::links;
 use poolwright_model::id::{PortId, SwitchId};
 use poolwright_model::topology::{FabricPort, Link, PortRole, Switch, SwitchPort};
@@ -160,7 +161,8 @@ fn ordered<T: Ord>(a: T, b: T) -> (T, T) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fabrics::{Counts, SwitchSeen};
+    use super::super::fabrics::Counts;
+    use super::super::switches::SwitchSeen;
     use super::*;
     use poolwright_model::id::FabricId;
 

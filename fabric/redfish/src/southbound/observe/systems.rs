@@ -30,7 +30,7 @@ pub(crate) struct SystemSeen {
     pub(crate) processors: Option<String>,
     /// Its collections of memory and storage. Not needed to move GPUs, but a host whose own parts can't be
     /// read is not well, and people want to know.
-    parts: Vec<String>,
+    pub(crate) parts: Vec<String>,
 }
 
 /// All systems, and the GPUs among their processors.

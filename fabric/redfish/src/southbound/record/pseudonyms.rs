@@ -51,7 +51,13 @@ fn other_name(kind: Kind, name: &str, number: u32) -> String {
         Kind::Uuid => format!("{number:08x}-0000-8000-8000-000000000000"),
         // Locally administered, so nobody's.
         Kind::Mac => {
-            let separator = if name.contains('-') { "-" } else { ":" };
+            let separator = if name.contains('-') {
+                "-"
+            } else if name.contains(':') {
+                ":"
+            } else {
+                ""
+            };
             let [_, a, b, c] = number.to_be_bytes();
             [0x02, 0, 0, a, b, c]
                 .map(|byte| format!("{byte:02x}"))

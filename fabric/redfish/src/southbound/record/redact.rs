@@ -36,7 +36,7 @@ const SECRET: [&str; 21] = [
 ];
 
 /// Whole property names, in lower case, with the kind of name that their values are.
-const NAMES: [(&str, Kind); 23] = [
+const NAMES: [(&str, Kind); 25] = [
     ("serialnumber", Kind::Serial),
     ("chassisserialnumber", Kind::Serial),
     ("boardserialnumber", Kind::Serial),
@@ -46,6 +46,8 @@ const NAMES: [(&str, Kind); 23] = [
     ("guid", Kind::Serial),
     ("nodeguid", Kind::Serial),
     ("durablename", Kind::Serial),
+    ("macaddress", Kind::Mac),
+    ("permanentmacaddress", Kind::Mac),
     ("hostname", Kind::HostName),
     ("fqdn", Kind::HostName),
     ("domainname", Kind::HostName),
@@ -62,8 +64,8 @@ const NAMES: [(&str, Kind); 23] = [
     ("serviceidentification", Kind::HostName),
 ];
 
-/// Shorter names, and words without a digit, are replaced only where their property says what they are: a
-/// serial number "1" must not change every "1".
+/// Shorter names, and plain words without a digit or a dot, are replaced only where their property says what
+/// they are: a serial number "1" must not change every "1".
 const SHORTEST_EVERYWHERE: usize = 6;
 
 #[derive(Debug, Default)]
@@ -88,7 +90,12 @@ impl Redactor {
             }
             Value::Array(items) => items.iter().for_each(|item| self.meet_value(property, item)),
             Value::String(text) => self.meet_text(property.unwrap_or_default(), text),
-            _ => {}
+            Value::Number(number) => {
+                if let Some(kind) = property.and_then(kind_of) {
+                    self.pseudonyms.give(kind, &number.to_string());
+                }
+            }
+            Value::Bool(_) | Value::Null => {}
         }
     }
 
@@ -107,6 +114,9 @@ impl Redactor {
             self.pseudonyms.give(Kind::Uuid, &text[at..at + 36]);
             self.meet_patterns(property, &text[at + 36..]);
             return;
+        }
+        if let Some(host) = host_of_url(text) {
+            self.pseudonyms.give(Kind::HostName, host);
         }
         for word in words(text) {
             if is_mac(word) {
@@ -149,13 +159,24 @@ impl Redactor {
                 .iter_mut()
                 .for_each(|item| self.redact_value(property, item)),
             Value::String(text) => {
-                let named = property
-                    .and_then(kind_of)
-                    .and_then(|_| self.pseudonyms.known(text.trim()));
-                *text = named.map_or_else(|| self.replaced(text), str::to_owned);
+                *text = match self.named(property, text.trim()) {
+                    Some(other) => other.to_owned(),
+                    None => self.replaced(text),
+                };
             }
-            _ => {}
+            Value::Number(number) => {
+                if let Some(other) = self.named(property, &number.to_string()) {
+                    *value = Value::String(other.to_owned());
+                }
+            }
+            Value::Bool(_) | Value::Null => {}
         }
+    }
+
+    /// The other name of a value whose property says that it is a name.
+    fn named(&self, property: Option<&str>, text: &str) -> Option<&str> {
+        property.and_then(kind_of)?;
+        self.pseudonyms.known(text)
     }
 
     /// All known names in a text, replaced.
@@ -181,21 +202,26 @@ impl Redactor {
         result
     }
 
-    /// A word, or the parts of it that are known.
+    /// A word, or the parts of it that are known: `host.local` of `host.local:9900`, a serial number of
+    /// `Sled-4711081`.
     fn word(&self, word: &str) -> String {
-        let known = |text: &str| {
-            let everywhere =
-                text.len() >= SHORTEST_EVERYWHERE && text.bytes().any(|byte| byte.is_ascii_digit());
-            self.pseudonyms.known(text).filter(|_| everywhere)
-        };
-        if let Some(other) = known(word) {
+        const SEPARATORS: [&[char]; 2] = [&[':'], &['-', '_', '.']];
+        self.parts(word, &SEPARATORS)
+    }
+
+    fn parts(&self, word: &str, separators: &[&[char]]) -> String {
+        let telling = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+        let everywhere = word.len() >= SHORTEST_EVERYWHERE && word.bytes().any(telling);
+        if let Some(other) = self.pseudonyms.known(word).filter(|_| everywhere) {
             return other.to_owned();
         }
-        let part_ends = |c: char| matches!(c, '-' | '_' | '.' | ':');
+        let Some((first, rest)) = separators.split_first() else {
+            return word.to_owned();
+        };
         let mut result = String::with_capacity(word.len());
-        for part in word.split_inclusive(part_ends) {
-            let name = part.trim_end_matches(part_ends);
-            result.push_str(known(name).unwrap_or(name));
+        for part in word.split_inclusive(*first) {
+            let name = part.trim_end_matches(*first);
+            result.push_str(&self.parts(name, rest));
             result.push_str(&part[name.len()..]);
         }
         result
@@ -238,6 +264,17 @@ fn says_something(text: &str) -> bool {
         )
 }
 
+/// The host in a URL, if it has a name of its own. The schemas' publisher is nobody's machine.
+fn host_of_url(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("://")?;
+    let authority = rest.split(is_between).next()?;
+    let host = authority
+        .split(':')
+        .next()
+        .filter(|host| !is_ip(host) && host.contains('.'))?;
+    (!host.ends_with("dmtf.org")).then_some(host)
+}
+
 /// What stands between words, as far as a name may not hold it.
 fn is_between(c: char) -> bool {
     !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'))
@@ -269,6 +306,7 @@ mod tests {
             "FirmwareVersion": "1.2.3.4", "Description": "render7.corp.local at 10.7.8.9, MAC b8:3f:d2:00:11:22",
             "Boot": {"Password": "hunter2", "UserName": "alice"},
             "Location": {"PostalAddress": {"Street": "1001 SW 5th Avenue"}},
+            "Proxy": "https://proxy.intranet.local:9900/x", "@Redfish.Copyright": "see http://www.dmtf.org/about",
         })]);
         let text = shown[0].to_string();
         for gone in [
@@ -281,12 +319,14 @@ mod tests {
             "hunter2",
             "alice",
             "Avenue",
+            "proxy.intranet",
         ] {
             assert!(!text.contains(gone), "{gone} in {text}");
         }
         for kept in [
             "DGXH100",
             "1.2.3.4",
+            "www.dmtf.org",
             "\"On\"",
             "#ComputerSystem.v1_17_0.ComputerSystem",
         ] {
@@ -324,6 +364,16 @@ mod tests {
         assert_eq!(shown[0]["@odata.id"], "/redfish/v1/Systems/1");
         assert_eq!(shown[0]["Id"], "1");
         assert_ne!(shown[0]["SerialNumber"], "1");
+    }
+
+    #[test]
+    fn names_are_found_in_whatever_form_they_come() {
+        let (shown, _) = redacted(vec![
+            json!({"SerialNumber": 4711, "MACAddress": "B83FD2001122", "PartNumber": 4711}),
+        ]);
+        assert_ne!(shown[0]["SerialNumber"], 4711);
+        assert_ne!(shown[0]["MACAddress"], "B83FD2001122");
+        assert_eq!(shown[0]["PartNumber"], 4711);
     }
 
     #[test]
