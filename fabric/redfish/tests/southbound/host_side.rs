@@ -146,6 +146,6 @@ async fn who_uses_a_gpu_is_beyond_a_bmc() {
     ];
     for error in errors {
         assert_eq!(error.kind, ErrorKind::CannotTell);
-        assert!(error.hint.unwrap().contains("agent"));
+        assert!(error.hint.unwrap().contains("host itself"));
     }
 }
