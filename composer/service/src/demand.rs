@@ -1,7 +1,7 @@
 //! What a tenant wants, as it was asked for and as it is kept.
 
 use crate::error::ServiceError;
-use poolwright_model::id::{DemandId, ScheduleId, TenantId};
+use poolwright_model::id::{DemandId, OperationId, ScheduleId, TenantId};
 use poolwright_model::profile::Profiles;
 use poolwright_model::units::Bytes;
 use poolwright_planner::Demand;
@@ -59,6 +59,27 @@ pub struct DemandRecord {
     /// The schedule that made it. It is wanted only while that schedule's window is open.
     #[serde(default)]
     pub schedule: Option<ScheduleId>,
+    /// The operation on whose end it depends whether the demand is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<Pending>,
+}
+
+/// A demand that an operation has in hand. Plans leave it alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pending {
+    /// Kept if it is served.
+    Composing(OperationId),
+    /// Kept if it can't be let go of.
+    Releasing(OperationId),
+}
+
+impl Pending {
+    pub fn operation(&self) -> &OperationId {
+        match self {
+            Self::Composing(operation) | Self::Releasing(operation) => operation,
+        }
+    }
 }
 
 impl Stored for DemandRecord {

@@ -117,8 +117,15 @@ impl Connections {
         })
     }
 
-    pub fn insert(&self, id: ControlEndpointId, connected: Connected) {
-        self.write(|all| all.drivers.insert(id, connected));
+    /// Takes a driver into use, unless the endpoint has one already; says which.
+    pub fn insert(&self, id: &ControlEndpointId, connected: &Connected) -> bool {
+        self.write(|all| {
+            let first = !all.drivers.contains_key(id);
+            if first {
+                all.drivers.insert(id.clone(), connected.clone());
+            }
+            first
+        })
     }
 
     /// Takes a driver out of use; whoever took it closes it.

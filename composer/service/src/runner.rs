@@ -2,16 +2,19 @@
 //!
 //! Whatever woke it, the runner asks what is wanted *now*, plans, and applies: an opening that was missed is
 //! made up for at the next chance, and one that was done already finds nothing to do. An operation that
-//! fails is tried again a bounded number of times, and told.
+//! fails is tried again a bounded number of times, and told. One that takes long is not waited for when the
+//! calendar goes on: what it has in hand is left alone, and the rest is seen to.
 
-use crate::composer::{Composer, How};
-use crate::error::ServiceError;
-use crate::schedule::next_change;
+use crate::composer::{Change, Composer, How, Tell};
+use crate::error::{ErrorCode, ServiceError};
+use crate::schedule::{Calendar, next_change};
 use jiff::Timestamp;
 use poolwright_executor::{OperationKind, OperationState};
 use poolwright_model::id::{OperationId, ScheduleId};
+use poolwright_planner::{Plan, Unplaced};
 use poolwright_store::{Batch, Stored};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 const TRIES: u32 = 5;
 /// The longest that one recomposition may take before it is told as late. It goes on.
 const PATIENCE: Duration = Duration::from_secs(1800);
-/// Between two tries, in real time.
+/// Between two tries, in real time; as often as was tried.
 const BETWEEN_TRIES: Duration = Duration::from_secs(2);
 
 /// One recomposition by the clock.
@@ -44,9 +47,13 @@ impl Stored for ScheduleRun {
 
 /// Runs until it is stopped.
 pub async fn run(composer: Composer, stop: CancellationToken) {
+    let mut runner = Runner {
+        composer: &composer,
+        last_told: None,
+    };
     tokio::select! {
         () = stop.cancelled() => {}
-        () = recompose(&composer) => {}
+        () = runner.recompose() => {}
         () = poll(&composer) => {}
     }
 }
@@ -63,115 +70,193 @@ async fn poll(composer: &Composer) {
     }
 }
 
-async fn recompose(composer: &Composer) {
-    // Before the first wait: what was missed while nobody ran.
-    let mut due = true;
-    loop {
-        if due {
+struct Runner<'a> {
+    composer: &'a Composer,
+    /// What was noted last of demands that could not be served: once is enough.
+    last_told: Option<String>,
+}
+
+impl Runner<'_> {
+    async fn recompose(&mut self) {
+        // Before the first wait: what was missed while nobody ran.
+        loop {
             for attempt in 1..=TRIES {
-                match composer.recompose_now().await {
+                match self.recompose_now().await {
                     Ok(()) => break,
                     Err(error) => {
-                        tracing::warn!(attempt, "the scheduled recomposition did not succeed: {error}")
+                        tracing::warn!(attempt, "the scheduled recomposition did not succeed: {error}");
                     }
                 }
-                tokio::time::sleep(BETWEEN_TRIES * attempt).await;
-            }
-        }
-        due = wait_for_change(composer).await;
-    }
-}
-
-/// Waits until a window opens or closes (true), or until somebody changed what is wanted (true as well, if
-/// there is any schedule).
-async fn wait_for_change(composer: &Composer) -> bool {
-    let calendars = composer.calendars().await.unwrap_or_else(|error| {
-        tracing::error!("no schedule can be read, so none runs: {error}");
-        Vec::new()
-    });
-    let before = composer.clock().now();
-    let Some(next) = next_change(&calendars, before) else {
-        composer.calendar_changed.notified().await;
-        return true;
-    };
-    loop {
-        tokio::select! {
-            () = composer.clock().sleep_until(next) => {
-                if composer.clock().now() >= next {
-                    return true;
+                if attempt < TRIES {
+                    tokio::time::sleep(BETWEEN_TRIES * attempt).await;
                 }
             }
-            () = composer.calendar_changed.notified() => return true,
+            let calendars = self.composer.calendars().await.unwrap_or_else(|error| {
+                tracing::error!("no schedule can be read, so none runs: {error}");
+                Vec::new()
+            });
+            tokio::select! {
+                () = self.next_change(&calendars) => {}
+                // Somebody changed what is wanted, or what there is.
+                () = self.composer.calendar_changed.notified() => {}
+            }
         }
     }
-}
 
-impl Composer {
+    /// Returns when a window opens or closes.
+    async fn next_change(&self, calendars: &[Calendar]) {
+        let clock = self.composer.clock();
+        let Some(next) = next_change(calendars, clock.now()) else {
+            return std::future::pending().await;
+        };
+        while clock.now() < next {
+            clock.sleep_until(next).await;
+        }
+    }
+
     /// Makes what is wanted by schedules so, and waits until it is.
-    async fn recompose_now(&self) -> Result<(), ServiceError> {
-        let calendars = self.calendars().await?;
-        if calendars.is_empty()
-            && !self
-                .demands()
-                .await?
-                .iter()
-                .any(|demand| demand.schedule.is_some())
-        {
+    async fn recompose_now(&mut self) -> Result<(), ServiceError> {
+        let change = self.composer.calendar_change().await?;
+        let calendars = self.composer.calendars().await?;
+        if calendars.is_empty() && change.is_none() {
             return Ok(());
         }
-        let at = self.clock().now();
-        let plan = self.plan().await?;
-        if plan.steps.is_empty() {
-            return Ok(());
+        let at = self.composer.clock().now();
+        let open = calendars.iter().filter(|calendar| calendar.window.is_open(at));
+        let open: Vec<ScheduleId> = open.map(|calendar| calendar.id.clone()).collect();
+        let plan = self.composer.plan().await?;
+        let unserved = self.unserved(&plan).await?;
+        let done = if plan.steps.is_empty() {
+            self.tell_once(at, open, &unserved).await?;
+            true
+        } else {
+            self.change(plan, &calendars, (at, open), &unserved).await?
+        };
+        match change {
+            Some(change) if done => self.composer.calendar_followed(&change).await,
+            _ => Ok(()),
         }
-        let open: Vec<ScheduleId> = calendars
-            .iter()
-            .filter(|calendar| calendar.window.is_open(at))
-            .map(|calendar| calendar.id.clone())
-            .collect();
-        let applied = self
-            .apply(plan, OperationKind::Schedule, "schedule", &How::default())
-            .await;
-        let run = |operation: Option<OperationId>, outcome: String, succeeded: bool| ScheduleRun {
+    }
+
+    /// Applies a plan, waits for it, and notes how it went. Whether it is done: it may be late.
+    async fn change(
+        &mut self,
+        plan: Plan,
+        calendars: &[Calendar],
+        (at, open): (Timestamp, Vec<ScheduleId>),
+        unserved: &[String],
+    ) -> Result<bool, ServiceError> {
+        let run = |operation, outcome, succeeded| ScheduleRun {
             id: uuid::Uuid::now_v7().simple().to_string(),
             at,
-            open: open.clone(),
+            open,
             operation,
             outcome,
             succeeded,
         };
-        let change = match applied {
-            Ok(change) => change,
+        let applied = self
+            .composer
+            .apply(plan, OperationKind::Schedule, "schedule", &How::default())
+            .await;
+        let (plan, operation) = match applied {
+            Ok(Change {
+                plan,
+                operation: Some(operation),
+            }) => (plan, operation.id),
+            Ok(_) => return Ok(true),
             Err(error) => {
                 self.note(&run(None, error.to_string(), false)).await?;
                 return Err(error);
             }
         };
-        let Some(operation) = change.operation else {
-            return Ok(());
+        let ended = tokio::select! {
+            ended = self.composer.wait(&operation, PATIENCE) => ended,
+            () = self.next_change(calendars) => {
+                let now = self.composer.operation(&operation).await?;
+                let waits = now.waits().join("; ");
+                let late = format!("it is still {} ({waits}) when the calendar goes on", now.state);
+                Err(ServiceError::new(ErrorCode::Timeout, late))
+            }
         };
-        let summary = change.plan.summary().to_string();
-        let ended = self.wait(&operation.id, PATIENCE).await?;
-        let succeeded = ended.state == OperationState::Completed;
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                // It goes on, and what it has in hand is left alone. At its end we look again.
+                self.composer.follow(operation.clone(), Tell::HoweverItEnds);
+                self.note(&run(Some(operation), error.to_string(), false)).await?;
+                return Ok(false);
+            }
+        };
         let outcome = match ended.error() {
-            None => summary,
+            None => [vec![plan.summary().to_string()], unserved.to_vec()]
+                .concat()
+                .join("; "),
             Some(error) => format!("{}: {error}", ended.state),
         };
-        self.note(&run(Some(operation.id), outcome.clone(), succeeded))
-            .await?;
-        if succeeded {
+        let done = ended.state == OperationState::Completed;
+        self.last_told = Some(unserved.join("; "));
+        self.note(&run(
+            Some(operation),
+            outcome.clone(),
+            done && unserved.is_empty(),
+        ))
+        .await?;
+        match done {
+            true => Ok(true),
+            false => Err(ServiceError::new(ErrorCode::Internal, outcome)),
+        }
+    }
+
+    /// Why demands of schedules are not served although their windows are open.
+    async fn unserved(&self, plan: &Plan) -> Result<Vec<String>, ServiceError> {
+        if plan.unplaced.is_empty() {
+            return Ok(Vec::new());
+        }
+        let demands = self.composer.demands().await?;
+        let scheduled: BTreeSet<_> = demands
+            .iter()
+            .filter(|record| record.schedule.is_some())
+            .map(|record| &record.demand.id)
+            .collect();
+        let unserved = plan.unplaced.iter().filter(|no| scheduled.contains(&no.demand));
+        Ok(unserved.map(Unplaced::to_string).collect())
+    }
+
+    /// Notes what could not be served, where nothing else is to be done.
+    async fn tell_once(
+        &mut self,
+        at: Timestamp,
+        open: Vec<ScheduleId>,
+        unserved: &[String],
+    ) -> Result<(), ServiceError> {
+        let outcome = unserved.join("; ");
+        if self.last_told.as_ref() == Some(&outcome) {
             return Ok(());
         }
-        Err(ServiceError::new(crate::error::ErrorCode::Internal, outcome))
+        if !unserved.is_empty() {
+            let run = ScheduleRun {
+                id: uuid::Uuid::now_v7().simple().to_string(),
+                at,
+                open,
+                operation: None,
+                outcome: outcome.clone(),
+                succeeded: false,
+            };
+            self.note(&run).await?;
+        }
+        self.last_told = Some(outcome);
+        Ok(())
     }
 
     async fn note(&self, run: &ScheduleRun) -> Result<(), ServiceError> {
         let mut batch = Batch::new();
         batch.put(run)?;
-        self.store().commit(batch).await?;
+        self.composer.store().commit(batch).await?;
         Ok(())
     }
+}
 
+impl Composer {
     /// What ran by the clock, the latest last.
     pub async fn schedule_runs(&self) -> Result<Vec<ScheduleRun>, ServiceError> {
         let found = poolwright_store::read_all(self.store().as_ref()).await?;

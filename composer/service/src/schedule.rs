@@ -70,6 +70,7 @@ impl Schedule {
 }
 
 /// The demands that are wanted at `now`: the standing ones less those suspended, and those of open windows.
+/// Those that an operation is composing or releasing are its business.
 pub fn wanted(demands: &[DemandRecord], calendars: &[Calendar], now: Timestamp) -> Vec<Demand> {
     let open: Vec<&Calendar> = calendars
         .iter()
@@ -83,6 +84,7 @@ pub fn wanted(demands: &[DemandRecord], calendars: &[Calendar], now: Timestamp) 
     };
     demands
         .iter()
+        .filter(|record| record.pending.is_none())
         .filter(is_wanted)
         .map(|record| record.demand.clone())
         .collect()
@@ -120,6 +122,7 @@ mod tests {
             spec,
             demand,
             schedule: schedule.map(|id| ScheduleId::new(id).unwrap()),
+            pending: None,
         }
     }
 

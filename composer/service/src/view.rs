@@ -1,32 +1,58 @@
-//! What the hardware showed, seen with what we know of it: our own recorded states, and whose each
+//! What the hardware showed, seen with what we know of it: what operations wrote down since, and whose each
 //! binding is. Pure.
 
+use poolwright_executor::GpuRecord;
 use poolwright_inventory::Snapshot;
 use poolwright_model::composable::{Composability, WhyNotKind};
-use poolwright_model::id::{GpuId, UnitId};
+use poolwright_model::id::{ControlEndpointId, GpuId, UnitId};
 use poolwright_model::lifecycle::GpuState;
+use poolwright_model::topology::Gpu;
+use poolwright_store::Versioned;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What we know of the pool beside what it shows.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// The state that the last operation left each GPU in.
-    pub states: BTreeMap<GpuId, GpuState>,
+    /// What operations wrote down last of each GPU.
+    pub records: BTreeMap<GpuId, Versioned<GpuRecord>>,
     /// Units of our compositions.
     pub ours: BTreeSet<UnitId>,
     /// Units that running operations have in hand.
     pub in_hand: BTreeSet<UnitId>,
+    /// How far the store was when the look at each endpoint began. What was written later was read from the
+    /// hardware later, too.
+    pub looked_at: BTreeMap<ControlEndpointId, u64>,
 }
 
-/// Puts what we know over what was seen. Where the two disagree about a binding the hardware is right;
-/// what only we can know (dirty, indeterminate, quarantined) is added.
+impl Known {
+    /// What was written down of a GPU after the look at whoever binds it.
+    fn newer(&self, gpu: &Gpu) -> Option<&GpuRecord> {
+        let record = self.records.get(&gpu.id)?;
+        let looked_at = gpu
+            .control
+            .iter()
+            .filter_map(|at| self.looked_at.get(&at.endpoint));
+        let looked_at = looked_at.min().copied().unwrap_or(u64::MAX);
+        (record.revision > looked_at).then_some(&record.value)
+    }
+}
+
+/// Puts what we know over what was seen. Whichever is newer is right about a binding; what only we can know
+/// (dirty, indeterminate, quarantined) is added.
 pub fn overlay(snapshot: &mut Snapshot, known: &Known) {
     for gpu in &mut snapshot.topology.gpus {
-        let recorded = known.states.get(&gpu.id).copied();
-        let ours = known.ours.contains(&gpu.unit) || known.in_hand.contains(&gpu.unit);
-        match (gpu.host_port.is_some(), recorded) {
+        let record = known.records.get(&gpu.id).map(|record| &record.value);
+        let in_hand = known.in_hand.contains(&gpu.unit);
+        let mut ours = in_hand || known.ours.contains(&gpu.unit);
+        if let Some(newer) = known.newer(gpu) {
+            gpu.host.clone_from(&newer.host);
+            gpu.host_port.clone_from(&newer.host_port);
+            gpu.state = newer.state;
+            // What an operation of ours wrote down is its doing.
+            ours = true;
+        }
+        match (gpu.host_port.is_some(), record.map(|record| record.state)) {
             (_, Some(held @ (GpuState::Indeterminate | GpuState::Quarantined))) => gpu.state = held,
-            (false, Some(GpuState::Dirty)) if gpu.host.is_none() => gpu.state = GpuState::Dirty,
             (true, _) if !ours => {
                 gpu.state = GpuState::Foreign;
                 if gpu.composability.is_composable() {
@@ -37,7 +63,13 @@ pub fn overlay(snapshot: &mut Snapshot, known: &Known) {
             }
             // The host's BMC may not show what the executor confirmed by other means.
             (true, Some(GpuState::Attached)) if gpu.state == GpuState::Bound => {
-                gpu.state = GpuState::Attached
+                gpu.state = GpuState::Attached;
+            }
+            // A host was given it since its last reset, whoever took it away again.
+            (false, Some(_)) if gpu.host.is_none() && !in_hand && gpu.state == GpuState::Free => {
+                if record.is_some_and(|record| !record.clean) {
+                    gpu.state = GpuState::Dirty;
+                }
             }
             _ => {}
         }
@@ -49,30 +81,53 @@ mod tests {
     use super::*;
     use jiff::Timestamp;
 
-    fn one_gpu(host_port: Option<&str>, known: &Known) -> (GpuState, Option<WhyNotKind>) {
+    const LOOKED_AT: u64 = 10;
+
+    fn a_look(host_port: Option<&str>) -> Snapshot {
         let bound = host_port.map(|_| "host-1");
         let json = serde_json::json!({"gpus": [{
             "id": "g", "vendor": null, "model": null, "memory_bytes": null, "uuid": null, "serial": null, "pci_ids": null,
             "chassis": null, "slot": null, "functions": [], "partitions": [], "ports": [], "unit": "g",
             "composable": true, "why_not": null, "host": bound, "host_port": host_port,
             "state": if bound.is_some() { "bound" } else { "free" }, "health": "ok",
+            "control": [{"endpoint": "box", "style": "zones", "address": "/g"}],
         }], "hosts": [], "fabrics": []});
-        let topology = serde_json::from_value(json).unwrap();
-        let mut snapshot = Snapshot {
+        Snapshot {
             taken_at: Timestamp::UNIX_EPOCH,
-            topology,
+            topology: serde_json::from_value(json).unwrap(),
             faults: vec![],
             requests: 0,
             elapsed_ms: 0,
-        };
+        }
+    }
+
+    fn one_gpu(host_port: Option<&str>, known: &Known) -> (GpuState, Option<WhyNotKind>) {
+        let mut snapshot = a_look(host_port);
         overlay(&mut snapshot, known);
         let gpu = &snapshot.topology.gpus[0];
         (gpu.state, gpu.composability.0.as_ref().map(|why| why.kind))
     }
 
-    fn recorded(state: GpuState) -> Known {
+    fn unit() -> UnitId {
+        UnitId::new("g").unwrap()
+    }
+
+    fn recorded(state: GpuState, host_port: Option<&str>, revision: u64) -> Known {
+        let value = GpuRecord {
+            gpu: GpuId::new("g").unwrap(),
+            unit: unit(),
+            state,
+            clean: state == GpuState::Free,
+            host: host_port.map(|_| "host-1".parse().unwrap()),
+            host_port: host_port.map(|port| port.parse().unwrap()),
+            composition: None,
+            tenant: None,
+            operation: None,
+            since: Timestamp::UNIX_EPOCH,
+        };
         Known {
-            states: BTreeMap::from([(GpuId::new("g").unwrap(), state)]),
+            records: BTreeMap::from([(value.gpu.clone(), Versioned { value, revision })]),
+            looked_at: BTreeMap::from([("box".parse().unwrap(), LOOKED_AT)]),
             ..Known::default()
         }
     }
@@ -84,7 +139,7 @@ mod tests {
             (GpuState::Foreign, Some(WhyNotKind::Foreign))
         );
         let ours = Known {
-            ours: BTreeSet::from([UnitId::new("g").unwrap()]),
+            ours: BTreeSet::from([unit()]),
             ..Known::default()
         };
         assert_eq!(one_gpu(Some("p"), &ours), (GpuState::Bound, None));
@@ -96,16 +151,37 @@ mod tests {
     }
 
     #[test]
-    fn what_only_we_can_know_is_added_and_the_hardware_is_right_about_bindings() {
-        assert_eq!(one_gpu(None, &recorded(GpuState::Dirty)).0, GpuState::Dirty);
+    fn what_only_we_can_know_is_added() {
+        let before = |state| recorded(state, None, LOOKED_AT);
+        assert_eq!(one_gpu(None, &before(GpuState::Dirty)).0, GpuState::Dirty);
+        assert_eq!(one_gpu(None, &before(GpuState::Free)).0, GpuState::Free);
         assert_eq!(
-            one_gpu(None, &recorded(GpuState::Quarantined)).0,
+            one_gpu(None, &before(GpuState::Quarantined)).0,
             GpuState::Quarantined
         );
         assert_eq!(
-            one_gpu(None, &recorded(GpuState::Attached)).0,
-            GpuState::Free,
-            "recorded as attached, seen free"
+            one_gpu(None, &before(GpuState::Attached)).0,
+            GpuState::Dirty,
+            "somebody else took it from its host, and nobody reset it"
         );
+    }
+
+    #[test]
+    fn whichever_is_newer_is_right_about_a_binding() {
+        let later = LOOKED_AT + 1;
+        assert_eq!(
+            one_gpu(Some("p"), &recorded(GpuState::Free, None, later)),
+            (GpuState::Free, None),
+            "released and reset since it was seen bound: not foreign"
+        );
+        let mut bound = recorded(GpuState::Attached, Some("p"), later);
+        bound.ours = BTreeSet::from([unit()]);
+        let mut snapshot = a_look(None);
+        overlay(&mut snapshot, &bound);
+        let gpu = &snapshot.topology.gpus[0];
+        assert_eq!(gpu.state, GpuState::Attached);
+        assert_eq!(gpu.host_port.as_ref().unwrap().as_str(), "p");
+        let earlier = recorded(GpuState::Free, None, LOOKED_AT);
+        assert_eq!(one_gpu(Some("p"), &earlier).0, GpuState::Foreign);
     }
 }

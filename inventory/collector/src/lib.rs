@@ -43,6 +43,30 @@ pub struct Look {
 }
 
 impl Look {
+    /// Of an endpoint that was read.
+    pub fn answered(source: ControlEndpointId, observed: Observation, at: Timestamp) -> Self {
+        let Observation {
+            topology,
+            faults,
+            requests,
+            quirks,
+        } = observed;
+        for quirk in quirks {
+            tracing::info!(endpoint = %source, quirk = quirk.name, "{}", quirk.what);
+        }
+        let view = View {
+            source,
+            topology,
+            faults,
+        };
+        Self {
+            view,
+            requests,
+            at,
+            answered: true,
+        }
+    }
+
     /// Of an endpoint that could not be read: nothing is known but that.
     pub fn failed(source: ControlEndpointId, error: &DriverError, at: Timestamp) -> Self {
         let message = match &error.hint {
@@ -127,26 +151,7 @@ async fn observe(
     });
     match answer {
         Err(error) => Look::failed(source, &error, at),
-        Ok(Observation {
-            topology,
-            faults,
-            requests,
-            quirks,
-        }) => {
-            for quirk in quirks {
-                tracing::info!(endpoint = %source, quirk = quirk.name, "{}", quirk.what);
-            }
-            Look {
-                view: View {
-                    source,
-                    topology,
-                    faults,
-                },
-                requests,
-                at,
-                answered: true,
-            }
-        }
+        Ok(observed) => Look::answered(source, observed, at),
     }
 }
 

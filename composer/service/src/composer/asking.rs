@@ -1,20 +1,18 @@
 //! Operations, compositions, and why things are as they are.
 
 use super::Composer;
+use super::following::Tell;
 use crate::demand::DemandRecord;
 use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
-use poolwright_executor::{
-    self as executor, Claim, CompositionRecord, GpuRecord, Operation, OperationState, PlanRecord, Resolve,
-    Said,
-};
+use poolwright_executor::{self as executor, CompositionRecord, Operation, OperationState, Resolve, Said};
 use poolwright_model::fault::FaultKind;
-use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId};
+use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId, UnitId};
 use poolwright_model::lifecycle::GpuState;
-use poolwright_planner::{Composition, Plan, Reserved};
+use poolwright_planner::Composition;
 use poolwright_store::{Event, read, read_all};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The manager in a few numbers.
@@ -139,6 +137,8 @@ impl Composer {
             reason: reason.to_owned(),
         };
         self.executor.resolve(id, wish).await?;
+        // Whoever followed a quarantined operation took it for settled.
+        self.follow(id.clone(), Tell::HoweverItEnds);
         self.operation(id).await
     }
 
@@ -196,7 +196,12 @@ impl Composer {
                 gpus.join(", ")
             ));
         }
+        let serving = self.underway().await?.serving;
         match (&record.schedule, wanted_now) {
+            _ if serving.contains_key(id) => {
+                because.push(format!("operation {} serves it just now", serving[id]));
+            }
+            _ if record.pending.is_some() => because.push("an operation releases it just now".to_owned()),
             (_, true) => {
                 let plan = self.plan().await?;
                 let missing = plan.unplaced.iter().filter(|unplaced| unplaced.demand == *id);
@@ -258,13 +263,12 @@ impl Composer {
                 "poolwright get faults",
             ),
         });
-        let needy: Vec<String> = self
-            .operations()
-            .await?
-            .iter()
-            .filter(|op| needs_somebody(op.state))
-            .map(|op| op.id.to_string())
-            .collect();
+        let mut needy = Vec::new();
+        for id in self.store.open_operations().await? {
+            if needs_somebody(self.operation(&id).await?.state) {
+                needy.push(id.to_string());
+            }
+        }
         checks.push(match needy.is_empty() {
             true => Check::ok("operations", "none needs somebody"),
             false => Check::problem(
@@ -286,7 +290,8 @@ impl Composer {
         &self,
         snapshot: &poolwright_inventory::Snapshot,
     ) -> Result<Vec<String>, ServiceError> {
-        let in_hand = self.reserved().await?;
+        let claims = self.executor.claims().await?;
+        let in_hand: BTreeSet<&UnitId> = claims.iter().map(|claim| &claim.unit).collect();
         let at: BTreeMap<_, _> = snapshot
             .topology
             .gpus
@@ -298,7 +303,7 @@ impl Composer {
             for held in composition
                 .held
                 .iter()
-                .filter(|held| in_hand.iter().all(|r| r.unit != held.unit))
+                .filter(|held| !in_hand.contains(&held.unit))
             {
                 for gpu in &held.gpus {
                     match at.get(gpu) {
@@ -314,37 +319,6 @@ impl Composer {
             }
         }
         Ok(lost)
-    }
-
-    pub(super) async fn gpu_states(&self) -> Result<BTreeMap<GpuId, GpuState>, ServiceError> {
-        let found = read_all::<GpuRecord>(self.store.as_ref()).await?;
-        Ok(found
-            .into_iter()
-            .map(|found| (found.value.gpu, found.value.state))
-            .collect())
-    }
-
-    /// The units that running operations have in hand.
-    pub(super) async fn reserved(&self) -> Result<Vec<Reserved>, ServiceError> {
-        let claims: Vec<Claim> = self.executor.claims().await?;
-        Ok(claims
-            .into_iter()
-            .map(|claim| Reserved {
-                unit: claim.unit,
-                host_port: claim.host_port,
-            })
-            .collect())
-    }
-
-    pub(super) async fn plan_of(&self, operation: &Operation) -> Result<Plan, ServiceError> {
-        let found = read::<PlanRecord>(self.store.as_ref(), operation.plan.as_str()).await?;
-        let missing = || {
-            ServiceError::new(
-                ErrorCode::Internal,
-                format!("plan {} of {} is gone", operation.plan, operation.id),
-            )
-        };
-        found.map(|found| found.value.0).ok_or_else(missing)
     }
 }
 

@@ -1,14 +1,15 @@
 //! Adding, testing and removing the management services that the manager speaks to.
 
 use super::Composer;
-use crate::endpoint::{Endpoint, EndpointSpec};
+use crate::endpoint::{Connected, Endpoint, EndpointSpec};
 use crate::error::{ErrorCode, ServiceError};
 use futures_util::StreamExt;
+use poolwright_collector::Look;
 use poolwright_driver::{DriverError, Observation};
+use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_store::{Batch, Stored, read, read_all};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 
 /// What an endpoint answered when it was tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,36 +51,68 @@ impl Composer {
             .with_hint("choose another name, or remove it first"));
         }
         let connected = self.connector.connect(&spec).await?;
-        let observed = match connected.fabric.observe(&()).await {
-            Ok(observed) => observed,
+        match self.add_connected(&spec, &connected).await {
+            Ok(tested) => Ok(tested),
             Err(error) => {
                 connected.fabric.close().await;
-                return Err(error.into());
+                Err(error)
             }
-        };
+        }
+    }
+
+    async fn add_connected(
+        &self,
+        spec: &EndpointSpec,
+        connected: &Connected,
+    ) -> Result<EndpointTest, ServiceError> {
+        let began = self.begin_look().await?;
+        let observed = self.observe(connected).await?;
+        let tested = EndpointTest::of(&observed);
         let endpoint = Endpoint {
-            spec,
+            spec: spec.clone(),
             added: self.clock.now(),
         };
         let mut batch = Batch::new();
         batch.expect(Endpoint::KIND, endpoint.id(), None).put(&endpoint)?;
         self.store.commit(batch).await?;
-        self.connections.insert(endpoint.spec.id.clone(), connected);
-        self.look_again(&BTreeSet::from([endpoint.spec.id])).await;
-        Ok(EndpointTest::of(&observed))
+        self.use_connected(&spec.id, connected).await;
+        let look = Look::answered(spec.id.clone(), observed, endpoint.added);
+        self.take_in(began, vec![look]);
+        Ok(tested)
+    }
+
+    /// Takes a connection into use. Somebody else may have connected, or removed the endpoint, in the
+    /// meantime: then this session ends.
+    async fn use_connected(&self, id: &ControlEndpointId, connected: &Connected) {
+        let kept = read::<Endpoint>(self.store.as_ref(), id.as_str()).await;
+        let kept = matches!(kept, Ok(Some(_)));
+        if !kept || !self.connections.insert(id, connected) {
+            connected.fabric.close().await;
+        }
     }
 
     /// Looks at an endpoint anew, with a new connection.
     pub async fn test_endpoint(&self, id: &ControlEndpointId) -> Result<EndpointTest, ServiceError> {
         let endpoint = self.endpoint(id).await?;
         let connected = self.connector.connect(&endpoint.spec).await?;
-        let observed = connected.fabric.observe(&()).await;
+        let observed = self.observe(&connected).await;
         connected.fabric.close().await;
         Ok(EndpointTest::of(&observed?))
     }
 
-    /// Forgets an endpoint. Refused while a composition holds GPUs through it.
+    async fn observe(&self, connected: &Connected) -> Result<Observation, DriverError> {
+        let deadline = self.options.collect.endpoint_deadline;
+        let observed = tokio::time::timeout(deadline, connected.fabric.observe(&())).await;
+        observed.unwrap_or_else(|_| {
+            let message = format!("not read within {} s", deadline.as_secs());
+            Err(DriverError::no_effect(message).with_fault(FaultKind::Timeout))
+        })
+    }
+
+    /// Forgets an endpoint. Refused while a composition holds GPUs through it, or an operation works at it.
     pub async fn remove_endpoint(&self, id: &ControlEndpointId) -> Result<(), ServiceError> {
+        // Nothing begins at it while it goes.
+        let _turn = self.turn.lock().await;
         self.endpoint(id).await?;
         let holders: Vec<String> = self
             .compositions()
@@ -91,6 +124,17 @@ impl Composer {
         if !holders.is_empty() {
             let message = format!("endpoint {id} holds GPUs of {}", holders.join(", "));
             return Err(ServiceError::new(ErrorCode::Conflict, message).with_hint("release them first"));
+        }
+        for open in self.store.open_operations().await? {
+            let steps = self.operation(&open).await?.steps;
+            if steps
+                .iter()
+                .any(|record| record.step.target.unit_at.endpoint == *id)
+            {
+                let message = format!("operation {open} works at endpoint {id}");
+                return Err(ServiceError::new(ErrorCode::Conflict, message)
+                    .with_hint(format!("wait for it: poolwright ops wait {open}")));
+            }
         }
         let mut batch = Batch::new();
         batch.delete(Endpoint::KIND, id.as_str());
@@ -112,7 +156,7 @@ impl Composer {
         let connect = futures_util::stream::iter(missing).map(|spec| async move {
             match self.connector.connect(&spec).await {
                 Ok(connected) => {
-                    self.connections.insert(spec.id, connected);
+                    self.use_connected(&spec.id, &connected).await;
                     None
                 }
                 Err(error) => Some((spec.id, error)),

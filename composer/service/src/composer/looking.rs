@@ -1,175 +1,252 @@
 //! Looking at the hardware, and what is known from the last look.
+//!
+//! What each endpoint showed last is kept, and joined into one snapshot when somebody asks. What operations
+//! wrote down since is laid over it, so that the answer is right at any moment, and not only after the next
+//! look.
 
 use super::Composer;
-use crate::error::{ErrorCode, ServiceError};
+use crate::error::ServiceError;
 use crate::view::{Known, overlay};
 use poolwright_collector::{Look, assemble, look};
 use poolwright_driver::{Fabric, Progress};
-use poolwright_inventory::Snapshot;
-use poolwright_model::id::ControlEndpointId;
+use poolwright_executor::{CompositionRecord, GpuRecord};
+use poolwright_inventory::{Snapshot, remember};
+use poolwright_model::id::{ControlEndpointId, HostId};
+use poolwright_model::topology::{Host, Topology};
+use poolwright_store::{Batch, Stored, read, read_all};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-/// What was seen last, by endpoint, and all of it together.
+/// What was seen last, by endpoint, and what was made of it.
 #[derive(Default)]
 pub(super) struct Seen {
-    looks: BTreeMap<ControlEndpointId, Look>,
-    /// Endpoints that operations have worked at since they were looked at.
-    touched: BTreeSet<ControlEndpointId>,
-    joined: Option<Arc<Snapshot>>,
+    sights: BTreeMap<ControlEndpointId, Sight>,
+    /// Looks that have begun so far.
+    looks: u64,
+    /// How long the last look at everything took.
+    elapsed_ms: u64,
+    /// What everything that was ever seen is called.
+    ids: Topology,
+    /// There are new ones, which the store doesn't have yet.
+    ids_to_keep: bool,
+    /// All sights in one; `None` where one of them has changed.
+    joined: Option<Arc<Joined>>,
+    /// The last answer, and the revision of the store that it is made of.
+    shown: Option<(u64, Arc<Snapshot>)>,
+}
+
+/// What one endpoint showed.
+struct Sight {
+    look: Look,
+    began: Began,
+}
+
+/// What all endpoints showed last, in one.
+struct Joined {
+    snapshot: Snapshot,
+    /// How far the store was when the look at each began.
+    looked_at: BTreeMap<ControlEndpointId, u64>,
+}
+
+/// When a look began: after how many others, and after which commit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Began {
+    nth: u64,
+    revision: u64,
+}
+
+/// What everything is called, kept over a restart: records and compositions name GPUs and hosts by it.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+struct Ids(Topology);
+
+impl Stored for Ids {
+    const KIND: &'static str = "ids";
+    fn id(&self) -> &'static str {
+        "pool"
+    }
 }
 
 impl Composer {
     /// Looks at every endpoint.
     pub async fn discover(&self, progress: &dyn Progress) -> Result<Arc<Snapshot>, ServiceError> {
-        let began = tokio::time::Instant::now();
+        let started = tokio::time::Instant::now();
         let now = self.clock.now();
         let unreached = self.connect_kept().await?;
         let unreached = unreached
             .into_iter()
             .map(|(id, error)| Look::failed(id, &error, now))
             .collect();
+        let began = self.begin_look().await?;
         let looks = look(&self.connections.fabrics(), now, self.options.collect, progress).await;
-        self.take_in([looks, unreached].concat());
-        let seen = self.joined()?;
-        let mut snapshot = (*self.with_known(&seen).await?).clone();
-        snapshot.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(Arc::new(snapshot))
+        self.take_in(began, [looks, unreached].concat());
+        let kept: BTreeSet<_> = self.endpoints().await?.into_iter().map(|e| e.spec.id).collect();
+        {
+            let mut seen = self.lock_seen();
+            // One that was removed while it was looked at.
+            let connected = |id: &ControlEndpointId| self.connections.get(id).is_some();
+            seen.sights.retain(|id, _| kept.contains(id) || connected(id));
+            seen.elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            seen.joined = None;
+        }
+        self.snapshot().await
     }
 
     /// Looks at some endpoints again; the others are as they were seen last.
-    pub(super) async fn look_again(&self, endpoints: &BTreeSet<ControlEndpointId>) {
+    pub(super) async fn look_again(
+        &self,
+        endpoints: &BTreeSet<ControlEndpointId>,
+    ) -> Result<(), ServiceError> {
         let fabrics: Vec<Arc<dyn Fabric>> = endpoints
             .iter()
             .filter_map(|id| self.connections.get(id))
             .map(|connected| connected.fabric)
             .collect();
-        self.take_in(look(&fabrics, self.clock.now(), self.options.collect, &()).await);
+        let began = self.begin_look().await?;
+        let looks = look(&fabrics, self.clock.now(), self.options.collect, &()).await;
+        self.take_in(began, looks);
+        Ok(())
     }
 
-    /// The pool as it is after all that was done to it: what operations worked at is looked at again.
-    pub(super) async fn fresh_snapshot(&self) -> Result<Arc<Snapshot>, ServiceError> {
-        let touched = std::mem::take(&mut self.lock_seen().touched);
-        if !touched.is_empty() {
-            self.look_again(&touched).await;
-            // What is still being worked at must be looked at once more.
-            let busy = self.endpoints_at_work().await?;
-            self.lock_seen()
-                .touched
-                .extend(touched.into_iter().filter(|endpoint| busy.contains(endpoint)));
-        }
-        self.snapshot().await
-    }
-
-    /// An operation works, or has worked, at these.
-    pub(super) fn touch(&self, endpoints: impl IntoIterator<Item = ControlEndpointId>) {
-        self.lock_seen().touched.extend(endpoints);
-    }
-
-    /// The management services that open operations speak to.
-    async fn endpoints_at_work(&self) -> Result<BTreeSet<ControlEndpointId>, ServiceError> {
-        let operations = self.executor.list().await?;
-        let open = operations.iter().filter(|operation| !operation.state.has_ended());
-        let targets = open
-            .flat_map(|operation| &operation.steps)
-            .map(|record| &record.step.target);
-        let endpoints = targets.flat_map(|target| {
-            [
-                Some(target.unit_at.endpoint.clone()),
-                self.connections.speaker(&target.host),
-            ]
-            .into_iter()
-            .flatten()
-        });
-        Ok(endpoints.collect())
-    }
-
-    fn lock_seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The pool as last seen, with what we know of it. Looks first if it was never looked at.
+    /// The pool as last seen, with what we know of it.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, ServiceError> {
-        match self.joined() {
-            Ok(seen) => self.with_known(&seen).await,
-            Err(_) => self.discover(&()).await,
+        let joined = self.joined().await?;
+        let revision = self.store.revision().await?;
+        {
+            let seen = self.lock_seen();
+            let as_last = seen.shown.as_ref().filter(|(at, _)| *at == revision);
+            let unchanged = seen.joined.as_ref().is_some_and(|now| Arc::ptr_eq(now, &joined));
+            if let (Some((_, shown)), true) = (as_last, unchanged) {
+                return Ok(shown.clone());
+            }
         }
+        let known = self.known(joined.looked_at.clone()).await?;
+        let mut snapshot = joined.snapshot.clone();
+        overlay(&mut snapshot, &known);
+        let shown = Arc::new(snapshot);
+        let mut seen = self.lock_seen();
+        if seen.joined.as_ref().is_some_and(|now| Arc::ptr_eq(now, &joined)) {
+            // What was committed while it was made may be in it or not: the next caller finds a later
+            // revision, and makes it anew.
+            seen.shown = Some((revision, shown.clone()));
+        }
+        Ok(shown)
+    }
+
+    /// Takes over what everything was called before the restart.
+    pub(super) async fn recall_ids(&self) -> Result<(), ServiceError> {
+        if let Some(kept) = read::<Ids>(self.store.as_ref(), Ids(Topology::default()).id()).await? {
+            self.lock_seen().ids = kept.value.0;
+        }
+        Ok(())
+    }
+
+    /// To be called before a look, whose answers then go to [`Composer::take_in`].
+    pub(super) async fn begin_look(&self) -> Result<Began, ServiceError> {
+        let revision = self.store.revision().await?;
+        let mut seen = self.lock_seen();
+        seen.looks += 1;
+        Ok(Began {
+            nth: seen.looks,
+            revision,
+        })
+    }
+
+    pub(super) fn take_in(&self, began: Began, looks: Vec<Look>) {
+        let mut seen = self.lock_seen();
+        for mut look in looks {
+            let source = look.view.source.clone();
+            let mut began = began;
+            if let Some(last) = seen.sights.get(&source) {
+                // Two looks may overtake each other; the later one counts.
+                if last.began.nth > began.nth {
+                    continue;
+                }
+                // An endpoint that is silent just now still has what it had; its fault says that it is silent.
+                if !look.answered {
+                    look.view.topology = last.look.view.topology.clone();
+                    look.at = last.look.at;
+                    began.revision = last.began.revision;
+                }
+            }
+            seen.sights.insert(source, Sight { look, began });
+        }
+        seen.joined = None;
     }
 
     /// Forgets what an endpoint showed.
     pub(super) fn forget(&self, endpoint: &ControlEndpointId) {
         let mut seen = self.lock_seen();
-        seen.looks.remove(endpoint);
-        self.rejoin(&mut seen);
+        seen.sights.remove(endpoint);
+        seen.joined = None;
     }
 
-    fn take_in(&self, looks: Vec<Look>) {
-        let mut seen = self.lock_seen();
-        for mut look in looks {
-            let source = look.view.source.clone();
-            // Two looks may overtake each other; the later one counts.
-            if seen.looks.get(&source).is_some_and(|last| last.at > look.at) {
-                continue;
-            }
-            // An endpoint that is silent just now still has what it had; its fault says how old that is.
-            if let (false, Some(last)) = (look.answered, seen.looks.get(&source)) {
-                look.view.topology = last.view.topology.clone();
-                look.at = last.at;
-            }
-            seen.looks.insert(source, look);
+    /// Everything that was seen in one. What is new in it has an id that stays, before anybody uses it.
+    async fn joined(&self) -> Result<Arc<Joined>, ServiceError> {
+        let (joined, ids) = {
+            let mut seen = self.lock_seen();
+            let joined = match &seen.joined {
+                Some(joined) => joined.clone(),
+                None => self.join(&mut seen),
+            };
+            (joined, seen.ids_to_keep.then(|| Ids(seen.ids.clone())))
+        };
+        if let Some(ids) = ids {
+            let mut batch = Batch::new();
+            batch.put(&ids)?;
+            self.store.commit(batch).await?;
+            let mut seen = self.lock_seen();
+            seen.ids_to_keep &= seen.ids != ids.0;
         }
-        self.rejoin(&mut seen);
+        Ok(joined)
     }
 
-    fn rejoin(&self, seen: &mut Seen) {
-        let last = seen.joined.take();
-        let looks = seen.looks.values().cloned().collect();
-        let joined = assemble(
-            looks,
-            last.as_deref().map(|last| &last.topology),
-            self.clock.now(),
-        );
-        let speaks = joined
-            .topology
-            .hosts
-            .iter()
-            .filter_map(|host| Some((host.id.clone(), host.bmc.clone()?)));
-        self.connections.set_speakers(speaks.collect());
-        seen.joined = Some(Arc::new(joined));
+    fn join(&self, seen: &mut Seen) -> Arc<Joined> {
+        let looks: Vec<Look> = seen.sights.values().map(|sight| sight.look.clone()).collect();
+        let taken_at = looks.iter().map(|look| look.at).max();
+        let taken_at = taken_at.unwrap_or_else(|| self.clock.now());
+        let mut snapshot = assemble(looks, Some(&seen.ids), taken_at);
+        snapshot.elapsed_ms = seen.elapsed_ms;
+        seen.ids_to_keep |= remember(&mut seen.ids, &snapshot.topology);
+        self.connections.set_speakers(speakers(&snapshot.topology.hosts));
+        let sights = seen.sights.iter();
+        let looked_at = sights.map(|(id, sight)| (id.clone(), sight.began.revision));
+        let joined = Arc::new(Joined {
+            looked_at: looked_at.collect(),
+            snapshot,
+        });
+        seen.joined = Some(joined.clone());
+        joined
     }
 
-    fn joined(&self) -> Result<Arc<Snapshot>, ServiceError> {
-        let seen = self.lock_seen();
-        seen.joined
-            .clone()
-            .ok_or_else(|| ServiceError::new(ErrorCode::Unavailable, "the pool was not looked at yet"))
-    }
-
-    async fn with_known(&self, seen: &Snapshot) -> Result<Arc<Snapshot>, ServiceError> {
-        let mut snapshot = seen.clone();
-        overlay(&mut snapshot, &self.known().await?);
-        Ok(Arc::new(snapshot))
-    }
-
-    async fn known(&self) -> Result<Known, ServiceError> {
-        let states = self.gpu_states().await?;
-        let ours = self
-            .compositions()
-            .await?
-            .into_iter()
-            .flat_map(|c| c.held)
-            .map(|held| held.unit)
-            .collect();
-        let in_hand = self
-            .reserved()
-            .await?
-            .into_iter()
-            .map(|reserved| reserved.unit)
-            .collect();
+    async fn known(&self, looked_at: BTreeMap<ControlEndpointId, u64>) -> Result<Known, ServiceError> {
+        // Claims first: what an operation lets go of while we read is then still in its hands.
+        let claims = self.executor.claims().await?;
+        let compositions = read_all::<CompositionRecord>(self.store.as_ref()).await?;
+        let held = compositions.into_iter().flat_map(|c| c.value.composition.held);
+        let records = read_all::<GpuRecord>(self.store.as_ref()).await?;
         Ok(Known {
-            states,
-            ours,
-            in_hand,
+            in_hand: claims.into_iter().map(|claim| claim.unit).collect(),
+            ours: held.map(|held| held.unit).collect(),
+            records: records
+                .into_iter()
+                .map(|record| (record.value.gpu.clone(), record))
+                .collect(),
+            looked_at,
         })
     }
+
+    fn lock_seen(&self) -> MutexGuard<'_, Seen> {
+        // Each use leaves it whole.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who speaks for each host.
+fn speakers(hosts: &[Host]) -> BTreeMap<HostId, ControlEndpointId> {
+    let speaks = hosts
+        .iter()
+        .filter_map(|host| Some((host.id.clone(), host.bmc.clone()?)));
+    speaks.collect()
 }

@@ -3,20 +3,28 @@
 //! * [`looking`]: the hardware as seen last, with what we know of it.
 //! * [`endpoints`]: whom to ask.
 //! * [`wanting`]: demands and schedules.
+//! * [`keeping`]: which demands are kept, when operations decide it.
 //! * [`planning`]: from what is wanted to a plan, and from a plan to an operation.
+//! * [`changing`]: compose, release, attach, detach.
+//! * [`following`]: what is done once an operation is over.
 //! * [`asking`]: operations, compositions, and why things are as they are.
 //!
 //! Invariant: every change of hardware goes through a plan and the executor.
 
 mod asking;
+mod changing;
 mod endpoints;
+mod following;
+mod keeping;
 mod looking;
 mod planning;
 mod wanting;
 
 pub use asking::{Check, CheckResult, Resolution, Status, Why};
+pub use changing::Release;
 pub use endpoints::EndpointTest;
-pub use planning::{Change, How, Release};
+pub(crate) use following::Tell;
+pub use planning::{Change, How};
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
 use crate::clock::Clock;
@@ -29,7 +37,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinSet;
 
 /// How a composer behaves.
 #[derive(Debug, Clone)]
@@ -53,7 +61,8 @@ impl Default for Options {
 /// How long what was sent may take to be answered when the manager stops.
 const SHUTDOWN: Duration = Duration::from_secs(8);
 
-/// The facade. Cheap to clone; all clones are one.
+/// The facade. Cheap to clone; all clones are one. When the last is dropped everything stops where it is, as a
+/// crash would; see [`Composer::close`].
 #[derive(Clone)]
 pub struct Composer(Arc<Parts>);
 
@@ -62,13 +71,17 @@ pub struct Parts {
     store: Arc<dyn Store>,
     connector: Arc<dyn Connector>,
     connections: Connections,
-    executor: Executor,
+    executor: Arc<Executor>,
     clock: Arc<dyn Clock>,
     options: Options,
     seen: Mutex<looking::Seen>,
-    /// Told when what is wanted may have changed.
+    /// Held while a plan is made and submitted: each sees what the one before has taken. Operations run side
+    /// by side all the same.
+    turn: tokio::sync::Mutex<()>,
+    /// Told when what is wanted, or what there is to serve it, may have changed.
     pub(crate) calendar_changed: Notify,
-    tasks: TaskTracker,
+    /// Those that follow operations; they end with the composer.
+    tasks: Mutex<JoinSet<()>>,
 }
 
 impl Deref for Composer {
@@ -79,8 +92,8 @@ impl Deref for Composer {
 }
 
 impl Composer {
-    /// Opens the pool: adopts the operations that an earlier run left open, connects to the endpoints that
-    /// are kept, and looks at them once.
+    /// Opens the pool: connects to the endpoints that are kept, looks at them once, and adopts the operations
+    /// that an earlier run left open.
     pub async fn open(
         store: Arc<dyn Store>,
         connector: Arc<dyn Connector>,
@@ -94,15 +107,20 @@ impl Composer {
             store,
             connector,
             connections,
-            executor,
+            executor: Arc::new(executor),
             clock,
             options,
             seen: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
-            tasks: TaskTracker::new(),
+            tasks: Mutex::default(),
         }));
+        composer.recall_ids().await?;
+        composer.settle_demands().await?;
         composer.discover(&()).await?;
-        composer.executor.recover().await?;
+        for adopted in composer.executor.recover().await?.adopted {
+            composer.follow(adopted, Tell::HoweverItEnds);
+        }
         Ok(composer)
     }
 

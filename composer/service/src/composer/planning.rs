@@ -1,17 +1,16 @@
 //! From what is wanted to a plan, and from a plan to an operation.
 
 use super::Composer;
-use crate::demand::{DemandRecord, DemandSpec};
+use super::following::Tell;
 use crate::error::{ErrorCode, ServiceError};
-use poolwright_executor::{KeyRecord, Operation, OperationKind, OperationState, Submission};
+use poolwright_executor::{Claim, KeyRecord, Operation, OperationKind, PlanRecord, Submission};
 use poolwright_inventory::Snapshot;
-use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, GpuId, HostId, OperationId, PlanId};
+use poolwright_model::id::{ControlEndpointId, DemandId, OperationId, PlanId};
 use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, Reserved, World};
-use poolwright_store::{Batch, Stored, read};
+use poolwright_store::read;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How a change is made.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,22 +35,39 @@ pub struct Change {
     pub operation: Option<Operation>,
 }
 
-/// What to let go of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Release {
-    /// A demand, with all that it holds.
-    Demand(DemandId),
-    Composition(CompositionId),
+impl Change {
+    pub(super) fn none(plan: Plan) -> Self {
+        Self {
+            plan,
+            operation: None,
+        }
+    }
+}
+
+/// What a plan is made for.
+pub(super) enum Wanted<'a> {
+    /// Everything that is wanted now, and nothing else.
+    All,
+    /// This; all compositions of others stay as they are.
+    Only(&'a Demand),
+    /// GPUs and compositions are named; demands are not looked at.
+    Named,
 }
 
 /// Everything that a plan is made of, read at one time.
-struct Basis {
+pub(super) struct Basis {
     snapshot: Arc<Snapshot>,
-    held: Vec<Composition>,
+    pub held: Vec<Composition>,
     reserved: Vec<Reserved>,
     demands: Vec<Demand>,
     cordoned: Cordoned,
+}
+
+/// What running operations have in hand.
+pub(super) struct Underway {
+    pub reserved: Vec<Reserved>,
+    /// Demands that they are serving.
+    pub serving: BTreeMap<DemandId, OperationId>,
 }
 
 impl Basis {
@@ -64,12 +80,19 @@ impl Basis {
             cordoned: &self.cordoned,
         }
     }
+
+    /// With all compositions as nobody's but their holder's: a plan keeps them.
+    pub fn standing(mut self) -> Self {
+        self.demands.clear();
+        self.held.iter_mut().for_each(|c| c.demand = None);
+        self
+    }
 }
 
 impl Composer {
     /// What would be changed now so that everything wanted is served. Changes nothing.
     pub async fn plan(&self) -> Result<Plan, ServiceError> {
-        let basis = self.basis(self.wanted_now().await?).await?;
+        let basis = self.basis(Wanted::All).await?;
         Ok(poolwright_planner::plan(&self.input(&basis)))
     }
 
@@ -81,167 +104,80 @@ impl Composer {
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
-        let touched: BTreeSet<ControlEndpointId> = endpoints_of(&plan);
-        self.look_again(&touched).await;
-        let basis = self.basis(self.wanted_now().await?).await?;
-        let stale = plan.stale(&basis.snapshot);
-        if !stale.is_empty() {
-            let what: Vec<String> = stale.iter().map(ToString::to_string).collect();
-            return Err(ServiceError::new(
-                ErrorCode::Stale,
-                format!("plan {} no longer fits: {}", plan.id, what.join("; ")),
-            )
-            .with_hint("make a new plan: poolwright plan --out FILE"));
+        if let Some(done) = self.done_before(how).await? {
+            return Ok(done);
         }
+        self.look_again(&endpoints_of(&plan)).await?;
+        let _turn = self.turn.lock().await;
+        if let Some(done) = self.done_before(how).await? {
+            return Ok(done);
+        }
+        let basis = self.basis(Wanted::All).await?;
+        refuse(&plan, "no longer fits", &plan.stale(&basis.snapshot))?;
         let wrong = poolwright_planner::check(&plan, &basis.world());
-        if !wrong.is_empty() {
-            let what: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-            return Err(ServiceError::new(
-                ErrorCode::Stale,
-                format!("plan {} may not be applied: {}", plan.id, what.join("; ")),
-            )
-            .with_hint("make a new plan: poolwright plan --out FILE"));
+        refuse(&plan, "may not be applied", &wrong)?;
+        if how.dry_run || plan.steps.is_empty() {
+            return Ok(Change::none(plan));
         }
-        self.submit(plan, kind, by, how).await
+        self.submit(new_operation(), plan, kind, by, how).await
     }
 
-    /// Serves one demand now, as well as what is served already. If it can't be served whole it is not kept.
-    pub async fn compose(&self, spec: DemandSpec, by: &str, how: &How) -> Result<Change, ServiceError> {
-        if let Some(operation) = self.done_before(how).await? {
-            return Ok(operation);
-        }
-        let record = self.record_of(spec, None).await?;
-        let id = record.demand.id.clone();
-        if self.demands().await?.iter().any(|kept| kept.demand.id == id) {
-            return Err(
-                ServiceError::new(ErrorCode::Conflict, format!("there is a demand {id} already")).with_hint(
-                    format!("choose another name, or release it: poolwright release {id}"),
-                ),
-            );
-        }
-        // Only this one is to change anything: who waits for GPUs already goes on waiting.
-        let mut demands = self.served(&self.compositions().await?).await?;
-        demands.push(record.demand.clone());
-        let basis = self.basis(demands).await?;
-        let plan = poolwright_planner::plan(&self.input(&basis));
-        if let Some(unplaced) = plan.unplaced.iter().find(|unplaced| unplaced.demand == id) {
-            return Err(ServiceError::new(ErrorCode::Unplaced, unplaced.to_string()));
-        }
-        if how.dry_run {
-            return Ok(Change {
-                plan,
-                operation: None,
-            });
-        }
-        self.keep(&record).await?;
-        let change = self.submit(plan, OperationKind::Compose, by, how).await;
-        if change.is_err() {
-            self.unkeep(&id).await?;
-        }
-        change
-    }
-
-    /// Lets go of a demand or of one composition.
-    pub async fn release(&self, what: Release, by: &str, how: &How) -> Result<Change, ServiceError> {
-        if let Some(operation) = self.done_before(how).await? {
-            return Ok(operation);
-        }
-        let held = self.compositions().await?;
-        let (first, demand) = match what {
-            Release::Demand(id) => (
-                held.iter()
-                    .find(|c| c.demand.as_ref() == Some(&id))
-                    .map(|c| c.id.clone()),
-                Some(id),
-            ),
-            Release::Composition(id) => {
-                let demand = held.iter().find(|c| c.id == id).and_then(|c| c.demand.clone());
-                (Some(id), demand)
-            }
+    /// To be called with the turn, where the plan is to be submitted.
+    pub(super) async fn basis(&self, wanted: Wanted<'_>) -> Result<Basis, ServiceError> {
+        // In this order: what ends while we read was underway when we began, and is left alone.
+        let Underway { reserved, serving } = self.underway().await?;
+        let mut demands = match wanted {
+            Wanted::All => self.wanted_now().await?,
+            Wanted::Only(_) => self.settled_demands().await?,
+            Wanted::Named => Vec::new(),
         };
-        let basis = self.basis(Vec::new()).await?;
-        let plan = match (&first, &demand) {
-            (Some(composition), _) => poolwright_planner::direct::release(composition, &self.input(&basis))?,
-            // It waits for GPUs and holds none: there is nothing to change but that it is wanted.
-            (None, Some(id)) => {
-                self.demand(id).await?;
-                poolwright_planner::plan(&self.input(&self.basis(self.served(&held).await?).await?))
+        demands.retain(|demand| !serving.contains_key(&demand.id));
+        let mut held = self.compositions().await?;
+        if let Wanted::Only(new) = wanted {
+            // Who waits for GPUs goes on waiting.
+            demands.retain(|demand| held.iter().any(|c| c.demand.as_ref() == Some(&demand.id)));
+            demands.push(new.clone());
+        }
+        let wants: BTreeSet<&DemandId> = demands.iter().map(|demand| &demand.id).collect();
+        for composition in &mut held {
+            let stays = match (&composition.demand, &wanted) {
+                (None, _) | (_, Wanted::Named) => false,
+                (Some(demand), Wanted::All) => serving.contains_key(demand),
+                (Some(demand), Wanted::Only(_)) => !wants.contains(demand),
+            };
+            if stays {
+                composition.demand = None;
             }
-            (None, None) => return Err(ServiceError::bad_request("name a demand or a composition")),
-        };
-        if how.dry_run {
-            return Ok(Change {
-                plan,
-                operation: None,
-            });
         }
-        if let Some(id) = demand {
-            self.unkeep(&id).await?;
-        }
-        self.submit(plan, OperationKind::Release, by, how).await
-    }
-
-    /// Attaches GPUs by name to a host.
-    pub async fn attach(
-        &self,
-        gpus: &[GpuId],
-        host: &HostId,
-        by: &str,
-        how: &How,
-    ) -> Result<Change, ServiceError> {
-        if let Some(operation) = self.done_before(how).await? {
-            return Ok(operation);
-        }
-        let basis = self.basis(Vec::new()).await?;
-        let plan = poolwright_planner::direct::attach(gpus, host, &self.input(&basis))?;
-        if how.dry_run {
-            return Ok(Change {
-                plan,
-                operation: None,
-            });
-        }
-        self.submit(plan, OperationKind::Attach, by, how).await
-    }
-
-    /// Detaches GPUs by name.
-    pub async fn detach(&self, gpus: &[GpuId], by: &str, how: &How) -> Result<Change, ServiceError> {
-        if let Some(operation) = self.done_before(how).await? {
-            return Ok(operation);
-        }
-        let basis = self.basis(Vec::new()).await?;
-        let plan = poolwright_planner::direct::detach(gpus, &self.input(&basis))?;
-        if how.dry_run {
-            return Ok(Change {
-                plan,
-                operation: None,
-            });
-        }
-        self.submit(plan, OperationKind::Detach, by, how).await
-    }
-
-    /// The demands that hold something, wanted now or not: a change of one of them leaves the others alone.
-    async fn served(&self, held: &[Composition]) -> Result<Vec<Demand>, ServiceError> {
-        let holds = |record: &DemandRecord| held.iter().any(|c| c.demand.as_ref() == Some(&record.demand.id));
-        Ok(self
-            .demands()
-            .await?
-            .into_iter()
-            .filter(holds)
-            .map(|record| record.demand)
-            .collect())
-    }
-
-    async fn basis(&self, demands: Vec<Demand>) -> Result<Basis, ServiceError> {
         Ok(Basis {
-            snapshot: self.fresh_snapshot().await?,
-            held: self.compositions().await?,
-            reserved: self.reserved().await?,
+            snapshot: self.snapshot().await?,
+            held,
+            reserved,
             demands,
             cordoned: Cordoned::default(),
         })
     }
 
-    fn input<'a>(&self, basis: &'a Basis) -> PlanInput<'a> {
+    pub(super) async fn underway(&self) -> Result<Underway, ServiceError> {
+        let claims: Vec<Claim> = self.executor.claims().await?;
+        let operations: BTreeSet<&OperationId> = claims.iter().map(|claim| &claim.operation).collect();
+        let mut serving = BTreeMap::new();
+        for id in operations {
+            let plan = self.plan_of(&self.operation(id).await?).await?;
+            let demands = plan.composes.into_iter().filter_map(|c| c.demand);
+            serving.extend(demands.map(|demand| (demand, id.clone())));
+        }
+        let reserved = claims.into_iter().map(|claim| Reserved {
+            unit: claim.unit,
+            host_port: claim.host_port,
+        });
+        Ok(Underway {
+            reserved: reserved.collect(),
+            serving,
+        })
+    }
+
+    pub(super) fn input<'a>(&self, basis: &'a Basis) -> PlanInput<'a> {
         PlanInput {
             id: PlanId::from_lossy(&format!("plan-{}", uuid::Uuid::now_v7().simple())),
             parent: None,
@@ -251,21 +187,17 @@ impl Composer {
         }
     }
 
-    async fn submit(
+    /// Begins the operation. To be called with the turn.
+    pub(super) async fn submit(
         &self,
+        id: OperationId,
         plan: Plan,
         kind: OperationKind,
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
-        if how.dry_run || plan.steps.is_empty() {
-            return Ok(Change {
-                plan,
-                operation: None,
-            });
-        }
         let submission = Submission {
-            id: OperationId::from_lossy(&format!("op-{}", uuid::Uuid::now_v7().simple())),
+            id,
             plan: plan.clone(),
             kind,
             tenant: None,
@@ -273,18 +205,16 @@ impl Composer {
             key: how.key.clone(),
             force: how.force.clone(),
         };
-        self.touch(self.touched_by(&plan));
         let id = self.executor.submit(submission).await?;
-        let operation = self.operation(&id).await?;
-        self.follow(&operation, &plan);
+        self.follow(id.clone(), Tell::UnlessTheRunnerWaits);
         Ok(Change {
-            operation: Some(operation),
+            operation: Some(self.operation(&id).await?),
             plan,
         })
     }
 
     /// The operation that this key stands for, if it was asked for before.
-    async fn done_before(&self, how: &How) -> Result<Option<Change>, ServiceError> {
+    pub(super) async fn done_before(&self, how: &How) -> Result<Option<Change>, ServiceError> {
         let Some(key) = &how.key else { return Ok(None) };
         let Some(known) = read::<KeyRecord>(self.store.as_ref(), key).await? else {
             return Ok(None);
@@ -297,58 +227,31 @@ impl Composer {
         }))
     }
 
-    async fn keep(&self, record: &DemandRecord) -> Result<(), ServiceError> {
-        let mut batch = Batch::new();
-        batch.expect(DemandRecord::KIND, record.id(), None).put(record)?;
-        self.store.commit(batch).await?;
-        Ok(())
-    }
-
-    async fn unkeep(&self, demand: &DemandId) -> Result<(), ServiceError> {
-        let mut batch = Batch::new();
-        batch.delete(DemandRecord::KIND, demand.as_str());
-        self.store.commit(batch).await?;
-        Ok(())
-    }
-
-    /// Looks again at what an operation has changed, once it is over. A demand that was composed and could
-    /// not be served is not kept.
-    fn follow(&self, operation: &Operation, plan: &Plan) {
-        let (composer, id, kind) = (self.clone(), operation.id.clone(), operation.kind);
-        let composed: Vec<DemandId> = plan.composes.iter().filter_map(|c| c.demand.clone()).collect();
-        self.tasks
-            .spawn(async move { composer.follow_to_the_end(id, kind, composed).await });
-    }
-
-    async fn follow_to_the_end(self, id: OperationId, kind: OperationKind, composed: Vec<DemandId>) {
-        let Ok(Some(ended)) = self.executor.wait(&id, A_YEAR).await else {
-            return;
+    async fn plan_of(&self, operation: &Operation) -> Result<Plan, ServiceError> {
+        let found = read::<PlanRecord>(self.store.as_ref(), operation.plan.as_str()).await?;
+        let missing = || {
+            ServiceError::new(
+                ErrorCode::Internal,
+                format!("plan {} of {} is gone", operation.plan, operation.id),
+            )
         };
-        if kind == OperationKind::Compose && ended.state != OperationState::Completed {
-            for demand in composed {
-                if let Err(error) = self.unkeep(&demand).await {
-                    tracing::warn!(%demand, "is still wanted although it could not be composed: {error}");
-                }
-            }
-        }
-        if let Err(error) = self.fresh_snapshot().await {
-            tracing::warn!(operation = %id, "what it left could not be looked at: {error}");
-        }
-        self.calendar_changed.notify_one();
-    }
-
-    /// The management services at both ends of what a plan changes.
-    fn touched_by(&self, plan: &Plan) -> BTreeSet<ControlEndpointId> {
-        let speakers = plan
-            .steps
-            .iter()
-            .filter_map(|step| self.connections.speaker(&step.target.host));
-        speakers.chain(endpoints_of(plan)).collect()
+        found.map(|found| found.value.0).ok_or_else(missing)
     }
 }
 
-/// Longer than any operation; not so long that adding it to the time overflows.
-const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(super) fn new_operation() -> OperationId {
+    OperationId::from_lossy(&format!("op-{}", uuid::Uuid::now_v7().simple()))
+}
+
+/// Refuses a plan for these reasons, if there are any.
+fn refuse<T: ToString>(plan: &Plan, what: &str, reasons: &[T]) -> Result<(), ServiceError> {
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let reasons: Vec<String> = reasons.iter().map(T::to_string).collect();
+    let message = format!("plan {} {what}: {}", plan.id, reasons.join("; "));
+    Err(ServiceError::new(ErrorCode::Stale, message).with_hint("make a new plan: poolwright plan --out FILE"))
+}
 
 /// The management services that a plan speaks to.
 fn endpoints_of(plan: &Plan) -> BTreeSet<ControlEndpointId> {

@@ -1,6 +1,7 @@
 //! What is wanted: demands, and the schedules that add and suspend them.
 
 use super::Composer;
+use super::changing::may_be_withdrawn;
 use crate::demand::{DemandRecord, DemandSpec, PoolKind};
 use crate::error::{ErrorCode, ServiceError};
 use crate::schedule::{Calendar, Schedule, ScheduleSpec, wanted};
@@ -8,9 +9,9 @@ use jiff::Timestamp;
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_planner::Demand;
-use poolwright_store::{Batch, Stored, read, read_all};
+use poolwright_store::{Batch, Stored, Versioned, read, read_all};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A schedule, and when it is next due.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,47 +24,39 @@ pub struct ScheduleStatus {
     pub next_openings: Vec<Timestamp>,
 }
 
+/// The calendar was changed by somebody, and the pool doesn't follow it yet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct CalendarChange {
+    pub at: Timestamp,
+}
+
+impl CalendarChange {
+    const ID: &'static str = "latest";
+}
+
+impl Stored for CalendarChange {
+    const KIND: &'static str = "calendar-change";
+    fn id(&self) -> &str {
+        Self::ID
+    }
+}
+
 impl Composer {
-    pub async fn demands(&self) -> Result<Vec<DemandRecord>, ServiceError> {
-        Ok(read_all(self.store.as_ref())
-            .await?
-            .into_iter()
-            .map(|found| found.value)
-            .collect())
-    }
-
-    pub async fn demand(&self, id: &DemandId) -> Result<DemandRecord, ServiceError> {
-        let found = read::<DemandRecord>(self.store.as_ref(), id.as_str()).await?;
-        found
-            .map(|found| found.value)
-            .ok_or_else(|| ServiceError::not_found("demand", id.as_str()))
-    }
-
     /// Keeps a demand. It is served by the next plan that is applied.
     pub async fn add_demand(&self, spec: DemandSpec) -> Result<DemandRecord, ServiceError> {
+        let _turn = self.turn.lock().await;
         let record = self.record_of(spec, None).await?;
         let mut batch = Batch::new();
-        batch.expect(DemandRecord::KIND, record.id(), None).put(&record)?;
-        self.commit_new(batch, "demand", record.id()).await?;
+        self.add_to(&mut batch, &record).await?;
+        self.store.commit(batch).await?;
         Ok(record)
     }
 
     /// Forgets a demand. What it holds is let go by the next plan that is applied.
     pub async fn remove_demand(&self, id: &DemandId) -> Result<(), ServiceError> {
-        let record = self.demand(id).await?;
-        if let Some(schedule) = record.schedule {
-            return Err(ServiceError::new(
-                ErrorCode::Conflict,
-                format!("demand {id} belongs to schedule {schedule}"),
-            )
-            .with_hint(format!(
-                "remove or pause the schedule: poolwright schedule pause {schedule}"
-            )));
-        }
-        let mut batch = Batch::new();
-        batch.delete(DemandRecord::KIND, id.as_str());
-        self.store.commit(batch).await?;
-        Ok(())
+        let _turn = self.turn.lock().await;
+        may_be_withdrawn(&self.demand(id).await?)?;
+        self.unkeep(id).await
     }
 
     pub async fn schedules(&self) -> Result<Vec<ScheduleStatus>, ServiceError> {
@@ -96,32 +89,53 @@ impl Composer {
             ))
             .with_hint("give at least one demand, or one demand to suspend"));
         }
+        let _turn = self.turn.lock().await;
         for id in &spec.suspends {
-            self.demand(id).await?;
+            if let Some(other) = self.demand(id).await?.schedule {
+                return Err(ServiceError::bad_request(format!(
+                    "demand {id} belongs to schedule {other}: a schedule suspends standing demands only"
+                )));
+            }
         }
         let mut batch = Batch::new();
+        let mut names = BTreeSet::new();
         for demand in &spec.demands {
+            if !names.insert(&demand.id) {
+                return Err(ServiceError::bad_request(format!(
+                    "schedule {} names demand {} twice",
+                    spec.id, demand.id
+                )));
+            }
             let record = self.record_of(demand.clone(), Some(spec.id.clone())).await?;
-            batch.expect(DemandRecord::KIND, record.id(), None).put(&record)?;
+            self.add_to(&mut batch, &record).await?;
         }
         let schedule = Schedule { spec, created: now };
+        if read::<Schedule>(self.store.as_ref(), schedule.id())
+            .await?
+            .is_some()
+        {
+            return Err(ServiceError::new(
+                ErrorCode::Conflict,
+                format!("there is a schedule {} already", schedule.id()),
+            )
+            .with_hint("choose another name, or remove it first"));
+        }
         batch.expect(Schedule::KIND, schedule.id(), None).put(&schedule)?;
-        self.commit_new(batch, "schedule", schedule.id()).await?;
-        self.calendar_changed.notify_one();
+        self.commit_calendar(batch).await?;
         self.status_of(schedule)
     }
 
     /// Forgets a schedule and its demands; what they hold is let go at once.
     pub async fn remove_schedule(&self, id: &ScheduleId) -> Result<(), ServiceError> {
-        let status = self.schedule(id).await?;
+        let _turn = self.turn.lock().await;
+        let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
+        let found = found.ok_or_else(|| ServiceError::not_found("schedule", id.as_str()))?;
         let mut batch = Batch::new();
         batch.delete(Schedule::KIND, id.as_str());
-        for demand in &status.schedule.spec.demands {
+        for demand in &found.value.spec.demands {
             batch.delete(DemandRecord::KIND, demand.id.as_str());
         }
-        self.store.commit(batch).await?;
-        self.calendar_changed.notify_one();
-        Ok(())
+        self.commit_calendar(batch).await
     }
 
     /// Pauses a schedule or lets it go on.
@@ -137,9 +151,38 @@ impl Composer {
         batch
             .expect(Schedule::KIND, id.as_str(), Some(found.revision))
             .put(&found.value)?;
+        self.commit_calendar(batch).await?;
+        self.status_of(found.value)
+    }
+
+    /// Commits a change of the calendar, with the note that the pool is to follow it: also where the last
+    /// schedule is gone, and where nobody is there to see to it just now.
+    async fn commit_calendar(&self, mut batch: Batch) -> Result<(), ServiceError> {
+        batch.put(&CalendarChange { at: self.clock.now() })?;
         self.store.commit(batch).await?;
         self.calendar_changed.notify_one();
-        self.status_of(found.value)
+        Ok(())
+    }
+
+    /// The change of the calendar that the pool doesn't follow yet.
+    pub(crate) async fn calendar_change(&self) -> Result<Option<Versioned<CalendarChange>>, ServiceError> {
+        Ok(read(self.store.as_ref(), CalendarChange::ID).await?)
+    }
+
+    /// The pool follows the calendar as of this change.
+    pub(crate) async fn calendar_followed(
+        &self,
+        change: &Versioned<CalendarChange>,
+    ) -> Result<(), ServiceError> {
+        let mut batch = Batch::new();
+        batch
+            .expect(CalendarChange::KIND, CalendarChange::ID, Some(change.revision))
+            .delete(CalendarChange::KIND, CalendarChange::ID);
+        match self.store.commit(batch).await {
+            // It was changed again in between.
+            Err(error) if error.is_conflict() => Ok(()),
+            done => Ok(done.map(drop)?),
+        }
     }
 
     pub(crate) async fn calendars(&self) -> Result<Vec<Calendar>, ServiceError> {
@@ -166,6 +209,13 @@ impl Composer {
         ))
     }
 
+    /// All demands that no operation has in hand, wanted now or not.
+    pub(super) async fn settled_demands(&self) -> Result<Vec<Demand>, ServiceError> {
+        let demands = self.demands().await?.into_iter();
+        let settled = demands.filter(|record| record.pending.is_none());
+        Ok(settled.map(|record| record.demand).collect())
+    }
+
     /// Sizes a demand for the pool as it is.
     pub(super) async fn record_of(
         &self,
@@ -185,6 +235,7 @@ impl Composer {
             spec,
             demand,
             schedule,
+            pending: None,
         })
     }
 
@@ -200,20 +251,6 @@ impl Composer {
             next_change: window.next_change(now),
             next_openings: window.next_openings(now, 3),
             schedule,
-        })
-    }
-
-    async fn commit_new(&self, batch: Batch, kind: &str, id: &str) -> Result<(), ServiceError> {
-        let done = self.store.commit(batch).await;
-        done.map(drop).map_err(|error| match error {
-            poolwright_store::StoreError::Conflict { kind, id, .. } => {
-                ServiceError::new(ErrorCode::Conflict, format!("there is a {kind} {id} already"))
-                    .with_hint("choose another name, or remove it first")
-            }
-            error => {
-                tracing::warn!("{kind} {id} was not kept: {error}");
-                error.into()
-            }
         })
     }
 }

@@ -1,0 +1,62 @@
+//! What is done once an operation is over: the demands that hang on it are settled, what it changed is looked
+//! at, and whoever waits for GPUs is told.
+//!
+//! None of it is needed for the answers to be right (they follow from what the operation wrote down), so
+//! nothing is lost where the process ends before.
+
+use super::Composer;
+use poolwright_executor::{Operation, OperationKind, OperationState};
+use poolwright_model::id::{ControlEndpointId, OperationId};
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// Whether the runner is told of an operation's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tell {
+    HoweverItEnds,
+    /// The runner knows how its own operations end, and counts its tries.
+    UnlessTheRunnerWaits,
+}
+
+impl Composer {
+    pub(crate) fn follow(&self, id: OperationId, tell: Tell) {
+        // Not the composer itself: it shall go when nobody else holds it.
+        let (parts, executor) = (Arc::downgrade(&self.0), self.executor.clone());
+        let following = async move {
+            let settled = executor.wait(&id, Duration::MAX).await;
+            drop(executor);
+            if let (Some(parts), Ok(Some(operation))) = (parts.upgrade(), settled) {
+                Self(parts).after(&operation, tell).await;
+            }
+        };
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(following);
+    }
+
+    async fn after(&self, operation: &Operation, tell: Tell) {
+        let id = &operation.id;
+        if let Err(error) = self.settle_demands().await {
+            tracing::warn!(operation = %id, "its demands are settled at the next start: {error}");
+        }
+        if let Err(error) = self.look_again(&self.touched_by(operation)).await {
+            tracing::warn!(operation = %id, "what it left could not be looked at: {error}");
+        }
+        let runners_own = operation.kind == OperationKind::Schedule;
+        let moved_on = operation.state == OperationState::Completed;
+        if tell == Tell::HoweverItEnds || !runners_own || moved_on {
+            self.calendar_changed.notify_one();
+        }
+    }
+
+    /// The management services at both ends of what an operation changes.
+    fn touched_by(&self, operation: &Operation) -> BTreeSet<ControlEndpointId> {
+        let targets = operation.steps.iter().map(|record| &record.step.target);
+        let ends = targets.flat_map(|target| {
+            let speaker = self.connections.speaker(&target.host);
+            speaker.into_iter().chain([target.unit_at.endpoint.clone()])
+        });
+        ends.collect()
+    }
+}

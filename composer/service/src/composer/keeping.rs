@@ -1,0 +1,169 @@
+//! Which demands are kept, where an operation decides it.
+//!
+//! A demand that is composed is kept only if it could be served; one that is released is kept if it could not
+//! be let go of. Its record names the operation ([`Pending`]) and is written before the operation begins. What
+//! becomes of it then follows from how the operation ended: nothing is to be repaired after a crash.
+
+use super::Composer;
+use crate::demand::{DemandRecord, Pending};
+use crate::error::{ErrorCode, ServiceError};
+use poolwright_executor::OperationState;
+use poolwright_model::id::DemandId;
+use poolwright_store::{Batch, Stored, Versioned, read, read_all};
+
+/// What an operation has decided about a demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Kept,
+    /// It goes on.
+    Open,
+    /// As if it had never been asked for.
+    Gone,
+}
+
+impl Pending {
+    /// `None`: the operation was never begun.
+    fn fate(&self, operation: Option<OperationState>) -> Fate {
+        use OperationState as S;
+        match (self, operation) {
+            (_, Some(state)) if !state.has_ended() => Fate::Open,
+            (Self::Composing(_), Some(S::Completed)) => Fate::Kept,
+            (Self::Composing(_), _) => Fate::Gone,
+            (Self::Releasing(_), Some(S::Completed | S::Failed)) => Fate::Gone,
+            (Self::Releasing(_), _) => Fate::Kept,
+        }
+    }
+}
+
+impl Composer {
+    /// All demands that are kept, and those that running operations compose or release.
+    pub async fn demands(&self) -> Result<Vec<DemandRecord>, ServiceError> {
+        let mut demands = Vec::new();
+        for found in read_all::<DemandRecord>(self.store.as_ref()).await? {
+            demands.extend(self.as_decided(found.value).await?);
+        }
+        Ok(demands)
+    }
+
+    pub async fn demand(&self, id: &DemandId) -> Result<DemandRecord, ServiceError> {
+        self.find_demand(id)
+            .await?
+            .ok_or_else(|| ServiceError::not_found("demand", id.as_str()))
+    }
+
+    pub(super) async fn find_demand(&self, id: &DemandId) -> Result<Option<DemandRecord>, ServiceError> {
+        match read::<DemandRecord>(self.store.as_ref(), id.as_str()).await? {
+            Some(found) => self.as_decided(found.value).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Writes what operations have decided into the records.
+    pub(super) async fn settle_demands(&self) -> Result<(), ServiceError> {
+        // Nobody is between the record and the beginning of its operation.
+        let _turn = self.turn.lock().await;
+        for Versioned { value, revision } in read_all::<DemandRecord>(self.store.as_ref()).await? {
+            let mut batch = Batch::new();
+            batch.expect(DemandRecord::KIND, value.id(), Some(revision));
+            match self.fate(&value).await? {
+                Fate::Kept if value.pending.is_some() => {
+                    batch.put(&DemandRecord {
+                        pending: None,
+                        ..value
+                    })?;
+                }
+                Fate::Gone => {
+                    batch.delete(DemandRecord::KIND, value.id());
+                }
+                Fate::Kept | Fate::Open => continue,
+            }
+            self.store.commit(batch).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts a new demand into the batch; refused where there is one of its name.
+    pub(super) async fn add_to(&self, batch: &mut Batch, record: &DemandRecord) -> Result<(), ServiceError> {
+        let found = read::<DemandRecord>(self.store.as_ref(), record.id()).await?;
+        let mut revision = None;
+        if let Some(found) = found {
+            if self.fate(&found.value).await? != Fate::Gone {
+                return Err(there_is_one_already(&record.spec.id));
+            }
+            revision = Some(found.revision);
+        }
+        batch
+            .expect(DemandRecord::KIND, record.id(), revision)
+            .put(record)?;
+        Ok(())
+    }
+
+    /// Writes a demand that is kept already.
+    pub(super) async fn rewrite(&self, record: &DemandRecord) -> Result<(), ServiceError> {
+        let mut batch = Batch::new();
+        batch.put(record)?;
+        self.store.commit(batch).await?;
+        Ok(())
+    }
+
+    pub(super) async fn unkeep(&self, demand: &DemandId) -> Result<(), ServiceError> {
+        let mut batch = Batch::new();
+        batch.delete(DemandRecord::KIND, demand.as_str());
+        self.store.commit(batch).await?;
+        Ok(())
+    }
+
+    /// A demand as its operation decided; `None` where it is not kept.
+    async fn as_decided(&self, record: DemandRecord) -> Result<Option<DemandRecord>, ServiceError> {
+        Ok(match self.fate(&record).await? {
+            Fate::Gone => None,
+            Fate::Open => Some(record),
+            Fate::Kept => Some(DemandRecord {
+                pending: None,
+                ..record
+            }),
+        })
+    }
+
+    async fn fate(&self, record: &DemandRecord) -> Result<Fate, ServiceError> {
+        let Some(pending) = &record.pending else {
+            return Ok(Fate::Kept);
+        };
+        let operation = self.executor.get(pending.operation()).await?;
+        Ok(pending.fate(operation.map(|operation| operation.state)))
+    }
+}
+
+pub(super) fn there_is_one_already(id: &DemandId) -> ServiceError {
+    ServiceError::new(ErrorCode::Conflict, format!("there is a demand {id} already")).with_hint(format!(
+        "choose another name, or release it: poolwright release {id}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use OperationState as S;
+    use poolwright_model::id::OperationId;
+
+    #[test]
+    fn what_was_asked_for_is_so_once_it_is_done_and_not_before() {
+        let operation = OperationId::new("op").unwrap();
+        let (composing, releasing) = (
+            Pending::Composing(operation.clone()),
+            Pending::Releasing(operation),
+        );
+        for (ended, composed, released) in [
+            (None, Fate::Gone, Fate::Kept),
+            (Some(S::Running), Fate::Open, Fate::Open),
+            (Some(S::Quarantined), Fate::Open, Fate::Open),
+            (Some(S::Completed), Fate::Kept, Fate::Gone),
+            (Some(S::RolledBack), Fate::Gone, Fate::Kept),
+            (Some(S::Cancelled), Fate::Gone, Fate::Kept),
+            (Some(S::Failed), Fate::Gone, Fate::Gone),
+        ] {
+            assert_eq!(composing.fate(ended), composed, "{ended:?}");
+            assert_eq!(releasing.fate(ended), released, "{ended:?}");
+        }
+    }
+}
