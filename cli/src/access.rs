@@ -49,7 +49,10 @@ impl AccessArgs {
             id: name.map_or_else(|| name_of(url), ControlEndpointId::from_lossy),
             url: url.to_owned(),
             username: self.username.clone(),
-            password_file: self.password_file.as_deref().map(|file| file.display().to_string()),
+            password_file: self
+                .password_file
+                .as_deref()
+                .map(|file| file.display().to_string()),
             trust: self.trust().unwrap_or_default(),
             insecure_http: self.insecure_http,
         }
@@ -59,7 +62,9 @@ impl AccessArgs {
 /// Host and port of an address.
 fn name_of(url: &str) -> ControlEndpointId {
     let parsed = url::Url::parse(url).ok();
-    let host = parsed.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
+    let host = parsed
+        .as_ref()
+        .and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
     match host {
         Some((host, port)) => ControlEndpointId::from_lossy(&format!("{host}:{port}")),
         None => ControlEndpointId::from_lossy(url),
@@ -108,7 +113,11 @@ pub fn read_listing(file: &Path, access: &AccessArgs) -> Result<Vec<EndpointSpec
     if access.trust().is_none() {
         access.ca = listing.ca.map(beside);
     }
-    Ok(listing.endpoints.iter().map(|entry| access.endpoint(Some(&entry.name), &entry.url)).collect())
+    Ok(listing
+        .endpoints
+        .iter()
+        .map(|entry| access.endpoint(Some(&entry.name), &entry.url))
+        .collect())
 }
 
 /// A password from its file: the first line, and no other.
@@ -145,10 +154,22 @@ mod tests {
             "endpoints": [{"name": "box-1", "kind": "fabric-manager", "url": "https://127.0.0.1:8443"}]}"#;
         fs::write(&file, text).unwrap();
         let spec = &read_listing(&file, &AccessArgs::default()).unwrap()[0];
-        assert_eq!((spec.id.as_str(), spec.username.as_deref()), ("box-1", Some("admin")));
-        assert_eq!(spec.trust, Trust::CaFile(folder.path().join("ca.pem").display().to_string()));
-        let mine = AccessArgs { insecure_tls: true, ..AccessArgs::default() };
-        assert_eq!(read_listing(&file, &mine).unwrap()[0].trust, Trust::InsecureAnyone);
+        assert_eq!(
+            (spec.id.as_str(), spec.username.as_deref()),
+            ("box-1", Some("admin"))
+        );
+        assert_eq!(
+            spec.trust,
+            Trust::CaFile(folder.path().join("ca.pem").display().to_string())
+        );
+        let mine = AccessArgs {
+            insecure_tls: true,
+            ..AccessArgs::default()
+        };
+        assert_eq!(
+            read_listing(&file, &mine).unwrap()[0].trust,
+            Trust::InsecureAnyone
+        );
 
         fs::write(&file, r#"{"endpoint": []}"#).unwrap();
         let failure = read_listing(&file, &mine).unwrap_err();
@@ -162,7 +183,17 @@ mod tests {
         fs::write(&file, "s3cret with spaces \n").unwrap();
         assert_eq!(read_password(&file).unwrap(), "s3cret with spaces ");
         fs::write(&file, "\n").unwrap();
-        assert!(read_password(&file).unwrap_err().to_string().contains("holds no password"));
-        assert!(read_password(&folder.path().join("absent")).unwrap_err().message.contains("absent"));
+        assert!(
+            read_password(&file)
+                .unwrap_err()
+                .to_string()
+                .contains("holds no password")
+        );
+        assert!(
+            read_password(&folder.path().join("absent"))
+                .unwrap_err()
+                .message
+                .contains("absent")
+        );
     }
 }

@@ -22,13 +22,23 @@ use url::Url;
 #[command(next_help_heading = "Manager")]
 pub struct ManagerArgs {
     /// The manager's address
-    #[arg(long, value_name = "URL", env = "POOLWRIGHT_SERVER", default_value = "https://127.0.0.1:8443")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "POOLWRIGHT_SERVER",
+        default_value = "https://127.0.0.1:8443"
+    )]
     pub server: String,
     /// Its certificate authority: DATA_DIR/tls/ca.pem of poolwright serve
     #[arg(long, value_name = "FILE", env = "POOLWRIGHT_CA")]
     pub ca: Option<PathBuf>,
     /// Account at the manager
-    #[arg(long, value_name = "NAME", env = "POOLWRIGHT_USERNAME", default_value = "admin")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "POOLWRIGHT_USERNAME",
+        default_value = "admin"
+    )]
     pub username: String,
     /// File with its password; the first one is DATA_DIR/initial-admin-password
     #[arg(long, value_name = "FILE", env = "POOLWRIGHT_PASSWORD_FILE")]
@@ -83,7 +93,9 @@ impl Api {
             .no_proxy();
         if let Some(ca) = &args.ca {
             let pem = fs::read(ca).map_err(|error| Failure::file(ca, "read", &error))?;
-            let certificates = reqwest::Certificate::from_pem_bundle(&pem).ok().filter(|found| !found.is_empty());
+            let certificates = reqwest::Certificate::from_pem_bundle(&pem)
+                .ok()
+                .filter(|found| !found.is_empty());
             let certificates = certificates.ok_or_else(|| {
                 Failure::usage(format!("{} holds no certificate in PEM form", ca.display()))
                     .with_hint("give DATA_DIR/tls/ca.pem of poolwright serve")
@@ -91,10 +103,18 @@ impl Api {
             builder = builder.tls_certs_only(certificates);
         }
         let http = builder.build().map_err(|error| {
-            Failure::new(ExitCode::Generic, format!("no client can be made: {}", causes(&error)))
-                .with_hint("give the manager's certificate authority: --ca DATA_DIR/tls/ca.pem")
+            Failure::new(
+                ExitCode::Generic,
+                format!("no client can be made: {}", causes(&error)),
+            )
+            .with_hint("give the manager's certificate authority: --ca DATA_DIR/tls/ca.pem")
         })?;
-        Ok(Self { http, base, username: args.username.clone(), password })
+        Ok(Self {
+            http,
+            base,
+            username: args.username.clone(),
+            password,
+        })
     }
 
     /// What is at this path under `/api/v1`.
@@ -103,7 +123,11 @@ impl Api {
     }
 
     /// Asks for something to be done.
-    pub async fn post<T: DeserializeOwned>(&self, path: &[&str], body: &impl Serialize) -> Result<T, Failure> {
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
         self.send(Method::POST, path, Some(body)).await
     }
 
@@ -118,26 +142,44 @@ impl Api {
         body: Option<&impl Serialize>,
     ) -> Result<T, Failure> {
         let text = self.request(method, path, body).await?;
-        serde_json::from_slice(&text).map_err(|error| self.not_a_manager(&format!("what it says is not understood: {error}")))
+        serde_json::from_slice(&text)
+            .map_err(|error| self.not_a_manager(&format!("what it says is not understood: {error}")))
     }
 
-    async fn request(&self, method: Method, path: &[&str], body: Option<&impl Serialize>) -> Result<Vec<u8>, Failure> {
+    async fn request(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: Option<&impl Serialize>,
+    ) -> Result<Vec<u8>, Failure> {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(["api", "v1"]).extend(path);
         }
         let safe = method == Method::GET;
-        let mut request = self.http.request(method, url).basic_auth(&self.username, Some(&self.password));
+        let mut request = self
+            .http
+            .request(method, url)
+            .basic_auth(&self.username, Some(&self.password));
         if let Some(body) = body {
             request = request.json(body);
         }
-        let mut answer = request.send().await.map_err(|error| self.unreached(&error, safe))?;
+        let mut answer = request
+            .send()
+            .await
+            .map_err(|error| self.unreached(&error, safe))?;
         let status = answer.status();
         let mut text = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(|error| self.unreached(&error, safe))? {
+        while let Some(chunk) = answer
+            .chunk()
+            .await
+            .map_err(|error| self.unreached(&error, safe))?
+        {
             text.extend_from_slice(&chunk);
             if text.len() > LARGEST_ANSWER {
-                return Err(self.not_a_manager(&format!("its answer is larger than {} MiB", LARGEST_ANSWER >> 20)));
+                return Err(
+                    self.not_a_manager(&format!("its answer is larger than {} MiB", LARGEST_ANSWER >> 20))
+                );
             }
         }
         match status.is_success() {
@@ -157,7 +199,8 @@ impl Api {
                 _ => ExitCode::Generic,
             };
             let message = format!("{} refuses {}: {}", self.base, self.username, error.message);
-            let hint = "check --username and --password-file; the first password is DATA_DIR/initial-admin-password";
+            let hint =
+                "check --username and --password-file; the first password is DATA_DIR/initial-admin-password";
             return Failure::new(code, message).with_hint(error.hint.unwrap_or_else(|| hint.to_owned()));
         }
         let mut failure: Failure = poolwright_service::ServiceError {
@@ -175,8 +218,11 @@ impl Api {
     }
 
     fn not_a_manager(&self, why: &str) -> Failure {
-        Failure::new(ExitCode::Unavailable, format!("{} is not a Poolwright manager of this version: {why}", self.base))
-            .with_hint("check --server; poolwright serve prints its address when it is ready")
+        Failure::new(
+            ExitCode::Unavailable,
+            format!("{} is not a Poolwright manager of this version: {why}", self.base),
+        )
+        .with_hint("check --server; poolwright serve prints its address when it is ready")
     }
 
     /// The request did not get through, or its answer did not.
@@ -188,12 +234,18 @@ impl Api {
             "check --server, and that the manager runs: poolwright serve --data-dir DIR"
         };
         if safe || error.is_connect() {
-            return Failure::new(ExitCode::Unavailable, format!("the manager at {} does not answer: {why}", self.base))
-                .with_hint(hint);
+            return Failure::new(
+                ExitCode::Unavailable,
+                format!("the manager at {} does not answer: {why}", self.base),
+            )
+            .with_hint(hint);
         }
         Failure::new(
             ExitCode::Indeterminate,
-            format!("it was sent to {}, and the answer was lost: whether it was done is not known ({why})", self.base),
+            format!(
+                "it was sent to {}, and the answer was lost: whether it was done is not known ({why})",
+                self.base
+            ),
         )
         .with_hint("look before you repeat it: poolwright ops list; with the same --key it is done once")
     }

@@ -11,7 +11,14 @@ use std::ffi::OsString;
 #[command(name = "poolwright", version, max_term_width = 110, after_help = EXAMPLES)]
 pub struct Arguments {
     /// How results are written
-    #[arg(short, long, global = true, value_enum, value_name = "FORM", default_value = "table")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORM",
+        default_value = "table"
+    )]
     pub output: Format,
     /// Say more on stderr; twice for still more (RUST_LOG goes before it)
     #[arg(short, long, global = true, action = ArgAction::Count)]
@@ -32,8 +39,17 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 authentication, 5 conflict, 6
 8 partial, 9 indeterminate, 10 unavailable";
 
 /// Nouns that stand for `get NOUN` when they stand alone.
-pub const NOUNS: [&str; 9] =
-    ["gpus", "hosts", "fabrics", "switches", "faults", "compositions", "demands", "schedules", "endpoints"];
+pub const NOUNS: [&str; 9] = [
+    "gpus",
+    "hosts",
+    "fabrics",
+    "switches",
+    "faults",
+    "compositions",
+    "demands",
+    "schedules",
+    "endpoints",
+];
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -110,7 +126,10 @@ mod tests {
     fn a_noun_alone_is_asked_for() {
         let line = |text: &str| with_get(text.split(' ').map(OsString::from)).join(OsStr::new(" "));
         assert_eq!(line("poolwright gpus"), "poolwright get gpus");
-        assert_eq!(line("poolwright -o json -v hosts --server x"), "poolwright -o json -v get hosts --server x");
+        assert_eq!(
+            line("poolwright -o json -v hosts --server x"),
+            "poolwright -o json -v get hosts --server x"
+        );
         assert_eq!(line("poolwright describe gpus"), "poolwright describe gpus");
         assert_eq!(line("poolwright ops"), "poolwright ops");
         assert_eq!(line("poolwright"), "poolwright");
@@ -123,7 +142,10 @@ mod tests {
                 judge(inner);
             }
             if !command.has_subcommands() {
-                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                let help = command
+                    .get_after_help()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
                 assert!(help.contains("poolwright "), "{}: no example", command.get_name());
             }
         }

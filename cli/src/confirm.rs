@@ -28,7 +28,10 @@ impl ConfirmArgs {
         let read = io::stdin().read_line(&mut answer);
         match (read, answer.trim().to_ascii_lowercase().as_str()) {
             (Ok(_), "y" | "yes") => Ok(()),
-            _ => Err(Failure::new(ExitCode::Generic, format!("not done: {what}")).with_hint("nothing was changed")),
+            _ => {
+                Err(Failure::new(ExitCode::Generic, format!("not done: {what}"))
+                    .with_hint("nothing was changed"))
+            }
         }
     }
 }

@@ -20,7 +20,11 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(code: ExitCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None }
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+        }
     }
 
     pub fn usage(message: impl Into<String>) -> Self {
@@ -62,7 +66,11 @@ impl std::error::Error for Failure {}
 impl From<ServiceError> for Failure {
     fn from(error: ServiceError) -> Self {
         let hint = error.hint.or_else(|| usual_hint(error.code).map(str::to_owned));
-        Self { code: error.code.into(), message: error.message, hint }
+        Self {
+            code: error.code.into(),
+            message: error.message,
+            hint,
+        }
     }
 }
 
@@ -89,7 +97,11 @@ impl From<DriverError> for Failure {
             ErrorKind::CannotTell => ExitCode::Generic,
             ErrorKind::NoEffect => ExitCode::Unavailable,
         };
-        Self { code, message: error.message, hint: error.hint }
+        Self {
+            code,
+            message: error.message,
+            hint: error.hint,
+        }
     }
 }
 
@@ -112,6 +124,9 @@ mod tests {
         let refused = DriverError::new(ErrorKind::CredentialsRefused, "box-1 refuses the password");
         assert_eq!(Failure::from(refused).code, ExitCode::Authentication);
         let absent = io::Error::from(io::ErrorKind::NotFound);
-        assert_eq!(Failure::file(Path::new("ca.pem"), "read", &absent).code, ExitCode::NotFound);
+        assert_eq!(
+            Failure::file(Path::new("ca.pem"), "read", &absent).code,
+            ExitCode::NotFound
+        );
     }
 }

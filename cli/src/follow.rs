@@ -32,7 +32,10 @@ impl WaitArgs {
 
 /// Reads `90s`, `10m`, `1h 30m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = text.parse::<jiff::SignedDuration>().ok().and_then(|signed| Duration::try_from(signed).ok());
+    let parsed = text
+        .parse::<jiff::SignedDuration>()
+        .ok()
+        .and_then(|signed| Duration::try_from(signed).ok());
     parsed.ok_or_else(|| format!("{text:?} is not a time: write 90s, 10m or 1h 30m"))
 }
 
@@ -67,7 +70,10 @@ pub async fn follow(api: &Api, id: &OperationId, timeout: Duration) -> Result<Op
 fn tell(progress: &Progress, operation: &Operation, told: &mut Vec<StepState>) {
     told.resize(operation.steps.len(), StepState::Pending);
     for (record, told) in operation.steps.iter().zip(told) {
-        let at_rest = !matches!(record.state, StepState::Pending | StepState::Running | StepState::Undoing);
+        let at_rest = !matches!(
+            record.state,
+            StepState::Pending | StepState::Running | StepState::Undoing
+        );
         if at_rest && *told != record.state {
             *told = record.state;
             let detail = record.error.as_ref().or(record.evidence.as_ref());
@@ -75,8 +81,16 @@ fn tell(progress: &Progress, operation: &Operation, told: &mut Vec<StepState>) {
             progress.note(&format!("  {}: {}{detail}", record.step, record.state));
         }
     }
-    let through = operation.steps.iter().filter(|record| record.state.is_through()).count();
-    let waits = operation.waits().into_iter().next().map_or_else(String::new, |what| format!(", waiting for {what}"));
+    let through = operation
+        .steps
+        .iter()
+        .filter(|record| record.state.is_through())
+        .count();
+    let waits = operation
+        .waits()
+        .into_iter()
+        .next()
+        .map_or_else(String::new, |what| format!(", waiting for {what}"));
     progress.doing(format!(
         "{} is {}: {through} of {} steps done{waits}",
         operation.id,
@@ -90,8 +104,12 @@ fn late(operation: &Operation, timeout: Duration) -> Failure {
         [] => String::new(),
         waits => format!("; it waits for {}", waits.join("; ")),
     };
-    let message =
-        format!("operation {} is {} after {} s, and goes on{waits}", operation.id, operation.state, timeout.as_secs());
+    let message = format!(
+        "operation {} is {} after {} s, and goes on{waits}",
+        operation.id,
+        operation.state,
+        timeout.as_secs()
+    );
     Failure::new(ExitCode::Timeout, message)
         .with_hint(format!("wait for it again: poolwright ops wait {}", operation.id))
 }
@@ -100,12 +118,23 @@ fn late(operation: &Operation, timeout: Duration) -> Failure {
 pub fn conclude(operation: &Operation) -> ExitCode {
     let code = ExitCode::of_operation(operation.state);
     if operation.state != OperationState::Completed {
-        let why = operation.error().unwrap_or_else(|| "no reason was given".to_owned());
+        let why = operation
+            .error()
+            .unwrap_or_else(|| "no reason was given".to_owned());
         let hint = match code {
-            ExitCode::Indeterminate => format!("look at the hardware, then: poolwright ops resolve {}", operation.id),
-            _ => format!("everything is as it was before; see poolwright ops show {}", operation.id),
+            ExitCode::Indeterminate => format!(
+                "look at the hardware, then: poolwright ops resolve {}",
+                operation.id
+            ),
+            _ => format!(
+                "everything is as it was before; see poolwright ops show {}",
+                operation.id
+            ),
         };
-        let failure = Failure::new(code, format!("operation {} is {}: {why}", operation.id, operation.state));
+        let failure = Failure::new(
+            code,
+            format!("operation {} is {}: {why}", operation.id, operation.state),
+        );
         say(&failure.with_hint(hint).to_string());
     }
     code

@@ -13,12 +13,20 @@ pub struct Progress {
 impl Progress {
     /// Work of which nobody knows how much it is: what is being done, and for how long.
     pub fn spinner(what: impl Into<String>) -> Self {
-        Self::of(ProgressBar::no_length(), "{spinner} {msg} ({elapsed})", what.into())
+        Self::of(
+            ProgressBar::no_length(),
+            "{spinner} {msg} ({elapsed})",
+            what.into(),
+        )
     }
 
     /// Requests answered, of those known to be needed so far.
     pub fn requests(what: impl Into<String>) -> Self {
-        Self::of(ProgressBar::new(0), "{msg} [{bar:30}] {pos}/{len} ({elapsed})", what.into())
+        Self::of(
+            ProgressBar::new(0),
+            "{msg} [{bar:30}] {pos}/{len} ({elapsed})",
+            what.into(),
+        )
     }
 
     fn of(bar: ProgressBar, template: &str, what: String) -> Self {

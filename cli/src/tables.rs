@@ -5,17 +5,27 @@ use crate::output::human::{counted, memory, moment, or_dash};
 use poolwright_executor::Operation;
 use poolwright_inventory::Snapshot;
 use poolwright_model::fault::Fault;
-use poolwright_model::topology::{Fabric, Gpu, Host, Health, PowerState, Switch};
+use poolwright_model::topology::{Fabric, Gpu, Health, Host, PowerState, Switch};
 use poolwright_planner::Composition;
 use poolwright_service::demand::DemandRecord;
 use poolwright_service::endpoint::{Endpoint, Trust};
-use poolwright_service::{Check, CheckResult, ScheduleStatus};
 use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::Schedule;
+use poolwright_service::{Check, CheckResult, ScheduleStatus};
 use std::collections::BTreeMap;
 
 pub fn gpus(gpus: &[Gpu]) -> Table {
-    let mut table = Table::new(["GPU", "MODEL", "MEMORY", "CHASSIS", "SLOT", "STATE", "HEALTH", "HOST", "COMPOSABLE"]);
+    let mut table = Table::new([
+        "GPU",
+        "MODEL",
+        "MEMORY",
+        "CHASSIS",
+        "SLOT",
+        "STATE",
+        "HEALTH",
+        "HOST",
+        "COMPOSABLE",
+    ]);
     for gpu in gpus {
         table.row([
             gpu.id.to_string(),
@@ -26,7 +36,10 @@ pub fn gpus(gpus: &[Gpu]) -> Table {
             gpu.state.name().to_owned(),
             health(gpu.health).to_owned(),
             or_dash(gpu.host.as_ref()),
-            gpu.composability.0.as_ref().map_or_else(|| "yes".to_owned(), |why| format!("no: {why}")),
+            gpu.composability
+                .0
+                .as_ref()
+                .map_or_else(|| "yes".to_owned(), |why| format!("no: {why}")),
         ]);
     }
     table
@@ -34,8 +47,12 @@ pub fn gpus(gpus: &[Gpu]) -> Table {
 
 pub fn hosts(hosts: &[Host], gpus: &[Gpu]) -> Table {
     let mut held: BTreeMap<_, usize> = BTreeMap::new();
-    gpus.iter().filter_map(|gpu| gpu.host.as_ref()).for_each(|host| *held.entry(host).or_default() += 1);
-    let mut table = Table::new(["HOST", "NAME", "POWER", "PORTS", "SLOTS", "GPUS", "FABRICS", "BMC"]);
+    gpus.iter()
+        .filter_map(|gpu| gpu.host.as_ref())
+        .for_each(|host| *held.entry(host).or_default() += 1);
+    let mut table = Table::new([
+        "HOST", "NAME", "POWER", "PORTS", "SLOTS", "GPUS", "FABRICS", "BMC",
+    ]);
     for host in hosts {
         let mut fabrics: Vec<&str> = host.ports.iter().map(|port| port.fabric.as_str()).collect();
         fabrics.dedup();
@@ -54,7 +71,16 @@ pub fn hosts(hosts: &[Host], gpus: &[Gpu]) -> Table {
 }
 
 pub fn fabrics(fabrics: &[Fabric]) -> Table {
-    let mut table = Table::new(["FABRIC", "KIND", "CONTROL", "SWITCHES", "PORTS", "ENDPOINTS", "ZONES", "CONNECTIONS"]);
+    let mut table = Table::new([
+        "FABRIC",
+        "KIND",
+        "CONTROL",
+        "SWITCHES",
+        "PORTS",
+        "ENDPOINTS",
+        "ZONES",
+        "CONNECTIONS",
+    ]);
     for fabric in fabrics {
         table.row([
             fabric.id.to_string(),
@@ -79,7 +105,12 @@ pub fn switches(switches: &[Switch]) -> Table {
             or_dash(switch.model.as_ref()),
             or_dash(switch.chassis.as_ref()),
             switch.ports.len().to_string(),
-            switch.ports.iter().filter(|port| port.up == Some(true)).count().to_string(),
+            switch
+                .ports
+                .iter()
+                .filter(|port| port.up == Some(true))
+                .count()
+                .to_string(),
         ]);
     }
     table
@@ -88,7 +119,11 @@ pub fn switches(switches: &[Switch]) -> Table {
 pub fn faults(faults: &[Fault]) -> Table {
     let mut table = Table::new(["KIND", "WHERE", "WHAT"]);
     for fault in faults {
-        table.row([fault.kind.to_string(), fault.source.clone(), fault.message.clone()]);
+        table.row([
+            fault.kind.to_string(),
+            fault.source.clone(),
+            fault.message.clone(),
+        ]);
     }
     table
 }
@@ -96,13 +131,27 @@ pub fn faults(faults: &[Fault]) -> Table {
 /// A whole snapshot: its tables one after the other, the faults as numbers by kind.
 pub fn snapshot(snapshot: &Snapshot, width: Option<u16>) -> String {
     let topology = &snapshot.topology;
-    let composable = topology.gpus.iter().filter(|gpu| gpu.composability.is_composable()).count();
+    let composable = topology
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.composability.is_composable())
+        .count();
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
-    snapshot.faults.iter().for_each(|fault| *kinds.entry(fault.kind.to_string()).or_default() += 1);
-    let kinds: Vec<String> = kinds.into_iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    snapshot
+        .faults
+        .iter()
+        .for_each(|fault| *kinds.entry(fault.kind.to_string()).or_default() += 1);
+    let kinds: Vec<String> = kinds
+        .into_iter()
+        .map(|(kind, count)| format!("{count} {kind}"))
+        .collect();
     let faults = match kinds.is_empty() {
         true => "no faults".to_owned(),
-        false => format!("{} ({}); -o json lists them", counted(snapshot.faults.len(), "fault"), kinds.join(", ")),
+        false => format!(
+            "{} ({}); -o json lists them",
+            counted(snapshot.faults.len(), "fault"),
+            kinds.join(", ")
+        ),
     };
     [
         format!("{}, {composable} composable", counted(topology.gpus.len(), "GPU")),
@@ -111,7 +160,11 @@ pub fn snapshot(snapshot: &Snapshot, width: Option<u16>) -> String {
         hosts(&topology.hosts, &topology.gpus).render(width),
         counted(topology.fabrics.len(), "fabric"),
         fabrics(&topology.fabrics).render(width),
-        format!("{faults}; {} in {} ms", counted(snapshot.requests as usize, "request"), snapshot.elapsed_ms),
+        format!(
+            "{faults}; {} in {} ms",
+            counted(snapshot.requests as usize, "request"),
+            snapshot.elapsed_ms
+        ),
     ]
     .join("\n")
 }
@@ -132,7 +185,9 @@ pub fn compositions(compositions: &[Composition]) -> Table {
 }
 
 pub fn demands(demands: &[DemandRecord]) -> Table {
-    let mut table = Table::new(["DEMAND", "TENANT", "PRIORITY", "WANTS", "BEST SET", "SCHEDULE", "SINCE"]);
+    let mut table = Table::new([
+        "DEMAND", "TENANT", "PRIORITY", "WANTS", "BEST SET", "SCHEDULE", "SINCE",
+    ]);
     for record in demands {
         table.row([
             record.spec.id.to_string(),
@@ -148,7 +203,16 @@ pub fn demands(demands: &[DemandRecord]) -> Table {
 }
 
 pub fn schedules(schedules: &[ScheduleStatus]) -> Table {
-    let mut table = Table::new(["SCHEDULE", "OPENS", "CLOSES", "ZONE", "NOW", "NEXT CHANGE", "DEMANDS", "SUSPENDS"]);
+    let mut table = Table::new([
+        "SCHEDULE",
+        "OPENS",
+        "CLOSES",
+        "ZONE",
+        "NOW",
+        "NEXT CHANGE",
+        "DEMANDS",
+        "SUSPENDS",
+    ]);
     for status in schedules {
         let Schedule { spec, .. } = &status.schedule;
         let now = match (spec.paused, status.open) {
@@ -188,9 +252,22 @@ pub fn schedule_runs(runs: &[ScheduleRun]) -> Table {
 }
 
 pub fn operations(operations: &[Operation]) -> Table {
-    let mut table = Table::new(["OPERATION", "KIND", "STATE", "STEPS", "BY", "CREATED", "ENDED", "ERROR"]);
+    let mut table = Table::new([
+        "OPERATION",
+        "KIND",
+        "STATE",
+        "STEPS",
+        "BY",
+        "CREATED",
+        "ENDED",
+        "ERROR",
+    ]);
     for operation in operations {
-        let through = operation.steps.iter().filter(|record| record.state.is_through()).count();
+        let through = operation
+            .steps
+            .iter()
+            .filter(|record| record.state.is_through())
+            .count();
         table.row([
             operation.id.to_string(),
             word(&operation.kind),
@@ -250,7 +327,12 @@ pub fn checks(checks: &[Check]) -> Table {
             CheckResult::Warning => "warning",
             CheckResult::Problem => "PROBLEM",
         };
-        table.row([check.name.clone(), result.to_owned(), check.message.clone(), or_dash(check.hint.as_ref())]);
+        table.row([
+            check.name.clone(),
+            result.to_owned(),
+            check.message.clone(),
+            or_dash(check.hint.as_ref()),
+        ]);
     }
     table
 }

@@ -9,7 +9,9 @@ use futures_util::StreamExt;
 use poolwright_driver::{DriverError, Fabric};
 use poolwright_emulator::{Rack, RackError};
 use poolwright_model::id::ControlEndpointId;
-use poolwright_redfish::client::{Auth, Client, Endpoint, Error, ErrorKind, Limits, NotSent, Secret, Tls, Transport};
+use poolwright_redfish::client::{
+    Auth, Client, Endpoint, Error, ErrorKind, Limits, NotSent, Secret, Tls, Transport,
+};
 use poolwright_redfish::southbound::RedfishDriver;
 use poolwright_redfish::southbound::record::{self, Manifest, RecordError};
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Trust};
@@ -30,7 +32,10 @@ pub struct RedfishConnector {
 
 impl RedfishConnector {
     pub fn with_concurrency(concurrency: Option<usize>) -> Self {
-        Self { concurrency, ..Self::default() }
+        Self {
+            concurrency,
+            ..Self::default()
+        }
     }
 
     /// Connects and logs in.
@@ -43,8 +48,13 @@ impl RedfishConnector {
     /// The address with everything that is needed to speak there. Fails where files or addresses are wrong;
     /// nothing is sent yet.
     pub fn endpoint(&self, spec: &EndpointSpec) -> Result<Endpoint, Failure> {
-        let limits = self.concurrency.map_or_else(Limits::default, Limits::with_concurrency);
-        let mut endpoint = Endpoint::new(&spec.url).map_err(failure)?.tls(believed(&spec.trust)?).limits(limits);
+        let limits = self
+            .concurrency
+            .map_or_else(Limits::default, Limits::with_concurrency);
+        let mut endpoint = Endpoint::new(&spec.url)
+            .map_err(failure)?
+            .tls(believed(&spec.trust)?)
+            .limits(limits);
         endpoint.insecure_http = spec.insecure_http;
         endpoint.check().map_err(failure)?;
         if let Some(username) = &spec.username {
@@ -76,7 +86,10 @@ impl RedfishConnector {
 impl Connector for RedfishConnector {
     async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
         let driver = Arc::new(self.driver(spec).await?);
-        Ok(Connected { fabric: driver.clone(), host_side: driver })
+        Ok(Connected {
+            fabric: driver.clone(),
+            host_side: driver,
+        })
     }
 }
 
@@ -94,7 +107,10 @@ pub async fn connect_all(
     }
     let attempts = futures_util::stream::iter(specs).map(|spec| async move {
         let driver = connector.driver(spec).await;
-        (spec.id.clone(), driver.map(|driver| Arc::new(driver) as Arc<dyn Fabric>))
+        (
+            spec.id.clone(),
+            driver.map(|driver| Arc::new(driver) as Arc<dyn Fabric>),
+        )
     });
     Ok(attempts.buffered(at_once.max(1)).collect().await)
 }
@@ -145,7 +161,10 @@ pub fn manager_address(text: &str) -> Result<Url, Failure> {
 pub fn open_store(data_dir: &Path) -> Result<Arc<dyn Store>, Failure> {
     let store = SqliteStore::open(data_dir).map_err(|error| {
         let (code, hint) = match &error {
-            OpenError::Locked { .. } => (ExitCode::Conflict, "one data directory serves one manager at a time"),
+            OpenError::Locked { .. } => (
+                ExitCode::Conflict,
+                "one data directory serves one manager at a time",
+            ),
             OpenError::Foreign { .. } => (ExitCode::Usage, "choose a folder of its own for --data-dir"),
             OpenError::Newer { .. } | OpenError::Damaged { .. } => (ExitCode::Generic, "nothing was changed"),
             OpenError::Io { .. } => (ExitCode::Generic, "check the path, who owns it, and the disk"),
@@ -163,8 +182,11 @@ pub fn read_rack(named: &str) -> Result<Rack, Failure> {
             return Ok(rack);
         }
         let known = Rack::builtin_names().collect::<Vec<_>>().join(", ");
-        return Err(Failure::new(ExitCode::NotFound, format!("there is no rack file {named}, and no rack of that name"))
-            .with_hint(format!("give a file, or one of these: {known}")));
+        return Err(Failure::new(
+            ExitCode::NotFound,
+            format!("there is no rack file {named}, and no rack of that name"),
+        )
+        .with_hint(format!("give a file, or one of these: {known}")));
     }
     let text = fs::read_to_string(path).map_err(|error| Failure::file(path, "read", &error))?;
     Rack::from_toml(named, &text).map_err(Failure::from)
@@ -184,7 +206,9 @@ pub async fn record(
     today: jiff::civil::Date,
     progress: &dyn poolwright_driver::Progress,
 ) -> Result<Manifest, Failure> {
-    let client = Client::connect(connector.endpoint(spec)?).await.map_err(failure)?;
+    let client = Client::connect(connector.endpoint(spec)?)
+        .await
+        .map_err(failure)?;
     let recorded = record::record(&client, folder, today, progress).await;
     if let Err(error) = client.close().await {
         tracing::warn!("the session could not be deleted: {error}");
@@ -192,7 +216,10 @@ pub async fn record(
     recorded.map_err(|error| {
         let (code, hint) = match &error {
             RecordError::NotEmpty(_) => (ExitCode::Usage, "give a folder that does not exist yet"),
-            RecordError::Unreadable(_) => (ExitCode::Unavailable, "check the account: it must be allowed to read"),
+            RecordError::Unreadable(_) => (
+                ExitCode::Unavailable,
+                "check the account: it must be allowed to read",
+            ),
             RecordError::Io { .. } => (ExitCode::Generic, "check the folder, who owns it, and the disk"),
         };
         Failure::new(code, error.to_string()).with_hint(hint)
@@ -228,16 +255,21 @@ pub async fn serve_recording(
         data_dir: Some(data_dir.to_owned()),
         ..poolwright_emulator::ServeOptions::default()
     };
-    poolwright_emulator::serve_recording(tree, options).await.map_err(unserved)
+    poolwright_emulator::serve_recording(tree, options)
+        .await
+        .map_err(unserved)
 }
 
 fn unserved(error: poolwright_emulator::ServeError) -> Failure {
     use poolwright_emulator::ServeError;
     let (code, hint) = match &error {
-        ServeError::Listen { .. } | ServeError::NoRoom { .. } => {
-            (ExitCode::Unavailable, "choose another address with --listen; port 0 takes a free one")
+        ServeError::Listen { .. } | ServeError::NoRoom { .. } => (
+            ExitCode::Unavailable,
+            "choose another address with --listen; port 0 takes a free one",
+        ),
+        ServeError::Content { .. } | ServeError::State { .. } => {
+            (ExitCode::Usage, "check the path and what is in it")
         }
-        ServeError::Content { .. } | ServeError::State { .. } => (ExitCode::Usage, "check the path and what is in it"),
         _ => (ExitCode::Generic, "check the folder, who owns it, and the disk"),
     };
     Failure::new(code, error.to_string()).with_hint(hint)
@@ -247,7 +279,13 @@ fn unserved(error: poolwright_emulator::ServeError) -> Failure {
 pub fn last_address(data_dir: &Path) -> Option<SocketAddr> {
     let text = fs::read(data_dir.join("endpoints.json")).ok()?;
     let listed: poolwright_emulator::EndpointsFile = serde_json::from_slice(&text).ok()?;
-    listed.endpoints.first()?.url.strip_prefix("https://")?.parse().ok()
+    listed
+        .endpoints
+        .first()?
+        .url
+        .strip_prefix("https://")?
+        .parse()
+        .ok()
 }
 
 /// The endpoints of a rack, as a manager on this machine reaches them.
@@ -262,6 +300,9 @@ pub fn endpoints_of(rack: &poolwright_emulator::Running, data_dir: &Path) -> Vec
         insecure_http: false,
     };
     // BMCs first: they know what their hosts are called.
-    let (bmcs, others): (Vec<_>, Vec<_>) = rack.endpoints().iter().partition(|endpoint| endpoint.kind == "bmc");
+    let (bmcs, others): (Vec<_>, Vec<_>) = rack
+        .endpoints()
+        .iter()
+        .partition(|endpoint| endpoint.kind == "bmc");
     bmcs.into_iter().chain(others).map(spec).collect()
 }

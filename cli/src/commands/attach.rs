@@ -63,8 +63,13 @@ struct Detach {
 
 pub async fn attach(args: AttachArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
-    let what = Attach { gpus: args.gpus, host: args.host };
-    args.change.make(&api, "attach", &what, ForceArgs::default(), output).await
+    let what = Attach {
+        gpus: args.gpus,
+        host: args.host,
+    };
+    args.change
+        .make(&api, "attach", &what, ForceArgs::default(), output)
+        .await
 }
 
 pub async fn detach(args: DetachArgs, output: Output) -> Outcome {
@@ -73,5 +78,7 @@ pub async fn detach(args: DetachArgs, output: Output) -> Outcome {
         let names: Vec<&str> = args.gpus.iter().map(GpuId::as_str).collect();
         args.confirm.confirm(&format!("detach {}", names.join(", ")))?;
     }
-    args.change.make(&api, "detach", &Detach { gpus: args.gpus }, args.force, output).await
+    args.change
+        .make(&api, "detach", &Detach { gpus: args.gpus }, args.force, output)
+        .await
 }

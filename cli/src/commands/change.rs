@@ -57,13 +57,21 @@ impl ChangeArgs {
         output: Output,
     ) -> Outcome {
         // A dry run under a key would be answered with the operation of that key.
-        let key = (!self.dry_run).then(|| self.key.clone().unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string()));
-        let how = How { dry_run: self.dry_run, key: key.clone(), force: force.reason };
+        let key = (!self.dry_run).then(|| {
+            self.key
+                .clone()
+                .unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string())
+        });
+        let how = How {
+            dry_run: self.dry_run,
+            key: key.clone(),
+            force: force.reason,
+        };
         let asked = api.post::<Change>(&[path], &Request { what, how }).await;
         let mut change = asked.map_err(|failure| match (failure.code, &key) {
-            (ExitCode::Indeterminate, Some(key)) => {
-                failure.with_hint(format!("repeat it with --key {key}: it is done once, and you see what became of it"))
-            }
+            (ExitCode::Indeterminate, Some(key)) => failure.with_hint(format!(
+                "repeat it with --key {key}: it is done once, and you see what became of it"
+            )),
             _ => failure,
         })?;
         let Some(started) = &change.operation else {
@@ -87,14 +95,27 @@ impl ChangeArgs {
 fn show(change: &Change, output: Output) -> Result<(), Failure> {
     output.show_as(change, &steps(&change.plan), |_| {
         let mut lines = explain(&change.plan);
-        lines.extend(change.operation.as_ref().map(|operation| format!("operation {} is {}", operation.id, operation.state)));
+        lines.extend(
+            change
+                .operation
+                .as_ref()
+                .map(|operation| format!("operation {} is {}", operation.id, operation.state)),
+        );
         lines.join("\n")
     })
 }
 
 /// The steps of a plan.
 pub fn steps(plan: &Plan) -> Table {
-    let mut table = Table::new(["STEP", "AFTER", "VERB", "GPUS", "HOST", "HOST PORT", "COMPOSITION"]);
+    let mut table = Table::new([
+        "STEP",
+        "AFTER",
+        "VERB",
+        "GPUS",
+        "HOST",
+        "HOST PORT",
+        "COMPOSITION",
+    ]);
     for step in &plan.steps {
         let after: Vec<String> = step.after.iter().map(u32::to_string).collect();
         let gpus: Vec<&str> = step.target.gpus.iter().map(|gpu| gpu.as_str()).collect();

@@ -36,7 +36,11 @@ struct Compose {
 }
 
 pub async fn run(args: ComposeArgs, output: Output) -> Outcome {
-    let demand = args.wanted.spec(args.name.unwrap_or_else(|| args.wanted.name()))?;
+    let demand = args
+        .wanted
+        .spec(args.name.unwrap_or_else(|| args.wanted.name()))?;
     let api = Api::new(&args.manager)?;
-    args.change.make(&api, "compose", &Compose { demand }, ForceArgs::default(), output).await
+    args.change
+        .make(&api, "compose", &Compose { demand }, ForceArgs::default(), output)
+        .await
 }

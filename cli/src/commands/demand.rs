@@ -19,9 +19,11 @@ pub struct DemandArgs {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Keep a demand; `plan` and `apply` serve it
-    #[command(after_help = "Examples:\n  poolwright demand add chat 70B --task infer --priority 10\n  \
+    #[command(
+        after_help = "Examples:\n  poolwright demand add chat 70B --task infer --priority 10\n  \
         poolwright demand add batch --gpus 8 --kind h100-pcie-80gb\n  \
-        poolwright plan --out plan.json && poolwright apply plan.json")]
+        poolwright plan --out plan.json && poolwright apply plan.json"
+    )]
     Add(AddArgs),
     /// Forget a demand; the next plan that is applied lets go of what it holds
     #[command(after_help = "Example:\n  poolwright demand remove chat --yes")]
@@ -58,13 +60,18 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
             let spec = args.wanted.spec(args.name)?;
             let record: DemandRecord = Api::new(&args.manager)?.post(&["demands"], &spec).await?;
             output.show(&record, &tables::demands(std::slice::from_ref(&record)))?;
-            say("it is served by the next plan that is applied: poolwright plan --out FILE, poolwright apply FILE");
+            say(
+                "it is served by the next plan that is applied: poolwright plan --out FILE, poolwright apply FILE",
+            );
         }
         Action::Remove(args) => {
             let api = Api::new(&args.manager)?;
             args.confirm.confirm(&format!("forget demand {}", args.name))?;
             api.delete(&["demands", args.name.as_str()]).await?;
-            say(&format!("demand {} is forgotten; the next plan that is applied lets go of what it holds", args.name));
+            say(&format!(
+                "demand {} is forgotten; the next plan that is applied lets go of what it holds",
+                args.name
+            ));
         }
         Action::List(manager) => {
             let demands: Vec<DemandRecord> = Api::new(&manager)?.get(&["demands"]).await?;

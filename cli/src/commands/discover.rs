@@ -51,16 +51,24 @@ Exit code 0 as long as one endpoint could be read; what could not be read is in 
 const GOODBYE: Duration = Duration::from_secs(5);
 
 pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {
-    let mut specs: Vec<EndpointSpec> = args.endpoint.iter().map(|url| args.access.endpoint(None, url)).collect();
+    let mut specs: Vec<EndpointSpec> = args
+        .endpoint
+        .iter()
+        .map(|url| args.access.endpoint(None, url))
+        .collect();
     if let Some(file) = &args.endpoints {
         specs.extend(read_listing(file, &args.access)?);
     }
     if specs.is_empty() {
-        return Err(Failure::usage("the list names no endpoint").with_hint("name at least one with --endpoint URL"));
+        return Err(
+            Failure::usage("the list names no endpoint").with_hint("name at least one with --endpoint URL")
+        );
     }
     let connector = RedfishConnector::with_concurrency(args.concurrency.map(usize::from));
     let snapshot = discover(&connector, &specs).await?;
-    output.show_as(&snapshot, &tables::gpus(&snapshot.topology.gpus), |width| tables::snapshot(&snapshot, width))?;
+    output.show_as(&snapshot, &tables::gpus(&snapshot.topology.gpus), |width| {
+        tables::snapshot(&snapshot, width)
+    })?;
     Ok(ExitCode::Ok)
 }
 
@@ -86,7 +94,10 @@ async fn discover(connector: &RedfishConnector, specs: &[EndpointSpec]) -> Resul
     let looks = look(&fabrics, now, options, &progress).await;
     drop(progress);
     let goodbyes = fabrics.iter().map(|fabric| fabric.close());
-    if tokio::time::timeout(GOODBYE, futures_util::future::join_all(goodbyes)).await.is_err() {
+    if tokio::time::timeout(GOODBYE, futures_util::future::join_all(goodbyes))
+        .await
+        .is_err()
+    {
         tracing::warn!("not every session could be ended; the services will end them");
     }
     failures.extend(looks.iter().filter_map(nothing_but_a_fault));
@@ -114,7 +125,10 @@ fn nothing_but_a_fault(look: &Look) -> Option<Failure> {
     };
     let (message, hint) = match fault.message.rsplit_once("; ") {
         Some((message, hint)) => (message, hint),
-        None => (fault.message.as_str(), "look at the service itself, and try again"),
+        None => (
+            fault.message.as_str(),
+            "look at the service itself, and try again",
+        ),
     };
     Some(Failure::new(code, format!("{}: {message}", fault.source)).with_hint(hint))
 }
@@ -122,10 +136,16 @@ fn nothing_but_a_fault(look: &Look) -> Option<Failure> {
 fn all_failed(failures: Vec<Failure>) -> Failure {
     let count = failures.len();
     let mut failures = failures.into_iter();
-    let first = failures.next().unwrap_or_else(|| Failure::usage("no endpoint was named"));
+    let first = failures
+        .next()
+        .unwrap_or_else(|| Failure::usage("no endpoint was named"));
     if count == 1 {
         return first;
     }
-    let message = format!("none of {} could be read; the first: {}", counted(count, "endpoint"), first.message);
+    let message = format!(
+        "none of {} could be read; the first: {}",
+        counted(count, "endpoint"),
+        first.message
+    );
     Failure { message, ..first }
 }

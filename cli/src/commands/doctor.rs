@@ -8,7 +8,9 @@ use crate::tables;
 use poolwright_service::{Check, CheckResult};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  poolwright doctor\n  poolwright doctor -o json\n\nExit code 1 where there is a problem.")]
+#[command(
+    after_help = "Examples:\n  poolwright doctor\n  poolwright doctor -o json\n\nExit code 1 where there is a problem."
+)]
 pub struct DoctorArgs {
     #[command(flatten)]
     manager: ManagerArgs,

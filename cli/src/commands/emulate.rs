@@ -50,7 +50,15 @@ pub async fn run(args: EmulateArgs) -> Outcome {
     };
     match args.tree {
         Some(tree) => replay(&tree, args.listen, &data_dir).await,
-        None => emulate(args.rack.as_deref().unwrap_or_default(), args.listen, data_dir, args.faults).await,
+        None => {
+            emulate(
+                args.rack.as_deref().unwrap_or_default(),
+                args.listen,
+                data_dir,
+                args.faults,
+            )
+            .await
+        }
     }
 }
 
@@ -63,8 +71,15 @@ async fn emulate(named: &str, listen: SocketAddr, data_dir: PathBuf, fault_contr
         counted(rack.boxes.len(), "GPU box").replace("boxs", "boxes"),
         counted(rack.hosts.len(), "host")
     ));
-    let running =
-        wire_up::serve_rack(rack, RackServing { listen, data_dir: Some(data_dir.clone()), fault_control }).await?;
+    let running = wire_up::serve_rack(
+        rack,
+        RackServing {
+            listen,
+            data_dir: Some(data_dir.clone()),
+            fault_control,
+        },
+    )
+    .await?;
     if let Some(url) = running.fault_control_url() {
         say(&format!("faults are taken at {url}"));
     }
@@ -84,8 +99,13 @@ async fn replay(tree: &Path, listen: SocketAddr, data_dir: &Path) -> Outcome {
 
 fn announce(endpoints: &[EndpointInfo], username: &str, data_dir: &Path) {
     let dir = data_dir.display();
-    say(&format!("{} listed in {dir}/endpoints.json", counted(endpoints.len(), "endpoint")));
-    say(&format!("account {username}, password in {dir}/password, authority in {dir}/ca.pem"));
+    say(&format!(
+        "{} listed in {dir}/endpoints.json",
+        counted(endpoints.len(), "endpoint")
+    ));
+    say(&format!(
+        "account {username}, password in {dir}/password, authority in {dir}/ca.pem"
+    ));
     if let Some(first) = endpoints.first() {
         say(&format!("ready {}", first.url));
     }

@@ -35,14 +35,18 @@ enum Action {
     #[command(after_help = "Example:\n  poolwright ops show op-0199")]
     Show(OneArgs),
     /// Wait until it is over or needs somebody
-    #[command(after_help = "Example:\n  poolwright ops wait op-0199 --timeout 5m\n\nExit code 7 when the time is up; the operation goes on.")]
+    #[command(
+        after_help = "Example:\n  poolwright ops wait op-0199 --timeout 5m\n\nExit code 7 when the time is up; the operation goes on."
+    )]
     Wait(WaitOneArgs),
     /// Stop it, and undo what it has done
     #[command(after_help = "Example:\n  poolwright ops cancel op-0199 --reason \"wrong host\" --yes")]
     Cancel(CancelArgs),
     /// Decide about one that is indeterminate or quarantined, after looking at the hardware
-    #[command(after_help = "Examples:\n  poolwright ops resolve op-0199 --with retry --reason \"box is back\"\n  \
-        poolwright ops resolve op-0199 --with accept --reason \"checked at the rack\" --yes")]
+    #[command(
+        after_help = "Examples:\n  poolwright ops resolve op-0199 --with retry --reason \"box is back\"\n  \
+        poolwright ops resolve op-0199 --with accept --reason \"checked at the rack\" --yes"
+    )]
     Resolve(ResolveArgs),
 }
 
@@ -115,7 +119,9 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
     match args.action.unwrap_or(Action::List(args.manager)) {
         Action::List(manager) => list(&Api::new(&manager)?, "operations", output, tables::operations).await?,
         Action::Show(one) => {
-            let operation: Operation = Api::new(&one.manager)?.get(&["operations", one.id.as_str()]).await?;
+            let operation: Operation = Api::new(&one.manager)?
+                .get(&["operations", one.id.as_str()])
+                .await?;
             show_operation(&operation, output)?;
         }
         Action::Wait(WaitOneArgs { one, timeout }) => {
@@ -130,7 +136,12 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
             let operation: Operation = api.post(&path, &json!({ "reason": reason })).await?;
             show_operation(&operation, output)?;
         }
-        Action::Resolve(ResolveArgs { one, with, reason, confirm }) => {
+        Action::Resolve(ResolveArgs {
+            one,
+            with,
+            reason,
+            confirm,
+        }) => {
             let api = Api::new(&one.manager)?;
             // Looking again guesses nothing; taking somebody's word does.
             if with != With::Retry {

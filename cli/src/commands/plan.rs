@@ -49,11 +49,17 @@ Examples:
 Exit code 6 where the pool has changed since the plan was made: make a new one.";
 
 pub async fn plan(args: PlanArgs, output: Output) -> Outcome {
-    let plan: Plan = Api::new(&args.manager)?.post(&["plan"], &serde_json::json!({})).await?;
+    let plan: Plan = Api::new(&args.manager)?
+        .post(&["plan"], &serde_json::json!({}))
+        .await?;
     if let Some(file) = &args.out {
-        let text = serde_json::to_vec_pretty(&plan).map_err(|error| Failure::new(ExitCode::Generic, error.to_string()))?;
+        let text = serde_json::to_vec_pretty(&plan)
+            .map_err(|error| Failure::new(ExitCode::Generic, error.to_string()))?;
         fs::write(file, text).map_err(|error| Failure::file(file, "written", &error))?;
-        say(&format!("saved in {}; do it with: poolwright apply {0}", file.display()));
+        say(&format!(
+            "saved in {}; do it with: poolwright apply {0}",
+            file.display()
+        ));
     }
     output.show_as(&plan, &steps(&plan), |_| {
         let mut lines = explain(&plan);
@@ -80,5 +86,7 @@ pub async fn apply(args: ApplyArgs, output: Output) -> Outcome {
         return Ok(ExitCode::Ok);
     }
     let api = Api::new(&args.manager)?;
-    args.change.make(&api, "apply", &Apply { plan }, ForceArgs::default(), output).await
+    args.change
+        .make(&api, "apply", &Apply { plan }, ForceArgs::default(), output)
+        .await
 }

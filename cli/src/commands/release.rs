@@ -44,7 +44,9 @@ pub async fn run(args: ReleaseArgs, output: Output) -> Outcome {
         args.confirm.confirm(&format!("release {}", args.what))?;
     }
     let what = find(&api, &args.what).await?;
-    args.change.make(&api, "release", &LetGo { what }, args.force, output).await
+    args.change
+        .make(&api, "release", &LetGo { what }, args.force, output)
+        .await
 }
 
 /// What is meant by the name: a demand goes first.
@@ -60,9 +62,15 @@ async fn find(api: &Api, named: &str) -> Result<Release, Failure> {
         return Ok(Release::Demand(found.spec.id.clone()));
     }
     let compositions: Vec<Composition> = api.get(&["compositions"]).await?;
-    if let Some(found) = compositions.iter().find(|composition| composition.id.as_str() == named) {
+    if let Some(found) = compositions
+        .iter()
+        .find(|composition| composition.id.as_str() == named)
+    {
         return Ok(Release::Composition(found.id.clone()));
     }
-    Err(Failure::new(ExitCode::NotFound, format!("there is neither a demand nor a composition {named:?}"))
-        .with_hint("see what there is: poolwright get compositions"))
+    Err(Failure::new(
+        ExitCode::NotFound,
+        format!("there is neither a demand nor a composition {named:?}"),
+    )
+    .with_hint("see what there is: poolwright get compositions"))
 }

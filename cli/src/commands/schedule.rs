@@ -117,18 +117,31 @@ pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
         }
         Action::List(manager) => list(&Api::new(&manager)?, "schedules", output, tables::schedules).await?,
         Action::Show(one) => {
-            let found: Value = Api::new(&one.manager)?.get(&["schedules", one.id.as_str()]).await?;
+            let found: Value = Api::new(&one.manager)?
+                .get(&["schedules", one.id.as_str()])
+                .await?;
             output.show_as(&found, &tables::pairs(&found), |_| human::outline(&found))?;
         }
         Action::Pause(one) => switch(&one, "pause", output).await?,
         Action::Resume(one) => switch(&one, "resume", output).await?,
         Action::Remove(RemoveArgs { one, confirm }) => {
             let api = Api::new(&one.manager)?;
-            confirm.confirm(&format!("forget schedule {}, and let go of what its demands hold", one.id))?;
+            confirm.confirm(&format!(
+                "forget schedule {}, and let go of what its demands hold",
+                one.id
+            ))?;
             api.delete(&["schedules", one.id.as_str()]).await?;
             say(&format!("schedule {} is forgotten", one.id));
         }
-        Action::Runs(manager) => list(&Api::new(&manager)?, "schedule-runs", output, tables::schedule_runs).await?,
+        Action::Runs(manager) => {
+            list(
+                &Api::new(&manager)?,
+                "schedule-runs",
+                output,
+                tables::schedule_runs,
+            )
+            .await?
+        }
     }
     Ok(ExitCode::Ok)
 }
@@ -143,18 +156,33 @@ fn spec(args: &AddArgs) -> Result<ScheduleSpec, Failure> {
     if let Some(file) = &args.file {
         return read(file);
     }
-    let (Some(id), Some(opens), Some(closes)) = (args.name.clone(), args.opens.clone(), args.closes.clone()) else {
-        return Err(Failure::usage("a schedule needs a name, --opens and --closes").with_hint("see --help for examples"));
+    let (Some(id), Some(opens), Some(closes)) = (args.name.clone(), args.opens.clone(), args.closes.clone())
+    else {
+        return Err(Failure::usage("a schedule needs a name, --opens and --closes")
+            .with_hint("see --help for examples"));
     };
     let demands = match args.wanted.is_given() {
         false => Vec::new(),
         true => {
-            let name = args.demand_name.clone().unwrap_or_else(|| DemandId::from_lossy(id.as_str()));
+            let name = args
+                .demand_name
+                .clone()
+                .unwrap_or_else(|| DemandId::from_lossy(id.as_str()));
             vec![args.wanted.spec(name)?]
         }
     };
-    let window = WindowSpec { opens, closes, zone: args.zone.clone() };
-    Ok(ScheduleSpec { id, window, demands, suspends: args.suspends.clone(), paused: false })
+    let window = WindowSpec {
+        opens,
+        closes,
+        zone: args.zone.clone(),
+    };
+    Ok(ScheduleSpec {
+        id,
+        window,
+        demands,
+        suspends: args.suspends.clone(),
+        paused: false,
+    })
 }
 
 fn read(file: &Path) -> Result<ScheduleSpec, Failure> {

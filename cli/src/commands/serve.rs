@@ -55,8 +55,13 @@ pub async fn run(args: ServeArgs) -> Outcome {
     if let Some(rack) = &rack {
         add_endpoints(&composer, rack, &args.data_dir.join("rack")).await?;
     }
-    let options = northbound::Options { listen: args.listen, data_dir: args.data_dir.clone() };
-    let api = northbound::serve(composer.clone(), options).await.map_err(unserved)?;
+    let options = northbound::Options {
+        listen: args.listen,
+        data_dir: args.data_dir.clone(),
+    };
+    let api = northbound::serve(composer.clone(), options)
+        .await
+        .map_err(unserved)?;
     let stop = CancellationToken::new();
     let clockwork = tokio::spawn(runner::run(composer.clone(), stop.clone()));
 
@@ -76,7 +81,10 @@ pub async fn run(args: ServeArgs) -> Outcome {
         }
     });
     if drained.await.is_err() {
-        say(&format!("not everything ended within {} s; the journal has what is needed to go on", DRAIN.as_secs()));
+        say(&format!(
+            "not everything ended within {} s; the journal has what is needed to go on",
+            DRAIN.as_secs()
+        ));
     }
     Ok(ExitCode::Ok)
 }
@@ -101,9 +109,16 @@ pub async fn until_stopped() {
 async fn start_rack(named: &str, data_dir: &Path) -> Result<poolwright_emulator::Running, Failure> {
     let rack = wire_up::read_rack(named)?;
     let listen = wire_up::last_address(data_dir).unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-    let serving = RackServing { listen, data_dir: Some(data_dir.to_owned()), fault_control: false };
+    let serving = RackServing {
+        listen,
+        data_dir: Some(data_dir.to_owned()),
+        fault_control: false,
+    };
     let running = wire_up::serve_rack(rack, serving).await?;
-    say(&format!("emulated rack {named}: {}", counted(running.endpoints().len(), "endpoint")));
+    say(&format!(
+        "emulated rack {named}: {}",
+        counted(running.endpoints().len(), "endpoint")
+    ));
     Ok(running)
 }
 
@@ -124,8 +139,9 @@ async fn add_endpoints(
                     "endpoint {} of the rack is at {} now, and was added as {}",
                     spec.id, spec.url, endpoint.spec.url
                 );
-                return Err(Failure::new(ExitCode::Conflict, message)
-                    .with_hint("start with the rack that this data directory was made with, or with another --data-dir"));
+                return Err(Failure::new(ExitCode::Conflict, message).with_hint(
+                    "start with the rack that this data directory was made with, or with another --data-dir",
+                ));
             }
         }
     }
@@ -143,12 +159,14 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 fn unserved(error: northbound::ServeError) -> Failure {
     use northbound::ServeError;
     let (code, hint) = match &error {
-        ServeError::Listen { .. } => {
-            (ExitCode::Unavailable, "choose another address with --listen; port 0 takes a free one")
-        }
-        ServeError::Tls(_) | ServeError::Certificate { .. } => {
-            (ExitCode::Generic, "remove the folder tls in the data directory to have new certificates made")
-        }
+        ServeError::Listen { .. } => (
+            ExitCode::Unavailable,
+            "choose another address with --listen; port 0 takes a free one",
+        ),
+        ServeError::Tls(_) | ServeError::Certificate { .. } => (
+            ExitCode::Generic,
+            "remove the folder tls in the data directory to have new certificates made",
+        ),
         ServeError::Accounts(_) => (ExitCode::Generic, "see the messages above"),
     };
     Failure::new(code, error.to_string()).with_hint(hint)

@@ -51,7 +51,12 @@ pub struct SizeArgs {
     #[arg(long, conflicts_with_all = ["model", "batch"])]
     tables: bool,
     /// The kind of GPU that the tables are for
-    #[arg(long, value_name = "KIND", requires = "tables", default_value = "h100-sxm5-80gb")]
+    #[arg(
+        long,
+        value_name = "KIND",
+        requires = "tables",
+        default_value = "h100-sxm5-80gb"
+    )]
     gpu: String,
     /// Size every case of a CSV file; the answer is CSV: id,predicted_gib,safe_gib,refused
     #[arg(long, value_name = "CASES.csv", conflicts_with = "model")]
@@ -71,7 +76,8 @@ JSON: {model, params, task, label, bytes_per_gpu, safe_bytes_per_gpu, terms, not
 ranked, the best first, with price_usd and power_w. Exit code 5 where no set of any kind fits.";
 
 fn parse_task(text: &str) -> Result<Task, String> {
-    text.parse().map_err(|error: poolwright_sizing::SizingError| error.to_string())
+    text.parse()
+        .map_err(|error: poolwright_sizing::SizingError| error.to_string())
 }
 
 pub fn run(args: &SizeArgs, output: Output) -> Outcome {
@@ -82,7 +88,11 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
         return rules::tables(args.rule.as_deref(), kind(&args.gpu)?, output);
     }
     let model = read_model(args.model.as_deref().unwrap_or_default())?;
-    let kinds = args.gpus.iter().map(|name| kind(name)).collect::<Result<Vec<_>, _>>()?;
+    let kinds = args
+        .gpus
+        .iter()
+        .map(|name| kind(name))
+        .collect::<Result<Vec<_>, _>>()?;
     if let Some(rule) = &args.rule {
         return rules::size(rule, &model, args.weights.as_deref(), &kinds, output);
     }
@@ -111,20 +121,28 @@ fn read_model(named: &str) -> Result<Model, Failure> {
     let is_file = path.extension().is_some_and(|ending| ending == "json") || path.is_file();
     if !is_file {
         return size::model(named).map_err(|error| {
-            Failure::from(error).with_hint("give a name such as Llama-3.1-8B, a size such as 70B, or a config.json")
+            Failure::from(error)
+                .with_hint("give a name such as Llama-3.1-8B, a size such as 70B, or a config.json")
         });
     }
     let text = fs::read_to_string(path).map_err(|error| Failure::file(path, "read", &error))?;
     hub_config::parse(&model_name(path), &text).map_err(|error| {
-        Failure::usage(format!("{named}: {error}"))
-            .with_hint("give the config.json of a language model, as model hubs have it; or a size such as 70B")
+        Failure::usage(format!("{named}: {error}")).with_hint(
+            "give the config.json of a language model, as model hubs have it; or a size such as 70B",
+        )
     })
 }
 
 /// What a config.json is about is said by the folder that it is in.
 fn model_name(path: &Path) -> String {
-    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let folder = path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let stem = path
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let folder = path
+        .parent()
+        .and_then(Path::file_name)
+        .map(|name| name.to_string_lossy().into_owned());
     match (stem.as_str(), folder) {
         ("config", Some(folder)) => folder,
         _ => stem,

@@ -41,7 +41,8 @@ pub struct WantedArgs {
 }
 
 fn parse_task(text: &str) -> Result<Task, String> {
-    text.parse().map_err(|error: poolwright_sizing::SizingError| error.to_string())
+    text.parse()
+        .map_err(|error: poolwright_sizing::SizingError| error.to_string())
 }
 
 impl WantedArgs {

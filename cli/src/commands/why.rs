@@ -28,7 +28,8 @@ pub async fn run(args: WhyArgs, output: Output) -> Outcome {
         None => args.what.as_str(),
         Some(("demand", name)) => name,
         Some((kind, _)) => {
-            return Err(Failure::usage(format!("why {kind}/… is not known")).with_hint("ask for a demand: demand/NAME"));
+            return Err(Failure::usage(format!("why {kind}/… is not known"))
+                .with_hint("ask for a demand: demand/NAME"));
         }
     };
     let why: Why = Api::new(&args.manager)?.get(&["demands", name, "why"]).await?;

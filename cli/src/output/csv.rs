@@ -4,7 +4,10 @@ use super::Table;
 
 pub fn write(table: &Table) -> String {
     let mut text = String::new();
-    let header = table.columns.iter().map(|column| column.to_lowercase().replace(' ', "_"));
+    let header = table
+        .columns
+        .iter()
+        .map(|column| column.to_lowercase().replace(' ', "_"));
     line(&mut text, header);
     for row in &table.rows {
         line(&mut text, row.iter().cloned());
@@ -33,6 +36,9 @@ mod tests {
     fn a_field_with_a_comma_or_a_quote_is_quoted() {
         let mut table = Table::new(["ID", "WHY NOT"]);
         table.row(["gpu-1", "soldered: \"HGX\", 8 GPUs"]);
-        assert_eq!(write(&table), "id,why_not\ngpu-1,\"soldered: \"\"HGX\"\", 8 GPUs\"\n");
+        assert_eq!(
+            write(&table),
+            "id,why_not\ngpu-1,\"soldered: \"\"HGX\"\", 8 GPUs\"\n"
+        );
     }
 }

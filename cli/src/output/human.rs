@@ -24,7 +24,10 @@ pub fn counted(count: usize, noun: &str) -> String {
 
 /// `$25,000`.
 pub fn dollars(amount: Option<f64>) -> String {
-    amount.map_or_else(|| "-".to_owned(), |amount| format!("${}", grouped(amount.round() as u64)))
+    amount.map_or_else(
+        || "-".to_owned(),
+        |amount| format!("${}", grouped(amount.round() as u64)),
+    )
 }
 
 /// `700 W`, `11.2 kW`.
@@ -55,7 +58,9 @@ pub fn grouped(number: u64) -> String {
 
 /// A moment in the time zone of this machine, to the second.
 pub fn moment(at: Timestamp) -> String {
-    at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    at.to_zoned(TimeZone::system())
+        .strftime("%Y-%m-%d %H:%M:%S")
+        .to_string()
 }
 
 /// A value as an outline: a member a line, what belongs to it indented under it.
@@ -71,11 +76,21 @@ pub fn outline(value: &impl Serialize) -> String {
 /// A value as pairs of a name (`reads.units`) and a text.
 pub fn pairs(value: &impl Serialize) -> Vec<(String, String)> {
     fn walk(found: &mut Vec<(String, String)>, name: &str, value: &Value) {
-        let inner = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
+        let inner = |key: &str| {
+            if name.is_empty() {
+                key.to_owned()
+            } else {
+                format!("{name}.{key}")
+            }
+        };
         match value {
-            Value::Object(map) => map.iter().for_each(|(key, value)| walk(found, &inner(key), value)),
+            Value::Object(map) => map
+                .iter()
+                .for_each(|(key, value)| walk(found, &inner(key), value)),
             Value::Array(list) if !list.iter().all(is_plain) => {
-                list.iter().enumerate().for_each(|(index, value)| walk(found, &inner(&index.to_string()), value));
+                list.iter()
+                    .enumerate()
+                    .for_each(|(index, value)| walk(found, &inner(&index.to_string()), value));
             }
             plain => found.push((name.to_owned(), text_of(plain))),
         }
@@ -120,7 +135,8 @@ fn members(text: &mut String, value: &Value, depth: usize) {
 }
 
 fn is_plain(value: &Value) -> bool {
-    !matches!(value, Value::Object(map) if !map.is_empty()) && !matches!(value, Value::Array(list) if !list.is_empty())
+    !matches!(value, Value::Object(map) if !map.is_empty())
+        && !matches!(value, Value::Array(list) if !list.is_empty())
 }
 
 /// A list of words that fits on a line.
@@ -189,6 +205,9 @@ seen by: box-1, host-1-bmc
     fn pairs_name_the_way_to_each_value() {
         let pairs = pairs(&json!({"a": {"b": 1, "c": ["x", "y"]}, "d": [{"e": true}]}));
         let expected = [("a.b", "1"), ("a.c", "x, y"), ("d.0.e", "yes")];
-        assert_eq!(pairs, expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+        assert_eq!(
+            pairs,
+            expected.map(|(name, text)| (name.to_owned(), text.to_owned()))
+        );
     }
 }

@@ -65,15 +65,18 @@ impl Output {
 /// Writes text on stdout. A reader that has gone away has seen enough.
 pub fn write(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| match text.ends_with('\n') || text.is_empty() {
-        true => out.flush(),
-        false => out.write_all(b"\n").and_then(|()| out.flush()),
-    });
+    let written =
+        out.write_all(text.as_bytes())
+            .and_then(|()| match text.ends_with('\n') || text.is_empty() {
+                true => out.flush(),
+                false => out.write_all(b"\n").and_then(|()| out.flush()),
+            });
     match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(crate::exit_code::ExitCode::Generic, format!("stdout can't be written: {error}"))
-                .with_hint("check the disk, or where the output goes"))
-        }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
+            crate::exit_code::ExitCode::Generic,
+            format!("stdout can't be written: {error}"),
+        )
+        .with_hint("check the disk, or where the output goes")),
         _ => Ok(()),
     }
 }

@@ -12,7 +12,10 @@ pub struct Table {
 
 impl Table {
     pub fn new<'a>(columns: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { columns: columns.into_iter().map(str::to_owned).collect(), rows: Vec::new() }
+        Self {
+            columns: columns.into_iter().map(str::to_owned).collect(),
+            rows: Vec::new(),
+        }
     }
 
     /// Adds a row, a cell a column.
@@ -26,13 +29,23 @@ impl Table {
             return "none\n".to_owned();
         }
         let mut drawn = comfy_table::Table::new();
-        drawn.load_style(presets::NOTHING).set_header(&self.columns).add_rows(&self.rows);
+        drawn
+            .load_style(presets::NOTHING)
+            .set_header(&self.columns)
+            .add_rows(&self.rows);
         if let Some(width) = width {
-            drawn.set_width(width).set_content_arrangement(ContentArrangement::Dynamic);
+            drawn
+                .set_width(width)
+                .set_content_arrangement(ContentArrangement::Dynamic);
         }
         for (index, column) in drawn.column_iter_mut().enumerate() {
             column.set_padding((0, 2));
-            let mut cells = self.rows.iter().filter_map(|row| row.get(index)).filter(|cell| *cell != "-").peekable();
+            let mut cells = self
+                .rows
+                .iter()
+                .filter_map(|row| row.get(index))
+                .filter(|cell| *cell != "-")
+                .peekable();
             if cells.peek().is_some() && cells.all(|cell| is_figure(cell)) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
@@ -70,7 +83,10 @@ mod tests {
         let text = sample().render(None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "ID       GPUS  NOTE");
-        assert_eq!(lines[1], "host-1      8  reaches box-1 and box-2 over two upstream ports");
+        assert_eq!(
+            lines[1],
+            "host-1      8  reaches box-1 and box-2 over two upstream ports"
+        );
         assert_eq!(lines[2], "host-12    16  -");
     }
 

@@ -46,7 +46,12 @@ impl Auditor {
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         let stop = CancellationToken::new();
         let task = tokio::spawn(keep_looking(view.clone(), ledger.clone(), stop.clone()));
-        Ok(Self { view, ledger, stop, task })
+        Ok(Self {
+            view,
+            ledger,
+            stop,
+            task,
+        })
     }
 
     pub fn gpus(&self) -> usize {
@@ -87,8 +92,11 @@ impl Auditor {
 }
 
 fn unread(why: String) -> Failure {
-    Failure::new(ExitCode::Generic, format!("the second client could not read the rack: {why}"))
-        .with_hint("run it again with -v; the rack's own messages are on stderr")
+    Failure::new(
+        ExitCode::Generic,
+        format!("the second client could not read the rack: {why}"),
+    )
+    .with_hint("run it again with -v; the rack's own messages are on stderr")
 }
 
 async fn keep_looking(view: Arc<RackView>, ledger: Arc<Mutex<Ledger>>, stop: CancellationToken) {
@@ -114,8 +122,15 @@ async fn look(view: &RackView, ledger: &Mutex<Ledger>) -> Result<BTreeSet<Bindin
     }
     let mut double = BTreeSet::new();
     for (gpu, hosts) in hosts.into_iter().filter(|(_, hosts)| hosts.len() > 1) {
-        let Some((_, first, place)) = seen.iter().find(|(seen, ..)| seen == gpu) else { continue };
-        if view.bindings_at(place).await?.iter().any(|(again, host, _)| again == gpu && host == first) {
+        let Some((_, first, place)) = seen.iter().find(|(seen, ..)| seen == gpu) else {
+            continue;
+        };
+        if view
+            .bindings_at(place)
+            .await?
+            .iter()
+            .any(|(again, host, _)| again == gpu && host == first)
+        {
             tracing::error!(%gpu, ?hosts, "a GPU has two hosts");
             double.insert(gpu.clone());
         }

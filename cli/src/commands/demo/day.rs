@@ -44,15 +44,27 @@ impl DayClock {
         };
         let six = date(2026, 6, 1).at(18, 0, 0, 0).to_zoned(zone.clone());
         let since_at = six.map_or(Timestamp::UNIX_EPOCH, |six| six.timestamp());
-        let pace = Mutex::new(Pace { since: Instant::now(), since_at, speed: 1.0 });
-        Self { zone, zone_name, pace, changed: Notify::new() }
+        let pace = Mutex::new(Pace {
+            since: Instant::now(),
+            since_at,
+            speed: 1.0,
+        });
+        Self {
+            zone,
+            zone_name,
+            pace,
+            changed: Notify::new(),
+        }
     }
 
     /// From now on an hour passes in a second.
     pub fn hurry(&self) {
         let since_at = self.now();
-        *self.pace.lock().unwrap_or_else(PoisonError::into_inner) =
-            Pace { since: Instant::now(), since_at, speed: FAST };
+        *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = Pace {
+            since: Instant::now(),
+            since_at,
+            speed: FAST,
+        };
         self.changed.notify_waiters();
     }
 
@@ -83,9 +95,16 @@ impl DayClock {
 
 impl Now for DayClock {
     fn now(&self) -> Timestamp {
-        let Pace { since, since_at, speed } = self.pace();
+        let Pace {
+            since,
+            since_at,
+            speed,
+        } = self.pace();
         let passed = SignedDuration::try_from_secs_f64(since.elapsed().as_secs_f64() * speed);
-        passed.ok().and_then(|passed| since_at.checked_add(passed).ok()).unwrap_or(Timestamp::MAX)
+        passed
+            .ok()
+            .and_then(|passed| since_at.checked_add(passed).ok())
+            .unwrap_or(Timestamp::MAX)
     }
 }
 

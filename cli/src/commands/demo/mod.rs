@@ -71,11 +71,26 @@ pub async fn run(args: DemoArgs, output: Output) -> Outcome {
     let clock = Arc::new(DayClock::at_six());
     let composer = stage.manager(clock.clone()).await?;
 
-    let mut story = Story { composer, clock, auditor, said_otherwise: Vec::new() };
+    let mut story = Story {
+        composer,
+        clock,
+        auditor,
+        said_otherwise: Vec::new(),
+    };
     let told = story.tell().await;
-    let Story { composer, auditor, said_otherwise, .. } = story;
+    let Story {
+        composer,
+        auditor,
+        said_otherwise,
+        ..
+    } = story;
     composer.close().await;
-    let Told { compositions, recompositions, operations, unserved } = told?;
+    let Told {
+        compositions,
+        recompositions,
+        operations,
+        unserved,
+    } = told?;
 
     let leaked = auditor.look().await?.len();
     let report = Report {
@@ -99,18 +114,30 @@ pub async fn run(args: DemoArgs, output: Output) -> Outcome {
 fn judge(report: &Report, said_otherwise: &[String], unserved: &[String]) -> Outcome {
     let mut wrong = said_otherwise.to_vec();
     if report.double_owned > 0 {
-        wrong.push(format!("{} had two hosts at once", counted(report.double_owned, "GPU")));
+        wrong.push(format!(
+            "{} had two hosts at once",
+            counted(report.double_owned, "GPU")
+        ));
     }
     if report.leaked > 0 {
-        wrong.push(format!("{} stayed bound after everything was released", counted(report.leaked, "GPU")));
+        wrong.push(format!(
+            "{} stayed bound after everything was released",
+            counted(report.leaked, "GPU")
+        ));
     }
     if !wrong.is_empty() {
-        return Err(Failure::new(ExitCode::Generic, format!("the second client saw: {}", wrong.join("; ")))
-            .with_hint("run it again with -v, and report it with what it says"));
+        return Err(Failure::new(
+            ExitCode::Generic,
+            format!("the second client saw: {}", wrong.join("; ")),
+        )
+        .with_hint("run it again with -v, and report it with what it says"));
     }
     if !unserved.is_empty() {
-        return Err(Failure::new(ExitCode::Partial, format!("not everything was served: {}", unserved.join("; ")))
-            .with_hint("try a rack with more GPUs or more slots, such as the one without --rack"));
+        return Err(Failure::new(
+            ExitCode::Partial,
+            format!("not everything was served: {}", unserved.join("; ")),
+        )
+        .with_hint("try a rack with more GPUs or more slots, such as the one without --rack"));
     }
     Ok(ExitCode::Ok)
 }
@@ -147,8 +174,16 @@ impl Story {
         };
         self.release().await?;
         let operations = self.composer.operations().await?;
-        let completed = operations.iter().filter(|operation| operation.state == OperationState::Completed).count();
-        Ok(Told { compositions, recompositions, operations: completed, unserved })
+        let completed = operations
+            .iter()
+            .filter(|operation| operation.state == OperationState::Completed)
+            .count();
+        Ok(Told {
+            compositions,
+            recompositions,
+            operations: completed,
+            unserved,
+        })
     }
 
     /// What is out there; the second client must count the same.
@@ -157,8 +192,10 @@ impl Story {
         let snapshot = self.composer.discover(&progress).await?;
         drop(progress);
         let topology = &snapshot.topology;
-        let kinds: Vec<String> =
-            pool_kinds(&snapshot).iter().map(|kind| format!("{} x {}", kind.count, kind.kind)).collect();
+        let kinds: Vec<String> = pool_kinds(&snapshot)
+            .iter()
+            .map(|kind| format!("{} x {}", kind.count, kind.kind))
+            .collect();
         say(&format!(
             "\nDiscovered {} ({}) in {} and {}, with {}, in {} ms.",
             counted(topology.gpus.len(), "GPU"),
@@ -171,11 +208,14 @@ impl Story {
         for fault in &snapshot.faults {
             say(&format!("  fault at {}: {}", fault.source, fault.message));
         }
-        let counted_by_both =
-            [("GPUs", topology.gpus.len(), self.auditor.gpus()), ("hosts", topology.hosts.len(), self.auditor.hosts())];
+        let counted_by_both = [
+            ("GPUs", topology.gpus.len(), self.auditor.gpus()),
+            ("hosts", topology.hosts.len(), self.auditor.hosts()),
+        ];
         for (what, manager, auditor) in counted_by_both {
             if manager != auditor {
-                self.said_otherwise.push(format!("{auditor} {what}, and the manager found {manager}"));
+                self.said_otherwise
+                    .push(format!("{auditor} {what}, and the manager found {manager}"));
             }
         }
         Ok(snapshot)
@@ -187,13 +227,20 @@ impl Story {
         let offers = size::pool_offers(&pool_kinds(snapshot));
         let mut nowhere = Vec::new();
         for name in MODELS {
-            let fit = size::size(&size::model(name)?, &Job::of(Task::Infer), &offers, most_slots(snapshot))?;
+            let fit = size::size(
+                &size::model(name)?,
+                &Job::of(Task::Infer),
+                &offers,
+                most_slots(snapshot),
+            )?;
             let Some(best) = fit.candidates.first() else {
                 say(&format!("  {name}: {}", size::fits_nowhere(&fit).message));
                 nowhere.push(format!("{name} fits nowhere in this rack"));
                 continue;
             };
-            let price = best.price_usd.map_or_else(String::new, |price| format!("{}, ", dollars(Some(price))));
+            let price = best
+                .price_usd
+                .map_or_else(String::new, |price| format!("{}, ", dollars(Some(price))));
             say(&format!(
                 "  {name}: {} x {}, each with {} ({} to be safe); {price}{}",
                 best.set.count,
@@ -202,9 +249,16 @@ impl Story {
                 best.estimate.safe,
                 watts(best.power_w)
             ));
-            let other = fit.candidates.iter().find(|other| other.set.kind != best.set.kind);
+            let other = fit
+                .candidates
+                .iter()
+                .find(|other| other.set.kind != best.set.kind);
             if let Some(other) = other {
-                say(&format!("      else {} x {}", other.set.count, other.set.kind.as_deref().unwrap_or("any kind")));
+                say(&format!(
+                    "      else {} x {}",
+                    other.set.count,
+                    other.set.kind.as_deref().unwrap_or("any kind")
+                ));
             }
         }
         Ok(nowhere)
@@ -215,13 +269,19 @@ impl Story {
         let mut unserved = Vec::new();
         for name in MODELS {
             // What fits nowhere was told already.
-            let _ = self.composer.add_demand(demand(&format!("serve-{name}"), name, Task::Infer)).await;
+            let _ = self
+                .composer
+                .add_demand(demand(&format!("serve-{name}"), name, Task::Infer))
+                .await;
         }
         let plan = self.composer.plan().await?;
         say(&format!("\nPlanned: {}.", plan.summary()));
         explain(&plan).iter().for_each(|line| say(&format!("  {line}")));
         unserved.extend(plan.unplaced.iter().map(|unplaced| unplaced.to_string()));
-        let change = self.composer.apply(plan, OperationKind::Apply, "demo", &How::default()).await?;
+        let change = self
+            .composer
+            .apply(plan, OperationKind::Apply, "demo", &How::default())
+            .await?;
         if let Some(operation) = change.operation {
             self.finish(&[operation.id], "composing").await?;
         }
@@ -234,9 +294,15 @@ impl Story {
         let by_demand = self.compare(&seen).await?;
         let mut counted_models = Vec::new();
         for name in MODELS {
-            let Some(bindings) = by_demand.get(&DemandId::from_lossy(&format!("serve-{name}"))) else { continue };
+            let Some(bindings) = by_demand.get(&DemandId::from_lossy(&format!("serve-{name}"))) else {
+                continue;
+            };
             let composed = report::composed(name, bindings);
-            say(&format!("  {name} has {} on {}.", counted(composed.gpus, "GPU"), counted(composed.hosts, "host")));
+            say(&format!(
+                "  {name} has {} on {}.",
+                counted(composed.gpus, "GPU"),
+                counted(composed.hosts, "host")
+            ));
             counted_models.push(composed);
         }
         Ok(counted_models)
@@ -246,13 +312,33 @@ impl Story {
     async fn night(&self) -> Result<Option<Night>, Failure> {
         let compositions = self.composer.compositions().await?;
         let by_day = DemandId::from_lossy(&format!("serve-{BY_DAY}"));
-        let largest = || compositions.iter().max_by_key(|composition| composition.gpu_count());
-        let gives = compositions.iter().find(|composition| composition.demand.as_ref() == Some(&by_day));
-        let Some(gives) = gives.or_else(largest) else { return Ok(None) };
+        let largest = || {
+            compositions
+                .iter()
+                .max_by_key(|composition| composition.gpu_count())
+        };
+        let gives = compositions
+            .iter()
+            .find(|composition| composition.demand.as_ref() == Some(&by_day));
+        let Some(gives) = gives.or_else(largest) else {
+            return Ok(None);
+        };
         let snapshot = self.composer.snapshot().await?;
-        let kind = gives.gpus().next().and_then(|gpu| snapshot.topology.gpu(gpu)).and_then(|gpu| gpu.profile.clone());
-        let Some(makes_way) = gives.demand.clone() else { return Ok(None) };
-        Ok(Some(Night { makes_way, train: DemandSpec { kind, ..demand(TRAIN, NIGHT.0, NIGHT.1) } }))
+        let kind = gives
+            .gpus()
+            .next()
+            .and_then(|gpu| snapshot.topology.gpu(gpu))
+            .and_then(|gpu| gpu.profile.clone());
+        let Some(makes_way) = gives.demand.clone() else {
+            return Ok(None);
+        };
+        Ok(Some(Night {
+            makes_way,
+            train: DemandSpec {
+                kind,
+                ..demand(TRAIN, NIGHT.0, NIGHT.1)
+            },
+        }))
     }
 
     /// From six in the evening to the next morning: two windows' edges, two recompositions.
@@ -265,13 +351,22 @@ impl Story {
             train.kind.as_deref().unwrap_or("any kind")
         ));
         let suspends = vec![makes_way];
-        if let Err(error) = self.composer.add_schedule(self.clock.night(suspends.clone(), vec![train])).await {
+        if let Err(error) = self
+            .composer
+            .add_schedule(self.clock.night(suspends.clone(), vec![train]))
+            .await
+        {
             unserved.push(format!("{TRAIN}: {error}"));
-            self.composer.add_schedule(self.clock.night(suspends, Vec::new())).await?;
+            self.composer
+                .add_schedule(self.clock.night(suspends, Vec::new()))
+                .await?;
         }
         let stop = CancellationToken::new();
         let clockwork = tokio::spawn(runner::run(self.composer.clone(), stop.clone()));
-        say(&format!("It is {}, and from now on an hour passes in a second.", self.clock.told(self.clock.now())));
+        say(&format!(
+            "It is {}, and from now on an hour passes in a second.",
+            self.clock.told(self.clock.now())
+        ));
         self.clock.hurry();
         let passed = self.watch_the_edges(unserved).await;
         stop.cancel();
@@ -287,11 +382,20 @@ impl Story {
         for edge in 1..=2 {
             let run = self.run_number(edge).await?;
             let after = self.auditor.look().await?;
-            let moved = before.symmetric_difference(&after).map(|(gpu, _)| gpu).collect::<BTreeSet<_>>().len();
+            let moved = before
+                .symmetric_difference(&after)
+                .map(|(gpu, _)| gpu)
+                .collect::<BTreeSet<_>>()
+                .len();
             say(&format!("{}: {}.", self.clock.told(run.at), run.outcome));
-            say(&format!("  {} moved, seen by the second client.", counted(moved, "GPU")));
+            say(&format!(
+                "  {} moved, seen by the second client.",
+                counted(moved, "GPU")
+            ));
             match moved {
-                0 => self.said_otherwise.push(format!("nothing move at {}", self.clock.told(run.at))),
+                0 => self
+                    .said_otherwise
+                    .push(format!("nothing move at {}", self.clock.told(run.at))),
                 _ => recompositions += 1,
             }
             let by_demand = self.compare(&after).await?;
@@ -320,7 +424,10 @@ impl Story {
         loop {
             let runs = self.composer.schedule_runs().await?;
             // One that failed is tried again by the runner.
-            let failed = runs.iter().rfind(|run| !run.succeeded).map(|run| format!(": {}", run.outcome));
+            let failed = runs
+                .iter()
+                .rfind(|run| !run.succeeded)
+                .map(|run| format!(": {}", run.outcome));
             if let Some(run) = runs.into_iter().filter(|run| run.succeeded).nth(number - 1) {
                 return Ok(run);
             }
@@ -330,7 +437,8 @@ impl Story {
                     PATIENCE.as_secs(),
                     failed.unwrap_or_default()
                 );
-                return Err(Failure::new(ExitCode::Timeout, message).with_hint("is this machine very busy? try it again"));
+                return Err(Failure::new(ExitCode::Timeout, message)
+                    .with_hint("is this machine very busy? try it again"));
             }
             progress.doing(format!("it is {}", self.clock.told(self.clock.now())));
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -341,16 +449,32 @@ impl Story {
     async fn release(&self) -> Result<(), Failure> {
         say("\nReleasing everything.");
         let mut operations = Vec::new();
-        let demands: BTreeSet<DemandId> =
-            self.composer.compositions().await?.into_iter().filter_map(|composition| composition.demand).collect();
+        let demands: BTreeSet<DemandId> = self
+            .composer
+            .compositions()
+            .await?
+            .into_iter()
+            .filter_map(|composition| composition.demand)
+            .collect();
         for demand in demands {
-            let change = self.composer.release(Release::Demand(demand), "demo", &How::default()).await?;
+            let change = self
+                .composer
+                .release(Release::Demand(demand), "demo", &How::default())
+                .await?;
             operations.extend(change.operation.map(|operation| operation.id));
         }
         self.finish(&operations, "releasing").await?;
         let snapshot = self.composer.snapshot().await?;
-        let free = snapshot.topology.gpus.iter().filter(|gpu| gpu.state == GpuState::Free).count();
-        say(&format!("  {} free and reset, ready for the next.\n", counted(free, "GPU")));
+        let free = snapshot
+            .topology
+            .gpus
+            .iter()
+            .filter(|gpu| gpu.state == GpuState::Free)
+            .count();
+        say(&format!(
+            "  {} free and reset, ready for the next.\n",
+            counted(free, "GPU")
+        ));
         Ok(())
     }
 
@@ -364,8 +488,11 @@ impl Story {
             steps += ended.steps.len();
             if ended.state != OperationState::Completed {
                 let why = ended.error().unwrap_or_default();
-                return Err(Failure::new(ExitCode::of_operation(ended.state), format!("{id} is {}: {why}", ended.state))
-                    .with_hint("run it again with -v"));
+                return Err(Failure::new(
+                    ExitCode::of_operation(ended.state),
+                    format!("{id} is {}: {why}", ended.state),
+                )
+                .with_hint("run it again with -v"));
             }
         }
         drop(progress);
@@ -389,27 +516,42 @@ impl Story {
             }
             if Instant::now() >= deadline {
                 let waits = operation.waits().join("; ");
-                let message = format!("{id} is not over after {} s; it waits for {waits}", PATIENCE.as_secs());
-                return Err(Failure::new(ExitCode::Timeout, message).with_hint("is this machine very busy? try it again"));
+                let message = format!(
+                    "{id} is not over after {} s; it waits for {waits}",
+                    PATIENCE.as_secs()
+                );
+                return Err(Failure::new(ExitCode::Timeout, message)
+                    .with_hint("is this machine very busy? try it again"));
             }
-            let through = operation.steps.iter().filter(|record| record.state.is_through()).count();
+            let through = operation
+                .steps
+                .iter()
+                .filter(|record| record.state.is_through())
+                .count();
             progress.doing(format!("{doing}: {through} of {} steps", operation.steps.len()));
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
     /// Holds the manager's compositions against what the second client sees, both ways.
-    async fn compare(&mut self, seen: &BTreeSet<Binding>) -> Result<BTreeMap<DemandId, BTreeSet<Binding>>, Failure> {
+    async fn compare(
+        &mut self,
+        seen: &BTreeSet<Binding>,
+    ) -> Result<BTreeMap<DemandId, BTreeSet<Binding>>, Failure> {
         let snapshot = self.composer.snapshot().await?;
         let compositions: Vec<Composition> = self.composer.compositions().await?;
         let (confirmed, missing) = report::confirmed(&compositions, &snapshot, seen);
         self.said_otherwise.extend(missing);
         for (gpu, host) in seen.difference(&confirmed) {
-            self.said_otherwise.push(format!("GPU {gpu} bound to host {host}, and the manager knows nothing of it"));
+            self.said_otherwise.push(format!(
+                "GPU {gpu} bound to host {host}, and the manager knows nothing of it"
+            ));
         }
         let mut by_demand: BTreeMap<DemandId, BTreeSet<Binding>> = BTreeMap::new();
         for composition in &compositions {
-            let Some(demand) = &composition.demand else { continue };
+            let Some(demand) = &composition.demand else {
+                continue;
+            };
             let (bindings, _) = report::confirmed(std::slice::from_ref(composition), &snapshot, seen);
             by_demand.entry(demand.clone()).or_default().extend(bindings);
         }

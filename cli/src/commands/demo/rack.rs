@@ -30,13 +30,19 @@ impl Stage {
             data_dir: Some(folder.path().join("rack")),
             fault_control: false,
         };
-        Ok(Self { rack: wire_up::serve_rack(rack, serving).await?, folder })
+        Ok(Self {
+            rack: wire_up::serve_rack(rack, serving).await?,
+            folder,
+        })
     }
 
     /// A manager that knows all endpoints of the rack and nothing else. It looks at the pool when it is asked.
     pub async fn manager(&self, clock: Arc<DayClock>) -> Result<Composer, Failure> {
         let store = wire_up::open_store(&self.folder.path().join("manager"))?;
-        let options = Options { poll: None, ..Options::default() };
+        let options = Options {
+            poll: None,
+            ..Options::default()
+        };
         let composer = Composer::open(store, Arc::new(RedfishConnector::default()), clock, options).await?;
         for endpoint in wire_up::endpoints_of(&self.rack, &self.folder.path().join("rack")) {
             composer.add_endpoint(endpoint).await?;

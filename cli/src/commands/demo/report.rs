@@ -40,7 +40,11 @@ impl Report {
     pub fn show(&self, output: Output) -> Result<(), Failure> {
         let mut table = Table::new(["MODEL", "GPUS", "HOSTS"]);
         for composed in &self.compositions {
-            table.row([composed.model.clone(), composed.gpus.to_string(), composed.hosts.to_string()]);
+            table.row([
+                composed.model.clone(),
+                composed.gpus.to_string(),
+                composed.hosts.to_string(),
+            ]);
         }
         let text = format!(
             "{}\n{} and {}; {} by the calendar, {}; {} had two hosts at once, {} stayed bound; counted in {} by a \
@@ -68,11 +72,15 @@ pub fn confirmed(
     let mut found = BTreeSet::new();
     let mut missing = Vec::new();
     for composition in compositions {
-        let host = snapshot.topology.host(&composition.host).and_then(|host| host.uuid.clone());
+        let host = snapshot
+            .topology
+            .host(&composition.host)
+            .and_then(|host| host.uuid.clone());
         for gpu in composition.gpus() {
             let serial = snapshot.topology.gpu(gpu).and_then(|gpu| gpu.serial.clone());
             let claimed = serial.zip(host.clone()).and_then(|claim| {
-                seen.iter().find(|(serial, uuid)| *serial == claim.0 && uuid.eq_ignore_ascii_case(&claim.1))
+                seen.iter()
+                    .find(|(serial, uuid)| *serial == claim.0 && uuid.eq_ignore_ascii_case(&claim.1))
             });
             match claimed {
                 Some(binding) => drop(found.insert(binding.clone())),
@@ -89,5 +97,9 @@ pub fn confirmed(
 /// What a model got, counted in bindings.
 pub fn composed(model: &str, bindings: &BTreeSet<Binding>) -> Composed {
     let hosts: BTreeSet<&String> = bindings.iter().map(|(_, host)| host).collect();
-    Composed { model: model.to_owned(), gpus: bindings.len(), hosts: hosts.len() }
+    Composed {
+        model: model.to_owned(),
+        gpus: bindings.len(),
+        hosts: hosts.len(),
+    }
 }

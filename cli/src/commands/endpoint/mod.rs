@@ -109,8 +109,16 @@ pub async fn run(args: EndpointArgs, output: Output) -> Outcome {
         Action::List(manager) => list(&Api::new(&manager)?, "endpoints", output, tables::endpoints).await?,
         Action::Test(one) => {
             let path = ["endpoints", one.id.as_str(), "test"];
-            let test: EndpointTest = Api::new(&one.manager)?.post(&path, &serde_json::json!({})).await?;
-            show(&[Tested { endpoint: one.id, test }], output)?;
+            let test: EndpointTest = Api::new(&one.manager)?
+                .post(&path, &serde_json::json!({}))
+                .await?;
+            show(
+                &[Tested {
+                    endpoint: one.id,
+                    test,
+                }],
+                output,
+            )?;
         }
         Action::Remove(RemoveArgs { one, confirm }) => {
             let api = Api::new(&one.manager)?;
@@ -133,7 +141,15 @@ struct Tested {
 }
 
 fn show(tested: &[Tested], output: Output) -> Result<(), Failure> {
-    let mut table = Table::new(["ENDPOINT", "GPUS", "COMPOSABLE", "HOSTS", "FABRICS", "FAULTS", "REQUESTS"]);
+    let mut table = Table::new([
+        "ENDPOINT",
+        "GPUS",
+        "COMPOSABLE",
+        "HOSTS",
+        "FABRICS",
+        "FAULTS",
+        "REQUESTS",
+    ]);
     for Tested { endpoint, test } in tested {
         table.row([
             endpoint.to_string(),
@@ -157,7 +173,10 @@ async fn add(args: AddArgs, output: Output) -> Outcome {
     let mut failed = Vec::new();
     for spec in wanted(&args)? {
         match api.post::<EndpointTest>(&["endpoints"], &spec).await {
-            Ok(test) => tested.push(Tested { endpoint: spec.id, test }),
+            Ok(test) => tested.push(Tested {
+                endpoint: spec.id,
+                test,
+            }),
             Err(failure) => failed.push((spec.id, failure)),
         }
     }
@@ -174,7 +193,11 @@ async fn add(args: AddArgs, output: Output) -> Outcome {
                 tested.len(),
                 failure.message
             );
-            Err(Failure { code: ExitCode::Partial, message, hint: failure.hint })
+            Err(Failure {
+                code: ExitCode::Partial,
+                message,
+                hint: failure.hint,
+            })
         }
     }
 }
@@ -192,7 +215,11 @@ fn wanted(args: &AddArgs) -> Result<Vec<EndpointSpec>, Failure> {
     let mut specs = match (&args.from, &args.name, &args.url) {
         (Some(file), ..) => read_listing(file, &access)?,
         (None, Some(name), Some(url)) => vec![access.endpoint(Some(name.as_str()), url)],
-        _ => return Err(Failure::usage("neither a name with --url nor --from is given").with_hint("see --help")),
+        _ => {
+            return Err(
+                Failure::usage("neither a name with --url nor --from is given").with_hint("see --help")
+            );
+        }
     };
     for spec in &mut specs {
         if let Some(file) = &mut spec.password_file {

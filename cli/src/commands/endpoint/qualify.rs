@@ -85,7 +85,11 @@ struct Pair {
 }
 
 pub async fn run(args: QualifyArgs, output: Output) -> Outcome {
-    let mut specs: Vec<EndpointSpec> = args.endpoint.iter().map(|url| args.access.endpoint(None, url)).collect();
+    let mut specs: Vec<EndpointSpec> = args
+        .endpoint
+        .iter()
+        .map(|url| args.access.endpoint(None, url))
+        .collect();
     if let Some(file) = &args.endpoints {
         specs.extend(read_listing(file, &args.access)?);
     }
@@ -102,17 +106,34 @@ pub async fn run(args: QualifyArgs, output: Output) -> Outcome {
     ended
 }
 
-async fn qualify(args: &QualifyArgs, drivers: &BTreeMap<ControlEndpointId, Connected>, output: Output) -> Outcome {
-    let fabrics: Vec<Arc<dyn Fabric>> = drivers.values().map(|connected| connected.fabric.clone()).collect();
+async fn qualify(
+    args: &QualifyArgs,
+    drivers: &BTreeMap<ControlEndpointId, Connected>,
+    output: Output,
+) -> Outcome {
+    let fabrics: Vec<Arc<dyn Fabric>> = drivers
+        .values()
+        .map(|connected| connected.fabric.clone())
+        .collect();
     let snapshot = collect(&fabrics, None, SystemClock.now(), CollectOptions::default(), &()).await;
     let pair = choose(&snapshot, args.gpu.as_ref(), args.host.as_ref())?;
-    args.confirm.confirm(&format!("bind {} to {} for a moment", pair.gpu.id, pair.host.id))?;
+    args.confirm
+        .confirm(&format!("bind {} to {} for a moment", pair.gpu.id, pair.host.id))?;
     let driver = drivers.get(&pair.unit_at.endpoint).ok_or_else(|| {
-        Failure::new(ExitCode::Generic, format!("no endpoint was named that binds {}", pair.gpu.id))
-            .with_hint("name the fabric's manager with --endpoint")
+        Failure::new(
+            ExitCode::Generic,
+            format!("no endpoint was named that binds {}", pair.gpu.id),
+        )
+        .with_hint("name the fabric's manager with --endpoint")
     })?;
     let bmc = pair.host.bmc.as_ref().and_then(|bmc| drivers.get(bmc));
-    let mut trial = Trial { pair: &pair, driver, bmc, steps: Vec::new(), progress: Progress::spinner("qualifying") };
+    let mut trial = Trial {
+        pair: &pair,
+        driver,
+        bmc,
+        steps: Vec::new(),
+        progress: Progress::spinner("qualifying"),
+    };
     let went = trial.run().await;
     let report = Report {
         gpu: pair.gpu.id.clone(),
@@ -143,7 +164,11 @@ fn show(report: &Report, output: Output) -> Result<(), Failure> {
             report.host,
             report.host_port,
             report.control,
-            if report.qualified { "qualified" } else { "NOT qualified" },
+            if report.qualified {
+                "qualified"
+            } else {
+                "NOT qualified"
+            },
             table.render(width)
         )
     })
@@ -153,29 +178,52 @@ fn show(report: &Report, output: Output) -> Result<(), Failure> {
 fn choose(snapshot: &Snapshot, gpu: Option<&GpuId>, host: Option<&HostId>) -> Result<Pair, Failure> {
     let topology = &snapshot.topology;
     let missing = |kind: &str, id: &str| {
-        Failure::new(ExitCode::NotFound, format!("there is no {kind} {id}")).with_hint("poolwright discover shows what there is")
+        Failure::new(ExitCode::NotFound, format!("there is no {kind} {id}"))
+            .with_hint("poolwright discover shows what there is")
     };
     if let Some(id) = gpu {
         let found = topology.gpu(id).ok_or_else(|| missing("GPU", id.as_str()))?;
         if found.state != GpuState::Free || !found.composability.is_composable() {
-            let why = found.composability.0.as_ref().map_or_else(|| found.state.name().to_owned(), ToString::to_string);
-            return Err(Failure::new(ExitCode::Conflict, format!("{id} is not spare: {why}"))
-                .with_hint("name another GPU, or leave --gpu out"));
+            let why = found
+                .composability
+                .0
+                .as_ref()
+                .map_or_else(|| found.state.name().to_owned(), ToString::to_string);
+            return Err(
+                Failure::new(ExitCode::Conflict, format!("{id} is not spare: {why}"))
+                    .with_hint("name another GPU, or leave --gpu out"),
+            );
         }
     }
     if let Some(id) = host {
         topology.host(id).ok_or_else(|| missing("host", id.as_str()))?;
     }
     let graph = topology.switch_graph();
-    let spare = |candidate: &&Gpu| candidate.state == GpuState::Free && candidate.composability.is_composable();
-    let gpus = topology.gpus.iter().filter(spare).filter(|candidate| gpu.is_none_or(|id| candidate.id == *id));
+    let spare =
+        |candidate: &&Gpu| candidate.state == GpuState::Free && candidate.composability.is_composable();
+    let gpus = topology
+        .gpus
+        .iter()
+        .filter(spare)
+        .filter(|candidate| gpu.is_none_or(|id| candidate.id == *id));
     for gpu in gpus {
-        for candidate in topology.hosts.iter().filter(|candidate| host.is_none_or(|id| candidate.id == *id)) {
+        for candidate in topology
+            .hosts
+            .iter()
+            .filter(|candidate| host.is_none_or(|id| candidate.id == *id))
+        {
             for port in &candidate.ports {
-                let bound = topology.gpus.iter().filter(|gpu| gpu.host_port.as_ref() == Some(&port.id)).count();
+                let bound = topology
+                    .gpus
+                    .iter()
+                    .filter(|gpu| gpu.host_port.as_ref() == Some(&port.id))
+                    .count();
                 let Some(port_at) = &port.control else { continue };
-                let same_manager = |at: &&ControlPoint| at.endpoint == port_at.endpoint && at.style == port_at.style;
-                let Some(unit_at) = gpu.control.iter().find(same_manager) else { continue };
+                let same_manager =
+                    |at: &&ControlPoint| at.endpoint == port_at.endpoint && at.style == port_at.style;
+                let Some(unit_at) = gpu.control.iter().find(same_manager) else {
+                    continue;
+                };
                 if bound < port.slots as usize && graph.hops(port, gpu).is_some() {
                     return Ok(Pair {
                         gpu: gpu.clone(),
@@ -188,8 +236,11 @@ fn choose(snapshot: &Snapshot, gpu: Option<&GpuId>, host: Option<&HostId>) -> Re
             }
         }
     }
-    Err(Failure::new(ExitCode::Conflict, "there is no spare GPU with a host port in reach that has a free slot")
-        .with_hint("poolwright discover shows which GPUs are composable, and which hosts have slots"))
+    Err(Failure::new(
+        ExitCode::Conflict,
+        "there is no spare GPU with a host port in reach that has a free slot",
+    )
+    .with_hint("poolwright discover shows which GPUs are composable, and which hosts have slots"))
 }
 
 /// One run through all steps.
@@ -203,13 +254,27 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     async fn run(&mut self) -> Result<(), Failure> {
-        let Pair { gpu, host, unit_at, port_at, .. } = self.pair;
+        let Pair {
+            gpu,
+            host,
+            unit_at,
+            port_at,
+            ..
+        } = self.pair;
         let options = Options::default();
         let fabric = self.driver.fabric.clone();
         self.expect("read before", Bound::Free).await?;
         let bound = fabric.bind(unit_at, port_at, options.act_deadline);
         let went = match self.timed("bind", bound, |()| "accepted".to_owned()).await {
-            Ok(()) => match self.expect("read back", Bound::To { port_address: port_at.address.clone() }).await {
+            Ok(()) => match self
+                .expect(
+                    "read back",
+                    Bound::To {
+                        port_address: port_at.address.clone(),
+                    },
+                )
+                .await
+            {
                 Ok(()) => self.confirm_from_host(&options).await,
                 Err(failure) => Err(failure),
             },
@@ -223,7 +288,10 @@ impl Trial<'_> {
                 self.timed("unbind", unbound, |()| "accepted".to_owned()).await?;
             }
             Err(error) => {
-                let message = format!("whether {} is still bound to {} can't be read: {error}", gpu.id, host.id);
+                let message = format!(
+                    "whether {} is still bound to {} can't be read: {error}",
+                    gpu.id, host.id
+                );
                 return Err(Failure::new(ExitCode::Indeterminate, message)
                     .with_hint("look at the machine, and unbind it there"));
             }
@@ -262,7 +330,8 @@ impl Trial<'_> {
     /// Waits until the host's BMC shows the GPU, where one was named that speaks for the host.
     async fn confirm_from_host(&mut self, options: &Options) -> Result<(), Failure> {
         let Some(bmc) = self.bmc else {
-            self.progress.note("no BMC was named for this host: the fabric's word must do");
+            self.progress
+                .note("no BMC was named for this host: the fabric's word must do");
             return Ok(());
         };
         let Pair { gpu, host, port, .. } = self.pair;
@@ -280,13 +349,17 @@ impl Trial<'_> {
                     Confirmation::Seen { evidence } => return Ok(evidence),
                     Confirmation::CannotTell { reason } => return Ok(format!("it can't tell: {reason}")),
                     Confirmation::NotSeen { reason } if began.elapsed() >= options.verify_deadline => {
-                        return Err(DriverError::no_effect(format!("the host does not see it: {reason}")));
+                        return Err(DriverError::no_effect(format!(
+                            "the host does not see it: {reason}"
+                        )));
                     }
                     Confirmation::NotSeen { .. } => tokio::time::sleep(options.verify_pause / 4).await,
                 }
             }
         };
-        self.timed("seen by the host", look, String::clone).await.map(drop)
+        self.timed("seen by the host", look, String::clone)
+            .await
+            .map(drop)
     }
 
     async fn timed<T>(
@@ -300,10 +373,18 @@ impl Trial<'_> {
         let done = doing.await;
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let shown = done.as_ref().map_or_else(ToString::to_string, seen);
-        self.steps.push(Timed { step, well: done.is_ok(), ms, seen: shown });
+        self.steps.push(Timed {
+            step,
+            well: done.is_ok(),
+            ms,
+            seen: shown,
+        });
         done.map_err(|error| {
             let failure = Failure::from(error);
-            Failure { message: format!("{step}: {}", failure.message), ..failure }
+            Failure {
+                message: format!("{step}: {}", failure.message),
+                ..failure
+            }
         })
     }
 }

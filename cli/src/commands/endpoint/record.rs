@@ -44,11 +44,19 @@ pub async fn run(args: RecordArgs, output: Output) -> Outcome {
     let recorded = wire_up::record(&connector, &spec, &args.out, today, &progress).await;
     drop(progress);
     let manifest = recorded?;
-    output.show_as(&manifest, &tables::pairs(&manifest), |_| human::outline(&manifest))?;
-    say(&format!("recorded in {0}; look through it before you pass it on, then: poolwright emulate --tree {0}", args.out.display()));
+    output.show_as(&manifest, &tables::pairs(&manifest), |_| {
+        human::outline(&manifest)
+    })?;
+    say(&format!(
+        "recorded in {0}; look through it before you pass it on, then: poolwright emulate --tree {0}",
+        args.out.display()
+    ));
     match manifest.truncated {
-        true => Err(Failure::new(ExitCode::Partial, "the service shows more than a recording may hold")
-            .with_hint("what was recorded can be used; manifest.json says that it was cut off")),
+        true => Err(Failure::new(
+            ExitCode::Partial,
+            "the service shows more than a recording may hold",
+        )
+        .with_hint("what was recorded can be used; manifest.json says that it was cut off")),
         false => Ok(ExitCode::Ok),
     }
 }

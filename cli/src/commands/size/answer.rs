@@ -61,10 +61,17 @@ pub fn show(model: &Model, fit: &Fit, explain: bool, output: Output) -> Result<(
         safe_bytes_per_gpu: best.map(|best| best.estimate.safe),
         terms: best.map_or(&[], |best| &best.estimate.terms),
         notes: best.map_or(&[], |best| &best.estimate.notes),
-        sets: fit.candidates.iter().enumerate().map(|(place, candidate)| Set::of(place + 1, candidate)).collect(),
+        sets: fit
+            .candidates
+            .iter()
+            .enumerate()
+            .map(|(place, candidate)| Set::of(place + 1, candidate))
+            .collect(),
         rejected: &fit.rejections,
     };
-    output.show_as(&answer, &table(fit.candidates.iter().enumerate()), |width| text(fit, explain, width))
+    output.show_as(&answer, &table(fit.candidates.iter().enumerate()), |width| {
+        text(fit, explain, width)
+    })
 }
 
 impl<'a> Set<'a> {
@@ -89,8 +96,18 @@ impl<'a> Set<'a> {
 }
 
 fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>) -> Table {
-    let mut table =
-        Table::new(["RANK", "GPUS", "KIND", "SAFE PER GPU", "OF", "ESTIMATE", "GROUP", "HOSTS", "PRICE", "POWER"]);
+    let mut table = Table::new([
+        "RANK",
+        "GPUS",
+        "KIND",
+        "SAFE PER GPU",
+        "OF",
+        "ESTIMATE",
+        "GROUP",
+        "HOSTS",
+        "PRICE",
+        "POWER",
+    ]);
     for (place, candidate) in candidates {
         table.row([
             (place + 1).to_string(),
@@ -109,13 +126,23 @@ fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>) -> Table 
 }
 
 fn text(fit: &Fit, explain: bool, width: Option<u16>) -> String {
-    let Some(best) = fit.candidates.first() else { return String::new() };
+    let Some(best) = fit.candidates.first() else {
+        return String::new();
+    };
     // The best set of each kind: further layouts of a kind are for programs.
     let mut kinds = BTreeSet::new();
-    let best_of_kinds: Vec<(usize, &Candidate)> =
-        fit.candidates.iter().enumerate().filter(|(_, candidate)| kinds.insert(&candidate.set.kind)).collect();
+    let best_of_kinds: Vec<(usize, &Candidate)> = fit
+        .candidates
+        .iter()
+        .enumerate()
+        .filter(|(_, candidate)| kinds.insert(&candidate.set.kind))
+        .collect();
     let shown = &best_of_kinds[..best_of_kinds.len().min(SHOWN)];
-    let mut lines = vec![fit.label.clone(), String::new(), table(shown.iter().copied()).render(width)];
+    let mut lines = vec![
+        fit.label.clone(),
+        String::new(),
+        table(shown.iter().copied()).render(width),
+    ];
     if shown.len() < fit.candidates.len() {
         let more = best_of_kinds.len() - shown.len();
         lines.push(format!(
@@ -126,12 +153,21 @@ fn text(fit: &Fit, explain: bool, width: Option<u16>) -> String {
     }
     if explain {
         lines.push(format!("How {} came about:", best.set));
-        lines.extend(best.estimate.explain().into_iter().map(|line| format!("  {line}")));
+        lines.extend(
+            best.estimate
+                .explain()
+                .into_iter()
+                .map(|line| format!("  {line}")),
+        );
         lines.push(String::new());
     }
     if !fit.rejections.is_empty() {
         lines.push("Can't hold it:".to_owned());
-        lines.extend(fit.rejections.iter().map(|no| format!("  {}: {}", no.kind, no.reason)));
+        lines.extend(
+            fit.rejections
+                .iter()
+                .map(|no| format!("  {}: {}", no.kind, no.reason)),
+        );
     }
     lines.join("\n")
 }

@@ -34,7 +34,12 @@ pub fn run(file: &Path, output: Output) -> Outcome {
             safe_gib: Some(found.safe.gib()),
             refused: None,
         },
-        Err(why) => Case { id: outcome.id, predicted_gib: None, safe_gib: None, refused: Some(why.to_string()) },
+        Err(why) => Case {
+            id: outcome.id,
+            predicted_gib: None,
+            safe_gib: None,
+            refused: Some(why.to_string()),
+        },
     });
     output.show(&cases.collect::<Vec<_>>(), &Table::new([]))?;
     Ok(ExitCode::Ok)

@@ -43,10 +43,17 @@ fn named(rule: &str) -> Result<&'static Rule, Failure> {
 }
 
 /// One model by a rule.
-pub fn size(rule: &str, model: &Model, weights: Option<&str>, kinds: &[&'static GpuKind], output: Output) -> Outcome {
+pub fn size(
+    rule: &str,
+    model: &Model,
+    weights: Option<&str>,
+    kinds: &[&'static GpuKind],
+    output: Output,
+) -> Outcome {
     let rule = named(rule)?;
     let format = weights.unwrap_or("bf16").parse::<WeightFormat>();
-    let format = format.map_err(|error| Failure::usage(error.to_string()).with_hint("leave it out for 16 bits"))?;
+    let format =
+        format.map_err(|error| Failure::usage(error.to_string()).with_hint("leave it out for 16 bits"))?;
     let bits = Constants::builtin().format(format).bits.round() as u32;
     let memory_gb = rule.memory_gb(model.params as f64, bits);
     let every: Vec<&GpuKind> = Profiles::builtin().all().iter().collect();
@@ -69,7 +76,10 @@ pub fn size(rule: &str, model: &Model, weights: Option<&str>, kinds: &[&'static 
     }
     output.show_as(&answer, &table, |width| {
         let range = answer.working_range.map_or_else(String::new, |range| {
-            format!("\nThe same source gives {} to {} GB for {}B models in practice.", range.low_gb, range.high_gb, range.billions)
+            format!(
+                "\nThe same source gives {} to {} GB for {}B models in practice.",
+                range.low_gb, range.high_gb, range.billions
+            )
         });
         format!(
             "{} by {}'s rule: {:.1} billion parameters x {bits} bits / 8 x {} = {:.0} GB.{range}\n\n{}",
@@ -96,7 +106,9 @@ fn set(kind: &GpuKind, memory_gb: f64) -> Set<'_> {
 
 /// The range of the size that a model is called by: within 5 per cent.
 fn range_of(rule: &Rule, params: u64) -> Option<&WorkingRange> {
-    rule.ranges.iter().find(|range| (params as f64 / 1e9 / f64::from(range.billions) - 1.0).abs() <= 0.05)
+    rule.ranges
+        .iter()
+        .find(|range| (params as f64 / 1e9 / f64::from(range.billions) - 1.0).abs() <= 0.05)
 }
 
 /// The rule's tables for one kind of GPU.
@@ -111,11 +123,14 @@ pub fn tables(rule: Option<&str>, kind: &GpuKind, output: Output) -> Outcome {
             cell.bits.to_string(),
             format!("{}", cell.memory_gb),
             cell.gpus.to_string(),
-            cell.cost_usd.map_or_else(|| "-".to_owned(), |cost| format!("{cost}")),
+            cell.cost_usd
+                .map_or_else(|| "-".to_owned(), |cost| format!("{cost}")),
         ]);
     }
     output.show_as(&tables, &flat, |width| {
-        let part = |title: &str, show: fn(&RuleCell) -> String| format!("{title}\n{}", grid(&tables, show).render(width));
+        let part = |title: &str, show: fn(&RuleCell) -> String| {
+            format!("{title}\n{}", grid(&tables, show).render(width))
+        };
         [
             format!("{}'s rule, on {}\n", tables.rule, tables.gpu),
             part("Memory", |cell| format!("{} GB", cell.memory_gb)),
@@ -132,7 +147,11 @@ fn grid(tables: &RuleTables, show: fn(&RuleCell) -> String) -> Table {
     let names = PRECISIONS.iter().map(|(name, _)| *name);
     let mut table = Table::new(std::iter::once("MODEL").chain(names));
     for billions in SIZES {
-        let cells = tables.cells.iter().filter(|cell| cell.billions == billions).map(show);
+        let cells = tables
+            .cells
+            .iter()
+            .filter(|cell| cell.billions == billions)
+            .map(show);
         table.row(std::iter::once(format!("{billions}B")).chain(cells));
     }
     table

@@ -47,8 +47,13 @@ pub struct RackView {
 impl RackView {
     /// Reads who is who.
     pub async fn read(rack: &Running) -> Result<Self, String> {
-        let authority = reqwest::Certificate::from_pem(rack.ca_pem().as_bytes()).map_err(|e| e.to_string())?;
-        let http = reqwest::Client::builder().tls_certs_only([authority]).timeout(PATIENCE).no_proxy().build();
+        let authority =
+            reqwest::Certificate::from_pem(rack.ca_pem().as_bytes()).map_err(|e| e.to_string())?;
+        let http = reqwest::Client::builder()
+            .tls_certs_only([authority])
+            .timeout(PATIENCE)
+            .no_proxy()
+            .build();
         let mut view = Self {
             http: http.map_err(|error| error.to_string())?,
             username: rack.username().to_owned(),
@@ -84,20 +89,38 @@ impl RackView {
     /// What one group binds now. A group that is gone binds nothing.
     pub async fn bindings_at(&self, place: &Place) -> Result<Vec<Seen>, String> {
         let (index, group) = place;
-        let Some(manager) = self.managers.get(*index) else { return Ok(Vec::new()) };
-        let Some(document) = self.get_if_there(&manager.url, group).await? else { return Ok(Vec::new()) };
+        let Some(manager) = self.managers.get(*index) else {
+            return Ok(Vec::new());
+        };
+        let Some(document) = self.get_if_there(&manager.url, group).await? else {
+            return Ok(Vec::new());
+        };
         let (mut hosts, mut gpus) = (Vec::new(), Vec::new());
-        for list in ["Endpoints", "InitiatorEndpoints", "TargetEndpoints", "ResourceBlocks"] {
+        for list in [
+            "Endpoints",
+            "InitiatorEndpoints",
+            "TargetEndpoints",
+            "ResourceBlocks",
+        ] {
             for link in links(&document["Links"][list]) {
                 match manager.members.get(&link) {
                     Some(Who::Gpu(serial)) => gpus.push(serial.clone()),
                     Some(Who::Host(uuid)) => hosts.push(uuid.clone()),
-                    None => return Err(format!("{group} at {} has a member that nobody knows: {link}", manager.url)),
+                    None => {
+                        return Err(format!(
+                            "{group} at {} has a member that nobody knows: {link}",
+                            manager.url
+                        ));
+                    }
                 }
             }
         }
-        let pairs = hosts.iter().flat_map(|host| gpus.iter().map(move |gpu| (gpu, host)));
-        Ok(pairs.map(|(gpu, host)| (gpu.clone(), host.clone(), place.clone())).collect())
+        let pairs = hosts
+            .iter()
+            .flat_map(|host| gpus.iter().map(move |gpu| (gpu, host)));
+        Ok(pairs
+            .map(|(gpu, host)| (gpu.clone(), host.clone(), place.clone()))
+            .collect())
     }
 
     /// A BMC: its hosts, and the GPUs on their own baseboards.
@@ -119,7 +142,8 @@ impl RackView {
         let groups = match link(&root["CompositionService"]) {
             Some(service) => {
                 let service = self.get(url, &service).await?;
-                let blocks = link(&service["ResourceBlocks"]).ok_or("a composition service without blocks")?;
+                let blocks =
+                    link(&service["ResourceBlocks"]).ok_or("a composition service without blocks")?;
                 for block in self.members_of(url, &blocks).await? {
                     let who = self.who_is_block(url, &block).await?;
                     members.insert(block, who);
@@ -129,14 +153,18 @@ impl RackView {
             None => {
                 let fabrics = link(&root["Fabrics"]).ok_or_else(|| format!("{url} shows no fabric"))?;
                 let fabrics = self.members_of(url, &fabrics).await?;
-                let [fabric] = &fabrics[..] else { return Err(format!("{url} shows {} fabrics", fabrics.len())) };
+                let [fabric] = &fabrics[..] else {
+                    return Err(format!("{url} shows {} fabrics", fabrics.len()));
+                };
                 let fabric = self.get(url, fabric).await?;
                 let endpoints = link(&fabric["Endpoints"]).ok_or("a fabric without endpoints")?;
                 for endpoint in self.members_of(url, &endpoints).await? {
                     let who = self.who_is_endpoint(url, &endpoint).await?;
                     members.insert(endpoint, who);
                 }
-                link(&fabric["Zones"]).or(link(&fabric["Connections"])).ok_or("a fabric that can't bind")?
+                link(&fabric["Zones"])
+                    .or(link(&fabric["Connections"]))
+                    .ok_or("a fabric that can't bind")?
             }
         };
         let gpus = members.values().filter_map(|who| match who {
@@ -144,7 +172,11 @@ impl RackView {
             Who::Host(_) => None,
         });
         self.gpus.extend(gpus);
-        self.managers.push(Manager { url: url.to_owned(), groups, members });
+        self.managers.push(Manager {
+            url: url.to_owned(),
+            groups,
+            members,
+        });
         Ok(())
     }
 
@@ -176,7 +208,9 @@ impl RackView {
             return text(&self.get(url, system).await?["UUID"], system).map(Who::Host);
         }
         let processors = links(&block["Processors"]);
-        let processor = processors.first().ok_or_else(|| format!("{uri} is of neither a host nor a GPU"))?;
+        let processor = processors
+            .first()
+            .ok_or_else(|| format!("{uri} is of neither a host nor a GPU"))?;
         text(&self.get(url, processor).await?["SerialNumber"], processor).map(Who::Gpu)
     }
 
@@ -192,17 +226,29 @@ impl RackView {
     }
 
     async fn get(&self, url: &str, path: &str) -> Result<Value, String> {
-        self.get_if_there(url, path).await?.ok_or_else(|| format!("{url}{path} is not there"))
+        self.get_if_there(url, path)
+            .await?
+            .ok_or_else(|| format!("{url}{path} is not there"))
     }
 
     async fn get_if_there(&self, url: &str, path: &str) -> Result<Option<Value>, String> {
-        let request = self.http.get(format!("{url}{path}")).basic_auth(&self.username, Some(&self.password));
-        let answer = request.send().await.map_err(|error| format!("{url}{path}: {error}"))?;
+        let request = self
+            .http
+            .get(format!("{url}{path}"))
+            .basic_auth(&self.username, Some(&self.password));
+        let answer = request
+            .send()
+            .await
+            .map_err(|error| format!("{url}{path}: {error}"))?;
         if answer.status() == reqwest::StatusCode::NOT_FOUND {
             return Ok(None);
         }
         let answer = answer.error_for_status().map_err(|error| error.to_string())?;
-        answer.json().await.map(Some).map_err(|error| format!("{url}{path}: {error}"))
+        answer
+            .json()
+            .await
+            .map(Some)
+            .map_err(|error| format!("{url}{path}: {error}"))
     }
 }
 
@@ -215,5 +261,8 @@ fn links(list: &Value) -> Vec<String> {
 }
 
 fn text(value: &Value, uri: &str) -> Result<String, String> {
-    value.as_str().map(str::to_owned).ok_or_else(|| format!("{uri} does not say who it is"))
+    value
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| format!("{uri} does not say who it is"))
 }

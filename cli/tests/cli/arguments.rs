@@ -1,0 +1,112 @@
+//! Help, and what is wrong with a command line.
+
+use crate::support::{run, run_with};
+
+const COMMANDS: &[&str] = &[
+    "demo",
+    "emulate",
+    "discover",
+    "size",
+    "serve",
+    "get",
+    "describe",
+    "compose",
+    "release",
+    "attach",
+    "detach",
+    "demand add",
+    "demand remove",
+    "demand list",
+    "plan",
+    "apply",
+    "schedule add",
+    "schedule list",
+    "schedule show",
+    "schedule pause",
+    "schedule resume",
+    "schedule remove",
+    "schedule runs",
+    "ops list",
+    "ops show",
+    "ops wait",
+    "ops cancel",
+    "ops resolve",
+    "endpoint add",
+    "endpoint list",
+    "endpoint test",
+    "endpoint remove",
+    "endpoint record",
+    "endpoint qualify",
+    "why",
+    "doctor",
+];
+
+#[tokio::test]
+async fn every_command_helps_with_an_example() {
+    for command in COMMANDS {
+        let help = run(&format!("{command} --help"))
+            .await
+            .expect(0, &["Usage: poolwright", "Example"]);
+        let name = format!("  poolwright {}", command.split(' ').next().unwrap());
+        assert!(help.out.contains(&name), "{command}: {}", help.out);
+        assert_eq!(help.err, "", "{command}");
+    }
+}
+
+#[tokio::test]
+async fn help_lists_every_command() {
+    let help = run("--help").await.expect(0, &["Exit codes"]);
+    for command in COMMANDS {
+        let first = command.split(' ').next().unwrap();
+        assert!(
+            help.out.contains(&format!("\n  {first} ")),
+            "{first}: {}",
+            help.out
+        );
+    }
+    run("--version").await.expect(0, &["poolwright 0."]);
+}
+
+#[tokio::test]
+async fn a_command_that_is_not_there_is_refused_with_a_suggestion() {
+    run("foo")
+        .await
+        .refused(2, &["'foo'", "poolwright --help", "poolwright demo"]);
+    run("discver").await.refused(2, &["'discver'", "'discover'"]);
+    run("get gpuss").await.refused(2, &["gpuss", "gpus"]);
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_named() {
+    run("discover").await.refused(2, &["--endpoint"]);
+    run("size 8B --task dance")
+        .await
+        .refused(2, &["dance", "infer, full, lora"]);
+    run("size 8B -o xml")
+        .await
+        .refused(2, &["xml", "table, json, csv"]);
+    run("emulate --rack demo --listen here")
+        .await
+        .refused(2, &["here"]);
+    run("discover --endpoint https://127.0.0.1 --username admin")
+        .await
+        .refused(2, &["--password-file"]);
+    run("discover --endpoint https://127.0.0.1 --ca a.pem --insecure-tls")
+        .await
+        .refused(2, &["--insecure-tls"]);
+    run("compose 8B --gpus 4").await.refused(2, &["--gpus"]);
+    run("ops wait op-1 --timeout soon")
+        .await
+        .refused(2, &["soon", "90s"]);
+    run_with(["attach", "a b", "--host", "h"])
+        .await
+        .refused(2, &["a b", "without spaces"]);
+}
+
+#[tokio::test]
+async fn without_a_password_the_manager_is_not_asked() {
+    run("get gpus")
+        .await
+        .refused(2, &["--password-file", "initial-admin-password"]);
+    run("gpus").await.refused(2, &["--password-file"]);
+}

@@ -1,0 +1,233 @@
+//! What goes wrong before anything is done: the exit code, what, where, why, and what next. Nothing changes.
+
+use crate::support::{Manager, Rack, run};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+/// A web server that is no Redfish service.
+async fn web_page() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await;
+            let page = "<html><body>Log in</body></html>";
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n",
+                page.len()
+            );
+            let _ = stream.write_all(format!("{head}{page}").as_bytes()).await;
+        }
+    });
+    url
+}
+
+/// An address at which nobody listens.
+async fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[tokio::test]
+async fn wrong_hosts() {
+    let nobody = nobody().await;
+    run(&format!("discover --endpoint https://{nobody}"))
+        .await
+        .refused(10, &[&nobody, "refused"]);
+    run("discover --endpoint https://no-such-host.invalid")
+        .await
+        .refused(10, &["no-such-host.invalid", "name"]);
+    run("discover --endpoint http://192.0.2.1")
+        .await
+        .refused(2, &["192.0.2.1", "--insecure-http"]);
+    run("discover --endpoint ftp://192.0.2.1")
+        .await
+        .refused(2, &["ftp", "https://HOST"]);
+    let page = web_page().await;
+    run(&format!("discover --endpoint {page}"))
+        .await
+        .refused(10, &[&page, "HTML", "not a Redfish service"]);
+    let two = format!("discover --endpoint {page} --endpoint https://{nobody}");
+    run(&two).await.refused(10, &["none of 2 endpoints"]);
+}
+
+#[tokio::test]
+async fn wrong_authorities_and_passwords() {
+    let (rack, other) = (Rack::start("small-8").await, Rack::start("small-8").await);
+    let url = &rack.server.url;
+    let account = format!("--username admin --password-file {}", rack.file("password"));
+    run(&format!("discover --endpoint {url} {account}"))
+        .await
+        .refused(10, &[url, "certificate", "--ca"]);
+    run(&format!(
+        "discover --endpoint {url} {account} --ca {}",
+        other.file("ca.pem")
+    ))
+    .await
+    .refused(10, &[url, "certificate"]);
+    run(&format!("discover --endpoint {url} {account} --ca no-such.pem"))
+        .await
+        .refused(3, &["no-such.pem"]);
+    run(&format!("discover --endpoint {url} {account} --pin abc"))
+        .await
+        .refused(2, &["abc", "64 hexadecimal"]);
+    let wrong = format!(
+        "--username admin --password-file {} --ca {}",
+        other.file("password"),
+        rack.file("ca.pem")
+    );
+    run(&format!("discover --endpoint {url} {wrong}"))
+        .await
+        .refused(4, &[url, "password"]);
+    let absent = format!(
+        "--username admin --password-file no-such --ca {}",
+        rack.file("ca.pem")
+    );
+    run(&format!("discover --endpoint {url} {absent}"))
+        .await
+        .refused(3, &["no-such"]);
+    assert!(rack.bindings().is_empty());
+}
+
+#[tokio::test]
+async fn wrong_racks_and_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rack.toml");
+    std::fs::write(&file, "name = \"x\"\nstyle = \"zones\"\nnumber_of_wheels = 4\n").unwrap();
+    run(&format!("emulate --rack {}", file.display()))
+        .await
+        .refused(2, &["rack.toml", "number_of_wheels", "style"]);
+    run(&format!("demo --rack {}", file.display()))
+        .await
+        .refused(2, &["rack.toml", "number_of_wheels"]);
+    run("emulate --rack no-such")
+        .await
+        .refused(3, &["no-such", "small-8"]);
+    run("size Lama-3.1-8B")
+        .await
+        .refused(3, &["Lama-3.1-8B", "did you mean Llama-3.1-8B"]);
+    run("size 8B --gpus h1000")
+        .await
+        .refused(3, &["h1000", "h100-pcie-80gb"]);
+    run("size 8B --rule no-such")
+        .await
+        .refused(3, &["no-such", "liqid"]);
+    run("size 8B --task full --weights fp8")
+        .await
+        .refused(2, &["weights", "serving"]);
+}
+
+#[tokio::test]
+async fn a_manager_is_asked_wrongly() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "small-8"]).await;
+    let before = manager.run("get gpus -o json").await.expect(0, &[]).json();
+
+    manager
+        .run("compose 400B --name big")
+        .await
+        .refused(5, &["400B", "hint: "]);
+    manager
+        .run("compose no-such-model")
+        .await
+        .refused(3, &["no-such-model"]);
+    manager
+        .run("compose --gpus 9 --name nine")
+        .await
+        .refused(5, &["nine"]);
+    manager
+        .run("compose --gpus 1 --kind h1000")
+        .await
+        .refused(3, &["h1000"]);
+    manager.run("describe gpu no-such").await.refused(3, &["no-such"]);
+    manager.run("why demand/no-such").await.refused(3, &["no-such"]);
+    manager
+        .run("why host/host-1")
+        .await
+        .refused(2, &["host", "demand/NAME"]);
+    manager
+        .run("release no-such --yes")
+        .await
+        .refused(3, &["no-such"]);
+    manager.run("ops show no-such").await.refused(3, &["no-such"]);
+    manager
+        .run("attach no-such --host host-1")
+        .await
+        .refused(3, &["no-such"]);
+    manager
+        .run("endpoint add here --url https://127.255.255.254:1")
+        .await
+        .refused(10, &["127.255.255.254"]);
+    manager
+        .run("apply no-such.json")
+        .await
+        .refused(3, &["no-such.json"]);
+    let window = [
+        "schedule",
+        "add",
+        "night",
+        "--opens",
+        "8 o'clock",
+        "--closes",
+        "0 7 * * *",
+        "--gpus",
+        "1",
+    ];
+    manager
+        .run_with(window)
+        .await
+        .refused(2, &["8 o'clock", "0 20 * * MON-FRI"]);
+
+    for destructive in [
+        "release web",
+        "detach gpu-1",
+        "demand remove web",
+        "schedule remove night",
+        "ops cancel op-1",
+        "endpoint remove box-1",
+    ] {
+        manager
+            .run(destructive)
+            .await
+            .refused(2, &["nobody can be asked", "--yes"]);
+    }
+
+    let wrong = folder.path().join("wrong");
+    std::fs::write(&wrong, "no password of anybody\n").unwrap();
+    manager
+        .run(&format!("get gpus --password-file {}", wrong.display()))
+        .await
+        .refused(4, &["admin", "password"]);
+    let elsewhere = nobody().await;
+    manager
+        .run(&format!("get gpus --server https://{elsewhere}"))
+        .await
+        .refused(10, &[&elsewhere, "poolwright serve"]);
+    manager
+        .run("get gpus --server http://192.0.2.1")
+        .await
+        .refused(2, &["192.0.2.1", "https"]);
+    let page = web_page().await;
+    manager
+        .run(&format!("get gpus --server {page}"))
+        .await
+        .refused(10, &[&page, "not a Poolwright manager"]);
+
+    let dir = folder.path().to_str().unwrap();
+    run(&format!("serve --data-dir {dir} --listen 127.0.0.1:0"))
+        .await
+        .refused(5, &[dir, "in use"]);
+    let after = manager.run("get gpus -o json").await.expect(0, &[]).json();
+    assert_eq!(after, before, "nothing changed");
+    assert_eq!(
+        manager
+            .run("get ops -o json")
+            .await
+            .json()
+            .as_array()
+            .unwrap()
+            .len(),
+        0
+    );
+}

@@ -1,0 +1,121 @@
+//! `discover` and `emulate`, and the two commands that speak to an endpoint without a manager.
+
+use crate::support::{Rack, run};
+use serde_json::Value;
+
+#[tokio::test]
+async fn a_rack_is_discovered_through_all_its_endpoints() {
+    let rack = Rack::start("small-8").await;
+    let listing = rack.file("endpoints.json");
+    let snapshot = run(&format!("discover --endpoints {listing} -o json"))
+        .await
+        .expect(0, &[])
+        .json();
+    assert_eq!(snapshot["gpus"].as_array().unwrap().len(), 8);
+    assert_eq!(snapshot["hosts"].as_array().unwrap().len(), 1);
+    assert!(
+        snapshot["gpus"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|gpu| gpu["composable"] == true)
+    );
+    assert_eq!(snapshot["faults"], Value::Array(Vec::new()));
+    assert!(snapshot["requests"].as_u64().unwrap() > 10);
+
+    let table = run(&format!("discover --endpoints {listing}"))
+        .await
+        .expect(0, &["8 GPUs, 8 composable", "no faults"]);
+    assert!(
+        table.out.lines().any(|line| line.starts_with("HOST ")),
+        "{}",
+        table.out
+    );
+    let csv = run(&format!("discover --endpoints {listing} -o csv"))
+        .await
+        .expect(0, &[]);
+    assert_eq!(
+        csv.out.lines().count(),
+        9,
+        "a header and a line a GPU: {}",
+        csv.out
+    );
+}
+
+#[tokio::test]
+async fn one_silent_endpoint_is_a_fault_and_not_an_error() {
+    let rack = Rack::start("small-8").await;
+    let line = format!(
+        "discover --endpoint {} --endpoint https://127.255.255.254:1 --username admin --password-file {} --ca {} -o json",
+        rack.server.url,
+        rack.file("password"),
+        rack.file("ca.pem")
+    );
+    let snapshot = run(&line).await.expect(0, &[]).json();
+    assert_eq!(snapshot["gpus"].as_array().unwrap().len(), 8);
+    let faults = snapshot["faults"].as_array().unwrap();
+    let silent = |fault: &&Value| fault["source"] == "127.255.255.254:1" && fault["kind"] == "unreachable";
+    assert!(faults.iter().any(|fault| silent(&fault)), "{faults:?}");
+}
+
+#[tokio::test]
+async fn an_endpoint_is_recorded_and_its_recording_is_read_again() {
+    let rack = Rack::start("small-8").await;
+    let copy = rack.file("copy");
+    let access = format!(
+        "--username admin --password-file {} --ca {}",
+        rack.file("password"),
+        rack.file("ca.pem")
+    );
+    let record = format!(
+        "endpoint record --endpoint {} {access} --out {copy} -o json",
+        rack.server.url
+    );
+    let manifest = run(&record).await.expect(0, &["look through it"]).json();
+    assert!(manifest["documents"].as_u64().unwrap() > 30, "{manifest}");
+    run(&record).await.refused(2, &["copy", "not empty"]);
+
+    let replay = crate::support::replay(&copy).await;
+    let listing = replay.file("endpoints.json");
+    let snapshot = run(&format!("discover --endpoints {listing} -o json"))
+        .await
+        .expect(0, &[])
+        .json();
+    assert_eq!(snapshot["gpus"].as_array().unwrap().len(), 8);
+    run(&format!("emulate --tree {}", rack.file("no-such")))
+        .await
+        .refused(2, &["no-such"]);
+}
+
+#[tokio::test]
+async fn a_machine_is_qualified_and_left_as_it_was() {
+    for style in ["zones", "connections", "blocks"] {
+        let rack = Rack::start(style).await;
+        let listing = rack.file("endpoints.json");
+        let look = async || run(&format!("discover --endpoints {listing} -o json")).await.expect(0, &[]).json();
+        let before = look().await;
+        let line = format!("endpoint qualify --endpoints {listing}");
+        run(&line).await.refused(2, &["bind ", "--yes"]);
+        let report = run(&format!("{line} --yes -o json")).await.expect(0, &[]).json();
+        assert_eq!(report["qualified"], true, "{report}");
+        let steps: Vec<&str> = report["steps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|step| step["step"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            steps,
+            [
+                "read before",
+                "bind",
+                "read back",
+                "seen by the host",
+                "unbind",
+                "read after",
+                "reset"
+            ]
+        );
+        assert_eq!(look().await["gpus"], before["gpus"], "{style}");
+    }
+}

@@ -1,0 +1,12 @@
+//! The binary as people and scripts meet it: arguments in, text and exit codes out.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+mod support;
+
+mod arguments;
+mod bad_input;
+mod demo;
+mod discovery;
+mod manager;
+mod recovery;
+mod sizing;

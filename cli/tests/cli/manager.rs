@@ -1,0 +1,257 @@
+//! A manager on an emulated rack, from its first start to its last stop.
+
+use crate::support::{Manager, Rack};
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+
+#[tokio::test]
+async fn a_manager_serves_composes_and_lets_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let manager = Manager::start(dir, &["--rack", "zones"]).await;
+    for (file, mode) in [
+        ("tls/server.pem", 0o600),
+        ("initial-admin-password", 0o600),
+        ("tls/ca.pem", 0o644),
+    ] {
+        assert_eq!(
+            std::fs::metadata(dir.join(file)).unwrap().permissions().mode() & 0o777,
+            mode,
+            "{file}"
+        );
+    }
+
+    let gpus = manager.run("gpus -o json").await.expect(0, &[]).json();
+    assert_eq!(
+        gpus,
+        manager.run("get gpus -o json").await.json(),
+        "a noun alone is asked for"
+    );
+    assert_eq!(manager.run("doctor").await.expect(0, &["answers at"]).err, "");
+
+    let plan = manager
+        .run("compose --gpus 2 --name web --dry-run -o json")
+        .await
+        .expect(0, &[])
+        .json();
+    assert_eq!(plan["operation"], Value::Null);
+    assert_eq!(plan["plan"]["composes"][0]["held"].as_array().unwrap().len(), 2);
+
+    let composed = manager
+        .run("compose --gpus 2 --name web --key once -o json")
+        .await
+        .expect(0, &["bind "])
+        .json();
+    assert_eq!(composed["operation"]["state"], "completed");
+    let again = manager
+        .run("compose --gpus 2 --name web --key once -o json")
+        .await
+        .expect(0, &[])
+        .json();
+    assert_eq!(
+        again["operation"]["id"], composed["operation"]["id"],
+        "the same key is the same operation"
+    );
+    manager
+        .run("compose --gpus 1 --name web")
+        .await
+        .refused(5, &["web", "already"]);
+
+    let held = manager
+        .run("get compositions -o json")
+        .await
+        .expect(0, &[])
+        .json();
+    assert_eq!(held[0]["demand"], "web");
+    let host = held[0]["host"].as_str().unwrap();
+    let bound: Vec<Value> = manager
+        .run("get gpus -o json")
+        .await
+        .json()
+        .as_array()
+        .unwrap()
+        .clone();
+    let on_host = bound
+        .iter()
+        .filter(|gpu| gpu["host"] == host && gpu["state"] == "attached")
+        .count();
+    assert_eq!(on_host, 2, "{bound:?}");
+    manager.run("why demand/web").await.expect(0, &["holds 2 GPUs"]);
+    manager.run("describe demand web").await.expect(0, &["id: web"]);
+    manager
+        .run(&format!("describe host {host} -o csv"))
+        .await
+        .expect(0, &["name,value"]);
+
+    let released = manager
+        .run("release web --yes -o json")
+        .await
+        .expect(0, &["unbind ", "reset "])
+        .json();
+    assert_eq!(released["operation"]["state"], "completed");
+    assert_eq!(
+        manager
+            .run("get compositions -o csv")
+            .await
+            .expect(0, &[])
+            .out
+            .lines()
+            .count(),
+        1
+    );
+    let ops = manager.run("ops -o json").await.expect(0, &[]).json();
+    assert_eq!(ops.as_array().unwrap().len(), 2);
+    let operation = ops[0]["id"].as_str().unwrap();
+    manager
+        .run(&format!("ops wait {operation}"))
+        .await
+        .expect(0, &["completed"]);
+    manager
+        .run(&format!("ops show {operation} -o csv"))
+        .await
+        .expect(0, &["step,what,state"]);
+    assert_eq!(manager.server.terminate().await, 0);
+}
+
+#[tokio::test]
+async fn what_is_wanted_is_planned_saved_and_applied_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "connections"]).await;
+    let file = folder.path().join("plan.json");
+    let file = file.to_str().unwrap();
+    manager
+        .run("demand add one --gpus 1")
+        .await
+        .expect(0, &["poolwright plan"]);
+    manager.run("demand add all --gpus 60000").await.expect(0, &[]);
+    manager
+        .run(&format!("plan --out {file}"))
+        .await
+        .expect(0, &["compose one", "all", "poolwright apply"]);
+    manager
+        .run(&format!("apply {file}"))
+        .await
+        .expect(0, &["completed"]);
+    manager
+        .run(&format!("apply {file}"))
+        .await
+        .refused(6, &["no longer fits", "poolwright plan"]);
+    manager.run("why all").await.expect(0, &["holds 0 GPUs", "60000"]);
+    manager.run("demand remove one --yes").await.expect(0, &[]);
+    manager
+        .run(&format!("plan --out {file}"))
+        .await
+        .expect(0, &["release one"]);
+    manager
+        .run(&format!("apply {file} --no-wait"))
+        .await
+        .expect(0, &["poolwright ops wait"]);
+    manager
+        .until("get gpus -o json", |gpus| {
+            gpus.as_array()
+                .unwrap()
+                .iter()
+                .all(|gpu| gpu["state"] != "attached")
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn gpus_are_attached_and_detached_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "small-8"]).await;
+    let gpus = manager.run("gpus -o json").await.expect(0, &[]).json();
+    let (first, second) = (gpus[0]["id"].as_str().unwrap(), gpus[1]["id"].as_str().unwrap());
+    manager
+        .run(&format!("attach {first} {second} --host host-1"))
+        .await
+        .expect(0, &["completed"]);
+    manager
+        .run(&format!("attach {first} --host host-1"))
+        .await
+        .refused(5, &[first]);
+    manager
+        .run(&format!("detach {first} --yes"))
+        .await
+        .expect(0, &["completed"]);
+    let held = manager.run("compositions -o json").await.expect(0, &[]).json();
+    assert_eq!(held[0]["held"][0]["gpus"][0], second);
+    manager
+        .run(&format!("detach {first} --yes"))
+        .await
+        .refused(5, &[first]);
+}
+
+#[tokio::test]
+async fn a_schedule_is_kept_shown_paused_and_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "small-8"]).await;
+    let file = folder.path().join("nights.toml");
+    let schedule = "id = \"nights\"\nwindow = { opens = \"0 20 * * *\", closes = \"30 7 * * *\", zone = \"Europe/Berlin\" }\n\
+        [[demands]]\nid = \"train\"\ngpus = 2\n";
+    std::fs::write(&file, schedule).unwrap();
+    // In the middle of the night it would take effect at once.
+    manager
+        .run(&format!("schedule add --file {}", file.display()))
+        .await
+        .expect(0, &["nights", "Europe/Berlin"]);
+    let shown = manager
+        .run("schedule pause nights -o json")
+        .await
+        .expect(0, &[])
+        .json();
+    assert_eq!(
+        (&shown["paused"], &shown["open"]),
+        (&Value::Bool(true), &Value::Bool(false))
+    );
+    manager
+        .run("schedule show nights")
+        .await
+        .expect(0, &["0 20 * * *"]);
+    manager.run("schedules -o csv").await.expect(0, &["paused"]);
+    manager.run("schedule runs").await.expect(0, &[]);
+    manager.run("schedule remove nights --yes").await.expect(0, &[]);
+    assert_eq!(
+        manager.run("schedules -o json").await.json(),
+        Value::Array(Vec::new())
+    );
+    std::fs::write(&file, schedule.replace("demands", "demand")).unwrap();
+    manager
+        .run(&format!("schedule add --file {}", file.display()))
+        .await
+        .refused(2, &["nights.toml", "demand"]);
+}
+
+#[tokio::test]
+async fn endpoints_come_and_go() {
+    let (rack, folder) = (Rack::start("small-8").await, tempfile::tempdir().unwrap());
+    let manager = Manager::start(folder.path(), &[]).await;
+    manager
+        .run("doctor")
+        .await
+        .expect(1, &["PROBLEM", "poolwright endpoint add"]);
+    let listing = rack.file("endpoints.json");
+    let added = manager
+        .run(&format!("endpoint add --from {listing} -o json"))
+        .await
+        .expect(0, &[])
+        .json();
+    assert_eq!(added.as_array().unwrap().len(), 2);
+    manager
+        .run(&format!("endpoint add --from {listing}"))
+        .await
+        .refused(8, &["already"]);
+    manager.run("endpoint test box-1").await.expect(0, &["box-1"]);
+    manager.run("endpoints").await.expect(0, &[&rack.server.url]);
+    manager.run("compose --gpus 1 --name web").await.expect(0, &[]);
+    manager
+        .run("endpoint remove box-1 --yes")
+        .await
+        .refused(5, &["box-1", "release"]);
+    manager.run("release web --yes").await.expect(0, &[]);
+    manager.run("endpoint remove box-1 --yes").await.expect(0, &[]);
+    // The host's BMC may show for a moment what it had.
+    manager
+        .until("gpus -o json", |gpus| *gpus == Value::Array(Vec::new()))
+        .await;
+}

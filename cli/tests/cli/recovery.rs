@@ -1,0 +1,143 @@
+//! A manager that is killed in the middle of an operation: the next one finishes it or undoes it.
+
+use crate::support::{Manager, Rack};
+use serde_json::Value;
+
+/// Slow enough to be caught at work.
+const SLOW: &str = r#"
+name = "slow"
+style = "zones"
+
+[latency]
+bind = "700ms"
+unbind = "200ms"
+enumeration = "500ms"
+reset = "200ms"
+
+[[box]]
+gpus = [{ kind = "h100-pcie-80gb", count = 8 }]
+
+[[host]]
+count = 2
+slots = 8
+"#;
+
+fn at_work(operation: &Value) -> bool {
+    let steps = operation["steps"].as_array().unwrap();
+    let binding = |step: &&Value| step["verb"] == "bind" && step["state"] == "running";
+    operation["state"] == "running" && steps.iter().any(|step| binding(&step))
+}
+
+#[tokio::test]
+async fn what_was_begun_is_finished_or_undone() {
+    let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
+    let manager = Manager::start(folder.path(), &[]).await;
+    manager
+        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .await
+        .expect(0, &[]);
+    let started = manager
+        .run("compose --gpus 4 --name web --no-wait -o json")
+        .await
+        .expect(0, &["ops wait"])
+        .json();
+    let id = started["operation"]["id"].as_str().unwrap().to_owned();
+    manager.until(&format!("ops show {id} -o json"), at_work).await;
+    manager.server.kill().await;
+    rack.check_single_owners();
+
+    let manager = Manager::start(folder.path(), &[]).await;
+    let ended = manager.run(&format!("ops wait {id} --timeout 60s -o json")).await;
+    let state = ended.json()["state"].as_str().unwrap().to_owned();
+    rack.check_single_owners();
+    let bound = rack.bindings();
+    match state.as_str() {
+        "completed" => {
+            assert_eq!((ended.code, bound.len()), (0, 4), "{bound:?}");
+            let first = &bound[0].1;
+            assert!(
+                bound.iter().all(|(_, port)| port == first),
+                "on one host: {bound:?}"
+            );
+            assert_eq!(
+                manager.run("compositions -o json").await.json()[0]["demand"],
+                "web"
+            );
+        }
+        "rolled-back" => assert_eq!((ended.code, bound.len()), (1, 0), "{bound:?}"),
+        other => panic!("{other}: {ended:?}"),
+    }
+    manager.run("doctor").await.expect(0, &[]);
+    if state == "completed" {
+        manager.run("release web --yes").await.expect(0, &[]);
+    }
+    assert!(rack.bindings().is_empty());
+}
+
+#[tokio::test]
+async fn a_manager_that_is_asked_to_stop_leaves_its_operation_to_the_next() {
+    let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
+    let manager = Manager::start(folder.path(), &[]).await;
+    manager
+        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .await
+        .expect(0, &[]);
+    let started = manager
+        .run("compose --gpus 8 --name web --no-wait -o json")
+        .await
+        .expect(0, &[])
+        .json();
+    let id = started["operation"]["id"].as_str().unwrap().to_owned();
+    manager.until(&format!("ops show {id} -o json"), at_work).await;
+    assert_eq!(manager.server.terminate().await, 0);
+
+    let manager = Manager::start(folder.path(), &[]).await;
+    manager
+        .run(&format!("ops wait {id} --timeout 60s"))
+        .await
+        .expect(0, &["completed"]);
+    assert_eq!(rack.bindings().len(), 8);
+    rack.check_single_owners();
+}
+
+#[tokio::test]
+async fn a_wait_that_ends_too_early_names_the_operation() {
+    let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
+    let manager = Manager::start(folder.path(), &[]).await;
+    manager
+        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .await
+        .expect(0, &[]);
+    let late = manager
+        .run("compose --gpus 2 --name web --timeout 100ms")
+        .await
+        .expect(7, &["goes on", "ops wait"]);
+    let id = late
+        .err
+        .split("poolwright ops wait ")
+        .nth(1)
+        .unwrap()
+        .trim()
+        .to_owned();
+    manager
+        .run(&format!("ops wait {id}"))
+        .await
+        .expect(0, &["completed"]);
+
+    let started = manager
+        .run("compose --gpus 4 --name more --no-wait -o json")
+        .await
+        .expect(0, &[])
+        .json();
+    let id = started["operation"]["id"].as_str().unwrap().to_owned();
+    manager.until(&format!("ops show {id} -o json"), at_work).await;
+    manager
+        .run_with(["ops", "cancel", &id, "--reason", "changed our mind", "--yes"])
+        .await
+        .expect(0, &[]);
+    manager
+        .run(&format!("ops wait {id}"))
+        .await
+        .expect(1, &["cancelled", "changed our mind"]);
+    assert_eq!(rack.bindings().len(), 2);
+}

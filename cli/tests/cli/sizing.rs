@@ -1,0 +1,153 @@
+//! `size`, which needs nothing but itself.
+
+use crate::support::run;
+use serde_json::json;
+
+#[tokio::test]
+async fn a_model_is_sized_with_its_breakdown_and_its_sets() {
+    let answer = run("size 70B --task infer -o json").await.expect(0, &[]).json();
+    let (safe, point) = (
+        answer["safe_bytes_per_gpu"].as_u64().unwrap(),
+        answer["bytes_per_gpu"].as_u64().unwrap(),
+    );
+    assert!(safe >= point && point > 0);
+    let terms: u64 = answer["terms"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|term| term["point"].as_u64().unwrap())
+        .sum();
+    assert_eq!(terms, point, "the terms add up");
+    let sets = answer["sets"].as_array().unwrap();
+    let h100 = sets.iter().find(|set| set["kind"] == "h100-sxm5-80gb").unwrap();
+    assert_eq!(
+        (&h100["count"], &h100["price_usd"], &h100["power_w"]),
+        (&json!(4), &json!(120_000.0), &json!(2800.0))
+    );
+    assert!(
+        sets.iter()
+            .all(|set| set["safe_bytes_per_gpu"].as_u64() <= set["memory_bytes"].as_u64())
+    );
+    assert_eq!(sets[0]["rank"], 1);
+}
+
+#[tokio::test]
+async fn only_the_kinds_that_were_named_are_used_and_others_say_why_not() {
+    let line = "size 400B --task infer --gpus h100-pcie-80gb,t4-16gb --host-slots 8 -o json";
+    let answer = run(line).await.expect(0, &[]).json();
+    let kinds: Vec<&str> = answer["sets"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|set| set["kind"].as_str().unwrap())
+        .collect();
+    assert!(
+        kinds.contains(&"h100-pcie-80gb")
+            && kinds
+                .iter()
+                .all(|kind| ["h100-pcie-80gb", "t4-16gb"].contains(kind))
+    );
+    assert!(
+        answer["sets"][0]["hosts"].as_u64().unwrap() >= 2,
+        "too big for one host of 8: {answer}"
+    );
+}
+
+#[tokio::test]
+async fn a_model_that_fits_nowhere_says_why_of_each_kind() {
+    let ran = run("size 400B --task full --gpus l4-24gb -o json")
+        .await
+        .expect(5, &["l4-24gb", "hint: "]);
+    assert_eq!(ran.json()["sets"], json!([]));
+    assert_eq!(ran.json()["rejected"][0]["kind"], "l4-24gb");
+    run("size 400B --task full --gpus l4-24gb")
+        .await
+        .refused(5, &["fits nowhere", "l4-24gb"]);
+}
+
+#[tokio::test]
+async fn liqids_rule_and_tables() {
+    let answer = run("size 70B --rule liqid -o json").await.expect(0, &[]).json();
+    assert_eq!(answer["memory_gb"], 175.0);
+    assert_eq!(
+        (
+            &answer["working_range"]["low_gb"],
+            &answer["working_range"]["high_gb"]
+        ),
+        (&json!(350.0), &json!(700.0))
+    );
+    let tables = run("size --tables --gpu h100-sxm5-80gb -o csv")
+        .await
+        .expect(0, &[]);
+    assert_eq!(
+        tables.out.lines().next().unwrap(),
+        "billions,precision,bits,memory_gb,gpus,cost_usd"
+    );
+    assert!(
+        tables.out.contains("\n400,FP16/BF16,16,1000,13,390000\n"),
+        "{}",
+        tables.out
+    );
+    run("size --tables")
+        .await
+        .expect(0, &["Memory", "Number of GPUs", "Cost of the GPUs", "$390,000"]);
+}
+
+#[tokio::test]
+async fn many_cases_are_sized_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cases.csv");
+    let header =
+        "id,task,params,layers,hidden,heads,kv_heads,ffn,vocab,mlp,tied,seq_len,micro_batch,precision";
+    std::fs::write(
+        &file,
+        format!(
+            "{header}\nsmall,full,1235814400,16,2048,32,8,8192,128256,swiglu,1,4096,1,bf16\n\
+             odd,full,1235814400,16,2048,32,8,8192,128256,wheel,1,4096,1,bf16\n"
+        ),
+    )
+    .unwrap();
+    let file = file.to_str().unwrap();
+    let ran = run(&format!("size --batch {file}")).await.expect(0, &[]);
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert_eq!(lines[0], "id,predicted_gib,safe_gib,refused");
+    assert!(
+        lines[1].starts_with("small,") && lines[1].ends_with(','),
+        "{lines:?}"
+    );
+    assert!(
+        lines[2].starts_with("odd,,,") && lines[2].contains("wheel"),
+        "{lines:?}"
+    );
+    let cases = run(&format!("size --batch {file} -o json"))
+        .await
+        .expect(0, &[])
+        .json();
+    assert!(cases[0]["safe_gib"].as_f64().unwrap() >= cases[0]["predicted_gib"].as_f64().unwrap());
+    run("size --batch no-such.csv").await.refused(3, &["no-such.csv"]);
+}
+
+#[tokio::test]
+async fn a_config_of_a_model_hub_is_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tiny-llama/config.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let config = json!({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 22,
+        "num_attention_heads": 32, "num_key_value_heads": 4, "intermediate_size": 5632, "vocab_size": 32000,
+        "max_position_embeddings": 2048, "tie_word_embeddings": false,
+    });
+    std::fs::write(&file, config.to_string()).unwrap();
+    let answer = run(&format!("size {} -o json", file.display()))
+        .await
+        .expect(0, &[])
+        .json();
+    assert_eq!(
+        (&answer["model"], &answer["params"]),
+        (&json!("tiny-llama"), &json!(1_100_048_384_u64))
+    );
+    std::fs::write(&file, "{}").unwrap();
+    run(&format!("size {}", file.display()))
+        .await
+        .refused(2, &["config.json"]);
+}

@@ -1,0 +1,261 @@
+//! Running the binary: to its end, or as a server that is stopped with its value. Every wait is bounded.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn command<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_poolwright"));
+    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    for name in ["SERVER", "CA", "USERNAME", "PASSWORD_FILE"] {
+        command.env_remove(format!("POOLWRIGHT_{name}"));
+    }
+    command.env_remove("RUST_LOG").env("NO_COLOR", "1");
+    command
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// It ended with this code, and everything that it said has these words.
+    #[track_caller]
+    pub fn expect(self, code: i32, words: &[&str]) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        for word in words {
+            assert!(
+                self.out.contains(word) || self.err.contains(word),
+                "no {word:?}: {self:?}"
+            );
+        }
+        self
+    }
+
+    /// It was refused: with this code, nothing on stdout, these words on stderr, and what to do next.
+    #[track_caller]
+    pub fn refused(self, code: i32, words: &[&str]) {
+        let ran = self.expect(code, words);
+        assert_eq!(ran.out, "", "{ran:?}");
+        assert!(
+            ran.err.contains("hint: ") || ran.err.contains("try '--help'"),
+            "no next step: {ran:?}"
+        );
+        assert!(!ran.err.contains("panicked"), "{ran:?}");
+    }
+}
+
+/// Runs to the end.
+pub async fn run(line: &str) -> Ran {
+    run_with(line.split_whitespace()).await
+}
+
+pub async fn run_with<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Ran {
+    finish(command(arguments)).await
+}
+
+async fn finish(mut command: Command) -> Ran {
+    let output = tokio::time::timeout(PATIENCE, command.output())
+        .await
+        .expect("it ends in time")
+        .unwrap();
+    Ran {
+        code: output.status.code().expect("it ends by itself"),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A server, running until it is dropped.
+pub struct Server {
+    child: Child,
+    /// Where it is ready.
+    pub url: String,
+}
+
+impl Server {
+    async fn start<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut child = command(arguments)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut said = Vec::new();
+        let ready = async {
+            while let Some(line) = lines.next_line().await.unwrap() {
+                if let Some(url) = line.strip_prefix("ready ") {
+                    return url.to_owned();
+                }
+                said.push(line);
+            }
+            panic!("it ended before it was ready: {said:?}");
+        };
+        let url = tokio::time::timeout(PATIENCE, ready)
+            .await
+            .expect("it is ready in time");
+        // Read on, so that it is never held up by a full pipe.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        Self { child, url }
+    }
+
+    /// Ends it at once, as a power cut would.
+    pub async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// Asks it to end, and returns its exit code.
+    pub async fn terminate(mut self) -> i32 {
+        let pid = self.child.id().unwrap().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()
+                .await
+                .unwrap()
+                .success()
+        );
+        let ended = tokio::time::timeout(Duration::from_secs(20), self.child.wait()).await;
+        ended
+            .expect("it ends in time")
+            .unwrap()
+            .code()
+            .expect("it ends by itself")
+    }
+}
+
+/// An emulated rack in a process of its own.
+pub struct Rack {
+    pub server: Server,
+    pub folder: TempDir,
+}
+
+impl Rack {
+    /// By name, or the text of a rack file.
+    pub async fn start(rack: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rack.toml");
+        let named = match rack.contains('\n') {
+            true => {
+                std::fs::write(&file, rack).unwrap();
+                file.to_str().unwrap()
+            }
+            false => rack,
+        };
+        let dir = folder.path().to_str().unwrap();
+        let server = Server::start([
+            "emulate",
+            "--rack",
+            named,
+            "--listen",
+            "127.0.0.1:0",
+            "--data-dir",
+            dir,
+        ])
+        .await;
+        Self { server, folder }
+    }
+
+    pub fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Where each bound GPU is bound, as the rack itself keeps it.
+    pub fn bindings(&self) -> Vec<(String, String)> {
+        let Ok(text) = std::fs::read_to_string(self.file("state.json")) else {
+            return Vec::new();
+        };
+        let state: Value = serde_json::from_str(&text).unwrap();
+        serde_json::from_value(state["bindings"].clone()).unwrap()
+    }
+
+    /// No GPU is bound twice.
+    #[track_caller]
+    pub fn check_single_owners(&self) {
+        let mut gpus: Vec<String> = self.bindings().into_iter().map(|(gpu, _)| gpu).collect();
+        gpus.sort();
+        let all = gpus.len();
+        gpus.dedup();
+        assert_eq!(gpus.len(), all, "a GPU is bound twice: {:?}", self.bindings());
+    }
+}
+
+/// A manager in a process of its own.
+pub struct Manager {
+    pub server: Server,
+    data_dir: PathBuf,
+}
+
+impl Manager {
+    pub async fn start(data_dir: &Path, more: &[&str]) -> Self {
+        let dir = data_dir.to_str().unwrap();
+        let arguments = ["serve", "--data-dir", dir, "--listen", "127.0.0.1:0"];
+        let server = Server::start(arguments.into_iter().chain(more.iter().copied())).await;
+        Self {
+            server,
+            data_dir: data_dir.to_owned(),
+        }
+    }
+
+    /// Runs a command against it.
+    pub async fn run(&self, line: &str) -> Ran {
+        self.run_with(line.split_whitespace()).await
+    }
+
+    pub async fn run_with<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Ran {
+        let mut command = command(arguments);
+        command.env("POOLWRIGHT_SERVER", &self.server.url);
+        command.env("POOLWRIGHT_CA", self.data_dir.join("tls/ca.pem"));
+        command.env(
+            "POOLWRIGHT_PASSWORD_FILE",
+            self.data_dir.join("initial-admin-password"),
+        );
+        finish(command).await
+    }
+
+    /// Repeats a command until its JSON is as wanted.
+    pub async fn until(&self, line: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let ask = async {
+            loop {
+                let value = self.run(line).await.expect(0, &[]).json();
+                if wanted(&value) {
+                    return value;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, ask)
+            .await
+            .unwrap_or_else(|_| panic!("{line} was never as wanted"))
+    }
+}
+
+/// A recorded tree, served.
+pub async fn replay(tree: &str) -> Rack {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let server = Server::start([
+        "emulate",
+        "--tree",
+        tree,
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        dir,
+    ])
+    .await;
+    Rack { server, folder }
+}
