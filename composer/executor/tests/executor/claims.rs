@@ -1,11 +1,13 @@
 //! Who has what: one operation a unit, one operation a key.
 
-use crate::kit::{Kit, ended, is_claimed, run, submission};
+use crate::disk::Disk;
+use crate::kit::{Kit, ended, is_claimed, run, submission, until};
 use crate::plans::{Draft, composition};
 use crate::rack::Rack;
 use poolwright_executor::{OperationState, SubmitError};
 use poolwright_store::SqliteStore;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 #[tokio::test(start_paused = true)]
 async fn of_many_who_want_one_gpu_exactly_one_gets_it() {
@@ -179,24 +181,32 @@ async fn an_empty_plan_is_done_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn two_operations_may_change_one_composition_with_different_units() {
-    let kit = Kit::new();
-    kit.given(
-        Draft::new("p1")
-            .compose(composition("a", "red", "h1", &["u1", "u2", "u3"]))
-            .plan(),
-    )
-    .await;
+    let mut kit = Kit::new();
+    let disk = Disk::new();
+    kit.store = Arc::new(disk.clone());
+    let with = |units: &[&str]| composition("a", "red", "h1", units);
+    kit.given(Draft::new("before").compose(with(&["u1"])).plan())
+        .await;
     let executor = kit.executor();
     let mut ids = Vec::new();
-    for unit in ["u1", "u2"] {
-        let less = composition("a", "red", "h1", &[unit]);
-        let plan = Draft::new(unit).keep("a").release(less).plan();
+    for unit in ["u2", "u3"] {
+        kit.rack.hide(unit);
+        let plan = Draft::new(unit).keep("a").compose(with(&[unit])).plan();
         ids.push(executor.submit(submission(plan)).await.unwrap());
     }
     for id in &ids {
+        until(&executor, id, |operation| {
+            operation.waits().iter().any(|wait| wait.contains("to see"))
+        })
+        .await;
+    }
+    // Both are about to end, and read the composition before either writes it.
+    disk.slow_ms.store(1500, Ordering::SeqCst);
+    kit.rack.unhide_all();
+    for id in &ids {
         assert_eq!(ended(&executor, id).await.state, OperationState::Completed);
     }
-    assert_eq!(kit.compositions().await["a"].composition.gpu_count(), 1);
+    assert_eq!(kit.compositions().await["a"].composition.gpu_count(), 3);
     kit.all_is_well().await;
 }
 

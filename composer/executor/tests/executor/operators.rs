@@ -1,18 +1,18 @@
 //! What people do: cancel, resolve, shut down; and what the store does to them.
 
+use crate::disk::Disk;
 use crate::kit::{FOREVER, Kit, ended, run, submission, until};
 use crate::plans::{Draft, composition};
 use crate::rack::{Call, How};
-use async_trait::async_trait;
 use futures_util::FutureExt;
 use poolwright_executor::{
     CancelError, OperationState, Resolution, Resolve, ResolveError, Said, StepState, SubmitError,
 };
 use poolwright_model::id::OperationId;
 use poolwright_planner::{Composition, Plan};
-use poolwright_store::{Batch, Committed, Document, Event, JournalLine, SqliteStore, Store, StoreError};
+use poolwright_store::StoreError;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 fn composed() -> Composition {
     composition("a", "red", "h1", &["u1"])
@@ -207,6 +207,29 @@ async fn cancelled_means_as_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn once_a_cancel_is_acknowledged_nothing_is_sent() {
+    let kit = Kit::new();
+    let executor = kit.executor();
+    let id = executor.submit(submission(attach())).await.unwrap();
+    // The step has begun, and is about to be sent.
+    for _ in 0..10_000 {
+        if kit.rack.times_asked(Call::Preflight, "u1") == 1
+            && executor.get(&id).await.unwrap().unwrap().steps[1]
+                .waiting_for
+                .is_some()
+        {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_micros(100)).await;
+    }
+    assert_eq!(kit.rack.times_asked(Call::Bind, "u1"), 0);
+    executor.cancel(&id, "operator", "stop").await.unwrap();
+    assert_eq!(ended(&executor, &id).await.state, OperationState::Cancelled);
+    assert_eq!(kit.rack.times_asked(Call::Bind, "u1"), 0);
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_parks_and_the_next_start_goes_on() {
     let kit = Kit::new();
     let executor = kit.executor();
@@ -268,16 +291,19 @@ async fn a_panic_beside_steps_in_flight_loses_none_of_them() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_hangs_up_leaves_nothing_half_done() {
-    // Polled so often, then dropped.
-    for polls in 0..6 {
-        let kit = Kit::new();
+    // Polled so often, then dropped; the store answers late, so that there is something to interrupt.
+    for polls in 0..40 {
+        let mut kit = Kit::new();
+        let disk = Disk::new();
+        disk.slow_ms.store(4, Ordering::SeqCst);
+        kit.store = Arc::new(disk);
         let executor = kit.executor();
         let mut call = Box::pin(executor.submit(submission(attach())));
         for _ in 0..polls {
             if call.as_mut().now_or_never().is_some() {
                 break;
             }
-            tokio::task::yield_now().await;
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
         drop(call);
         tokio::time::sleep(std::time::Duration::from_secs(60)).await;
@@ -318,60 +344,10 @@ async fn a_client_that_hangs_up_leaves_nothing_half_done() {
     }
 }
 
-/// A store whose disk is full now and then, and that counts its flushes.
-#[derive(Clone)]
-pub struct Full {
-    store: Arc<SqliteStore>,
-    pub full: Arc<AtomicBool>,
-    pub commits: Arc<AtomicUsize>,
-}
-
-impl Full {
-    pub fn new() -> Self {
-        Self {
-            store: Arc::new(SqliteStore::in_memory().unwrap()),
-            full: Arc::default(),
-            commits: Arc::default(),
-        }
-    }
-}
-
-#[async_trait]
-impl Store for Full {
-    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
-        self.store.get(kind, id).await
-    }
-    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
-        self.store.list(kind).await
-    }
-    async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
-        if self.full.load(Ordering::SeqCst) {
-            return Err(StoreError::Unavailable {
-                reason: "disk full".to_owned(),
-                hint: "free some space",
-            });
-        }
-        self.commits.fetch_add(1, Ordering::SeqCst);
-        self.store.commit(batch).await
-    }
-    async fn revision(&self) -> Result<u64, StoreError> {
-        self.store.revision().await
-    }
-    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
-        self.store.journal(operation, after).await
-    }
-    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
-        self.store.open_operations().await
-    }
-    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.store.events_after(seq, limit).await
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn nothing_is_sent_that_is_not_written_down_first() {
     let mut kit = Kit::new();
-    let store = Full::new();
+    let store = Disk::new();
     kit.store = Arc::new(store.clone());
     let executor = kit.executor();
     let id = executor.submit(submission(attach())).await.unwrap();

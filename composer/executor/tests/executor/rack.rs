@@ -402,6 +402,11 @@ impl HostSide for Rack {
     async fn undrain(&self, target: &HostTarget, _: Duration) -> Result<(), DriverError> {
         let gpu = target.gpus[0].to_string();
         self.perform(Call::Undrain, &gpu.clone(), Some(()), move |state| {
+            if state.bound.get(&gpu).is_none_or(BTreeSet::is_empty) {
+                state
+                    .sins
+                    .push(format!("{gpu} was to be undrained where it is not"));
+            }
             state.drained.remove(&gpu);
             Ok(())
         })

@@ -1,7 +1,7 @@
 //! Many at once, and never one lock for all.
 
+use crate::disk::Disk;
 use crate::kit::{Kit, ended, submission, until};
-use crate::operators::Full;
 use crate::plans::{Draft, composition};
 use poolwright_executor::OperationState;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ async fn one_endpoint_is_asked_so_many_things_at_a_time_and_no_more() {
 #[tokio::test(start_paused = true)]
 async fn a_wide_plan_does_not_pay_a_flush_for_each_line() {
     let mut kit = Kit::new();
-    let store = Full::new();
+    let store = Disk::new();
     kit.store = Arc::new(store.clone());
     kit.options.per_endpoint = 64;
     let executor = kit.executor();

@@ -55,7 +55,12 @@ async fn documents_come_back_as_they_were(store: &dyn Store) {
     let mut batch = Batch::new();
     batch.put(&thing("a", 9)).unwrap().delete("thing", "b");
     batch.delete("thing", "never-was");
-    store.commit(batch).await.unwrap();
+    let later = store.commit(batch).await.unwrap();
+    assert_eq!(
+        store.revision().await.unwrap(),
+        later.revision,
+        "a deletion counts too"
+    );
     let all = read_all::<Thing>(store).await.unwrap();
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].value, thing("a", 9));

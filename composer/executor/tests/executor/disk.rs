@@ -1,0 +1,71 @@
+//! A store that is like the disks of the world: full now and then, or slow, and each flush counts.
+
+use async_trait::async_trait;
+use poolwright_model::id::OperationId;
+use poolwright_store::{Batch, Committed, Document, Event, JournalLine, SqliteStore, Store, StoreError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+#[derive(Clone)]
+pub struct Disk {
+    store: Arc<SqliteStore>,
+    pub full: Arc<AtomicBool>,
+    /// Answers come late: after what they tell of.
+    pub slow_ms: Arc<AtomicU64>,
+    pub commits: Arc<AtomicUsize>,
+}
+
+impl Disk {
+    pub fn new() -> Self {
+        Self {
+            store: Arc::new(SqliteStore::in_memory().unwrap()),
+            full: Arc::default(),
+            slow_ms: Arc::default(),
+            commits: Arc::default(),
+        }
+    }
+
+    async fn take_time(&self) {
+        let slow = Duration::from_millis(self.slow_ms.load(Ordering::SeqCst));
+        if !slow.is_zero() {
+            tokio::time::sleep(slow).await;
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Disk {
+    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
+        let document = self.store.get(kind, id).await;
+        self.take_time().await;
+        document
+    }
+    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
+        self.store.list(kind).await
+    }
+    async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
+        if self.full.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable {
+                reason: "disk full".to_owned(),
+                hint: "free some space",
+            });
+        }
+        self.commits.fetch_add(1, Ordering::SeqCst);
+        let committed = self.store.commit(batch).await;
+        self.take_time().await;
+        committed
+    }
+    async fn revision(&self) -> Result<u64, StoreError> {
+        self.store.revision().await
+    }
+    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
+        self.store.journal(operation, after).await
+    }
+    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
+        self.store.open_operations().await
+    }
+    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
+        self.store.events_after(seq, limit).await
+    }
+}
