@@ -1,7 +1,7 @@
 //! An operation: the run of one plan, and how far it is.
 //!
 //! The journal is the truth. An operation in the store is what it was when its document was last written
-//! (at submission, and at its end) plus the journal lines since; [`Operation::apply`] adds a line. The
+//! (at submission, and at its end) plus the journal lines since; `Operation::apply` adds a line. The
 //! running operation in memory is made by the same function from the same lines.
 
 use crate::line::{Line, Noted, StepLine};
