@@ -44,13 +44,10 @@ fn main() -> std::process::ExitCode {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::debug!("the limit of open files could not be raised: {error}");
     }
-    let ended = runtime(&arguments.command)
-        .enable_all()
-        .build()
-        .map_err(|error| {
-            Failure::new(ExitCode::Generic, format!("no threads can be started: {error}"))
-                .with_hint("check the limits of processes and memory")
-        });
+    let ended = runtime(&arguments.command).enable_all().build().map_err(|error| {
+        Failure::new(ExitCode::Generic, format!("no threads can be started: {error}"))
+            .with_hint("check the limits of processes and memory")
+    });
     let ended = ended.and_then(|runtime| {
         let ended = runtime.block_on(commands::run(
             arguments.command,
@@ -74,7 +71,9 @@ fn main() -> std::process::ExitCode {
 /// on one.
 fn runtime(command: &Command) -> tokio::runtime::Builder {
     match command {
-        Command::Demo(_) | Command::Emulate(_) | Command::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
+        Command::Demo(_) | Command::Emulate(_) | Command::Serve(_) => {
+            tokio::runtime::Builder::new_multi_thread()
+        }
         _ => tokio::runtime::Builder::new_current_thread(),
     }
 }
