@@ -66,10 +66,13 @@ pub fn overlay(snapshot: &mut Snapshot, known: &Known) {
                 gpu.state = GpuState::Attached;
             }
             // A host was given it since its last reset, whoever took it away again.
-            (false, Some(_)) if gpu.host.is_none() && !in_hand && gpu.state == GpuState::Free => {
-                if record.is_some_and(|record| !record.clean) {
-                    gpu.state = GpuState::Dirty;
-                }
+            (false, Some(_))
+                if gpu.host.is_none()
+                    && !in_hand
+                    && gpu.state == GpuState::Free
+                    && record.is_some_and(|record| !record.clean) =>
+            {
+                gpu.state = GpuState::Dirty;
             }
             _ => {}
         }
