@@ -6,6 +6,7 @@ use crate::judge;
 use crate::merge::View;
 use crate::names::{self, Name, Sighting};
 use crate::scope::Scope;
+use jiff::Timestamp;
 use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_model::id::{GpuId, HostId, UnitId};
@@ -150,30 +151,37 @@ fn where_bound(gpu: &mut Gpu, views: &[View], hosts: &Hosts, members: &[Sighting
         let port = gpu_at(views, *at).host_port.clone()?;
         hosts.port_ids.get(&(at.0, port)).cloned()
     });
-    let by_fabric = members.iter().any(|at| !gpu_at(views, *at).control.is_empty());
-    let seen_on: BTreeSet<&HostId> = members
+    let by_fabric = members
         .iter()
-        .filter_map(|at| {
-            let gpu = gpu_at(views, *at);
-            let host = gpu.host.as_ref().filter(|_| gpu.host_port.is_none())?;
-            hosts.host_ids.get(&(at.0, host.clone()))
-        })
-        .collect();
+        .filter(|at| !gpu_at(views, **at).control.is_empty());
+    let asked_fabric = by_fabric.map(|at| views[at.0].at).max();
+    // With the time of the latest look of each host.
+    let mut seen_on: BTreeMap<&HostId, Timestamp> = BTreeMap::new();
+    for at in members {
+        let seen = gpu_at(views, *at);
+        let host = seen.host.as_ref().filter(|_| seen.host_port.is_none());
+        if let Some(host) = host.and_then(|host| hosts.host_ids.get(&(at.0, host.clone()))) {
+            let latest = seen_on.entry(host).or_insert(views[at.0].at);
+            *latest = views[at.0].at.max(*latest);
+        }
+    }
     (gpu.host, gpu.host_port, gpu.state) = match &bound {
-        Some((host, port)) if seen_on.contains(host) => {
+        Some((host, port)) if seen_on.contains_key(host) => {
             (Some(host.clone()), Some(port.clone()), GpuState::Attached)
         }
         Some((host, port)) => (Some(host.clone()), Some(port.clone()), GpuState::Bound),
-        None if by_fabric => (None, None, GpuState::Free),
-        None => match seen_on.first() {
+        None if asked_fabric.is_some() => (None, None, GpuState::Free),
+        None => match seen_on.keys().next() {
             Some(host) => (Some((*host).clone()), None, GpuState::Attached),
             None => (None, None, GpuState::Free),
         },
     };
     let elsewhere: Vec<&str> = seen_on
         .iter()
-        .filter(|host| Some(**host) != gpu.host.as_ref())
-        .map(|host| host.as_str())
+        .filter(|(host, _)| Some(**host) != gpu.host.as_ref())
+        // It may have been moved since.
+        .filter(|(_, seen)| asked_fabric.is_none_or(|asked| **seen >= asked))
+        .map(|(host, _)| host.as_str())
         .collect();
     if !elsewhere.is_empty() {
         let owner = gpu.host.as_ref().map_or("nobody".to_owned(), HostId::to_string);

@@ -2,6 +2,7 @@
 
 use crate::scope::Scope;
 use crate::{PciNames, gpus, hosts, judge};
+use jiff::Timestamp;
 use poolwright_model::fault::Fault;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_model::profile::Profiles;
@@ -11,6 +12,8 @@ use poolwright_model::topology::Topology;
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
     pub source: ControlEndpointId,
+    /// When the look began. What a host saw before its fabric was asked contradicts nothing.
+    pub at: Timestamp,
     pub topology: Topology,
     pub faults: Vec<Fault>,
 }

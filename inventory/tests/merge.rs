@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
+use jiff::{SignedDuration, Timestamp};
 use poolwright_inventory::{Knowledge, Merged, PciNames, View, merge, remember};
 use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::control::{ControlPoint, ControlStyle};
@@ -35,6 +36,7 @@ fn view(source: &str, gpus: Vec<Gpu>, hosts: Vec<Host>) -> View {
             ..Topology::default()
         },
         faults: vec![],
+        at: Timestamp::UNIX_EPOCH,
         source,
     }
 }
@@ -438,4 +440,22 @@ fn what_is_remembered_is_enough_to_call_everything_as_before() {
     let without = joined(vec![boxed("box-2", "a2")], Some(&known));
     remember(&mut known, &without.topology);
     assert_eq!(id(&bound(&known), "g-box-1"), id(&free.topology, "g-box-1"));
+}
+
+#[test]
+fn what_a_host_saw_before_the_fabric_was_asked_contradicts_nothing() {
+    let told = |fabric_asked_later: bool| {
+        let mut views = a_box_and_its_host(false, true);
+        let later = SignedDuration::from_secs(1);
+        let at = usize::from(!fabric_asked_later);
+        views[at].at = views[at].at.checked_add(later).unwrap();
+        joined(views, None)
+    };
+    let moved_since = told(true);
+    assert_eq!(moved_since.topology.gpus[0].state, GpuState::Free);
+    assert!(moved_since.topology.gpus[0].composability.is_composable());
+    assert!(moved_since.faults.is_empty(), "{:?}", moved_since.faults);
+    let contradicted = told(false);
+    assert_eq!(contradicted.faults[0].kind, FaultKind::Conflict);
+    assert!(!contradicted.topology.gpus[0].composability.is_composable());
 }

@@ -182,10 +182,6 @@ fn alter(record: &mut GpuRecord, target: &Target, change: Change, context: &Cont
             record.composition = context.composition.cloned();
             record.tenant = context.tenant.cloned();
         }
-        Change::SeenFree | Change::AcceptFree | Change::SeenForeign => {
-            // The tenant stays: it is who held it last.
-            (record.host, record.host_port, record.composition) = (None, None, None);
-        }
         Change::ResetSeen if record.state == GpuState::Free => {
             (record.clean, record.tenant) = (true, None);
         }
@@ -194,6 +190,17 @@ fn alter(record: &mut GpuRecord, target: &Target, change: Change, context: &Cont
             step(record, GpuEvent::ResetSeen);
         }
         _ => {}
+    }
+    // However it came to be let go of. The tenant stays: it is who held it last.
+    let nowhere = [
+        GpuState::Free,
+        GpuState::Reserved,
+        GpuState::Dirty,
+        GpuState::Foreign,
+        GpuState::Missing,
+    ];
+    if nowhere.contains(&record.state) {
+        (record.host, record.host_port, record.composition) = (None, None, None);
     }
 }
 

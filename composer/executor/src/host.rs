@@ -114,6 +114,10 @@ pub(crate) async fn drain(cx: &Context, live: &Live, index: u32) -> Result<(), H
                 unsure = true;
                 continue;
             }
+            // Whether a job keeps it busy or the host hangs: somebody has said that it goes all the same.
+            Err(error) if live.ask(|operation| operation.force.is_some()) => {
+                format!("forced, without the host: {}", said(&error))
+            }
             Err(error) => {
                 unsure |= error.kind == ErrorKind::OutcomeUnknown;
                 return undrained(cx, live, &record, (attempts, unsure), &error).await;

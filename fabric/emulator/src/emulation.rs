@@ -5,6 +5,7 @@ use crate::fault::{Fault, FaultKind, Faults, UnknownName};
 use crate::rack::Rack;
 use crate::state::State;
 use jiff::Timestamp;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An emulated rack. Tests hold one to look at the truth and to let faults happen.
@@ -14,6 +15,7 @@ pub struct Emulation {
     clock: Clock,
     state: Mutex<State>,
     faults: Mutex<Faults>,
+    requests: AtomicU64,
 }
 
 impl Emulation {
@@ -22,6 +24,7 @@ impl Emulation {
         Arc::new(Self {
             state: Mutex::new(State::new(Arc::clone(&rack), clock.now())),
             faults: Mutex::new(Faults::new(&rack.faults)),
+            requests: AtomicU64::new(0),
             rack,
             clock,
         })
@@ -54,8 +57,14 @@ impl Emulation {
         lock(&self.faults).clear();
     }
 
+    /// How many requests have arrived: those that a [`Fault`] without further conditions counts.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::SeqCst)
+    }
+
     /// What happens to a request. The faults that just happen have happened when this returns.
     pub(crate) fn hit(&self, endpoint: &str, method: &str, path: &str) -> Option<FaultKind> {
+        self.requests.fetch_add(1, Ordering::SeqCst);
         let hit = lock(&self.faults).hit(endpoint, method, path)?;
         match &hit {
             FaultKind::Vanish { gpu } => {

@@ -37,7 +37,6 @@ impl Default for CollectOptions {
 pub struct Look {
     pub view: View,
     pub requests: u64,
-    pub at: Timestamp,
     /// False where nothing at all could be read; the view then holds only the fault.
     pub answered: bool,
 }
@@ -56,13 +55,13 @@ impl Look {
         }
         let view = View {
             source,
+            at,
             topology,
             faults,
         };
         Self {
             view,
             requests,
-            at,
             answered: true,
         }
     }
@@ -76,13 +75,13 @@ impl Look {
         let faults = vec![Fault::new(source.as_str(), error.fault, message)];
         let view = View {
             source,
+            at,
             topology: Topology::default(),
             faults,
         };
         Self {
             view,
             requests: 0,
-            at,
             answered: false,
         }
     }

@@ -47,6 +47,27 @@ async fn with_a_reason_it_is_pulled_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn with_a_reason_it_is_pulled_from_a_host_that_does_not_let_go() {
+    for how in [How::Refuse, How::HangBefore] {
+        let kit = Kit::new();
+        kit.given(attach()).await;
+        kit.rack.break_down(Call::Drain, None, how, 100);
+        let done = run(&kit.executor(), release()).await;
+        assert_eq!(done.state, OperationState::RolledBack, "not by itself");
+        let executor = kit.executor();
+        let mut forced = submission(release());
+        forced.id = "op-forced".parse().unwrap();
+        forced.plan.id = "forced".parse().unwrap();
+        forced.force = Some("the host hangs".to_owned());
+        let id = executor.submit(forced).await.unwrap();
+        let done = crate::kit::ended(&executor, &id).await;
+        assert_eq!(done.state, OperationState::Completed, "{:?}", done.error());
+        let evidence = done.steps[0].evidence.as_deref().unwrap();
+        assert!(evidence.starts_with("forced, without the host"), "{evidence}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn somebody_who_came_during_the_drain_is_noticed() {
     let kit = Kit::new();
     kit.given(attach()).await;

@@ -32,7 +32,7 @@ pub(super) struct Seen {
     ids_to_keep: bool,
     /// All sights in one; `None` where one of them has changed.
     joined: Option<Arc<Joined>>,
-    /// The last answer, and the revision of the store that it is made of.
+    /// The last answer made of `joined`, and the revision of the store that it is made of.
     shown: Option<(u64, Arc<Snapshot>)>,
 }
 
@@ -40,6 +40,13 @@ pub(super) struct Seen {
 struct Sight {
     look: Look,
     began: Began,
+}
+
+impl Seen {
+    /// Whether this still is what all sights come to.
+    fn is_joined(&self, joined: &Arc<Joined>) -> bool {
+        self.joined.as_ref().is_some_and(|now| Arc::ptr_eq(now, joined))
+    }
 }
 
 /// What all endpoints showed last, in one.
@@ -115,9 +122,8 @@ impl Composer {
         let revision = self.store.revision().await?;
         {
             let seen = self.lock_seen();
-            let as_last = seen.shown.as_ref().filter(|(at, _)| *at == revision);
-            let unchanged = seen.joined.as_ref().is_some_and(|now| Arc::ptr_eq(now, &joined));
-            if let (Some((_, shown)), true) = (as_last, unchanged) {
+            let shown = seen.shown.as_ref().filter(|(at, _)| *at == revision);
+            if let Some((_, shown)) = shown.filter(|_| seen.is_joined(&joined)) {
                 return Ok(shown.clone());
             }
         }
@@ -126,7 +132,7 @@ impl Composer {
         overlay(&mut snapshot, &known);
         let shown = Arc::new(snapshot);
         let mut seen = self.lock_seen();
-        if seen.joined.as_ref().is_some_and(|now| Arc::ptr_eq(now, &joined)) {
+        if seen.is_joined(&joined) {
             // What was committed while it was made may be in it or not: the next caller finds a later
             // revision, and makes it anew.
             seen.shown = Some((revision, shown.clone()));
@@ -166,7 +172,7 @@ impl Composer {
                 // An endpoint that is silent just now still has what it had; its fault says that it is silent.
                 if !look.answered {
                     look.view.topology = last.look.view.topology.clone();
-                    look.at = last.look.at;
+                    look.view.at = last.look.view.at;
                     began.revision = last.began.revision;
                 }
             }
@@ -204,7 +210,7 @@ impl Composer {
 
     fn join(&self, seen: &mut Seen) -> Arc<Joined> {
         let looks: Vec<Look> = seen.sights.values().map(|sight| sight.look.clone()).collect();
-        let taken_at = looks.iter().map(|look| look.at).max();
+        let taken_at = looks.iter().map(|look| look.view.at).max();
         let taken_at = taken_at.unwrap_or_else(|| self.clock.now());
         let mut snapshot = assemble(looks, Some(&seen.ids), taken_at);
         snapshot.elapsed_ms = seen.elapsed_ms;
@@ -217,6 +223,7 @@ impl Composer {
             snapshot,
         });
         seen.joined = Some(joined.clone());
+        seen.shown = None;
         joined
     }
 

@@ -1,0 +1,15 @@
+//! The manager over an emulated rack, in process: what people do with it, what goes wrong meanwhile, and what
+//! runs by the clock. In each story the rack itself says what is bound, and the manager must say the same.
+//!
+//! Time is paused: it passes when everybody waits, so a day takes a moment, and the same story takes the same
+//! course each time.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+mod kit;
+
+mod composing;
+mod every_step;
+mod restarts;
+mod scale;
+mod schedules;
+mod trouble;
