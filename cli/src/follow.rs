@@ -48,7 +48,16 @@ pub async fn follow(api: &Api, id: &OperationId, timeout: Duration) -> Result<Op
     let progress = Progress::spinner(format!("operation {id}"));
     let mut told = Vec::new();
     loop {
-        let operation: Operation = api.get(&["operations", id.as_str()]).await?;
+        let operation: Operation =
+            api.get(&["operations", id.as_str()])
+                .await
+                .map_err(|failure| match failure.code {
+                    // The journal has it: a manager that comes back carries it on.
+                    ExitCode::Unavailable => {
+                        failure.with_hint(format!("it goes on with the manager: poolwright ops wait {id}"))
+                    }
+                    _ => failure,
+                })?;
         tell(&progress, &operation, &mut told);
         if operation.is_settled() {
             return Ok(operation);

@@ -132,7 +132,9 @@ async fn add_endpoints(
     let known = composer.endpoints().await?;
     for spec in wire_up::endpoints_of(rack, &data_dir) {
         match known.iter().find(|endpoint| endpoint.spec.id == spec.id) {
-            None => drop(composer.add_endpoint(spec).await?),
+            None => {
+                composer.add_endpoint(spec).await?;
+            }
             Some(endpoint) if endpoint.spec == spec => {}
             Some(endpoint) => {
                 let message = format!(

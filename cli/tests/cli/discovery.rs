@@ -92,7 +92,12 @@ async fn a_machine_is_qualified_and_left_as_it_was() {
     for style in ["zones", "connections", "blocks"] {
         let rack = Rack::start(style).await;
         let listing = rack.file("endpoints.json");
-        let look = async || run(&format!("discover --endpoints {listing} -o json")).await.expect(0, &[]).json();
+        let look = async || {
+            run(&format!("discover --endpoints {listing} -o json"))
+                .await
+                .expect(0, &[])
+                .json()
+        };
         let before = look().await;
         let line = format!("endpoint qualify --endpoints {listing}");
         run(&line).await.refused(2, &["bind ", "--yes"]);

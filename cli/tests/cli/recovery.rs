@@ -64,7 +64,7 @@ async fn what_was_begun_is_finished_or_undone() {
                 "web"
             );
         }
-        "rolled-back" => assert_eq!((ended.code, bound.len()), (1, 0), "{bound:?}"),
+        "rolled-back" => assert_eq!((ended.code, bound.len()), (1, 0), "{bound:?} {ended:?}"),
         other => panic!("{other}: {ended:?}"),
     }
     manager.run("doctor").await.expect(0, &[]);
@@ -98,6 +98,30 @@ async fn a_manager_that_is_asked_to_stop_leaves_its_operation_to_the_next() {
         .expect(0, &["completed"]);
     assert_eq!(rack.bindings().len(), 8);
     rack.check_single_owners();
+}
+
+#[tokio::test]
+async fn who_interrupts_a_wait_is_told_how_to_go_on() {
+    let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
+    let manager = Manager::start(folder.path(), &[]).await;
+    manager
+        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .await
+        .expect(0, &[]);
+    let ran = manager.interrupt("compose --gpus 2 --name web", "started").await;
+    let ran = ran.expect(7, &["no longer waiting", "goes on", "poolwright ops wait op-"]);
+    let id = ran
+        .err
+        .split("poolwright ops wait ")
+        .nth(1)
+        .unwrap()
+        .trim()
+        .to_owned();
+    manager
+        .run(&format!("ops wait {id}"))
+        .await
+        .expect(0, &["completed"]);
+    assert_eq!(rack.bindings().len(), 2);
 }
 
 #[tokio::test]

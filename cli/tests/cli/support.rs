@@ -216,7 +216,48 @@ impl Manager {
         self.run_with(line.split_whitespace()).await
     }
 
+    /// Runs a command against it, and interrupts it as soon as it has said `word` on stderr.
+    pub async fn interrupt(&self, line: &str, word: &str) -> Ran {
+        let mut command = self.command(line.split_whitespace());
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id().unwrap().to_string();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut err = String::new();
+        let ended = async {
+            let mut interrupted = false;
+            while let Some(line) = lines.next_line().await.unwrap() {
+                if !interrupted && line.contains(word) {
+                    interrupted = Command::new("kill")
+                        .args(["-INT", &pid])
+                        .status()
+                        .await
+                        .unwrap()
+                        .success();
+                }
+                err.push_str(&line);
+                err.push('\n');
+            }
+            child.wait().await.unwrap()
+        };
+        let status = tokio::time::timeout(PATIENCE, ended)
+            .await
+            .expect("it ends in time");
+        Ran {
+            code: status.code().expect("it ends by itself"),
+            out: String::new(),
+            err,
+        }
+    }
+
     pub async fn run_with<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Ran {
+        finish(self.command(arguments)).await
+    }
+
+    fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = command(arguments);
         command.env("POOLWRIGHT_SERVER", &self.server.url);
         command.env("POOLWRIGHT_CA", self.data_dir.join("tls/ca.pem"));
@@ -224,7 +265,7 @@ impl Manager {
             "POOLWRIGHT_PASSWORD_FILE",
             self.data_dir.join("initial-admin-password"),
         );
-        finish(command).await
+        command
     }
 
     /// Repeats a command until its JSON is as wanted.

@@ -9,7 +9,7 @@ mod rack_view;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use poolwright_emulator::Running;
-use rack_view::RackView;
+use rack_view::{RackView, Seen};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,8 +27,10 @@ const PAUSE: Duration = Duration::from_millis(150);
 struct Ledger {
     looks: u64,
     missed: u64,
-    last: BTreeSet<Binding>,
     double_owned: BTreeSet<String>,
+    last: BTreeSet<Binding>,
+    /// GPUs whose binding changed from one look to the next, since somebody asked.
+    moved: BTreeSet<String>,
 }
 
 /// The client, at work until it is told to stop.
@@ -37,13 +39,17 @@ pub struct Auditor {
     ledger: Arc<Mutex<Ledger>>,
     stop: CancellationToken,
     task: JoinHandle<()>,
+    /// What was bound before anything was done: somebody else's.
+    foreign: BTreeSet<Binding>,
 }
 
 impl Auditor {
-    /// Reads who is who, and begins to look.
+    /// Reads who is who and what is bound already, and begins to look.
     pub async fn begin(rack: &Running) -> Result<Self, Failure> {
         let view = Arc::new(RackView::read(rack).await.map_err(unread)?);
         let ledger = Arc::new(Mutex::new(Ledger::default()));
+        let foreign = look(&view, &ledger).await.map_err(unread)?;
+        lock(&ledger).moved.clear();
         let stop = CancellationToken::new();
         let task = tokio::spawn(keep_looking(view.clone(), ledger.clone(), stop.clone()));
         Ok(Self {
@@ -51,6 +57,7 @@ impl Auditor {
             ledger,
             stop,
             task,
+            foreign,
         })
     }
 
@@ -60,6 +67,16 @@ impl Auditor {
 
     pub fn hosts(&self) -> usize {
         self.view.hosts.len()
+    }
+
+    /// What was bound before anything was done.
+    pub fn foreign(&self) -> &BTreeSet<Binding> {
+        &self.foreign
+    }
+
+    /// How many GPUs were seen to move since this was asked last.
+    pub fn moved(&self) -> usize {
+        std::mem::take(&mut lock(&self.ledger).moved).len()
     }
 
     /// What is bound to what, read now.
@@ -112,38 +129,108 @@ async fn keep_looking(view: Arc<RackView>, ledger: Arc<Mutex<Ledger>>, stop: Can
     }
 }
 
-/// One look at everything. A look takes a while, and a GPU may move meanwhile; so one that was seen at two
-/// hosts is looked for again at the first: only if it is still there it had both at once.
+/// One look at everything. It takes a while, and a GPU may move meanwhile; so one that was seen at two hosts
+/// is looked for again at the first: only if it is still there it had both at once.
 async fn look(view: &RackView, ledger: &Mutex<Ledger>) -> Result<BTreeSet<Binding>, String> {
     let seen = view.bindings().await?;
-    let mut hosts: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
-    for (gpu, host, _) in &seen {
-        hosts.entry(gpu).or_default().insert(host);
-    }
     let mut double = BTreeSet::new();
-    for (gpu, hosts) in hosts.into_iter().filter(|(_, hosts)| hosts.len() > 1) {
-        let Some((_, first, place)) = seen.iter().find(|(seen, ..)| seen == gpu) else {
-            continue;
-        };
-        if view
-            .bindings_at(place)
-            .await?
-            .iter()
-            .any(|(again, host, _)| again == gpu && host == first)
-        {
-            tracing::error!(%gpu, ?hosts, "a GPU has two hosts");
-            double.insert(gpu.clone());
+    for first in twice_seen(&seen) {
+        if view.bindings_at(&first.2).await?.contains(first) {
+            tracing::error!(gpu = first.0, host = first.1, "this GPU has another host too");
+            double.insert(first.0.clone());
         }
     }
     let bindings: BTreeSet<Binding> = seen.into_iter().map(|(gpu, host, _)| (gpu, host)).collect();
     let mut ledger = lock(ledger);
     ledger.looks += 1;
     ledger.double_owned.extend(double);
-    ledger.last.clone_from(&bindings);
+    let last = std::mem::replace(&mut ledger.last, bindings.clone());
+    ledger
+        .moved
+        .extend(bindings.symmetric_difference(&last).map(|(gpu, _)| gpu.clone()));
     Ok(bindings)
+}
+
+/// Of each GPU that was seen at two hosts the first sight.
+fn twice_seen(seen: &[Seen]) -> BTreeSet<&Seen> {
+    let mut first: BTreeMap<&String, &Seen> = BTreeMap::new();
+    let sights = seen.iter().filter_map(|sight| {
+        let before = *first.entry(&sight.0).or_insert(sight);
+        (before.1 != sight.1).then_some(before)
+    });
+    sights.collect()
 }
 
 fn lock(ledger: &Mutex<Ledger>) -> std::sync::MutexGuard<'_, Ledger> {
     // Every change of it is whole, so a panic elsewhere does not spoil it.
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use poolwright_emulator::rack::{GpuIx, PortIx};
+    use poolwright_emulator::{Rack, ServeOptions, serve};
+
+    fn seen(gpu: &str, host: &str, group: &str) -> Seen {
+        (gpu.to_owned(), host.to_owned(), (0, group.to_owned()))
+    }
+
+    #[test]
+    fn a_gpu_at_two_hosts_is_noticed() {
+        let sights = [
+            seen("a", "host-1", "zone-1"),
+            seen("b", "host-1", "zone-1"),
+            seen("a", "host-2", "zone-2"),
+            // Two ports of one host.
+            seen("b", "host-1", "zone-3"),
+        ];
+        assert_eq!(twice_seen(&sights), BTreeSet::from([&sights[0]]));
+        assert!(twice_seen(&sights[..2]).is_empty());
+    }
+
+    #[tokio::test]
+    async fn it_sees_what_is_bound_in_each_of_the_three_ways() {
+        // Whoever was first installed the same.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        for name in ["zones", "connections", "blocks"] {
+            let rack = serve(Rack::builtin(name).unwrap(), ServeOptions::default())
+                .await
+                .unwrap();
+            let auditor = Auditor::begin(&rack).await.unwrap();
+            let parts = rack.emulation().rack().clone();
+            assert_eq!(
+                (auditor.gpus(), auditor.hosts()),
+                (parts.gpus.len(), parts.hosts.len()),
+                "{name}"
+            );
+
+            let truth = || {
+                rack.emulation().with(|state, _| {
+                    let named = state.bindings().map(|(gpu, at)| {
+                        let host = &parts[parts[at.port].host];
+                        (parts[gpu].serial.clone(), host.uuid.to_string())
+                    });
+                    named.collect::<BTreeSet<Binding>>()
+                })
+            };
+            assert_eq!(auditor.look().await.unwrap(), truth(), "{name}");
+            assert_eq!((auditor.foreign(), auditor.moved()), (&truth(), 0), "{name}");
+            let before = truth().len();
+            let bound = rack.emulation().with(|state, now| {
+                let places =
+                    (0..parts.gpus.len()).flat_map(|gpu| (0..parts.ports.len()).map(move |port| (gpu, port)));
+                places
+                    .into_iter()
+                    .any(|(gpu, port)| state.bind_by_others(GpuIx(gpu), PortIx(port), now).is_ok())
+            });
+            assert!(bound, "{name}");
+            assert_eq!(truth().len(), before + 1);
+            assert_eq!(auditor.look().await.unwrap(), truth(), "{name}");
+            assert_eq!((auditor.moved(), auditor.moved()), (1, 0), "{name}");
+            assert!(auditor.double_owned().is_empty());
+            auditor.end().await.unwrap();
+            rack.stop().await;
+        }
+    }
 }

@@ -29,6 +29,8 @@ struct Manager {
     url: String,
     /// The collection of what binds.
     groups: String,
+    /// Where a group names its members, under `Links`.
+    lists: &'static [&'static str],
     members: BTreeMap<String, Who>,
 }
 
@@ -96,12 +98,7 @@ impl RackView {
             return Ok(Vec::new());
         };
         let (mut hosts, mut gpus) = (Vec::new(), Vec::new());
-        for list in [
-            "Endpoints",
-            "InitiatorEndpoints",
-            "TargetEndpoints",
-            "ResourceBlocks",
-        ] {
+        for list in manager.lists {
             for link in links(&document["Links"][list]) {
                 match manager.members.get(&link) {
                     Some(Who::Gpu(serial)) => gpus.push(serial.clone()),
@@ -139,7 +136,7 @@ impl RackView {
     async fn read_manager(&mut self, url: &str) -> Result<(), String> {
         let root = self.get(url, "/redfish/v1").await?;
         let mut members = BTreeMap::new();
-        let groups = match link(&root["CompositionService"]) {
+        let (groups, lists): (String, &[&str]) = match link(&root["CompositionService"]) {
             Some(service) => {
                 let service = self.get(url, &service).await?;
                 let blocks =
@@ -148,7 +145,7 @@ impl RackView {
                     let who = self.who_is_block(url, &block).await?;
                     members.insert(block, who);
                 }
-                "/redfish/v1/Systems".to_owned()
+                ("/redfish/v1/Systems".to_owned(), &["ResourceBlocks"])
             }
             None => {
                 let fabrics = link(&root["Fabrics"]).ok_or_else(|| format!("{url} shows no fabric"))?;
@@ -162,9 +159,11 @@ impl RackView {
                     let who = self.who_is_endpoint(url, &endpoint).await?;
                     members.insert(endpoint, who);
                 }
-                link(&fabric["Zones"])
-                    .or(link(&fabric["Connections"]))
-                    .ok_or("a fabric that can't bind")?
+                match (link(&fabric["Zones"]), link(&fabric["Connections"])) {
+                    (Some(zones), _) => (zones, &["Endpoints"]),
+                    (None, Some(connections)) => (connections, &["InitiatorEndpoints", "TargetEndpoints"]),
+                    (None, None) => return Err(format!("the fabric at {url} can't bind")),
+                }
             }
         };
         let gpus = members.values().filter_map(|who| match who {
@@ -175,6 +174,7 @@ impl RackView {
         self.managers.push(Manager {
             url: url.to_owned(),
             groups,
+            lists,
             members,
         });
         Ok(())
