@@ -8,6 +8,9 @@
 //!    the fabric said "done", it lied, and that is a failure. Unreadable: *Indeterminate*; keep both ends
 //!    and retry the read, for as long as it takes.
 //!
+//! A request whose answer nobody got (a time-out, a crash) may come true late. So the old state counts only
+//! after it has been seen for a while, and neither is anything undone on a first look.
+//!
 //! After a restart a pursuit goes on at 1, so there is no other code for recovery.
 
 use crate::context::Context;
@@ -63,6 +66,8 @@ struct Pursuit<'a> {
     step: Step,
     way: Way,
     goal: Goal,
+    /// To be undone, and nobody knows whether it is still to come.
+    late: bool,
 }
 
 /// Runs or undoes a bind or unbind step until its outcome is in the journal.
@@ -80,6 +85,8 @@ pub(crate) async fn pursue(cx: &Context, live: &Live, index: u32, way: Way) -> R
         step: record.step.clone(),
         way,
         goal,
+        late: way == Way::Undo
+            && (record.unsure || matches!(record.state, StepState::Running | StepState::Indeterminate)),
     };
     // What an earlier run sent may be on its way, or done. An undo has all its tries after a restart.
     let carried_on = way == Way::Do && record.state != StepState::Pending;
@@ -116,7 +123,7 @@ impl Pursuit<'_> {
         let mut pauses = self.cx.options.pauses();
         loop {
             self.live.show(self.index, Some(self.reading()));
-            let seen = match self.look(asked.said_done).await {
+            let seen = match self.look(&asked).await {
                 Ok(seen) => seen,
                 Err(error) if self.way == Way::Do && asked.attempts == 0 && !asked.unsure => {
                     let message = format!(
@@ -195,14 +202,20 @@ impl Pursuit<'_> {
         metal.unbind(target).await
     }
 
-    /// Reads where the unit is bound. A fabric that just said "done" is given a while to show it.
-    async fn look(&self, said_done: bool) -> Result<Seen, DriverError> {
+    /// Reads where the unit is bound. A fabric that said "done", or that may have something on its way, is
+    /// given a while to show it.
+    async fn look(&self, asked: &Asked) -> Result<Seen, DriverError> {
         let until = tokio::time::Instant::now() + self.cx.options.settle;
         let mut pauses = self.cx.options.pauses();
         loop {
             let seen = self.compare(self.cx.metal.bound(self.target()).await?);
+            let may_change = match seen {
+                Seen::Start => asked.said_done || asked.unsure,
+                Seen::Goal => self.late && asked.attempts == 0,
+                Seen::Elsewhere(_) | Seen::Several(_) => false,
+            };
             let now = tokio::time::Instant::now();
-            if !said_done || seen != Seen::Start || now >= until {
+            if !may_change || now >= until {
                 return Ok(seen);
             }
             let pause = pauses.next().unwrap_or_default().min(until - now);

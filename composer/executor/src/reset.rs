@@ -10,7 +10,7 @@ use crate::line::StepLine;
 use crate::live::Live;
 use crate::note::{self, Way, done, said};
 use crate::state::StepState;
-use poolwright_driver::{Bound, ErrorKind, ResetSeen};
+use poolwright_driver::{Bound, DriverError, ErrorKind, ResetSeen};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Target;
 
@@ -82,16 +82,31 @@ async fn try_reset(cx: &Context, target: &Target) -> Outcome {
         }
         Err(error) => return not(said(&error)),
     }
-    let mut answer = cx.metal.reset(target).await;
-    if matches!(&answer, Err(error) if error.kind == ErrorKind::OutcomeUnknown) {
-        answer = cx.metal.reset(target).await;
-    }
-    match answer {
+    match ask(cx, target).await {
         Ok(ResetSeen::Done) => Outcome {
             evidence: "reset, and seen to be".to_owned(),
             change: Some(Change::ResetSeen),
         },
         Ok(ResetSeen::CannotTell) => not("its manager can't reset it, or doesn't say that it did".to_owned()),
         Err(error) => not(said(&error)),
+    }
+}
+
+/// Asks for a reset; once more where nobody knows what became of it. Where an earlier one still goes on, be
+/// it of this run or of one before a crash, it is asked for again a little later.
+async fn ask(cx: &Context, target: &Target) -> Result<ResetSeen, DriverError> {
+    let until = tokio::time::Instant::now() + cx.options.settle;
+    let mut pauses = cx.options.pauses();
+    let mut unknown = 0;
+    loop {
+        let answer = cx.metal.reset(target).await;
+        let now = tokio::time::Instant::now();
+        match &answer {
+            Err(error) if error.kind == ErrorKind::OutcomeUnknown && unknown == 0 => unknown += 1,
+            Err(error) if error.kind == ErrorKind::Conflict && now < until => {
+                tokio::time::sleep(pauses.next().unwrap_or_default().min(until - now)).await;
+            }
+            _ => return answer,
+        }
     }
 }
