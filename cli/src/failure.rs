@@ -77,7 +77,7 @@ impl From<ServiceError> for Failure {
 fn usual_hint(code: ErrorCode) -> Option<&'static str> {
     Some(match code {
         ErrorCode::BadRequest => "see --help for what is allowed",
-        ErrorCode::NotFound => "see what there is: poolwright get",
+        ErrorCode::NotFound => "see what there is: poolwright get NOUN; poolwright get --help has the nouns",
         ErrorCode::Conflict => "see what is held and by whom: poolwright get compositions",
         ErrorCode::Stale => "look again and repeat it",
         ErrorCode::Timeout => "it goes on: see poolwright ops list",
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(failure.code, ExitCode::NotFound);
         assert_eq!(
             failure.to_string(),
-            "error: there is no demand \"web\"\nhint: see what there is: poolwright get"
+            "error: there is no demand \"web\"\nhint: see what there is: poolwright get NOUN; poolwright get --help has the nouns"
         );
     }
 

@@ -5,7 +5,7 @@ use crate::{Api, api};
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
 use poolwright_service::accounts::{ADMIN, Accounts};
-use poolwright_service::{Composer, ServiceError};
+use poolwright_service::{Composer, ErrorCode, ServiceError};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -62,18 +62,16 @@ pub async fn serve(composer: Composer, options: Options) -> Result<Running, Serv
         path: files.server.clone(),
         source,
     })?;
-    let (accounts, password) = Accounts::open(composer.store().clone()).await?;
-    if let Some(password) = password {
-        tls::write(
-            &options.data_dir.join("initial-admin-password"),
-            &format!("{password}\n"),
-            0o600,
-        )?;
+    let first_password = options.data_dir.join("initial-admin-password");
+    let accounts = Accounts::open(composer.store().clone(), |password| {
         tracing::info!(
             account = ADMIN,
-            "made the first account; its password is in initial-admin-password"
+            "making the first account; its password is in initial-admin-password"
         );
-    }
+        let written = tls::write(&first_password, &format!("{password}\n"), 0o600);
+        written.map_err(|error| ServiceError::new(ErrorCode::Unavailable, error.to_string()))
+    })
+    .await?;
 
     let router = api::router(Api {
         composer,

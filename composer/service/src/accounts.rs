@@ -50,9 +50,12 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Opens the accounts. Where there is no administrator yet, makes one, and returns the password that
-    /// was drawn for it: it is told this once.
-    pub async fn open(store: Arc<dyn Store>) -> Result<(Self, Option<String>), ServiceError> {
+    /// Opens the accounts. Where there is no administrator yet, draws a password, has it told, and makes one.
+    /// It is told before the account is made: an account whose password nobody has would lock everybody out.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        tell: impl FnOnce(&str) -> Result<(), ServiceError>,
+    ) -> Result<Self, ServiceError> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(no_randomness)?;
         let nobody = hash(random_password()?).await?;
@@ -64,17 +67,18 @@ impl Accounts {
             nobody,
         };
         if read::<Account>(accounts.store.as_ref(), ADMIN).await?.is_some() {
-            return Ok((accounts, None));
+            return Ok(accounts);
         }
         let password = random_password()?;
         let account = Account {
             name: ADMIN.into(),
             password_hash: hash(password.clone()).await?,
         };
+        tell(&password)?;
         let mut batch = Batch::new();
         batch.expect(Account::KIND, ADMIN, None).put(&account)?;
         accounts.store.commit(batch).await?;
-        Ok((accounts, Some(password)))
+        Ok(accounts)
     }
 
     /// Whether this is the account's password.

@@ -1,8 +1,8 @@
 //! `demo`: the whole main job on an emulated rack, over real HTTPS, in half a minute; told in sentences.
 //!
-//! discover → size → plan → attach → recompose by the calendar → release. Every figure of the last line is
-//! counted by a second client that reads the rack itself; where it sees something else than the manager says,
-//! the demonstration has failed.
+//! discover → size → plan → attach → recompose by the calendar → release. What the last line says of the rack
+//! is counted by a second client that reads the rack itself; where it sees something else than the manager
+//! says, the demonstration has failed. Only the number of operations is the manager's own.
 //!
 //! * [`rack`] sets the stage, [`story`] is what happens, [`night`] is the part that the calendar plays.
 //! * [`day`] is the clock, [`auditor`] the second client, [`report`] what came of it.

@@ -25,7 +25,7 @@ impl Composer {
     /// Serves one demand now, as well as what is served already. If it can't be served whole it is not kept.
     pub async fn compose(&self, spec: DemandSpec, by: &str, how: &How) -> Result<Change, ServiceError> {
         let _turn = self.turn.lock().await;
-        if let Some(done) = self.done_before(how).await? {
+        if let Some(done) = self.done_before(OperationKind::Compose, how).await? {
             return Ok(done);
         }
         if self.find_demand(&spec.id).await?.is_some() {
@@ -63,7 +63,7 @@ impl Composer {
     /// Lets go of a demand or of one composition.
     pub async fn release(&self, what: Release, by: &str, how: &How) -> Result<Change, ServiceError> {
         let _turn = self.turn.lock().await;
-        if let Some(done) = self.done_before(how).await? {
+        if let Some(done) = self.done_before(OperationKind::Release, how).await? {
             return Ok(done);
         }
         let basis = self.basis(Wanted::Named).await?;
@@ -128,7 +128,7 @@ impl Composer {
         how: &How,
     ) -> Result<Change, ServiceError> {
         let _turn = self.turn.lock().await;
-        if let Some(done) = self.done_before(how).await? {
+        if let Some(done) = self.done_before(OperationKind::Attach, how).await? {
             return Ok(done);
         }
         let basis = self.basis(Wanted::Named).await?;
@@ -139,7 +139,7 @@ impl Composer {
     /// Detaches GPUs by name.
     pub async fn detach(&self, gpus: &[GpuId], by: &str, how: &How) -> Result<Change, ServiceError> {
         let _turn = self.turn.lock().await;
-        if let Some(done) = self.done_before(how).await? {
+        if let Some(done) = self.done_before(OperationKind::Detach, how).await? {
             return Ok(done);
         }
         let basis = self.basis(Wanted::Named).await?;

@@ -104,12 +104,12 @@ impl Composer {
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
-        if let Some(done) = self.done_before(how).await? {
+        if let Some(done) = self.done_before(kind, how).await? {
             return Ok(done);
         }
         self.look_again(&endpoints_of(&plan)).await?;
         let _turn = self.turn.lock().await;
-        if let Some(done) = self.done_before(how).await? {
+        if let Some(done) = self.done_before(kind, how).await? {
             return Ok(done);
         }
         let basis = self.basis(Wanted::All).await?;
@@ -213,13 +213,25 @@ impl Composer {
         })
     }
 
-    /// The operation that this key stands for, if it was asked for before.
-    pub(super) async fn done_before(&self, how: &How) -> Result<Option<Change>, ServiceError> {
+    /// The operation that this key stands for, if it was asked for before. A key that was used for another
+    /// kind of change is a mistake of whoever asks.
+    pub(super) async fn done_before(
+        &self,
+        kind: OperationKind,
+        how: &How,
+    ) -> Result<Option<Change>, ServiceError> {
         let Some(key) = &how.key else { return Ok(None) };
         let Some(known) = read::<KeyRecord>(self.store.as_ref(), key).await? else {
             return Ok(None);
         };
         let operation = self.operation(&known.value.operation).await?;
+        if operation.kind != kind {
+            let (id, was) = (&operation.id, operation.kind);
+            let message = format!("the key {key:?} was used for another change: operation {id} ({was:?})");
+            return Err(
+                ServiceError::new(ErrorCode::Conflict, message).with_hint("use a new key for each change")
+            );
+        }
         let plan = self.plan_of(&operation).await?;
         Ok(Some(Change {
             plan,

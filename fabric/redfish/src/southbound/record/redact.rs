@@ -11,8 +11,12 @@ use serde_json::Value;
 const GONE: &str = "redacted";
 
 /// Parts of property names, in lower case, whose values are secrets, or tell of people and places.
-const SECRET: [&str; 21] = [
+const SECRET: [&str; 25] = [
     "password",
+    "apikey",
+    "keystring",
+    "accesskey",
+    "sshkey",
     "passphrase",
     "secret",
     "token",
