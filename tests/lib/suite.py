@@ -228,3 +228,18 @@ def free_port():
 def count(value):
     """How many: a snapshot may carry the things themselves or their number."""
     return value if isinstance(value, int) else len(value)
+
+
+def small_tree(folder):
+    """A service root and an empty collection: enough for a client that gets that far."""
+    root = Path(folder) / "redfish/v1"
+    (root / "Systems").mkdir(parents=True)
+    (root / "index.json").write_text(
+        '{"@odata.id": "/redfish/v1", "@odata.type": "#ServiceRoot.v1_15_0.ServiceRoot", "Id": "RootService",'
+        ' "Name": "Root", "RedfishVersion": "1.15.0", "Systems": {"@odata.id": "/redfish/v1/Systems"}}'
+    )
+    (root / "Systems/index.json").write_text(
+        '{"@odata.id": "/redfish/v1/Systems", "Name": "Systems", "Members@odata.count": 0, "Members": [],'
+        ' "@odata.type": "#ComputerSystemCollection.ComputerSystemCollection"}'
+    )
+    return folder
