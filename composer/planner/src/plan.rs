@@ -187,7 +187,7 @@ impl Plan {
 }
 
 impl fmt::Display for Summary {
-    /// Such as `3 compositions new, 1 released, 2 kept; 14 GPUs to bind, 4 to unbind; 1 demand not served`.
+    /// Such as `compositions: 3 new, 1 released, 2 kept; GPUs: 14 to bind, 4 to unbind; 1 demand not served`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             composed,
@@ -195,17 +195,17 @@ impl fmt::Display for Summary {
             kept,
             ..
         } = self;
-        write!(f, "{composed} compositions new, {released} released, {kept} kept")?;
+        write!(f, "compositions: {composed} new, {released} released, {kept} kept")?;
         if self.changed > 0 {
             write!(f, " ({} of them changed)", self.changed)?;
         }
         write!(
             f,
-            "; {} GPUs to bind, {} to unbind",
+            "; GPUs: {} to bind, {} to unbind",
             self.gpus_bound, self.gpus_unbound
         )?;
         if self.deferred > 0 {
-            write!(f, "; {} releases put off", self.deferred)?;
+            write!(f, "; {} put off", self.deferred)?;
         }
         match self.unplaced {
             0 => Ok(()),

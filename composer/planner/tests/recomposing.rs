@@ -35,7 +35,7 @@ fn what_is_served_stays_and_what_is_not_wanted_goes() {
     assert_eq!(plan.releases[0].demand.as_ref().unwrap().as_str(), "goes");
     assert_eq!(
         plan.summary().to_string(),
-        "0 compositions new, 1 released, 1 kept; 0 GPUs to bind, 3 to unbind"
+        "compositions: 0 new, 1 released, 1 kept; GPUs: 0 to bind, 3 to unbind"
     );
     rack.apply(2);
     assert!(rack.plan().changes_nothing());

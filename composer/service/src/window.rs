@@ -102,12 +102,10 @@ impl Window {
         }
     }
 
-    /// The next moment after `at` at which it opens or closes.
+    /// The next moment after `at` at which it turns: closes where it is open, opens where it is closed.
     pub fn next_change(&self, at: Timestamp) -> Option<Timestamp> {
-        self.after(&self.opens, at)
-            .into_iter()
-            .chain(self.after(&self.closes, at))
-            .min()
+        let cron = if self.is_open(at) { &self.closes } else { &self.opens };
+        self.after(cron, at)
     }
 
     /// The next openings after `at`.
@@ -165,6 +163,18 @@ mod tests {
             berlin.next_change(at("2026-01-10T19:00:00Z")),
             Some(at("2026-01-11T06:30:00Z"))
         );
+    }
+
+    #[test]
+    fn a_closing_of_a_window_that_is_closed_is_no_change() {
+        let spec = WindowSpec {
+            opens: "0 20 * * MON-FRI".into(),
+            closes: "30 7 * * *".into(),
+            zone: "UTC".into(),
+        };
+        let saturday = at("2026-11-21T12:00:00Z");
+        let weekdays = spec.parse(saturday).unwrap();
+        assert_eq!(weekdays.next_change(saturday), Some(at("2026-11-23T20:00:00Z")));
     }
 
     #[test]
