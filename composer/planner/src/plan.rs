@@ -195,7 +195,10 @@ impl fmt::Display for Summary {
             kept,
             ..
         } = self;
-        write!(f, "compositions: {composed} new, {released} released, {kept} kept")?;
+        write!(
+            f,
+            "compositions: {composed} new, {released} released, {kept} kept"
+        )?;
         if self.changed > 0 {
             write!(f, " ({} of them changed)", self.changed)?;
         }

@@ -104,7 +104,11 @@ impl Window {
 
     /// The next moment after `at` at which it turns: closes where it is open, opens where it is closed.
     pub fn next_change(&self, at: Timestamp) -> Option<Timestamp> {
-        let cron = if self.is_open(at) { &self.closes } else { &self.opens };
+        let cron = if self.is_open(at) {
+            &self.closes
+        } else {
+            &self.opens
+        };
         self.after(cron, at)
     }
 

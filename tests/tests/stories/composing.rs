@@ -242,7 +242,7 @@ async fn gpus_are_attached_and_detached_by_name() {
     assert!(again.hint.is_some());
     let nobody = GpuId::new("gpu-nobody").unwrap();
     let error = manager
-        .attach(&[nobody.clone()], &host, ME, &How::default())
+        .attach(std::slice::from_ref(&nobody), &host, ME, &How::default())
         .await
         .unwrap_err();
     assert_eq!(error.code, ErrorCode::NotFound);

@@ -1,1 +1,415 @@
+//! What runs by the calendar: a day passes in a moment.
 
+use crate::kit::{FOREVER, ME, Pool, at, demand_id, gpus, spec};
+use jiff::Timestamp;
+use poolwright_emulator::fault::{Fault, FaultKind};
+use poolwright_executor::Clock as _;
+use poolwright_model::id::ScheduleId;
+use poolwright_service::schedule::ScheduleSpec;
+use poolwright_service::{ErrorCode, How, OperationKind, OperationState, ScheduleStatus, runner};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+const EVENING: &str = "2026-03-02T20:00:00Z";
+const NIGHT: &str = "2026-03-02T23:00:00Z";
+const MORNING: &str = "2026-03-03T07:30:00Z";
+const NEXT_EVENING: &str = "2026-03-03T20:00:00Z";
+
+/// By night, from 20:00 to 7:30, `chat` makes way for `training`.
+fn night() -> Value {
+    json!({
+        "id": "night",
+        "window": {"opens": "0 20 * * *", "closes": "30 7 * * *"},
+        "suspends": ["chat"],
+        "demands": [gpus("training", "h100-pcie-80gb", 24)],
+    })
+}
+
+fn night_id() -> ScheduleId {
+    ScheduleId::new("night").unwrap()
+}
+
+fn holds(expected: &[(&str, u32)]) -> BTreeMap<String, u32> {
+    expected
+        .iter()
+        .map(|(id, count)| ((*id).to_owned(), *count))
+        .collect()
+}
+
+/// A runner that stops with its handle.
+struct Clockwork {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Clockwork {
+    fn of(pool: &Pool) -> Self {
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(runner::run(pool.composer().clone(), stop.clone()));
+        Self { stop, task }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+}
+
+impl Pool {
+    async fn schedule(&self, schedule: Value) -> ScheduleStatus {
+        let spec: ScheduleSpec = serde_json::from_value(schedule).unwrap();
+        self.composer().add_schedule(spec).await.unwrap()
+    }
+
+    async fn sleep_until(&self, time: &str) {
+        let time = at(time);
+        while self.clock.now() < time {
+            let left = time.duration_since(self.clock.now());
+            tokio::time::sleep(Duration::try_from(left).unwrap() + Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Lets the time pass, until then and until nothing goes on any more.
+    async fn pass_until(&self, time: &str) {
+        self.sleep_until(time).await;
+        // The runner may be about to begin, or between two tries.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.quiet().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+
+    async fn runs(&self) -> Vec<runner::ScheduleRun> {
+        self.composer().schedule_runs().await.unwrap()
+    }
+
+    async fn operations(&self) -> usize {
+        self.composer().operations().await.unwrap().len()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_opens_and_closes() {
+    let pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+    pool.composed(gpus("search", "l40s-48gb", 2)).await;
+    let status = pool.schedule(night()).await;
+    assert!(!status.open);
+    assert_eq!(status.next_change, Some(at(EVENING)));
+    let clockwork = Clockwork::of(&pool);
+    let day = holds(&[("chat", 20), ("search", 2)]);
+    assert_eq!(pool.holders().await, day);
+
+    for (evening, night, morning) in [
+        (EVENING, NIGHT, MORNING),
+        (NEXT_EVENING, "2026-03-03T23:00:00Z", "2026-03-04T07:30:00Z"),
+    ] {
+        let before: Timestamp = at(evening) - Duration::from_secs(10);
+        pool.pass_until(&before.to_string()).await;
+        assert_eq!(pool.holders().await, day, "not before its time");
+        pool.pass_until(night).await;
+        assert_eq!(pool.holders().await, holds(&[("search", 2), ("training", 24)]));
+        pool.all_is_well().await;
+        let why = pool.composer().why(&demand_id("chat")).await.unwrap();
+        assert!(!why.wanted_now && why.because.join(" ").contains("a schedule suspends it"));
+        pool.pass_until(morning).await;
+        assert_eq!(pool.holders().await, day);
+        pool.all_is_well().await;
+    }
+    let runs = pool.runs().await;
+    assert_eq!(runs.len(), 4, "{runs:?}");
+    assert!(runs.iter().all(|run| run.succeeded));
+    assert_eq!(runs[0].open, [night_id()]);
+    assert!(runs[0].at >= at(EVENING) && runs[0].at < at(EVENING) + Duration::from_secs(1));
+    assert!(runs[1].open.is_empty());
+    let tally = pool.emulation.with(|state, _| state.tally());
+    assert_eq!((tally.bound_dirty, tally.pulled_in_use), (0, 0));
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_opening_that_was_missed_is_made_up_for_and_nothing_is_done_twice() {
+    let mut pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+    pool.schedule(night()).await;
+    // Nobody is there when the window opens.
+    pool.crash().await;
+    tokio::time::sleep(Duration::from_secs(10 * 3600)).await;
+    assert_eq!(pool.truth().len(), 20);
+    pool.open().await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until("2026-03-02T22:30:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("training", 24)]));
+    let operations = pool.operations().await;
+
+    // Several restarts within the window.
+    clockwork.stop().await;
+    for hour in ["23:00", "23:30", "23:59"] {
+        pool.restart().await;
+        let clockwork = Clockwork::of(&pool);
+        pool.pass_until(&format!("2026-03-02T{hour}:00Z")).await;
+        clockwork.stop().await;
+    }
+    assert_eq!(pool.operations().await, operations, "nothing was done twice");
+    assert_eq!(pool.holders().await, holds(&[("training", 24)]));
+
+    // Gone again until long after the closing.
+    pool.crash().await;
+    tokio::time::sleep(Duration::from_secs(12 * 3600)).await;
+    pool.open().await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until("2026-03-03T13:00:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 20)]));
+    pool.all_is_well().await;
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_in_the_middle_of_a_recomposition() {
+    for milliseconds in [1, 100, 300, 500, 700, 1_000, 1_500] {
+        let mut pool = Pool::of("demo").await;
+        pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+        pool.schedule(night()).await;
+        let clockwork = Clockwork::of(&pool);
+        let wait = at(EVENING).duration_since(pool.clock.now());
+        let wait = Duration::try_from(wait).unwrap() + Duration::from_millis(milliseconds);
+        tokio::time::sleep(wait).await;
+        clockwork.stop().await;
+        pool.restart().await;
+        let clockwork = Clockwork::of(&pool);
+        pool.pass_until("2026-03-02T20:10:00Z").await;
+        assert_eq!(pool.holders().await, holds(&[("training", 24)]), "{milliseconds}");
+        pool.all_is_well().await;
+        let tally = pool.emulation.with(|state, _| state.tally());
+        assert_eq!((tally.binds, tally.unbinds), (44, 20), "{milliseconds}");
+        assert_eq!(pool.operations().await, 2, "{milliseconds}");
+        clockwork.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn paused_gone_on_and_removed() {
+    let mut pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+    pool.schedule(night()).await;
+    let mut clockwork = Clockwork::of(&pool);
+    pool.pass_until(NIGHT).await;
+    let (by_day, by_night) = (holds(&[("chat", 20)]), holds(&[("training", 24)]));
+    assert_eq!(pool.holders().await, by_night);
+
+    pool.composer().pause_schedule(&night_id(), true).await.unwrap();
+    pool.pass_until("2026-03-02T23:10:00Z").await;
+    assert_eq!(pool.holders().await, by_day, "a pause closes the window");
+    let status = pool.composer().pause_schedule(&night_id(), false).await.unwrap();
+    assert!(status.open);
+    pool.pass_until("2026-03-02T23:20:00Z").await;
+    assert_eq!(pool.holders().await, by_night);
+
+    // Its demands are its own.
+    let error = pool.release("training").await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::Conflict);
+    assert!(error.hint.unwrap().contains("schedule pause night"));
+    let error = pool
+        .composer()
+        .remove_demand(&demand_id("training"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code, ErrorCode::Conflict);
+
+    // It was the last one, and nobody runs when it is removed.
+    clockwork.stop().await;
+    pool.composer().remove_schedule(&night_id()).await.unwrap();
+    assert_eq!(pool.demands().await, ["chat"]);
+    pool.restart().await;
+    clockwork = Clockwork::of(&pool);
+    pool.pass_until("2026-03-02T23:40:00Z").await;
+    assert_eq!(
+        pool.holders().await,
+        by_day,
+        "what it held is let go, what it suspended comes back"
+    );
+    pool.all_is_well().await;
+    // From now on nothing happens by itself.
+    let operations = pool.operations().await;
+    let waiting = spec(gpus("waiting", "h100-pcie-80gb", 2));
+    pool.composer().add_demand(waiting).await.unwrap();
+    pool.pass_until(NEXT_EVENING).await;
+    pool.composed(gpus("other", "l40s-48gb", 1)).await;
+    pool.pass_until("2026-03-03T21:00:00Z").await;
+    assert_eq!(pool.operations().await, operations + 1);
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recomposition_that_fails_is_tried_again_and_told() {
+    let pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+    pool.schedule(night()).await;
+    let clockwork = Clockwork::of(&pool);
+    // A host's agent refuses to let go, twice.
+    let refused = Fault::new(FaultKind::Status {
+        code: 503,
+        retry_after: None,
+    });
+    pool.fault(refused.on("GET", "/agent/drain").times(2));
+    pool.pass_until("2026-03-02T20:10:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("training", 24)]));
+    pool.all_is_well().await;
+    let runs = pool.runs().await;
+    let (last, failed) = runs.split_last().unwrap();
+    assert!(last.succeeded && !failed.is_empty(), "{runs:?}");
+    for run in failed {
+        assert!(!run.succeeded && run.outcome.contains("503"), "{run:?}");
+        assert!(run.outcome.contains("rolled-back") && run.operation.is_some());
+    }
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_each_time_is_given_up_until_the_calendar_goes_on() {
+    let pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+    let operations = pool.operations().await;
+    pool.schedule(night()).await;
+    let clockwork = Clockwork::of(&pool);
+    let refused = Fault::new(FaultKind::Status {
+        code: 503,
+        retry_after: None,
+    });
+    pool.fault(refused.on("GET", "/agent/drain"));
+    pool.pass_until("2026-03-03T06:00:00Z").await;
+    assert_eq!(pool.operations().await, operations + 5, "not for ever");
+    assert_eq!(pool.runs().await.len(), 5);
+    assert_eq!(pool.holders().await, holds(&[("chat", 20)]));
+    pool.all_is_well().await;
+    // Somebody has mended the host, and changes something: that is a chance.
+    pool.emulation.clear_faults();
+    pool.composed(gpus("search", "l40s-48gb", 1)).await;
+    pool.pass_until("2026-03-03T06:30:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("search", 1), ("training", 24)]));
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_whose_demand_fits_nowhere_says_so_once() {
+    let pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+    let mut schedule = night();
+    schedule["suspends"] = json!([]);
+    pool.schedule(schedule).await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until(NIGHT).await;
+    // Other things go on meanwhile.
+    pool.composed(gpus("search", "l40s-48gb", 1)).await;
+    pool.released("search").await;
+    pool.pass_until("2026-03-02T23:30:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 20)]));
+    let runs = pool.runs().await;
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    assert!(
+        !runs[0].succeeded && runs[0].outcome.contains("4 are free"),
+        "{runs:?}"
+    );
+    // Once there is room it is served, window open.
+    pool.released("chat").await;
+    pool.pass_until("2026-03-02T23:50:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("training", 24)]));
+    assert!(pool.runs().await.last().unwrap().succeeded);
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_stuck_does_not_keep_the_rest_from_the_calendar() {
+    let pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 16)).await;
+    let schedule = json!({
+        "id": "night",
+        "window": {"opens": "0 20 * * *", "closes": "15 20 * * *"},
+        "demands": [gpus("training", "l40s-48gb", 2), gpus("tests", "h100-pcie-80gb", 2)],
+    });
+    pool.schedule(schedule).await;
+    let clockwork = Clockwork::of(&pool);
+    // From the second bind on the box of the L40S answers no more.
+    let lost = Fault::new(FaultKind::TimeOutAfter).at("box-2");
+    pool.fault(lost.on("PATCH", "/redfish/v1/Fabrics/*/Zones/*").times(1));
+    pool.sleep_until(EVENING).await;
+    pool.until("something is bound in it", async || pool.truth().len() > 16)
+        .await;
+    pool.silence("box-2");
+    let stuck = pool.store.open_operations().await.unwrap()[0].clone();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let operation = pool.composer().operation(&stuck).await.unwrap();
+    assert_eq!(operation.state, OperationState::Indeterminate);
+    let runs = pool.runs().await;
+    assert!(
+        runs[0].outcome.contains("indeterminate"),
+        "told as late: {runs:?}"
+    );
+    // The box is back: what was under way ends, and then the calendar has its way.
+    pool.emulation.clear_faults();
+    let ended = pool.composer().wait(&stuck, FOREVER).await.unwrap();
+    assert!(ended.state.has_ended(), "{}", ended.state);
+    pool.pass_until("2026-03-03T02:00:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 16)]));
+    pool.all_is_well().await;
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_that_makes_no_sense_is_refused() {
+    let pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 1)).await;
+    pool.schedule(night()).await;
+    let refused = async |change: fn(&mut Value)| {
+        let mut schedule = night();
+        schedule["id"] = json!("other");
+        schedule["demands"] = json!([gpus("more", "h100-pcie-80gb", 1)]);
+        change(&mut schedule);
+        let spec: ScheduleSpec = serde_json::from_value(schedule).unwrap();
+        pool.composer().add_schedule(spec).await.unwrap_err()
+    };
+    let window = refused(|s| s["window"]["opens"] = json!("at eight")).await;
+    assert!(window.message.contains("five fields"), "{window}");
+    let nothing = refused(|s| (s["demands"], s["suspends"]) = (json!([]), json!([]))).await;
+    assert!(nothing.hint.is_some(), "{nothing}");
+    assert_eq!(
+        refused(|s| s["suspends"] = json!(["nobody"])).await.code,
+        ErrorCode::NotFound
+    );
+    let others = refused(|s| s["suspends"] = json!(["training"])).await;
+    assert!(others.message.contains("belongs to schedule night"), "{others}");
+    let twice = refused(|s| {
+        let demand = s["demands"][0].clone();
+        s["demands"] = json!([demand.clone(), demand]);
+    });
+    assert!(twice.await.message.contains("twice"));
+    assert_eq!(
+        refused(|s| s["id"] = json!("night")).await.code,
+        ErrorCode::Conflict
+    );
+    let taken = refused(|s| s["demands"] = json!([gpus("chat", "h100-pcie-80gb", 1)])).await;
+    assert_eq!(taken.code, ErrorCode::Conflict);
+    assert_eq!(pool.composer().schedules().await.unwrap().len(), 1);
+    assert_eq!(pool.demands().await, ["chat", "training"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_from_before_the_window_is_not_applied_in_it() {
+    let pool = Pool::of("demo").await;
+    let manager = pool.composer();
+    manager
+        .add_demand(spec(gpus("chat", "h100-pcie-80gb", 20)))
+        .await
+        .unwrap();
+    let plan = manager.plan().await.unwrap();
+    pool.schedule(night()).await;
+    pool.pass_until(NIGHT).await;
+    let error = manager
+        .apply(plan, OperationKind::Apply, ME, &How::default())
+        .await
+        .unwrap_err();
+    assert_eq!(error.code, ErrorCode::Stale, "{error}");
+    assert!(pool.truth().is_empty());
+}

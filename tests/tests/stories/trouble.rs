@@ -65,13 +65,13 @@ async fn what_somebody_else_bound_is_left_alone() {
     let host = pool.host_id("host-1").await;
     let error = pool
         .composer()
-        .attach(&[foreign.id.clone()], &host, ME, &How::default())
+        .attach(std::slice::from_ref(&foreign.id), &host, ME, &How::default())
         .await
         .unwrap_err();
     assert!(error.message.contains("somebody else bound it"), "{error}");
     let error = pool
         .composer()
-        .detach(&[foreign.id.clone()], ME, &How::default())
+        .detach(std::slice::from_ref(&foreign.id), ME, &How::default())
         .await
         .unwrap_err();
     assert!(error.message.contains("not held"), "{error}");

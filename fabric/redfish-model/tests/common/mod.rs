@@ -16,7 +16,10 @@ use serde_json::{Map, Value};
 
 /// A file of the folder with recorded trees and schemas, which lies outside the repository:
 /// `$POOLWRIGHT_SHARED`, by default `shared` beside the workspace. `None`, and a word about it, if it is not there.
-#[expect(clippy::print_stdout, reason = "whoever reads the test's output must know that it did nothing")]
+#[expect(
+    clippy::print_stdout,
+    reason = "whoever reads the test's output must know that it did nothing"
+)]
 pub fn shared(path: &str) -> Option<PathBuf> {
     let folder = env::var_os("POOLWRIGHT_SHARED").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
