@@ -5,8 +5,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::say;
-use crate::wire_up::{self, RackServing};
-use poolwright_emulator::EndpointInfo;
+use crate::wire_up::{self, EndpointInfo, RackServing};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 

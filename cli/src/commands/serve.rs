@@ -5,8 +5,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::say;
-use crate::wire_up::{self, RackServing, RedfishConnector};
-use poolwright_northbound as northbound;
+use crate::wire_up::{self, RackServing, RedfishConnector, ServedRack};
 use poolwright_service::clock::WallClock;
 use poolwright_service::{Composer, Options, runner};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -55,13 +54,7 @@ pub async fn run(args: ServeArgs) -> Outcome {
     if let Some(rack) = &rack {
         add_endpoints(&composer, rack, &args.data_dir.join("rack")).await?;
     }
-    let options = northbound::Options {
-        listen: args.listen,
-        data_dir: args.data_dir.clone(),
-    };
-    let api = northbound::serve(composer.clone(), options)
-        .await
-        .map_err(unserved)?;
+    let api = wire_up::serve_api(composer.clone(), args.listen, &args.data_dir).await?;
     let stop = CancellationToken::new();
     let clockwork = tokio::spawn(runner::run(composer.clone(), stop.clone()));
 
@@ -106,7 +99,7 @@ pub async fn until_stopped() {
 }
 
 /// Serves the rack where it was served before, because the manager knows its endpoints by their addresses.
-async fn start_rack(named: &str, data_dir: &Path) -> Result<poolwright_emulator::Running, Failure> {
+async fn start_rack(named: &str, data_dir: &Path) -> Result<ServedRack, Failure> {
     let rack = wire_up::read_rack(named)?;
     let listen = wire_up::last_address(data_dir).unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let serving = RackServing {
@@ -123,11 +116,7 @@ async fn start_rack(named: &str, data_dir: &Path) -> Result<poolwright_emulator:
 }
 
 /// Adds the rack's endpoints that the manager does not know yet.
-async fn add_endpoints(
-    composer: &Composer,
-    rack: &poolwright_emulator::Running,
-    data_dir: &Path,
-) -> Result<(), Failure> {
+async fn add_endpoints(composer: &Composer, rack: &ServedRack, data_dir: &Path) -> Result<(), Failure> {
     let data_dir = std::path::absolute(data_dir).map_err(|error| Failure::file(data_dir, "found", &error))?;
     let known = composer.endpoints().await?;
     for spec in wire_up::endpoints_of(rack, &data_dir) {
@@ -156,20 +145,4 @@ fn reachable(address: SocketAddr) -> SocketAddr {
         true => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port()),
         false => address,
     }
-}
-
-fn unserved(error: northbound::ServeError) -> Failure {
-    use northbound::ServeError;
-    let (code, hint) = match &error {
-        ServeError::Listen { .. } => (
-            ExitCode::Unavailable,
-            "choose another address with --listen; port 0 takes a free one",
-        ),
-        ServeError::Tls(_) | ServeError::Certificate { .. } => (
-            ExitCode::Generic,
-            "remove the folder tls in the data directory to have new certificates made",
-        ),
-        ServeError::Accounts(_) => (ExitCode::Generic, "see the messages above"),
-    };
-    Failure::new(code, error.to_string()).with_hint(hint)
 }

@@ -18,14 +18,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Tries of one recomposition in a row.
+/// Tries of one recomposition before it waits for the next change.
 const TRIES: u32 = 5;
 /// The longest that one recomposition may take before it is told as late. It goes on.
 const PATIENCE: Duration = Duration::from_secs(1800);
 /// Between two tries, in real time; as often as was tried.
 const BETWEEN_TRIES: Duration = Duration::from_secs(2);
-/// After the last of them, in real time.
-const AFTER_ALL_TRIES: Duration = Duration::from_secs(120);
 
 /// One recomposition by the clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -82,13 +80,9 @@ impl Runner<'_> {
     async fn recompose(&mut self) {
         // Before the first wait: what was missed while nobody ran.
         loop {
-            let mut done = false;
             for attempt in 1..=TRIES {
                 match self.recompose_now().await {
-                    Ok(()) => {
-                        done = true;
-                        break;
-                    }
+                    Ok(()) => break,
                     Err(error) => {
                         tracing::warn!(attempt, "the scheduled recomposition did not succeed: {error}");
                     }
@@ -105,8 +99,6 @@ impl Runner<'_> {
                 () = self.next_change(&calendars) => {}
                 // Somebody changed what is wanted, or what there is.
                 () = self.composer.calendar_changed.notified() => {}
-                // What failed is not left for the night: a box may be back in a minute.
-                () = tokio::time::sleep(AFTER_ALL_TRIES), if !done => {}
             }
         }
     }

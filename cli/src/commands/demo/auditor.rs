@@ -8,7 +8,7 @@ mod rack_view;
 
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use poolwright_emulator::Running;
+use crate::wire_up::ServedRack;
 use rack_view::{RackView, Seen};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +45,7 @@ pub struct Auditor {
 
 impl Auditor {
     /// Reads who is who and what is bound already, and begins to look.
-    pub async fn begin(rack: &Running) -> Result<Self, Failure> {
+    pub async fn begin(rack: &ServedRack) -> Result<Self, Failure> {
         let view = Arc::new(RackView::read(rack).await.map_err(unread)?);
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         let foreign = look(&view, &ledger).await.map_err(unread)?;

@@ -3,8 +3,7 @@
 
 use super::day::DayClock;
 use crate::failure::Failure;
-use crate::wire_up::{self, RackServing, RedfishConnector};
-use poolwright_emulator::Running;
+use crate::wire_up::{self, RackServing, RedfishConnector, ServedRack};
 use poolwright_service::{Composer, Options};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,7 +14,7 @@ const USUAL: &str = "demo";
 
 /// A rack that is being served.
 pub struct Stage {
-    pub rack: Running,
+    pub rack: ServedRack,
     folder: TempDir,
 }
 

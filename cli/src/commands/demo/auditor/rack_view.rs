@@ -3,8 +3,8 @@
 //! What binds is a group of members, some of them hosts and some GPUs: a zone with its endpoints, a connection
 //! with its ends, a system with its blocks. Who a member is does not change, so it is read once.
 
+use crate::wire_up::ServedRack;
 use futures_util::{StreamExt, TryStreamExt};
-use poolwright_emulator::Running;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub struct RackView {
 
 impl RackView {
     /// Reads who is who.
-    pub async fn read(rack: &Running) -> Result<Self, String> {
+    pub async fn read(rack: &ServedRack) -> Result<Self, String> {
         let authority =
             reqwest::Certificate::from_pem(rack.ca_pem().as_bytes()).map_err(|e| e.to_string())?;
         let http = reqwest::Client::builder()
