@@ -1,0 +1,69 @@
+//! A manager's store and its API, and the address that it is asked at.
+
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use poolwright_northbound::{Options, ServeError};
+use poolwright_redfish::client::Endpoint;
+use poolwright_service::Composer;
+use poolwright_store::{OpenError, SqliteStore, Store};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use url::Url;
+
+/// An API that is being served.
+pub use poolwright_northbound::Running as ServedApi;
+
+/// The manager's address: https, or plain http on this machine.
+pub fn manager_address(text: &str) -> Result<Url, Failure> {
+    let checked = Endpoint::new(text).and_then(|endpoint| endpoint.check().map(|()| endpoint.base().clone()));
+    checked.map_err(|error| {
+        Failure::usage(format!("--server {text}: {}", error.kind()))
+            .with_hint("write it as https://HOST or https://HOST:PORT")
+    })
+}
+
+/// The store of a manager, in its data directory.
+pub fn open_store(data_dir: &Path) -> Result<Arc<dyn Store>, Failure> {
+    let store = SqliteStore::open(data_dir).map_err(|error| {
+        let (code, hint) = match &error {
+            OpenError::Locked { .. } => (
+                ExitCode::Conflict,
+                "one data directory serves one manager at a time",
+            ),
+            OpenError::Foreign { .. } => (ExitCode::Usage, "choose a folder of its own for --data-dir"),
+            OpenError::Newer { .. } | OpenError::Damaged { .. } => (ExitCode::Generic, "nothing was changed"),
+            OpenError::Io { .. } => (ExitCode::Generic, "check the path, who owns it, and the disk"),
+        };
+        Failure::new(code, error.to_string()).with_hint(hint)
+    })?;
+    Ok(Arc::new(store))
+}
+
+/// Serves the API. The first start makes certificates and the administrator's password.
+pub async fn serve_api(
+    composer: Composer,
+    listen: SocketAddr,
+    data_dir: &Path,
+) -> Result<ServedApi, Failure> {
+    let options = Options {
+        listen,
+        data_dir: data_dir.to_owned(),
+    };
+    poolwright_northbound::serve(composer, options)
+        .await
+        .map_err(|error| {
+            let (code, hint) = match &error {
+                ServeError::Listen { .. } => (
+                    ExitCode::Unavailable,
+                    "choose another address with --listen; port 0 takes a free one",
+                ),
+                ServeError::Tls(_) | ServeError::Certificate { .. } => (
+                    ExitCode::Generic,
+                    "remove the folder tls in the data directory to have new certificates made",
+                ),
+                ServeError::Accounts(_) => (ExitCode::Generic, "see the messages above"),
+            };
+            Failure::new(code, error.to_string()).with_hint(hint)
+        })
+}

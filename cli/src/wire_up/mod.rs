@@ -1,0 +1,15 @@
+//! The only place that names concrete drivers, stores and servers: everything else speaks to traits, to the
+//! facade, or to the manager's API.
+//!
+//! * [`redfish`]: drivers for Redfish services. [`rack`]: emulated racks and recorded machines.
+//! * [`manager`]: a manager's store and its API.
+
+mod manager;
+mod rack;
+mod redfish;
+
+pub use manager::{manager_address, open_store, serve_api};
+pub use rack::{
+    EndpointInfo, RackServing, ServedRack, endpoints_of, last_address, read_rack, serve_rack, serve_recording,
+};
+pub use redfish::{RedfishConnector, connect_all, record};

@@ -1,0 +1,172 @@
+//! Drivers for Redfish services.
+
+use crate::access::read_password;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use poolwright_driver::{DriverError, Fabric};
+use poolwright_model::id::ControlEndpointId;
+use poolwright_redfish::client::{
+    Auth, Client, Endpoint, Error, ErrorKind, Limits, NotSent, Secret, Tls, Transport,
+};
+use poolwright_redfish::southbound::RedfishDriver;
+use poolwright_redfish::southbound::record::{self, Manifest, RecordError};
+use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Trust};
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Connects to Redfish services. Endpoints that are believed by the same rule share their connections.
+#[derive(Default)]
+pub struct RedfishConnector {
+    /// Requests under way at once at one endpoint; what suits a BMC, if `None`.
+    pub concurrency: Option<usize>,
+    transports: Mutex<Vec<(Tls, Transport)>>,
+}
+
+impl RedfishConnector {
+    pub fn with_concurrency(concurrency: Option<usize>) -> Self {
+        Self {
+            concurrency,
+            ..Self::default()
+        }
+    }
+
+    /// Connects and logs in.
+    pub async fn driver(&self, spec: &EndpointSpec) -> Result<RedfishDriver, DriverError> {
+        let endpoint = self.endpoint(spec).map_err(as_driver_error)?;
+        let transport = self.transport(&endpoint).map_err(as_driver_error)?;
+        RedfishDriver::connect_over(spec.id.clone(), endpoint, transport).await
+    }
+
+    /// The address with everything that is needed to speak there. Fails where files or addresses are wrong;
+    /// nothing is sent yet.
+    pub fn endpoint(&self, spec: &EndpointSpec) -> Result<Endpoint, Failure> {
+        let limits = self
+            .concurrency
+            .map_or_else(Limits::default, Limits::with_concurrency);
+        let mut endpoint = Endpoint::new(&spec.url)
+            .map_err(failure)?
+            .tls(believed(&spec.trust)?)
+            .limits(limits);
+        endpoint.insecure_http = spec.insecure_http;
+        endpoint.check().map_err(failure)?;
+        if let Some(username) = &spec.username {
+            let file = spec.password_file.as_deref().ok_or_else(|| {
+                Failure::usage(format!("{}: an account is given, and no password file", spec.id))
+                    .with_hint("give --password-file FILE with it")
+            })?;
+            let password = read_password(Path::new(file))?;
+            endpoint = endpoint.auth(Auth::session(username, Secret::new(password)));
+        }
+        Ok(endpoint)
+    }
+
+    fn transport(&self, endpoint: &Endpoint) -> Result<Transport, Failure> {
+        if endpoint.base().scheme() == "http" {
+            return Transport::for_endpoint(endpoint).map_err(failure);
+        }
+        let mut known = self.transports.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, transport)) = known.iter().find(|(tls, _)| *tls == endpoint.tls) {
+            return Ok(transport.clone());
+        }
+        let transport = Transport::for_endpoint(endpoint).map_err(failure)?;
+        known.push((endpoint.tls.clone(), transport.clone()));
+        Ok(transport)
+    }
+}
+
+#[async_trait]
+impl Connector for RedfishConnector {
+    async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
+        let driver = Arc::new(self.driver(spec).await?);
+        Ok(Connected {
+            fabric: driver.clone(),
+            host_side: driver,
+        })
+    }
+}
+
+/// Both sides of one endpoint, and who it is; or why it can't be reached.
+pub type Attempt = (ControlEndpointId, Result<Arc<dyn Fabric>, DriverError>);
+
+/// Connects to many endpoints side by side. What is wrong with files or addresses ends it.
+pub async fn connect_all(
+    connector: &RedfishConnector,
+    specs: &[EndpointSpec],
+    at_once: usize,
+) -> Result<Vec<Attempt>, Failure> {
+    for spec in specs {
+        connector.endpoint(spec)?;
+    }
+    let attempts = futures_util::stream::iter(specs).map(|spec| async move {
+        let driver = connector.driver(spec).await;
+        (
+            spec.id.clone(),
+            driver.map(|driver| Arc::new(driver) as Arc<dyn Fabric>),
+        )
+    });
+    Ok(attempts.buffered(at_once.max(1)).collect().await)
+}
+
+fn as_driver_error(failure: Failure) -> DriverError {
+    let error = DriverError::no_effect(failure.message);
+    match failure.hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
+}
+
+fn believed(trust: &Trust) -> Result<Tls, Failure> {
+    Ok(match trust {
+        Trust::System => Tls::SystemRoots,
+        Trust::CaFile(file) => {
+            let path = Path::new(file);
+            Tls::Ca(fs::read(path).map_err(|error| Failure::file(path, "read", &error))?)
+        }
+        Trust::Pinned(fingerprint) => Tls::Pinned(fingerprint.parse().map_err(|error: String| {
+            Failure::usage(error).with_hint("openssl x509 -in FILE -noout -fingerprint -sha256 shows it")
+        })?),
+        Trust::InsecureAnyone => Tls::Insecure,
+    })
+}
+
+/// An error of the Redfish client as people see it.
+fn failure(error: Error) -> Failure {
+    let code = match error.kind() {
+        ErrorKind::NotSent(NotSent::BadAddress(_) | NotSent::PlainHttp) => ExitCode::Usage,
+        ErrorKind::CredentialsRefused { .. } => ExitCode::Authentication,
+        _ if matches!(error.status(), Some(401 | 403)) => ExitCode::Authentication,
+        _ => ExitCode::Unavailable,
+    };
+    Failure::new(code, error.to_string()).with_hint(error.hint())
+}
+
+/// Copies what a service shows, redacted, into a new folder.
+pub async fn record(
+    connector: &RedfishConnector,
+    spec: &EndpointSpec,
+    folder: &Path,
+    today: jiff::civil::Date,
+    progress: &dyn poolwright_driver::Progress,
+) -> Result<Manifest, Failure> {
+    let client = Client::connect(connector.endpoint(spec)?)
+        .await
+        .map_err(failure)?;
+    let recorded = record::record(&client, folder, today, progress).await;
+    if let Err(error) = client.close().await {
+        tracing::warn!("the session could not be deleted: {error}");
+    }
+    recorded.map_err(|error| {
+        let (code, hint) = match &error {
+            RecordError::NotEmpty(_) => (ExitCode::Usage, "give a folder that does not exist yet"),
+            RecordError::Unreadable(_) => (
+                ExitCode::Unavailable,
+                "check the account: it must be allowed to read",
+            ),
+            RecordError::Io { .. } => (ExitCode::Generic, "check the folder, who owns it, and the disk"),
+        };
+        Failure::new(code, error.to_string()).with_hint(hint)
+    })
+}
