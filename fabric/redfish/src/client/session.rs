@@ -190,7 +190,10 @@ impl Gate {
             return outcome;
         }
         if reply.status.is_success() {
-            self.note_accepted();
+            // The service root is open to everybody, so its answer says nothing of the credentials.
+            if !is_root(request.place) {
+                self.note_accepted();
+            }
         } else if let Some(refusal) = refusal_of_credentials(reply) {
             return Err(Error::harmless(request.name(), self.note_refused(refusal)));
         }
@@ -380,6 +383,13 @@ impl Drop for Gate {
             tracing::warn!(sessions = %self.sessions.url(), "a session was left open: close() was not called");
         }
     }
+}
+
+fn is_root(place: &Place) -> bool {
+    matches!(
+        place.url().path().trim_end_matches('/'),
+        "/redfish" | "/redfish/v1"
+    )
 }
 
 /// A 401 or 403 that speaks of the credentials. A lack of privilege for one resource says that they are right.
