@@ -2,7 +2,7 @@
 //!
 //! Whatever woke it, the runner asks what is wanted *now*, plans, and applies: an opening that was missed is
 //! made up for at the next chance, and one that was done already finds nothing to do. An operation that
-//! fails is tried again a bounded number of times, and told. One that takes long is not waited for when the
+//! fails is tried again, less and less often, and told. One that takes long is not waited for when the
 //! calendar goes on: what it has in hand is left alone, and the rest is seen to.
 
 use crate::composer::{Change, Composer, How, Tell};
@@ -18,12 +18,25 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Tries of one recomposition before it waits for the next change.
-const TRIES: u32 = 5;
 /// The longest that one recomposition may take before it is told as late. It goes on.
 const PATIENCE: Duration = Duration::from_secs(1800);
 /// Between two tries, in real time; as often as was tried.
-const BETWEEN_TRIES: Duration = Duration::from_secs(2);
+const AT_FIRST: Duration = Duration::from_secs(2);
+/// So many tries come quickly one after the other.
+const QUICK_TRIES: u32 = 5;
+/// Then they come so much later, twice as late each time, until they come as seldom as this.
+const LATER: Duration = Duration::from_secs(120);
+const SELDOM: Duration = Duration::from_secs(1800);
+
+/// What failed is not left for the night, because a box may be back in a minute; but whatever fails each time
+/// is not asked of the hardware hundreds of times.
+fn pause_after(failures: u32) -> Duration {
+    if failures < QUICK_TRIES {
+        return AT_FIRST * failures;
+    }
+    let doubled = (failures - QUICK_TRIES).min(10);
+    (LATER * (1 << doubled)).min(SELDOM)
+}
 
 /// One recomposition by the clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -78,17 +91,14 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     async fn recompose(&mut self) {
+        let mut failures = 0;
         // Before the first wait: what was missed while nobody ran.
         loop {
-            for attempt in 1..=TRIES {
-                match self.recompose_now().await {
-                    Ok(()) => break,
-                    Err(error) => {
-                        tracing::warn!(attempt, "the scheduled recomposition did not succeed: {error}");
-                    }
-                }
-                if attempt < TRIES {
-                    tokio::time::sleep(BETWEEN_TRIES * attempt).await;
+            match self.recompose_now().await {
+                Ok(()) => failures = 0,
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!(failures, "the scheduled recomposition did not succeed: {error}");
                 }
             }
             let calendars = self.composer.calendars().await.unwrap_or_else(|error| {
@@ -96,9 +106,10 @@ impl Runner<'_> {
                 Vec::new()
             });
             tokio::select! {
-                () = self.next_change(&calendars) => {}
+                () = self.next_change(&calendars) => failures = 0,
                 // Somebody changed what is wanted, or what there is.
                 () = self.composer.calendar_changed.notified() => {}
+                () = tokio::time::sleep(pause_after(failures)), if failures > 0 => {}
             }
         }
     }
