@@ -28,6 +28,8 @@ pub(crate) struct Gate {
     sessions: Place,
     /// Whether the service says that it has it. Where it doesn't, a refusal there says nothing of sessions.
     advertised: bool,
+    /// The service root is read without credentials.
+    root_is_open: bool,
     held: Mutex<Option<Arc<Held>>>,
     /// A session was asked for, and the service has none.
     only_basic: AtomicBool,
@@ -85,12 +87,19 @@ impl Gate {
             auth,
             sessions,
             advertised,
+            root_is_open: false,
             held: Mutex::new(None),
             only_basic: AtomicBool::new(false),
             accepted: AtomicBool::new(false),
             refusals: AtomicU32::new(0),
             limit: limit.max(1),
         }
+    }
+
+    /// The same, for a service that shows its root to everybody, as the standard wants it.
+    pub(crate) fn with_open_root(mut self) -> Self {
+        self.root_is_open = true;
+        self
     }
 
     /// Logs in before the first request where a session is wanted, so that a wrong password shows at once.
@@ -104,7 +113,8 @@ impl Gate {
 
     /// Lets one request pass, logging in first where that is needed. The caller holds a slot of the wire.
     pub(crate) async fn ticket(&self, wire: &Wire, request: &Request<'_>) -> Result<Ticket<'_>> {
-        if self.auth == Auth::None {
+        // A wrong password at an open place may cost a try at the account, and a right one proves nothing there.
+        if self.auth == Auth::None || (self.root_is_open && is_root(request.place)) {
             return Ok(Ticket {
                 held: None,
                 turn: None,
@@ -190,10 +200,7 @@ impl Gate {
             return outcome;
         }
         if reply.status.is_success() {
-            // The service root is open to everybody, so its answer says nothing of the credentials.
-            if !is_root(request.place) {
-                self.note_accepted();
-            }
+            self.note_accepted();
         } else if let Some(refusal) = refusal_of_credentials(reply) {
             return Err(Error::harmless(request.name(), self.note_refused(refusal)));
         }
