@@ -8,6 +8,7 @@ use crate::progress::Progress;
 use poolwright_executor::{Operation, OperationState, StepState};
 use poolwright_model::id::OperationId;
 use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 /// Whether to wait for the operation that a command starts, and how long.
@@ -42,8 +43,21 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Between two looks at an operation.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Hears Ctrl-C from now on, also while something else is being done.
+pub fn interrupts() -> Result<Signal, Failure> {
+    signal(SignalKind::interrupt()).map_err(|error| {
+        Failure::new(ExitCode::Generic, format!("Ctrl-C can't be heard: {error}"))
+            .with_hint("use --no-wait, and poolwright ops wait later")
+    })
+}
+
 /// Follows an operation until it is over or needs somebody.
-pub async fn follow(api: &Api, id: &OperationId, timeout: Duration) -> Result<Operation, Failure> {
+pub async fn follow(
+    api: &Api,
+    id: &OperationId,
+    timeout: Duration,
+    interrupts: &mut Signal,
+) -> Result<Operation, Failure> {
     let deadline = Instant::now() + timeout;
     let progress = Progress::spinner(format!("operation {id}"));
     let mut told = Vec::new();
@@ -67,7 +81,7 @@ pub async fn follow(api: &Api, id: &OperationId, timeout: Duration) -> Result<Op
         }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
-            _ = tokio::signal::ctrl_c() => {
+            _ = interrupts.recv() => {
                 return Err(Failure::new(ExitCode::Timeout, format!("no longer waiting; operation {id} goes on"))
                     .with_hint(format!("wait for it again: poolwright ops wait {id}")));
             }

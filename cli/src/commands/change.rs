@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::api_client::Api;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::{WaitArgs, conclude, follow};
+use crate::follow::{WaitArgs, conclude, follow, interrupts};
 use crate::output::{Output, Table, say};
 use crate::tables;
 use poolwright_planner::{Plan, explain};
@@ -78,13 +78,14 @@ impl ChangeArgs {
             show(&change, output)?;
             return Ok(ExitCode::Ok);
         };
+        let mut interrupts = interrupts()?;
         say(&format!("operation {} started", started.id));
         if !self.wait.waits() {
             show(&change, output)?;
             say(&format!("wait for it: poolwright ops wait {}", started.id));
             return Ok(ExitCode::Ok);
         }
-        let ended = follow(api, &started.id, self.wait.timeout).await?;
+        let ended = follow(api, &started.id, self.wait.timeout, &mut interrupts).await?;
         let code = conclude(&ended);
         change.operation = Some(ended);
         show(&change, output)?;

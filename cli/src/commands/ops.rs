@@ -6,7 +6,7 @@ use super::get::list;
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
-use crate::follow::{conclude, duration, follow};
+use crate::follow::{conclude, duration, follow, interrupts};
 use crate::output::Output;
 use crate::tables;
 use clap::ValueEnum;
@@ -125,7 +125,7 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
             show_operation(&operation, output)?;
         }
         Action::Wait(WaitOneArgs { one, timeout }) => {
-            let operation = follow(&Api::new(&one.manager)?, &one.id, timeout).await?;
+            let operation = follow(&Api::new(&one.manager)?, &one.id, timeout, &mut interrupts()?).await?;
             show_operation(&operation, output)?;
             return Ok(conclude(&operation));
         }
