@@ -9,7 +9,7 @@ use crate::demand::{DemandRecord, Pending};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::OperationState;
 use poolwright_model::id::DemandId;
-use poolwright_store::{Batch, Stored, Versioned, read, read_all};
+use poolwright_store::{Batch, StoreError, Stored, Versioned, read, read_all};
 
 /// What an operation has decided about a demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,8 +129,12 @@ impl Composer {
         let Some(pending) = &record.pending else {
             return Ok(Fate::Kept);
         };
-        let operation = self.executor.get(pending.operation()).await?;
-        Ok(pending.fate(operation.map(|operation| operation.state)))
+        match self.executor.get(pending.operation()).await {
+            Ok(operation) => Ok(pending.fate(operation.map(|operation| operation.state))),
+            // Left alone until somebody has looked into it; the others go on.
+            Err(StoreError::Malformed { .. }) => Ok(Fate::Open),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use poolwright_executor::{Claim, KeyRecord, Operation, OperationKind, PlanRecord
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::{ControlEndpointId, DemandId, OperationId, PlanId};
 use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, Reserved, World};
-use poolwright_store::read;
+use poolwright_store::{StoreError, read};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -163,7 +163,13 @@ impl Composer {
         let operations: BTreeSet<&OperationId> = claims.iter().map(|claim| &claim.operation).collect();
         let mut serving = BTreeMap::new();
         for id in operations {
-            let plan = self.plan_of(&self.operation(id).await?).await?;
+            let operation = match self.executor.get(id).await {
+                Ok(Some(operation)) => operation,
+                // What it has in hand is reserved; more can't be said of it.
+                Ok(None) | Err(StoreError::Malformed { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let plan = self.plan_of(&operation).await?;
             let demands = plan.composes.into_iter().filter_map(|c| c.demand);
             serving.extend(demands.map(|demand| (demand, id.clone())));
         }

@@ -117,7 +117,10 @@ impl Client {
                     Some(place) => Sessions::Advertised(place),
                     None => Sessions::Standard(root::standard_sessions(&wire)?),
                 };
-                (root, Gate::new(endpoint.auth, sessions, refusals).with_open_root())
+                (
+                    root,
+                    Gate::new(endpoint.auth, sessions, refusals).with_open_root(),
+                )
             }
             // By the standard the root is open to everybody; some services guard it all the same.
             Err(error) if matches!(error.status(), Some(401 | 403)) && endpoint.auth != Auth::None => {
