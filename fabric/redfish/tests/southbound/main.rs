@@ -7,6 +7,7 @@ mod blocks;
 mod connections;
 mod host_side;
 mod observe;
+mod record;
 mod reset;
 mod service;
 mod zones;

@@ -4,11 +4,15 @@
 //! Nothing is written before everything is read and redacted; what is in the folder was meant to be there.
 
 mod crawl;
+mod meet;
+mod patterns;
+mod properties;
 mod pseudonyms;
 mod redact;
 
 use crate::client::Client;
 use jiff::civil::Date;
+use meet::Met;
 use poolwright_driver::Progress;
 use redact::Redactor;
 use serde::Serialize;
@@ -69,16 +73,24 @@ pub async fn record(
         return Err(RecordError::Unreadable(why));
     }
     let parse = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or(Value::Null);
-    let mut redactor = Redactor::default();
-    for bytes in tree.documents.values() {
-        redactor.meet(&parse(bytes));
+    let mut met = Met::default();
+    if let Some(host) = client.base().host_str() {
+        met.host(host);
     }
+    for bytes in tree.documents.values() {
+        met.document(&parse(bytes));
+    }
+    for (path, why) in &tree.unreadable {
+        met.text(path);
+        met.text(why);
+    }
+    let mut redactor = Redactor::new(met);
     let mut about = About::default();
     for (path, bytes) in &tree.documents {
         let mut document = parse(bytes);
         redactor.redact(&mut document);
         about.note(&document);
-        write(folder, &redactor.path(path), &document)?;
+        write(folder, &redactor.text(path), &document)?;
     }
     let (names_replaced, values_taken_out) = redactor.counts();
     let manifest = Manifest {
@@ -90,7 +102,7 @@ pub async fn record(
         unreadable: tree
             .unreadable
             .iter()
-            .map(|(path, why)| (redactor.path(path), redactor.path(why)))
+            .map(|(path, why)| (redactor.text(path), redactor.text(why)))
             .collect(),
         truncated: tree.truncated,
         ..about.manifest()
