@@ -25,7 +25,7 @@ pub struct ScheduleArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Want something while a window is open, and suspend other demands meanwhile
+    /// Want something while a window is open, and suspend other demands meanwhile; at once, if it is open now
     #[command(after_help = ADD)]
     Add(Box<AddArgs>),
     /// List all schedules
@@ -40,7 +40,7 @@ enum Action {
     /// Let it go on
     #[command(after_help = "Example:\n  poolwright schedule resume nights")]
     Resume(OneArgs),
-    /// Forget it; what its demands hold is let go at once
+    /// Forget it; what its demands hold is let go at once, and what it suspended comes back
     #[command(after_help = "Example:\n  poolwright schedule remove nights --yes")]
     Remove(RemoveArgs),
     /// Show what ran by the calendar
@@ -127,7 +127,7 @@ pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
         Action::Remove(RemoveArgs { one, confirm }) => {
             let api = Api::new(&one.manager)?;
             confirm.confirm(&format!(
-                "forget schedule {}, and let go of what its demands hold",
+                "forget schedule {}, let go of what its demands hold, and bring back what it suspends",
                 one.id
             ))?;
             api.delete(&["schedules", one.id.as_str()]).await?;

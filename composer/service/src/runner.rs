@@ -1,68 +1,37 @@
 //! What runs by the clock: looks at the hardware, and recompositions when a window opens or closes.
 //!
-//! Whatever woke it, the runner asks what is wanted *now*, plans, and applies: an opening that was missed is
-//! made up for at the next chance, and one that was done already finds nothing to do. An operation that
-//! fails is tried again, less and less often, and told. One that takes long is not waited for when the
-//! calendar goes on: what it has in hand is left alone, and the rest is seen to.
+//! Whatever woke it, the runner asks what schedules want *now*, plans, and applies: an opening that was missed
+//! is made up for at the next chance, and one that was done already finds nothing to do. It touches nothing
+//! but what schedules add and suspend. What can't be done is tried again for as long as it is wanted, less and
+//! less often, and told. An operation that takes long is not waited for when the calendar goes on: what it
+//! has in hand is left alone, and the rest is seen to.
 
-use crate::composer::{Change, Composer, How, Tell};
+mod told;
+
+pub use told::{ScheduleRun, Trouble};
+
+use crate::composer::{Change, Composer, Tell};
 use crate::error::{ErrorCode, ServiceError};
 use crate::schedule::{Calendar, next_change};
 use jiff::Timestamp;
-use poolwright_executor::{OperationKind, OperationState};
-use poolwright_model::id::{OperationId, ScheduleId};
-use poolwright_planner::{Plan, Unplaced};
-use poolwright_store::{Batch, Stored};
-use serde::{Deserialize, Serialize};
+use poolwright_executor::OperationState;
+use poolwright_model::id::{DemandId, OperationId, ScheduleId};
+use poolwright_planner::{Deferral, Plan};
+use poolwright_store::Batch;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use told::{pause_after, unfinished};
 
 /// The longest that one recomposition may take before it is told as late. It goes on.
 const PATIENCE: Duration = Duration::from_secs(1800);
-/// Between two tries, in real time; as often as was tried.
-const AT_FIRST: Duration = Duration::from_secs(2);
-/// So many tries come quickly one after the other.
-const QUICK_TRIES: u32 = 5;
-/// Then they come so much later, twice as late each time, until they come as seldom as this.
-const LATER: Duration = Duration::from_secs(120);
-const SELDOM: Duration = Duration::from_secs(1800);
-
-/// What failed is not left for the night, because a box may be back in a minute; but whatever fails each time
-/// is not asked of the hardware hundreds of times.
-fn pause_after(failures: u32) -> Duration {
-    if failures < QUICK_TRIES {
-        return AT_FIRST * failures;
-    }
-    let doubled = (failures - QUICK_TRIES).min(10);
-    (LATER * (1 << doubled)).min(SELDOM)
-}
-
-/// One recomposition by the clock.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ScheduleRun {
-    pub id: String,
-    pub at: Timestamp,
-    /// Whose windows were open.
-    pub open: Vec<ScheduleId>,
-    pub operation: Option<OperationId>,
-    /// For people.
-    pub outcome: String,
-    pub succeeded: bool,
-}
-
-impl Stored for ScheduleRun {
-    const KIND: &'static str = "schedule-run";
-    fn id(&self) -> &str {
-        &self.id
-    }
-}
 
 /// Runs until it is stopped.
 pub async fn run(composer: Composer, stop: CancellationToken) {
     let mut runner = Runner {
         composer: &composer,
-        last_told: None,
+        failures: 0,
+        notes: Vec::new(),
     };
     tokio::select! {
         () = stop.cancelled() => {}
@@ -85,39 +54,110 @@ async fn poll(composer: &Composer) {
 
 struct Runner<'a> {
     composer: &'a Composer,
-    /// What was noted last of demands that could not be served: once is enough.
-    last_told: Option<String>,
+    /// Tries in a row after which not all was as it should be.
+    failures: u32,
+    /// What was noted of them, a note for each reason.
+    notes: Vec<ScheduleRun>,
+}
+
+/// The calendar, and when it was looked at. All that a try does follows from this one look; the next edge is
+/// the first after it, also if it fell into the work.
+struct Looked {
+    at: Timestamp,
+    calendars: Vec<Calendar>,
+}
+
+/// How a try ended.
+enum Tried {
+    /// All is as the calendar wants it.
+    Done(Option<Told>),
+    /// A running operation has it in hand.
+    Underway,
+    NotDone(Told),
+}
+
+/// What is told of a try.
+struct Told {
+    operation: Option<OperationId>,
+    outcome: String,
+    /// Why not all is as the calendar wants it.
+    reason: Option<String>,
+    demands: BTreeSet<DemandId>,
+}
+
+impl Told {
+    fn failed(reason: impl ToString) -> Self {
+        Self {
+            operation: None,
+            outcome: reason.to_string(),
+            reason: Some(reason.to_string()),
+            demands: BTreeSet::new(),
+        }
+    }
+}
+
+impl Looked {
+    fn open(&self) -> Vec<ScheduleId> {
+        let open = self
+            .calendars
+            .iter()
+            .filter(|calendar| calendar.window.is_open(self.at));
+        open.map(|calendar| calendar.id.clone()).collect()
+    }
 }
 
 impl Runner<'_> {
     async fn recompose(&mut self) {
-        let mut failures = 0;
+        self.recall().await;
         // Before the first wait: what was missed while nobody ran.
         loop {
-            match self.recompose_now().await {
-                Ok(()) => failures = 0,
-                Err(error) => {
-                    failures += 1;
-                    tracing::warn!(failures, "the scheduled recomposition did not succeed: {error}");
+            let mut looked = Looked {
+                at: self.composer.clock().now(),
+                calendars: Vec::new(),
+            };
+            let tried = match self.composer.calendars().await {
+                Ok(calendars) => {
+                    looked.calendars = calendars;
+                    self.follow(&looked).await
                 }
+                Err(error) => Err(ServiceError::new(
+                    error.code,
+                    format!("no schedule can be read, so none runs: {error}"),
+                )),
+            };
+            let tried = tried.unwrap_or_else(|error| Tried::NotDone(Told::failed(error)));
+            if let Err(error) = self.tell(&looked, tried).await {
+                tracing::error!("what was done by the calendar can't be noted: {error}");
             }
-            let calendars = self.composer.calendars().await.unwrap_or_else(|error| {
-                tracing::error!("no schedule can be read, so none runs: {error}");
-                Vec::new()
-            });
             tokio::select! {
-                () = self.next_change(&calendars) => failures = 0,
+                () = self.next_change(&looked) => {
+                    self.failures = 0;
+                    self.notes.clear();
+                }
                 // Somebody changed what is wanted, or what there is.
                 () = self.composer.calendar_changed.notified() => {}
-                () = tokio::time::sleep(pause_after(failures)), if failures > 0 => {}
+                () = tokio::time::sleep(pause_after(self.failures)), if self.failures > 0 => {}
             }
         }
     }
 
-    /// Returns when a window opens or closes.
-    async fn next_change(&self, calendars: &[Calendar]) {
+    /// Goes on with the notes of the manager that ran before.
+    async fn recall(&mut self) {
+        let recalled = async {
+            let runs = self.composer.schedule_runs().await?;
+            let calendars = self.composer.calendars().await?;
+            Ok::<_, ServiceError>(unfinished(runs, &calendars, self.composer.clock().now()))
+        };
+        self.notes = recalled.await.unwrap_or_else(|error| {
+            tracing::warn!("earlier notes can't be read, and are not gone on with: {error}");
+            Vec::new()
+        });
+    }
+
+    /// Returns when a window opens or closes after the calendar was looked at.
+    async fn next_change(&self, looked: &Looked) {
         let clock = self.composer.clock();
-        let Some(next) = next_change(calendars, clock.now()) else {
+        let Some(next) = next_change(&looked.calendars, looked.at) else {
             return std::future::pending().await;
         };
         while clock.now() < next {
@@ -126,64 +166,59 @@ impl Runner<'_> {
     }
 
     /// Makes what is wanted by schedules so, and waits until it is.
-    async fn recompose_now(&mut self) -> Result<(), ServiceError> {
+    async fn follow(&self, looked: &Looked) -> Result<Tried, ServiceError> {
         let change = self.composer.calendar_change().await?;
-        let calendars = self.composer.calendars().await?;
-        if calendars.is_empty() && change.is_none() {
-            return Ok(());
+        if looked.calendars.is_empty() && change.is_none() {
+            return Ok(Tried::Done(None));
         }
-        let at = self.composer.clock().now();
-        let open = calendars.iter().filter(|calendar| calendar.window.is_open(at));
-        let open: Vec<ScheduleId> = open.map(|calendar| calendar.id.clone()).collect();
-        let plan = self.composer.plan().await?;
-        let unserved = self.unserved(&plan).await?;
-        let done = if plan.steps.is_empty() {
-            self.tell_once(at, open, &unserved).await?;
-            true
+        let scheduled = self.composer.plan_for_schedules().await?;
+        let unserved = unserved(&scheduled.plan);
+        let tried = if !scheduled.plan.steps.is_empty() {
+            self.change(scheduled.plan, looked, &unserved).await?
+        } else if !unserved.is_empty() {
+            Tried::NotDone(Told {
+                demands: scheduled.not_done,
+                ..Told::failed(unserved.join("; "))
+            })
+        } else if scheduled.underway {
+            Tried::Underway
         } else {
-            self.change(plan, &calendars, (at, open), &unserved).await?
+            Tried::Done(None)
         };
-        match change {
-            Some(change) if done => self.composer.calendar_followed(&change).await,
-            _ => Ok(()),
+        if let (Tried::Done(_), Some(change)) = (&tried, change) {
+            self.composer.calendar_followed(&change).await?;
         }
+        Ok(tried)
     }
 
-    /// Applies a plan, waits for it, and notes how it went. Whether it is done: it may be late.
-    async fn change(
-        &mut self,
-        plan: Plan,
-        calendars: &[Calendar],
-        (at, open): (Timestamp, Vec<ScheduleId>),
-        unserved: &[String],
-    ) -> Result<bool, ServiceError> {
-        let run = |operation, outcome, succeeded| ScheduleRun {
-            id: uuid::Uuid::now_v7().simple().to_string(),
-            at,
-            open,
+    /// Applies a plan, and waits for it.
+    async fn change(&self, plan: Plan, looked: &Looked, unserved: &[String]) -> Result<Tried, ServiceError> {
+        let changed = plan.releases.iter().chain(&plan.composes);
+        let changed = changed.filter_map(|composition| composition.demand.clone());
+        let missing = plan.unplaced.iter().map(|unplaced| unplaced.demand.clone());
+        let demands: BTreeSet<DemandId> = changed.chain(missing).collect();
+        let applied = self.composer.apply_for_schedules(plan).await;
+        let told = |operation, outcome: String, reason| Told {
             operation,
             outcome,
-            succeeded,
+            reason,
+            demands,
         };
-        let applied = self
-            .composer
-            .apply(plan, OperationKind::Schedule, "schedule", &How::default())
-            .await;
-        let (plan, operation) = match applied {
+        let (plan, id) = match applied {
             Ok(Change {
                 plan,
                 operation: Some(operation),
             }) => (plan, operation.id),
-            Ok(_) => return Ok(true),
+            Ok(_) => return Ok(Tried::Done(None)),
             Err(error) => {
-                self.note(&run(None, error.to_string(), false)).await?;
-                return Err(error);
+                let reason = error.to_string();
+                return Ok(Tried::NotDone(told(None, reason.clone(), Some(reason))));
             }
         };
         let ended = tokio::select! {
-            ended = self.composer.wait(&operation, PATIENCE) => ended,
-            () = self.next_change(calendars) => {
-                let now = self.composer.operation(&operation).await?;
+            ended = self.composer.wait(&id, PATIENCE) => ended,
+            () = self.next_change(looked) => {
+                let now = self.composer.operation(&id).await?;
                 let waits = now.waits().join("; ");
                 let late = format!("it is still {} ({waits}) when the calendar goes on", now.state);
                 Err(ServiceError::new(ErrorCode::Timeout, late))
@@ -193,78 +228,115 @@ impl Runner<'_> {
             Ok(ended) => ended,
             Err(error) => {
                 // It goes on, and what it has in hand is left alone. At its end we look again.
-                self.composer.follow(operation.clone(), Tell::HoweverItEnds);
-                self.note(&run(Some(operation), error.to_string(), false)).await?;
-                return Ok(false);
+                self.composer.follow(id.clone(), Tell::HoweverItEnds);
+                let reason = error.to_string();
+                return Ok(Tried::NotDone(told(Some(id), reason.clone(), Some(reason))));
             }
         };
-        let outcome = match ended.error() {
-            None => [vec![plan.summary().to_string()], unserved.to_vec()]
-                .concat()
-                .join("; "),
-            Some(error) => format!("{}: {error}", ended.state),
+        if ended.state != OperationState::Completed {
+            let reason = format!("{}: {}", ended.state, ended.error().unwrap_or_default());
+            return Ok(Tried::NotDone(told(Some(id), reason.clone(), Some(reason))));
+        }
+        let outcome = [vec![plan.summary().to_string()], unserved.to_vec()].concat();
+        let outcome = outcome.join("; ");
+        Ok(match unserved.is_empty() {
+            true => Tried::Done(Some(told(Some(id), outcome, None))),
+            false => Tried::NotDone(told(Some(id), outcome, Some(unserved.join("; ")))),
+        })
+    }
+
+    /// Notes how a try went, and says what trouble there is now.
+    async fn tell(&mut self, looked: &Looked, tried: Tried) -> Result<(), ServiceError> {
+        match tried {
+            Tried::Underway => {
+                self.failures += 1;
+                Ok(())
+            }
+            Tried::Done(told) => {
+                self.failures = 0;
+                self.notes.clear();
+                self.composer.set_trouble(None);
+                match told {
+                    Some(told) => self.note(new_run(looked, &told)).await,
+                    None => Ok(()),
+                }
+            }
+            Tried::NotDone(told) => {
+                self.failures += 1;
+                let reason = told.reason.clone().unwrap_or_default();
+                tracing::warn!(
+                    failures = self.failures,
+                    "the pool does not follow the calendar: {reason}"
+                );
+                self.trouble(looked, &told, &reason);
+                self.note_reason(looked, &told).await
+            }
+        }
+    }
+
+    fn trouble(&self, looked: &Looked, told: &Told, reason: &str) {
+        let before = self.composer.trouble().filter(|_| self.failures > 1);
+        self.composer.set_trouble(Some(Trouble {
+            since: before.map_or(looked.at, |before| before.since),
+            tries: self.failures,
+            last_try: looked.at,
+            again_after_s: pause_after(self.failures).as_secs(),
+            reason: reason.to_owned(),
+            demands: told.demands.clone(),
+        }));
+    }
+
+    /// A reason that was there before is counted, and not noted again.
+    async fn note_reason(&mut self, looked: &Looked, told: &Told) -> Result<(), ServiceError> {
+        let open = looked.open();
+        let known = self.notes.iter_mut();
+        let known = known
+            .filter(|note| note.open == open)
+            .find(|note| note.reason == told.reason);
+        let note = match known {
+            Some(note) => {
+                note.again(looked.at, told.operation.clone());
+                note.clone()
+            }
+            None => {
+                let note = new_run(looked, told);
+                self.notes.push(note.clone());
+                note
+            }
         };
-        let done = ended.state == OperationState::Completed;
-        self.last_told = Some(unserved.join("; "));
-        self.note(&run(
-            Some(operation),
-            outcome.clone(),
-            done && unserved.is_empty(),
-        ))
-        .await?;
-        match done {
-            true => Ok(true),
-            false => Err(ServiceError::new(ErrorCode::Internal, outcome)),
-        }
+        self.note(note).await
     }
 
-    /// Why demands of schedules are not served although their windows are open.
-    async fn unserved(&self, plan: &Plan) -> Result<Vec<String>, ServiceError> {
-        if plan.unplaced.is_empty() {
-            return Ok(Vec::new());
-        }
-        let demands = self.composer.demands().await?;
-        let scheduled: BTreeSet<_> = demands
-            .iter()
-            .filter(|record| record.schedule.is_some())
-            .map(|record| &record.demand.id)
-            .collect();
-        let unserved = plan.unplaced.iter().filter(|no| scheduled.contains(&no.demand));
-        Ok(unserved.map(Unplaced::to_string).collect())
-    }
-
-    /// Notes what could not be served, where nothing else is to be done.
-    async fn tell_once(
-        &mut self,
-        at: Timestamp,
-        open: Vec<ScheduleId>,
-        unserved: &[String],
-    ) -> Result<(), ServiceError> {
-        let outcome = unserved.join("; ");
-        if self.last_told.as_ref() == Some(&outcome) {
-            return Ok(());
-        }
-        if !unserved.is_empty() {
-            let run = ScheduleRun {
-                id: uuid::Uuid::now_v7().simple().to_string(),
-                at,
-                open,
-                operation: None,
-                outcome: outcome.clone(),
-                succeeded: false,
-            };
-            self.note(&run).await?;
-        }
-        self.last_told = Some(outcome);
-        Ok(())
-    }
-
-    async fn note(&self, run: &ScheduleRun) -> Result<(), ServiceError> {
+    async fn note(&self, run: ScheduleRun) -> Result<(), ServiceError> {
         let mut batch = Batch::new();
-        batch.put(run)?;
+        batch.put(&run)?;
         self.composer.store().commit(batch).await?;
         Ok(())
     }
+}
+
+fn new_run(looked: &Looked, told: &Told) -> ScheduleRun {
+    ScheduleRun {
+        id: uuid::Uuid::now_v7().simple().to_string(),
+        at: looked.at,
+        open: looked.open(),
+        operation: told.operation.clone(),
+        outcome: told.outcome.clone(),
+        succeeded: told.reason.is_none(),
+        reason: told.reason.clone(),
+        tries: 1,
+        last_at: None,
+    }
+}
+
+/// What is wanted and not served, and what should go and can't. What an operation has in hand is no trouble.
+fn unserved(plan: &Plan) -> Vec<String> {
+    let stays = plan
+        .deferred
+        .iter()
+        .filter(|stays| !matches!(stays.because, Deferral::InOperation { .. }));
+    let missing = plan.unplaced.iter().map(ToString::to_string);
+    missing.chain(stays.map(ToString::to_string)).collect()
 }
 
 impl Composer {

@@ -54,6 +54,16 @@ pub struct Calendar {
 }
 
 impl Schedule {
+    /// The demands that it adds and suspends.
+    pub fn demands(&self) -> impl Iterator<Item = &DemandId> {
+        let own = self.spec.demands.iter().map(|demand| &demand.id);
+        own.chain(&self.spec.suspends)
+    }
+
+    pub fn concerns(&self, demand: &DemandId) -> bool {
+        self.demands().any(|concerned| concerned == demand)
+    }
+
     /// `None` while it is paused. A window that was accepted once and can't be read now (a time zone that
     /// the machine lost) is an error: it must not silently count as closed.
     pub fn calendar(&self, now: Timestamp) -> Result<Option<Calendar>, crate::window::WindowError> {

@@ -217,6 +217,8 @@ impl Composer {
                 because.push("not wanted now: a schedule suspends it while its window is open".to_owned())
             }
         }
+        let trouble = self.trouble().filter(|trouble| trouble.demands.contains(id));
+        because.extend(trouble.map(|trouble| format!("not as the calendar wants it: {trouble}")));
         Ok(Why {
             demand: record,
             wanted_now,

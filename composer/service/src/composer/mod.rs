@@ -30,6 +30,7 @@ pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 use crate::clock::Clock;
 use crate::endpoint::{Connections, Connector};
 use crate::error::ServiceError;
+use crate::runner::Trouble;
 use poolwright_collector::CollectOptions;
 use poolwright_executor::Executor;
 use poolwright_store::Store;
@@ -80,6 +81,8 @@ pub struct Parts {
     turn: tokio::sync::Mutex<()>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
     pub(crate) calendar_changed: Notify,
+    /// What keeps the pool from following the calendar just now.
+    trouble: Mutex<Option<Trouble>>,
     /// Those that follow operations; they end with the composer.
     tasks: Mutex<JoinSet<()>>,
 }
@@ -113,6 +116,7 @@ impl Composer {
             seen: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
+            trouble: Mutex::default(),
             tasks: Mutex::default(),
         }));
         composer.recall_ids().await?;

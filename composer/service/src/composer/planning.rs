@@ -6,7 +6,9 @@ use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::{Claim, KeyRecord, Operation, OperationKind, PlanRecord, Submission};
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::{ControlEndpointId, DemandId, OperationId, PlanId};
-use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, Reserved, World};
+use poolwright_planner::{
+    Composition, Cordoned, Deferral, Deferred, Demand, Plan, PlanInput, Reserved, World,
+};
 use poolwright_store::{StoreError, read};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,9 +47,12 @@ impl Change {
 }
 
 /// What a plan is made for.
+#[derive(Clone, Copy)]
 pub(super) enum Wanted<'a> {
     /// Everything that is wanted now, and nothing else.
     All,
+    /// What schedules add and suspend, as it is wanted now; all else stays as it is, wanted or not.
+    Scheduled,
     /// This; all compositions of others stay as they are.
     Only(&'a Demand),
     /// GPUs and compositions are named; demands are not looked at.
@@ -61,6 +66,17 @@ pub(super) struct Basis {
     reserved: Vec<Reserved>,
     demands: Vec<Demand>,
     cordoned: Cordoned,
+    /// Running operations serve some of what is wanted.
+    underway: bool,
+}
+
+/// A plan for what schedules add and suspend.
+pub(crate) struct Scheduled {
+    pub plan: Plan,
+    /// Demands that the plan leaves not served, or served although they are no longer wanted.
+    pub not_done: BTreeSet<DemandId>,
+    /// Running operations have some of it in hand.
+    pub underway: bool,
 }
 
 /// What running operations have in hand.
@@ -96,9 +112,44 @@ impl Composer {
         Ok(poolwright_planner::plan(&self.input(&basis)))
     }
 
+    /// What would be changed now so that the pool follows the calendar, and nothing beside it. Changes
+    /// nothing.
+    pub(crate) async fn plan_for_schedules(&self) -> Result<Scheduled, ServiceError> {
+        let basis = self.basis(Wanted::Scheduled).await?;
+        let plan = poolwright_planner::plan(&self.input(&basis));
+        let unplaced = plan.unplaced.iter().map(|unplaced| unplaced.demand.clone());
+        let stays = |c: &&Composition| plan.deferred.iter().any(|deferred| deferred.composition == c.id);
+        let deferred = basis.held.iter().filter(stays).filter_map(|c| c.demand.clone());
+        let not_done = unplaced.chain(deferred).collect();
+        let in_hand = |deferred: &Deferred| matches!(deferred.because, Deferral::InOperation { .. });
+        Ok(Scheduled {
+            not_done,
+            underway: basis.underway || plan.deferred.iter().any(in_hand),
+            plan,
+        })
+    }
+
     /// Does exactly what the plan says, if what it rests on still stands.
     pub async fn apply(
         &self,
+        plan: Plan,
+        kind: OperationKind,
+        by: &str,
+        how: &How,
+    ) -> Result<Change, ServiceError> {
+        self.apply_on(Wanted::All, plan, kind, by, how).await
+    }
+
+    /// The same, for a plan that was made for schedules.
+    pub(crate) async fn apply_for_schedules(&self, plan: Plan) -> Result<Change, ServiceError> {
+        let (wanted, kind) = (Wanted::Scheduled, OperationKind::Schedule);
+        self.apply_on(wanted, plan, kind, "schedule", &How::default())
+            .await
+    }
+
+    async fn apply_on(
+        &self,
+        wanted: Wanted<'_>,
         plan: Plan,
         kind: OperationKind,
         by: &str,
@@ -112,7 +163,7 @@ impl Composer {
         if let Some(done) = self.done_before(kind, how).await? {
             return Ok(done);
         }
-        let basis = self.basis(Wanted::All).await?;
+        let basis = self.basis(wanted).await?;
         refuse(&plan, "no longer fits", &plan.stale(&basis.snapshot))?;
         let wrong = poolwright_planner::check(&plan, &basis.world());
         refuse(&plan, "may not be applied", &wrong)?;
@@ -126,11 +177,19 @@ impl Composer {
     pub(super) async fn basis(&self, wanted: Wanted<'_>) -> Result<Basis, ServiceError> {
         // In this order: what ends while we read was underway when we began, and is left alone.
         let Underway { reserved, serving } = self.underway().await?;
+        let scheduled = match wanted {
+            Wanted::Scheduled => self.scheduled().await?,
+            _ => BTreeSet::new(),
+        };
         let mut demands = match wanted {
-            Wanted::All => self.wanted_now().await?,
+            Wanted::All | Wanted::Scheduled => self.wanted_now().await?,
             Wanted::Only(_) => self.settled_demands().await?,
             Wanted::Named => Vec::new(),
         };
+        if let Wanted::Scheduled = wanted {
+            demands.retain(|demand| scheduled.contains(&demand.id));
+        }
+        let underway = demands.iter().any(|demand| serving.contains_key(&demand.id));
         demands.retain(|demand| !serving.contains_key(&demand.id));
         let mut held = self.compositions().await?;
         if let Wanted::Only(new) = wanted {
@@ -143,6 +202,9 @@ impl Composer {
             let stays = match (&composition.demand, &wanted) {
                 (None, _) | (_, Wanted::Named) => false,
                 (Some(demand), Wanted::All) => serving.contains_key(demand),
+                (Some(demand), Wanted::Scheduled) => {
+                    serving.contains_key(demand) || !scheduled.contains(demand)
+                }
                 (Some(demand), Wanted::Only(_)) => !wants.contains(demand),
             };
             if stays {
@@ -155,6 +217,7 @@ impl Composer {
             reserved,
             demands,
             cordoned: Cordoned::default(),
+            underway,
         })
     }
 

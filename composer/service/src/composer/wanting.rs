@@ -4,6 +4,7 @@ use super::Composer;
 use super::changing::may_be_withdrawn;
 use crate::demand::{DemandRecord, DemandSpec, PoolKind};
 use crate::error::{ErrorCode, ServiceError};
+use crate::runner::Trouble;
 use crate::schedule::{Calendar, Schedule, ScheduleSpec, wanted};
 use jiff::Timestamp;
 use poolwright_inventory::Snapshot;
@@ -12,6 +13,7 @@ use poolwright_planner::Demand;
 use poolwright_store::{Batch, Stored, Versioned, read, read_all};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::PoisonError;
 
 /// A schedule, and when it is next due.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,12 +24,18 @@ pub struct ScheduleStatus {
     /// When it opens or closes next.
     pub next_change: Option<Timestamp>,
     pub next_openings: Vec<Timestamp>,
+    /// What keeps the pool from following it just now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<Trouble>,
 }
 
 /// The calendar was changed by somebody, and the pool doesn't follow it yet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CalendarChange {
     pub at: Timestamp,
+    /// What schedules that are gone had added and suspended.
+    #[serde(default)]
+    concerns: BTreeSet<DemandId>,
 }
 
 impl CalendarChange {
@@ -76,7 +84,8 @@ impl Composer {
         )
     }
 
-    /// Keeps a schedule with its demands, all or nothing. If its window is open it takes effect at once.
+    /// Keeps a schedule with its demands, all or nothing. If its window is open it takes effect at
+    /// once, on its own demands and those that it suspends; other changes that wait for a plan go on waiting.
     pub async fn add_schedule(&self, spec: ScheduleSpec) -> Result<ScheduleStatus, ServiceError> {
         let now = self.clock.now();
         spec.window
@@ -121,11 +130,11 @@ impl Composer {
             .with_hint("choose another name, or remove it first"));
         }
         batch.expect(Schedule::KIND, schedule.id(), None).put(&schedule)?;
-        self.commit_calendar(batch).await?;
+        self.commit_calendar(batch, None).await?;
         self.status_of(schedule)
     }
 
-    /// Forgets a schedule and its demands; what they hold is let go at once.
+    /// Forgets a schedule and its demands; what they hold is let go at once, and what it suspended comes back.
     pub async fn remove_schedule(&self, id: &ScheduleId) -> Result<(), ServiceError> {
         let _turn = self.turn.lock().await;
         let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
@@ -135,7 +144,7 @@ impl Composer {
         for demand in &found.value.spec.demands {
             batch.delete(DemandRecord::KIND, demand.id.as_str());
         }
-        self.commit_calendar(batch).await
+        self.commit_calendar(batch, Some(&found.value)).await
     }
 
     /// Pauses a schedule or lets it go on.
@@ -144,6 +153,7 @@ impl Composer {
         id: &ScheduleId,
         paused: bool,
     ) -> Result<ScheduleStatus, ServiceError> {
+        let _turn = self.turn.lock().await;
         let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
         let mut found = found.ok_or_else(|| ServiceError::not_found("schedule", id.as_str()))?;
         found.value.spec.paused = paused;
@@ -151,17 +161,32 @@ impl Composer {
         batch
             .expect(Schedule::KIND, id.as_str(), Some(found.revision))
             .put(&found.value)?;
-        self.commit_calendar(batch).await?;
+        self.commit_calendar(batch, None).await?;
         self.status_of(found.value)
     }
 
     /// Commits a change of the calendar, with the note that the pool is to follow it: also where the last
-    /// schedule is gone, and where nobody is there to see to it just now.
-    async fn commit_calendar(&self, mut batch: Batch) -> Result<(), ServiceError> {
-        batch.put(&CalendarChange { at: self.clock.now() })?;
+    /// schedule is gone, and where nobody is there to see to it just now. To be called with the turn.
+    async fn commit_calendar(&self, mut batch: Batch, gone: Option<&Schedule>) -> Result<(), ServiceError> {
+        let before = self.calendar_change().await?;
+        let mut concerns = before.map(|before| before.value.concerns).unwrap_or_default();
+        concerns.extend(gone.into_iter().flat_map(Schedule::demands).cloned());
+        let at = self.clock.now();
+        batch.put(&CalendarChange { at, concerns })?;
         self.store.commit(batch).await?;
         self.calendar_changed.notify_one();
         Ok(())
+    }
+
+    /// All demands that schedules add and suspend, and those of schedules that are gone where the pool does
+    /// not follow that yet. Nothing else is changed by the clock.
+    pub(super) async fn scheduled(&self) -> Result<BTreeSet<DemandId>, ServiceError> {
+        let gone = self.calendar_change().await?;
+        let mut scheduled = gone.map(|gone| gone.value.concerns).unwrap_or_default();
+        for found in read_all::<Schedule>(self.store.as_ref()).await? {
+            scheduled.extend(found.value.demands().cloned());
+        }
+        Ok(scheduled)
     }
 
     /// The change of the calendar that the pool doesn't follow yet.
@@ -239,6 +264,18 @@ impl Composer {
         })
     }
 
+    /// What keeps the pool from following the calendar just now.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
     fn status_of(&self, schedule: Schedule) -> Result<ScheduleStatus, ServiceError> {
         let now = self.clock.now();
         let window = schedule
@@ -250,6 +287,7 @@ impl Composer {
             open: !schedule.spec.paused && window.is_open(now),
             next_change: window.next_change(now),
             next_openings: window.next_openings(now, 3),
+            trouble: self.trouble().filter(|trouble| trouble.is_of(&schedule)),
             schedule,
         })
     }
