@@ -14,21 +14,25 @@ in_tree() {
     CARGO_TARGET_DIR=$(build_directory) cargo "$command" --manifest-path "$TREE/Cargo.toml" "$@"
 }
 
-# Runs `cargo test` with these arguments, and writes what its harnesses counted to $SUITE_RESULT.
+# Runs `cargo test` with these arguments, and writes what its harnesses counted to $SUITE_RESULT. Give it
+# --workspace wherever the whole is built anyway: for a package alone cargo chooses other features of what it
+# depends on, and builds all of that again.
 cargo_tests() {
     local status=0
     in_tree test --no-fail-fast "$@" >"$SUITE_DIR/log" 2>&1 || status=$?
     ((status == 0)) || tail -n 60 "$SUITE_DIR/log" >&2
-    awk '/^test result:/ { passed += $4; failed += $6; ignored += $8 } END { print passed + 0, failed + 0, ignored + 0 }' \
-        "$SUITE_DIR/log" >"$SUITE_DIR/counts"
-    local passed failed ignored
-    read -r passed failed ignored <"$SUITE_DIR/counts"
-    # A test that does not compile is a failure that no harness counts.
-    ((status == 0 || failed > 0)) || failed=1
-    {
-        sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p; s/^error: \(could not compile.*\)/\1/p' "$SUITE_DIR/log"
-    } | jq --raw-input --slurp --argjson passed "$passed" --argjson failed "$failed" --argjson ignored "$ignored" \
-        '{passed: $passed, failed: $failed, failures: (split("\n") | map(select(. != ""))), evidence: {ignored: $ignored}}' \
-        >"$SUITE_RESULT"
+    # cargo says which harnesses failed; anything else that ends it is no verdict of a test.
+    jq --raw-input --null-input --argjson status "$status" '
+        def count($line; $what): $line | capture("(?<n>[0-9]+) " + $what).n | tonumber;
+        reduce inputs as $line ({passed: 0, failed: 0, failures: [], evidence: {ignored: 0}};
+            if $line | startswith("test result:") then
+                .passed += count($line; "passed") | .failed += count($line; "failed")
+                | .evidence.ignored += count($line; "ignored")
+            elif $line | test("^test .* \\.\\.\\. FAILED$") then
+                .failures += [$line | capture("^test (?<name>.*) \\.\\.\\. FAILED$").name]
+            elif $line | startswith("error: could not compile") then .broken //= $line
+            else . end)
+        | if $status != 0 and .failed == 0 then .broken //= "cargo ended with \($status); see its log" else . end' \
+        "$SUITE_DIR/log" >"$SUITE_RESULT"
     return "$status"
 }

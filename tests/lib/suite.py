@@ -41,6 +41,7 @@ class Suite:
 
     def __init__(self):
         self.passed, self.failures, self.notes, self.evidence = 0, [], [], {}
+        self.broken = None  # why it could not judge
 
     def check(self, ok, what, why=""):
         """One claim. `why` is shown when it is wrong. Returns whether it held."""
@@ -72,20 +73,20 @@ class Suite:
     def __exit__(self, kind, error, trace):
         if error is not None:
             traceback.print_exception(kind, error, trace)
-            self.failures.append(f"the suite broke: {error!r}")
+            self.broken = f"the suite broke: {error!r}"
         result = {
             "passed": self.passed,
             "failed": len(self.failures),
             "failures": self.failures,
             "notes": self.notes,
             "evidence": self.evidence,
-        }
+        } | ({"broken": self.broken} if self.broken else {})
         text = json.dumps(result, indent=1)
         if path := os.environ.get("SUITE_RESULT"):
             Path(path).write_text(text)
         else:
             print(text)
-        sys.exit(1 if self.failures else 0)
+        sys.exit(1 if self.failures or self.broken else 0)
 
 
 class Finished:

@@ -2,6 +2,7 @@
 //!
 //!     cargo run -p poolwright-redfish-codegen              writes src/generated/ of the model crate
 //!     cargo run -p poolwright-redfish-codegen -- --check   compares instead, exit 1 on a difference
+//!                                                          (after it: another folder than the model crate's)
 //!
 //! `roots` says which types, `flatten` makes the `model` of the compiler's answer and of some `facts` that it
 //! leaves out, `naming` names, `emit_types` and `emit_table` write.
@@ -35,17 +36,21 @@ const STACK_BYTES: usize = 16 << 20;
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
-    let check = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => false,
-        ["--check"] => true,
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .with_file_name("src")
+        .join("generated");
+    let (check, folder) = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => (false, committed),
+        ["--check"] => (true, committed),
+        ["--check", folder] => (true, PathBuf::from(folder)),
         _ => {
-            eprintln!("usage: poolwright-redfish-codegen [--check]");
+            eprintln!("usage: poolwright-redfish-codegen [--check [FOLDER]]");
             return ExitCode::from(2);
         }
     };
     let outcome = thread::Builder::new()
         .stack_size(STACK_BYTES)
-        .spawn(move || run(check))
+        .spawn(move || run(check, &folder))
         .map_err(|why| format!("cannot start a thread: {why}"))
         .and_then(|worker| {
             worker
@@ -61,15 +66,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(check: bool) -> Result<(), String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .with_file_name("src")
-        .join("generated");
+fn run(check: bool, folder: &Path) -> Result<(), String> {
     let files = generate()?;
     if check {
-        compare(&folder, &files)
+        compare(folder, &files)
     } else {
-        write(&folder, &files)
+        write(folder, &files)
     }
 }
 
