@@ -3,6 +3,7 @@
 use crate::options::Options;
 use poolwright_driver::{Bound, Confirmation, DriverError, ErrorKind, Fabric, Holder, HostSide};
 use poolwright_driver::{HostTarget, ResetSeen, Room};
+use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_model::step::Target;
 use std::collections::HashMap;
@@ -26,6 +27,8 @@ pub(crate) struct Metal {
     read_deadline: Duration,
     act_deadline: Duration,
     host_deadline: Duration,
+    /// For a place at an endpoint.
+    turn_deadline: Duration,
     turns: Mutex<HashMap<ControlEndpointId, Arc<Semaphore>>>,
 }
 
@@ -39,6 +42,7 @@ impl Metal {
             read_deadline: options.read_deadline,
             act_deadline: options.act_deadline,
             host_deadline: options.host_deadline,
+            turn_deadline: options.turn_deadline,
             turns: Mutex::default(),
         }
     }
@@ -120,7 +124,8 @@ impl Metal {
     }
 
     /// Waits for a free place at the endpoint, then for the answer. A driver ends by its deadline; one
-    /// that doesn't is cut off, and then nobody knows what became of the call.
+    /// that doesn't is cut off, and then nobody knows what became of the call. A call that got no place was
+    /// never made.
     async fn call<T>(
         &self,
         endpoint: &ControlEndpointId,
@@ -132,12 +137,75 @@ impl Metal {
             let turns = all.entry(endpoint.clone());
             Arc::clone(turns.or_insert_with(|| Arc::new(Semaphore::new(self.per_endpoint))))
         };
-        // Never closed; and if it were, an unlimited call does no harm.
-        let _turn = turns.acquire().await.ok();
+        let place = tokio::time::timeout(self.turn_deadline, turns.acquire()).await;
+        let Ok(_place) = place else {
+            let message = format!(
+                "waited {} s for one of the {} places at {endpoint}: all were taken by requests that it had not \
+                 answered; nothing was sent",
+                self.turn_deadline.as_secs_f32(),
+                self.per_endpoint
+            );
+            let hint = "it is tried again; see how the endpoint fares: poolwright endpoint test";
+            return Err(DriverError::no_effect(message)
+                .with_hint(hint)
+                .with_fault(FaultKind::Timeout));
+        };
         let patience = deadline + deadline / 4;
         tokio::time::timeout(patience, call).await.unwrap_or_else(|_| {
             let message = format!("{endpoint} gave no answer within {} s", patience.as_secs_f32());
             Err(DriverError::new(ErrorKind::OutcomeUnknown, message))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Drivers for Nobody {
+        fn fabric(&self, _: &ControlEndpointId) -> Option<Arc<dyn Fabric>> {
+            None
+        }
+
+        fn host(&self, _: &HostId) -> Option<Arc<dyn HostSide>> {
+            None
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_for_a_place_ends_and_says_what_for() {
+        let options = Options {
+            per_endpoint: 1,
+            turn_deadline: Duration::from_secs(30),
+            ..Options::default()
+        };
+        let metal = Metal::new(Arc::new(Nobody), &options);
+        let busy = ControlEndpointId::from_lossy("box-1");
+        // Longer than anybody waits for a place.
+        let deadline = Duration::from_secs(600);
+        let slow = metal.call(&busy, deadline, async {
+            tokio::time::sleep(deadline).await;
+            Ok("slow")
+        });
+        let waits = async {
+            tokio::task::yield_now().await;
+            let began = tokio::time::Instant::now();
+            let error = metal
+                .call(&busy, deadline, async { Ok("quick") })
+                .await
+                .unwrap_err();
+            assert_eq!(began.elapsed(), Duration::from_secs(30));
+            let other = ControlEndpointId::from_lossy("box-2");
+            let elsewhere = metal.call(&other, deadline, async { Ok("quick") }).await;
+            (error, elsewhere)
+        };
+        let (slow, (error, elsewhere)) = tokio::join!(slow, waits);
+        assert_eq!((slow.unwrap(), elsewhere.unwrap()), ("slow", "quick"));
+        assert_eq!(error.kind, ErrorKind::NoEffect, "it was never sent");
+        for word in ["30 s", "1 places at box-1", "nothing was sent"] {
+            assert!(error.message.contains(word), "{error}");
+        }
     }
 }
