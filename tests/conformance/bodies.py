@@ -4,6 +4,9 @@ Each case of cases.json says what is sent where, and whether DMTF's schema allow
 are present, they must agree with the case. A body that is forbidden must be refused with 400 and change
 nothing; one that is allowed may be refused for its meaning alone, not for its form; one that also makes sense
 (`accepted`) must be done.
+
+A case whose call no service here offers says why it is `absent`; then it is refused as a method that is not
+allowed, and the report names it as not applicable. Every other case must find a place.
 """
 
 import json
@@ -62,7 +65,7 @@ class Service:
             return [action["target"] for action in actions if action and "target" in action]
         wanted = case.get("where", {}).items()
         found = [uri for uri in self.of_type(case["on"]) if all(self.resources[uri].get(k) == v for k, v in wanted)]
-        # Not every service makes zones: it says so, and then there is no place for the case.
+        # Not every service takes every method: it says so, and then there is no place for the case.
         return [uri for uri in found if case["method"] in self.allowed(uri)]
 
     def allowed(self, uri):
@@ -183,10 +186,19 @@ def judge(suite, service, case, target):
     return {"case": case["name"], "status": answer.status_code, "messages": sorted(ids)}
 
 
+def judge_absent(suite, services, case):
+    """A call that no service says it takes: sent all the same, it is refused for that."""
+    for service in services:
+        for uri in service.of_type(case["on"]) if "on" in case else ():
+            answer = service.endpoint.request(case["method"], uri, json={})
+            suite.equal(answer.status_code, 405, f"not offered, and refused: {case['name']} ({uri})")
+
+
 def judge_all(suite, style, endpoints, schemas):
-    """Every case of a style, each at the first endpoint that has a place for it. Returns what was answered."""
+    """Every case of a style, each at the first endpoint that has a place for it. Returns what was answered, and
+    which cases do not apply, with the reason."""
     services = [Service(endpoint) for endpoint in endpoints]
-    answers = []
+    answers, not_applicable = [], {}
     for case in cases(style):
         with suite.case(case["name"]):
             if schemas:
@@ -195,6 +207,13 @@ def judge_all(suite, style, endpoints, schemas):
             place = next(places, None)
             if place:
                 answers.append(judge(suite, place[0], case, place[1]))
-            elif not case.get("optional"):
-                suite.check(False, f"{case['name']}: no place in the rack for it")
-    return answers
+            elif "absent" in case:
+                judge_absent(suite, services, case)
+                not_applicable[case["name"]] = case["absent"]
+                suite.note(f"{style}: not applicable: {case['name']}: {case['absent']}")
+            else:
+                suite.check(False, f"{style}: {case['name']}: no place in the rack for it")
+    judged = {answer["case"] for answer in answers} | set(not_applicable)
+    missing = [case["name"] for case in cases(style) if case["name"] not in judged]
+    suite.check(not missing, f"{style}: every case was run, or does not apply", missing)
+    return {"run": len(answers), "not applicable": not_applicable, "answers": answers}
