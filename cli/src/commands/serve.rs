@@ -5,9 +5,10 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::say;
-use crate::wire_up::{self, RackServing, RedfishConnector, ServedRack};
+use crate::wire_up::{self, RackServing, RedfishConnector, ServedApi, ServedRack};
 use poolwright_service::clock::WallClock;
 use poolwright_service::{Composer, Options, runner};
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,30 +46,48 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 pub async fn run(args: ServeArgs) -> Outcome {
     let store = wire_up::open_store(&args.data_dir)?;
-    let rack = match &args.rack {
-        None => None,
-        Some(named) => Some(start_rack(named, &args.data_dir.join("rack")).await?),
-    };
     let connector = Arc::new(RedfishConnector::default());
-    let composer = Composer::open(store, connector, Arc::new(WallClock), Options::default()).await?;
-    if let Some(rack) = &rack {
-        add_endpoints(&composer, rack, &args.data_dir.join("rack")).await?;
-    }
+    let composer = Composer::new(store, connector, Arc::new(WallClock), Options::default());
+    // Nothing is sent to any endpoint before the address is ours.
     let api = wire_up::serve_api(composer.clone(), args.listen, &args.data_dir).await?;
-    let stop = CancellationToken::new();
-    let clockwork = tokio::spawn(runner::run(composer.clone(), stop.clone()));
+    let mut rack = None;
+    let managed = tokio::select! {
+        never = manage(&args, &composer, &api, &mut rack) => never.map(|never| match never {}),
+        () = until_stopped() => {
+            say("stopping; operations under way are carried on at the next start");
+            Ok(ExitCode::Ok)
+        }
+    };
+    stop(composer, api, rack).await;
+    managed
+}
 
+/// Starts, and runs until it is dropped or can't go on. All that is begun at endpoints is the composer's to
+/// end.
+async fn manage(
+    args: &ServeArgs,
+    composer: &Composer,
+    api: &ServedApi,
+    rack: &mut Option<ServedRack>,
+) -> Result<Infallible, Failure> {
+    let rack_dir = args.data_dir.join("rack");
+    if let Some(named) = &args.rack {
+        *rack = Some(start_rack(named, &rack_dir).await?);
+    }
+    composer.start().await?;
+    if let Some(rack) = rack {
+        add_endpoints(composer, rack, &rack_dir).await?;
+    }
     say(&format!("authority {}, account admin", api.ca.display()));
     say(&format!("ready https://{}", reachable(api.address)));
-    until_stopped().await;
+    runner::run(composer.clone(), CancellationToken::new()).await;
+    std::future::pending().await
+}
 
-    say("stopping; operations under way are carried on at the next start");
+/// However it comes to an end: requests and operations are parked, sessions at endpoints ended.
+async fn stop(composer: Composer, api: ServedApi, rack: Option<ServedRack>) {
     let drained = tokio::time::timeout(DRAIN, async {
-        stop.cancel();
-        api.stop().await;
-        // It ends at its next wait; what it was doing is in the journal.
-        let _ = clockwork.await;
-        composer.close().await;
+        tokio::join!(api.stop(), composer.close());
         if let Some(rack) = rack {
             rack.stop().await;
         }
@@ -79,7 +98,6 @@ pub async fn run(args: ServeArgs) -> Outcome {
             DRAIN.as_secs()
         ));
     }
-    Ok(ExitCode::Ok)
 }
 
 /// Returns at SIGTERM or SIGINT.

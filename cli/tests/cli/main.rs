@@ -9,4 +9,5 @@ mod demo;
 mod discovery;
 mod manager;
 mod recovery;
+mod serving;
 mod sizing;

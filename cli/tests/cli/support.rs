@@ -88,6 +88,16 @@ pub struct Server {
 }
 
 impl Server {
+    /// Starts it, and doesn't wait until it is ready.
+    pub fn begin<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut command = command(arguments);
+        let child = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn();
+        Self {
+            child: child.unwrap(),
+            url: String::new(),
+        }
+    }
+
     async fn start<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
         let mut child = command(arguments)
             .stderr(Stdio::piped())

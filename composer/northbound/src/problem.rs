@@ -34,12 +34,15 @@ impl IntoResponse for Problem {
         if status.is_server_error() {
             tracing::warn!(code = ?self.0.code, "{}", self.0.message);
         }
-        let mut response = (status, Json(json!({ "error": self.0 }))).into_response();
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, header::HeaderValue::from_static("5"));
-        }
-        response
+        retry_later((status, Json(json!({ "error": self.0 }))).into_response())
     }
+}
+
+/// Says when to ask again, where an answer can't be given now.
+pub(crate) fn retry_later(mut response: Response) -> Response {
+    if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+        let seconds = header::HeaderValue::from_static("5");
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    }
+    response
 }

@@ -46,7 +46,7 @@ pub struct Running {
 /// How long requests under way may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// Serves until it is stopped. At the first start it makes certificates and the administrator's password.
+/// Serves until it is stopped, from now on: until the composer has started it says so (503). At the first start it makes certificates and the administrator's password.
 pub async fn serve(composer: Composer, options: Options) -> Result<Running, ServeError> {
     let error = |source| ServeError::Listen {
         address: options.listen,

@@ -6,15 +6,60 @@
 use async_trait::async_trait;
 use poolwright_driver::DriverError;
 use poolwright_model::fault::FaultKind;
+use poolwright_model::id::OperationId;
 use poolwright_northbound::{Options, Running, serve};
 use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
 use poolwright_service::{Composer, Options as ServiceOptions};
-use poolwright_store::SqliteStore;
+use poolwright_store::{Batch, Committed, Document, Event, JournalLine, SqliteStore, Store, StoreError};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+/// A store whose disk fails for a while.
+struct Shaky {
+    inner: SqliteStore,
+    fails: AtomicBool,
+}
+
+impl Shaky {
+    fn steady(&self) -> Result<&SqliteStore, StoreError> {
+        match self.fails.load(SeqCst) {
+            false => Ok(&self.inner),
+            true => Err(StoreError::Unavailable {
+                reason: "the disk is full".to_owned(),
+                hint: "make room",
+            }),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Shaky {
+    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
+        self.steady()?.get(kind, id).await
+    }
+    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
+        self.steady()?.list(kind).await
+    }
+    async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
+        self.steady()?.commit(batch).await
+    }
+    async fn revision(&self) -> Result<u64, StoreError> {
+        self.steady()?.revision().await
+    }
+    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
+        self.steady()?.journal(operation, after).await
+    }
+    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
+        self.steady()?.open_operations().await
+    }
+    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
+        self.steady()?.events_after(seq, limit).await
+    }
+}
 
 /// Reaches nobody.
 struct Nobody;
@@ -27,17 +72,23 @@ impl Connector for Nobody {
     }
 }
 
-async fn manager(data_dir: &Path) -> Running {
-    drop(rustls::crypto::ring::default_provider().install_default());
-    let store = Arc::new(SqliteStore::open(data_dir).unwrap());
-    let composer = Composer::open(
+fn composer(store: Arc<dyn Store>) -> Composer {
+    Composer::new(
         store,
         Arc::new(Nobody),
         Arc::new(WallClock),
         ServiceOptions::default(),
     )
-    .await
-    .unwrap();
+}
+
+async fn manager(data_dir: &Path) -> Running {
+    let composer = composer(Arc::new(SqliteStore::open(data_dir).unwrap()));
+    composer.start().await.unwrap();
+    served(composer, data_dir).await
+}
+
+async fn served(composer: Composer, data_dir: &Path) -> Running {
+    drop(rustls::crypto::ring::default_provider().install_default());
     let options = Options {
         listen: "127.0.0.1:0".parse().unwrap(),
         data_dir: data_dir.to_owned(),
@@ -232,6 +283,131 @@ async fn a_second_start_keeps_certificate_and_password() {
             .unwrap()
             .status(),
         200
+    );
+    running.stop().await;
+}
+
+/// Not now, and when to ask again.
+fn refused_for_now(response: &reqwest::Response) {
+    let again = response.headers().get("retry-after");
+    assert_eq!(response.status(), 503);
+    assert_eq!(again.and_then(|seconds| seconds.to_str().ok()), Some("5"));
+}
+
+/// What `/readyz` says: its status, and the checks that fail.
+async fn readiness(client: &reqwest::Client, running: &Running) -> (u16, Vec<String>) {
+    let url = format!("https://{}/readyz", running.address);
+    let response = client.get(url).send().await.unwrap();
+    let (status, retry) = (
+        response.status().as_u16(),
+        response.headers().contains_key("retry-after"),
+    );
+    assert_eq!(retry, status == 503, "when to ask again is said with 503");
+    let body: Value = response.json().await.unwrap();
+    assert_eq!(body["ready"], status == 200, "{body}");
+    let checks = body["checks"].as_array().unwrap();
+    let failing = checks.iter().filter(|check| check["result"] != "ok");
+    let names = failing.map(|check| {
+        assert!(
+            check["message"].is_string() && check["hint"].is_string(),
+            "{check}"
+        );
+        check["name"].as_str().unwrap().to_owned()
+    });
+    (status, names.collect())
+}
+
+#[tokio::test]
+async fn it_is_ready_once_it_has_started_and_while_its_store_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(Shaky {
+        inner: SqliteStore::open(dir.path()).unwrap(),
+        fails: AtomicBool::new(false),
+    });
+    let composer = composer(store.clone());
+    let running = served(composer.clone(), dir.path()).await;
+    let (client, password) = (client(&running), password(dir.path()));
+    let alive = async || {
+        let url = format!("https://{}/livez", running.address);
+        client.get(url).send().await.unwrap().status().as_u16()
+    };
+    let status = async || {
+        let url = format!("https://{}/api/v1/status", running.address);
+        let request = client.get(url).basic_auth("admin", Some(&password));
+        request.send().await.unwrap()
+    };
+
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(
+        readiness(&client, &running).await,
+        (503, names(&["recovery", "looks"]))
+    );
+    assert_eq!(alive().await, 200);
+    let early = status().await;
+    refused_for_now(&early);
+    let early: Value = early.json().await.unwrap();
+    assert_eq!(early["error"]["code"], "unavailable");
+    assert!(
+        early["error"]["message"].as_str().unwrap().contains("starting"),
+        "{early}"
+    );
+
+    composer.start().await.unwrap();
+    assert_eq!(readiness(&client, &running).await, (200, vec![]));
+    assert_eq!(status().await.status(), 200);
+
+    store.fails.store(true, SeqCst);
+    assert_eq!(readiness(&client, &running).await, (503, names(&["store"])));
+    assert_eq!(alive().await, 200);
+    let refused = status().await;
+    refused_for_now(&refused);
+    let refused: Value = refused.json().await.unwrap();
+    assert!(
+        refused["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("disk is full"),
+        "{refused}"
+    );
+
+    // It needs no restart.
+    store.fails.store(false, SeqCst);
+    assert_eq!(readiness(&client, &running).await, (200, vec![]));
+    assert_eq!(status().await.status(), 200);
+
+    composer.close().await;
+    assert_eq!(readiness(&client, &running).await, (503, names(&["recovery"])));
+    let late: Value = status().await.json().await.unwrap();
+    assert!(
+        late["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("shutting down"),
+        "{late}"
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn what_can_not_be_done_now_says_when_to_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = manager(dir.path()).await;
+    let (client, password) = (client(&running), password(dir.path()));
+    // Nobody answers there.
+    let endpoint = json!({"id": "box-1", "url": "https://127.0.0.1:1", "trust": "system"});
+    let request = client
+        .post(format!("https://{}/api/v1/endpoints", running.address))
+        .basic_auth("admin", Some(&password))
+        .json(&endpoint);
+    let response = request.send().await.unwrap();
+    refused_for_now(&response);
+    let body: Value = response.json().await.unwrap();
+    assert!(
+        body["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("nobody answers"),
+        "{body}"
     );
     running.stop().await;
 }

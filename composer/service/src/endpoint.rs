@@ -80,6 +80,8 @@ pub struct Connections(Arc<RwLock<InUse>>);
 #[derive(Default)]
 struct InUse {
     drivers: BTreeMap<ControlEndpointId, Connected>,
+    /// None is taken into use any more.
+    closed: bool,
     speakers: BTreeMap<HostId, ControlEndpointId>,
 }
 
@@ -117,10 +119,10 @@ impl Connections {
         })
     }
 
-    /// Takes a driver into use, unless the endpoint has one already; says which.
+    /// Takes a driver into use, unless the endpoint has one already or all were closed; says whether it did.
     pub fn insert(&self, id: &ControlEndpointId, connected: &Connected) -> bool {
         self.write(|all| {
-            let first = !all.drivers.contains_key(id);
+            let first = !all.closed && !all.drivers.contains_key(id);
             if first {
                 all.drivers.insert(id.clone(), connected.clone());
             }
@@ -133,9 +135,12 @@ impl Connections {
         self.write(|all| all.drivers.remove(id))
     }
 
-    /// Takes all drivers out of use and ends their sessions.
+    /// Takes all drivers out of use, for good, and ends their sessions.
     pub async fn close(&self) {
-        let all = self.write(|all| std::mem::take(&mut all.drivers));
+        let all = self.write(|all| {
+            all.closed = true;
+            std::mem::take(&mut all.drivers)
+        });
         let ends = all
             .into_values()
             .map(|connected| async move { connected.fabric.close().await });

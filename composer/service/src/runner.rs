@@ -11,7 +11,7 @@ mod told;
 pub use told::{ScheduleRun, Trouble};
 
 use crate::composer::{Change, Composer, Tell};
-use crate::error::{ErrorCode, ServiceError};
+use crate::error::ServiceError;
 use crate::schedule::{Calendar, next_change};
 use jiff::Timestamp;
 use poolwright_executor::OperationState;
@@ -185,7 +185,7 @@ impl Runner<'_> {
         } else {
             Tried::Done(None)
         };
-        if let (Tried::Done(_), Some(change)) = (&tried, change) {
+        if let (Tried::Done(_), Some(change), false) = (&tried, change, scheduled.underway) {
             self.composer.calendar_followed(&change).await?;
         }
         Ok(tried)
@@ -208,6 +208,7 @@ impl Runner<'_> {
             Ok(Change {
                 plan,
                 operation: Some(operation),
+                ..
             }) => (plan, operation.id),
             Ok(_) => return Ok(Tried::Done(None)),
             Err(error) => {
@@ -216,22 +217,18 @@ impl Runner<'_> {
             }
         };
         let ended = tokio::select! {
-            ended = self.composer.wait(&id, PATIENCE) => ended,
-            () = self.next_change(looked) => {
-                let now = self.composer.operation(&id).await?;
-                let waits = now.waits().join("; ");
-                let late = format!("it is still {} ({waits}) when the calendar goes on", now.state);
-                Err(ServiceError::new(ErrorCode::Timeout, late))
-            }
+            ended = self.composer.wait(&id, PATIENCE) => ended.ok(),
+            () = self.next_change(looked) => None,
         };
-        let ended = match ended {
-            Ok(ended) => ended,
-            Err(error) => {
-                // It goes on, and what it has in hand is left alone. At its end we look again.
-                self.composer.follow(id.clone(), Tell::HoweverItEnds);
-                let reason = error.to_string();
-                return Ok(Tried::NotDone(told(Some(id), reason.clone(), Some(reason))));
-            }
+        let Some(ended) = ended else {
+            // It goes on, and what it has in hand is left alone. At its end we look again.
+            self.composer.follow(id.clone(), Tell::HoweverItEnds);
+            let now = self.composer.operation(&id).await?;
+            let reason = format!("operation {id} is still {} when the calendar goes on", now.state);
+            let waits = now.waits().into_iter().next();
+            let waits = waits.map(|waits| format!("; among others it waits for {waits}"));
+            let outcome = format!("{reason}{}", waits.unwrap_or_default());
+            return Ok(Tried::NotDone(told(Some(id), outcome, Some(reason))));
         };
         if ended.state != OperationState::Completed {
             let reason = format!("{}: {}", ended.state, ended.error().unwrap_or_default());

@@ -10,7 +10,7 @@ use poolwright_emulator::{Emulation, InProcess, Rack, in_process};
 use poolwright_model::id::{ControlEndpointId, DemandId, GpuId, HostId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::Gpu;
-use poolwright_service::clock::FastClock;
+use poolwright_service::clock::{Clock, FastClock};
 use poolwright_service::demand::DemandSpec;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Trust};
 use poolwright_service::{
@@ -33,6 +33,8 @@ pub struct Pool {
     pub emulation: Arc<Emulation>,
     pub store: Arc<dyn Store>,
     pub clock: Arc<FastClock>,
+    /// What the manager takes for the time; as a rule it is right.
+    pub managers_clock: Arc<dyn Clock>,
     pub options: Options,
     composer: Option<Composer>,
 }
@@ -61,10 +63,12 @@ impl Pool {
             start: noon,
             since: tokio::time::Instant::now(),
         };
+        let managers_clock = Arc::new(FastClock::starting_at(noon, 1.0));
         Self {
             emulation: Emulation::new(rack, clock),
             store,
-            clock: Arc::new(FastClock::starting_at(noon, 1.0)),
+            clock: managers_clock.clone(),
+            managers_clock,
             options: Options {
                 poll: None,
                 ..Options::default()
@@ -77,7 +81,12 @@ impl Pool {
         let line: Arc<dyn Connector> = Arc::new(Line {
             drivers: in_process(&self.emulation),
         });
-        let composer = Composer::open(self.store.clone(), line, self.clock.clone(), self.options.clone());
+        let composer = Composer::open(
+            self.store.clone(),
+            line,
+            self.managers_clock.clone(),
+            self.options.clone(),
+        );
         self.composer = Some(composer.await.unwrap());
     }
 

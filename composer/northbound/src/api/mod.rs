@@ -5,13 +5,15 @@ mod demands;
 mod endpoints;
 mod operations;
 mod pool;
+mod probes;
 mod schedules;
 
 use crate::{Api, auth, problem::Problem};
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, FromRequest, OriginalUri, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, OriginalUri, Request, State};
 use axum::http::{Method, StatusCode};
-use axum::routing::get;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, middleware};
 use poolwright_service::{ErrorCode, ServiceError};
 use serde::de::DeserializeOwned;
@@ -33,11 +35,11 @@ pub(crate) fn router(api: Api) -> Router {
         .merge(schedules::routes())
         .merge(endpoints::routes())
         .fallback(no_such_path)
+        .layer(middleware::from_fn_with_state(api.clone(), once_started))
         .layer(middleware::from_fn_with_state(api.clone(), auth::require));
     Router::new()
         .nest("/api/v1", v1)
-        .route("/livez", get(|| async { "ok\n" }))
-        .route("/readyz", get(|| async { "ok\n" }))
+        .merge(probes::routes())
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
@@ -45,6 +47,14 @@ pub(crate) fn router(api: Api) -> Router {
         ))
         .layer(CatchPanicLayer::new())
         .with_state(api)
+}
+
+/// Nothing is asked of a manager that has not started, and nothing of one that stops.
+async fn once_started(State(api): State<Api>, request: Request, next: Next) -> Response {
+    match api.composer.may_be_asked() {
+        Ok(()) => next.run(request).await,
+        Err(error) => Problem(error).into_response(),
+    }
 }
 
 async fn no_such_path(method: Method, OriginalUri(uri): OriginalUri) -> Problem {

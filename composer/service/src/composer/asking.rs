@@ -340,7 +340,7 @@ fn is_silence(kind: FaultKind) -> bool {
 }
 
 impl Check {
-    fn ok(name: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(super) fn ok(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             name: name.into(),
             result: CheckResult::Ok,
@@ -357,7 +357,11 @@ impl Check {
         }
     }
 
-    fn problem(name: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(super) fn problem(
+        name: impl Into<String>,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
         Self {
             result: CheckResult::Problem,
             ..Self::warning(name, message, hint)

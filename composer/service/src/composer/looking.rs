@@ -24,6 +24,8 @@ pub(super) struct Seen {
     sights: BTreeMap<ControlEndpointId, Sight>,
     /// Looks that have begun so far.
     looks: u64,
+    /// Everything was looked at once.
+    all: bool,
     /// How long the last look at everything took.
     elapsed_ms: u64,
     /// What everything that was ever seen is called.
@@ -96,8 +98,14 @@ impl Composer {
             seen.sights.retain(|id, _| kept.contains(id) || connected(id));
             seen.elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             seen.joined = None;
+            seen.all = true;
         }
         self.snapshot().await
+    }
+
+    /// Whether every endpoint was looked at since the start; whatever came of it.
+    pub(super) fn has_looked(&self) -> bool {
+        self.lock_seen().all
     }
 
     /// Looks at some endpoints again; the others are as they were seen last.

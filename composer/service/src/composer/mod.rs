@@ -8,6 +8,7 @@
 //! * [`changing`]: compose, release, attach, detach.
 //! * [`following`]: what is done once an operation is over.
 //! * [`asking`]: operations, compositions, and why things are as they are.
+//! * [`readiness`]: whether it may be asked at all.
 //!
 //! Invariant: every change of hardware goes through a plan and the executor.
 
@@ -19,6 +20,7 @@ mod keeping;
 mod looking;
 mod planning;
 mod wanting;
+mod readiness;
 
 pub use asking::{Check, CheckResult, Resolution, Status, Why};
 pub use changing::Release;
@@ -28,6 +30,7 @@ pub use planning::{Change, How};
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
 use crate::clock::Clock;
+use self::readiness::Stage;
 use crate::endpoint::{Connections, Connector};
 use crate::error::ServiceError;
 use crate::runner::Trouble;
@@ -76,6 +79,7 @@ pub struct Parts {
     clock: Arc<dyn Clock>,
     options: Options,
     seen: Mutex<looking::Seen>,
+    stage: Mutex<Stage>,
     /// Held while a plan is made and submitted: each sees what the one before has taken. Operations run side
     /// by side all the same.
     turn: tokio::sync::Mutex<()>,
@@ -95,18 +99,18 @@ impl Deref for Composer {
 }
 
 impl Composer {
-    /// Opens the pool: connects to the endpoints that are kept, looks at them once, and adopts the operations
-    /// that an earlier run left open.
-    pub async fn open(
+    /// A composer that has done nothing yet: neither the store nor any endpoint is asked before
+    /// [`Composer::start`].
+    pub fn new(
         store: Arc<dyn Store>,
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
         options: Options,
-    ) -> Result<Self, ServiceError> {
+    ) -> Self {
         let connections = Connections::default();
         let drivers = Arc::new(connections.clone());
         let executor = Executor::new(store.clone(), drivers, clock.clone(), options.execute.clone());
-        let composer = Self(Arc::new(Parts {
+        Self(Arc::new(Parts {
             store,
             connector,
             connections,
@@ -114,21 +118,43 @@ impl Composer {
             clock,
             options,
             seen: Mutex::default(),
+            stage: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
             trouble: Mutex::default(),
             tasks: Mutex::default(),
-        }));
-        composer.recall_ids().await?;
-        composer.settle_demands().await?;
-        composer.discover(&()).await?;
-        for adopted in composer.executor.recover().await?.adopted {
-            composer.follow(adopted, Tell::HoweverItEnds);
+        }))
+    }
+
+    /// A composer that has started. Where it can't, its sessions at endpoints are ended.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        connector: Arc<dyn Connector>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Result<Self, ServiceError> {
+        let composer = Self::new(store, connector, clock, options);
+        if let Err(error) = composer.start().await {
+            composer.close().await;
+            return Err(error);
         }
         Ok(composer)
     }
 
     pub fn clock(&self) -> &dyn Clock {
+    /// Connects to the endpoints that are kept, looks at them once, and adopts the operations that an earlier
+    /// run left open. Whoever calls it closes the composer, also where it fails or is cut off.
+    pub async fn start(&self) -> Result<(), ServiceError> {
+        self.recall_ids().await?;
+        self.settle_demands().await?;
+        self.discover(&()).await?;
+        for adopted in self.executor.recover().await?.adopted {
+            self.follow(adopted, Tell::HoweverItEnds);
+        }
+        self.enter(Stage::Started);
+        Ok(())
+    }
+
         self.clock.as_ref()
     }
 
@@ -140,9 +166,11 @@ impl Composer {
         &self.options
     }
 
-    /// Parks running operations where they can be carried on, and ends the sessions at the endpoints.
+    /// Parks running operations where they can be carried on, and ends the sessions at the endpoints. None is
+    /// begun any more.
     pub async fn close(&self) {
         self.executor.shutdown(SHUTDOWN).await;
+        self.enter(Stage::Closed);
         self.connections.close().await;
     }
 }

@@ -6,10 +6,8 @@ use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::{Claim, KeyRecord, Operation, OperationKind, PlanRecord, Submission};
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::{ControlEndpointId, DemandId, OperationId, PlanId};
-use poolwright_planner::{
-    Composition, Cordoned, Deferral, Deferred, Demand, Plan, PlanInput, Reserved, World,
-};
-use poolwright_store::{StoreError, read};
+use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, Reserved, World};
+use poolwright_store::StoreError;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -88,6 +86,8 @@ pub(super) struct Underway {
 
 impl Basis {
     fn world(&self) -> World<'_> {
+    /// Demands that they are serving or letting go of.
+    touched: BTreeSet<DemandId>,
         World {
             snapshot: &self.snapshot,
             held: &self.held,
@@ -121,10 +121,9 @@ impl Composer {
         let stays = |c: &&Composition| plan.deferred.iter().any(|deferred| deferred.composition == c.id);
         let deferred = basis.held.iter().filter(stays).filter_map(|c| c.demand.clone());
         let not_done = unplaced.chain(deferred).collect();
-        let in_hand = |deferred: &Deferred| matches!(deferred.because, Deferral::InOperation { .. });
         Ok(Scheduled {
             not_done,
-            underway: basis.underway || plan.deferred.iter().any(in_hand),
+            underway: basis.underway,
             plan,
         })
     }
@@ -176,7 +175,11 @@ impl Composer {
     /// To be called with the turn, where the plan is to be submitted.
     pub(super) async fn basis(&self, wanted: Wanted<'_>) -> Result<Basis, ServiceError> {
         // In this order: what ends while we read was underway when we began, and is left alone.
-        let Underway { reserved, serving } = self.underway().await?;
+        let Underway {
+            reserved,
+            serving,
+            touched,
+        } = self.underway().await?;
         let scheduled = match wanted {
             Wanted::Scheduled => self.scheduled().await?,
             _ => BTreeSet::new(),
@@ -189,7 +192,6 @@ impl Composer {
         if let Wanted::Scheduled = wanted {
             demands.retain(|demand| scheduled.contains(&demand.id));
         }
-        let underway = demands.iter().any(|demand| serving.contains_key(&demand.id));
         demands.retain(|demand| !serving.contains_key(&demand.id));
         let mut held = self.compositions().await?;
         if let Wanted::Only(new) = wanted {
@@ -217,14 +219,14 @@ impl Composer {
             reserved,
             demands,
             cordoned: Cordoned::default(),
-            underway,
+            underway: !touched.is_disjoint(&scheduled),
         })
     }
 
     pub(super) async fn underway(&self) -> Result<Underway, ServiceError> {
         let claims: Vec<Claim> = self.executor.claims().await?;
         let operations: BTreeSet<&OperationId> = claims.iter().map(|claim| &claim.operation).collect();
-        let mut serving = BTreeMap::new();
+        let (mut serving, mut touched) = (BTreeMap::new(), BTreeSet::new());
         for id in operations {
             let operation = match self.executor.get(id).await {
                 Ok(Some(operation)) => operation,
@@ -233,8 +235,11 @@ impl Composer {
                 Err(error) => return Err(error.into()),
             };
             let plan = self.plan_of(&operation).await?;
-            let demands = plan.composes.into_iter().filter_map(|c| c.demand);
-            serving.extend(demands.map(|demand| (demand, id.clone())));
+            let released = plan.releases.into_iter().filter_map(|c| c.demand);
+            let composed = plan.composes.into_iter().filter_map(|c| c.demand);
+            let composed: BTreeSet<DemandId> = composed.collect();
+            touched.extend(released.chain(composed.iter().cloned()));
+            serving.extend(composed.into_iter().map(|demand| (demand, id.clone())));
         }
         let reserved = claims.into_iter().map(|claim| Reserved {
             unit: claim.unit,
@@ -245,6 +250,7 @@ impl Composer {
             serving,
         })
     }
+            touched,
 
     pub(super) fn input<'a>(&self, basis: &'a Basis) -> PlanInput<'a> {
         PlanInput {

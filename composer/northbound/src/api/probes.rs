@@ -1,0 +1,31 @@
+//! The probes. They need no password, and tell nothing of the pool.
+//!
+//! `/livez`: the process answers. `/readyz`: it has recovered, its store answers, and the hardware was looked
+//! at; the body has each check, and the status is 503 while one fails.
+
+use crate::Api;
+use crate::problem::retry_later;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use poolwright_service::CheckResult;
+use serde_json::json;
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+}
+
+async fn readyz(State(api): State<Api>) -> Response {
+    let checks = api.composer.readiness().await;
+    let ready = checks.iter().all(|check| check.result == CheckResult::Ok);
+    let status = match ready {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let body = json!({ "ready": ready, "checks": checks });
+    retry_later((status, Json(body)).into_response())
+}
