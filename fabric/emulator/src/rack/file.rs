@@ -114,7 +114,7 @@ impl Default for RawOptions {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawLatency {
     #[serde(deserialize_with = "duration")]
@@ -127,6 +127,20 @@ pub(super) struct RawLatency {
     pub enumeration: Duration,
     #[serde(deserialize_with = "duration")]
     pub reset: Duration,
+}
+
+impl Default for RawLatency {
+    /// All at once but for a reset: one that takes no time can't be seen, so nobody could tell that a GPU was
+    /// cleaned. A PCIe device may take up to 1 s until it answers again (PCIe Base Specification, 6.6.1).
+    fn default() -> Self {
+        Self {
+            request: Duration::ZERO,
+            bind: Duration::ZERO,
+            unbind: Duration::ZERO,
+            enumeration: Duration::ZERO,
+            reset: Duration::from_millis(500),
+        }
+    }
 }
 
 /// PCIe generation and lanes.

@@ -141,7 +141,9 @@ fn a_reset_is_refused_while_bound_and_cleans() {
         begin(&mut state, Change::bind(g, p), 110),
         Err(Refusal::Busy { .. })
     ));
-    state.settle(at(120));
+    state.settle(at(599));
+    assert!(state.resetting(g) && state.dirty(g));
+    state.settle(at(600));
     assert_eq!(
         (state.resetting(g), state.dirty(g), state.resets(g)),
         (false, false, 1)
