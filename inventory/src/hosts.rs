@@ -112,6 +112,7 @@ fn join_ports(
         if let Some(other) = other.filter(|other| used.insert(*other)) {
             let (view, host_end) = &host_ends[other];
             port.slots = host_end.slots;
+            port.slots_known = host_end.slots_known;
             port.free_window_bytes = port.free_window_bytes.or(host_end.free_window_bytes);
             port.free_buses = port.free_buses.or(host_end.free_buses);
             locals.push((*view, host_end.id.clone()));

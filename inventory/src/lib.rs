@@ -25,4 +25,4 @@ pub use diff::{Change, ListDiff, SnapshotDiff};
 pub use merge::{Knowledge, Merged, View, merge};
 pub use pci_names::PciNames;
 pub use remember::remember;
-pub use snapshot::Snapshot;
+pub use snapshot::{EndpointSeen, Snapshot};

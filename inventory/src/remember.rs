@@ -86,6 +86,7 @@ fn names_of_host(host: &Host) -> Host {
         switch: None,
         port: None,
         slots: 0,
+        slots_known: false,
         free_window_bytes: None,
         free_buses: None,
         link: LinkWidth::default(),

@@ -1,7 +1,9 @@
 //! Everything that was seen in one look, in the words of the fixed JSON form.
 
 use jiff::Timestamp;
+use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::fault::Fault;
+use poolwright_model::id::ControlEndpointId;
 use poolwright_model::topology::Topology;
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +14,20 @@ pub struct Snapshot {
     pub taken_at: Timestamp,
     #[serde(flatten)]
     pub topology: Topology,
+    /// Who answered at the endpoints, by their ids.
+    #[serde(default)]
+    pub endpoints: Vec<EndpointSeen>,
     pub faults: Vec<Fault>,
     /// Requests sent to all endpoints together.
     pub requests: u64,
     /// How long the look took, in milliseconds.
     pub elapsed_ms: u64,
+}
+
+/// An endpoint that answered: who it says that it is, and how far its driver can be relied upon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointSeen {
+    pub id: ControlEndpointId,
+    #[serde(flatten)]
+    pub label: DriverLabel,
 }

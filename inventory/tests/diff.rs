@@ -12,6 +12,7 @@ fn snapshot(gpus: serde_json::Value, faults: Vec<Fault>) -> Snapshot {
     Snapshot {
         taken_at: jiff::Timestamp::UNIX_EPOCH,
         topology,
+        endpoints: vec![],
         faults,
         requests: 1,
         elapsed_ms: 2,

@@ -104,6 +104,7 @@ fn host(name: &str, uuid: &str, bmc: Option<&str>, ports: Vec<HostPort>) -> Host
 }
 
 fn port(local: &str, fabric: FabricId, uuid: &str, slots: u32, control: Option<ControlPoint>) -> HostPort {
+    let fabric_is_unknown = fabric == FabricId::unknown();
     HostPort {
         id: HostPortId::new(local).unwrap(),
         fabric,
@@ -111,6 +112,7 @@ fn port(local: &str, fabric: FabricId, uuid: &str, slots: u32, control: Option<C
         port: None,
         uuid: Some(uuid.into()),
         slots,
+        slots_known: fabric_is_unknown,
         free_window_bytes: None,
         free_buses: None,
         link: LinkWidth::default(),
@@ -188,6 +190,7 @@ fn a_gpu_seen_by_its_box_and_its_host_is_one_attached_gpu() {
         panic!("{:?}", merged.topology.hosts)
     };
     assert_eq!(host.ports[0].slots, 8, "the host knows how many it takes");
+    assert!(host.ports[0].slots_known);
     assert!(host.ports[0].control.is_some(), "the box knows how to bind");
     assert_eq!(merged.faults, vec![]);
 }

@@ -98,6 +98,7 @@ mod tests {
         Snapshot {
             taken_at: Timestamp::UNIX_EPOCH,
             topology: serde_json::from_value(json).unwrap(),
+            endpoints: vec![],
             faults: vec![],
             requests: 0,
             elapsed_ms: 0,

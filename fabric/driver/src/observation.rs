@@ -1,5 +1,6 @@
 //! What one endpoint shows, with the faults met on the way.
 
+use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::fault::Fault;
 use poolwright_model::topology::Topology;
 
@@ -8,6 +9,8 @@ use poolwright_model::topology::Topology;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observation {
     pub topology: Topology,
+    /// Who answered, and how far driving it can be relied upon.
+    pub label: DriverLabel,
     pub faults: Vec<Fault>,
     /// Requests sent to get it.
     pub requests: u64,

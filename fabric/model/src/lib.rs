@@ -5,6 +5,7 @@
 //! * [`topology`]: hosts, switches, links, GPUs and units, and the questions one asks of the graph.
 //! * [`composable`]: why a GPU cannot be moved.
 //! * [`control`]: how a fabric is told to bind, and where.
+//! * [`driver_label`]: how far the driver of an endpoint can be relied upon.
 //! * [`lifecycle`]: the states of a GPU and every legal transition.
 //! * [`step`]: what an execution does to the hardware, with what it expects to find.
 //! * [`fault`]: what went wrong while looking.
@@ -17,6 +18,7 @@ pub mod units;
 
 pub mod composable;
 pub mod control;
+pub mod driver_label;
 pub mod fault;
 pub mod lifecycle;
 pub mod profile;

@@ -167,6 +167,10 @@ pub struct HostPort {
     /// How many GPUs it can take: what the host's hot-plug slots hold, else what the switch's device
     /// ports could feed.
     pub slots: u32,
+    /// Whether the host itself told of its slots. Else `slots` is what the switch could feed, and the host may
+    /// hold fewer.
+    #[serde(default)]
+    pub slots_known: bool,
     /// Free 64-bit prefetchable window behind it; unknown without something on the host that looks.
     pub free_window_bytes: Option<Bytes>,
     pub free_buses: Option<u32>,

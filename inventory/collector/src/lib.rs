@@ -6,7 +6,8 @@
 use futures_util::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use poolwright_driver::{DriverError, Fabric, Observation, Progress};
-use poolwright_inventory::{Knowledge, Merged, PciNames, Snapshot, View, merge};
+use poolwright_inventory::{EndpointSeen, Knowledge, Merged, PciNames, Snapshot, View, merge};
+use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_model::profile::Profiles;
@@ -36,6 +37,8 @@ impl Default for CollectOptions {
 #[derive(Debug, Clone)]
 pub struct Look {
     pub view: View,
+    /// Who answered; `None` where nobody did.
+    pub label: Option<DriverLabel>,
     pub requests: u64,
     /// False where nothing at all could be read; the view then holds only the fault.
     pub answered: bool,
@@ -46,6 +49,7 @@ impl Look {
     pub fn answered(source: ControlEndpointId, observed: Observation, at: Timestamp) -> Self {
         let Observation {
             topology,
+            label,
             faults,
             requests,
             quirks,
@@ -61,6 +65,7 @@ impl Look {
         };
         Self {
             view,
+            label: Some(label),
             requests,
             answered: true,
         }
@@ -81,6 +86,7 @@ impl Look {
         };
         Self {
             view,
+            label: None,
             requests: 0,
             answered: false,
         }
@@ -121,6 +127,13 @@ pub async fn look(
 /// One snapshot of what was seen, be it at different times. Its requests and time are those of no look.
 pub fn assemble(looks: Vec<Look>, last: Option<&Topology>, now: Timestamp) -> Snapshot {
     let requests = looks.iter().map(|look| look.requests).sum();
+    let answered = looks.iter().filter_map(|look| {
+        let id = look.view.source.clone();
+        let label = look.label.clone()?;
+        Some(EndpointSeen { id, label })
+    });
+    let mut endpoints: Vec<EndpointSeen> = answered.collect();
+    endpoints.sort_by(|a, b| a.id.cmp(&b.id));
     let views = looks.into_iter().map(|look| look.view).collect();
     let knowledge = Knowledge {
         profiles: Profiles::builtin(),
@@ -130,6 +143,7 @@ pub fn assemble(looks: Vec<Look>, last: Option<&Topology>, now: Timestamp) -> Sn
     Snapshot {
         taken_at: now,
         topology,
+        endpoints,
         faults,
         requests,
         elapsed_ms: 0,

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use poolwright_collector::{CollectOptions, collect};
 use poolwright_driver::{Bound, ControlPoint, DriverError, Fabric, Observation, Progress, ResetSeen};
+use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_model::id::ControlEndpointId;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ impl Fabric for Scripted {
         progress.advanced(1, 0);
         match self.behaviour {
             Behaviour::Answers => Ok(Observation {
+                label: DriverLabel::emulated(Some("box".into())),
                 requests: 3,
                 faults: vec![Fault::new(
                     self.id.as_str(),

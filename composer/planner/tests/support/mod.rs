@@ -33,6 +33,7 @@ impl Rack {
             snapshot: Snapshot {
                 taken_at: Timestamp::UNIX_EPOCH,
                 topology: Topology::default(),
+                endpoints: vec![],
                 faults: vec![],
                 requests: 0,
                 elapsed_ms: 0,
@@ -133,6 +134,7 @@ impl Rack {
                 port: None,
                 uuid: None,
                 slots: *slots,
+                slots_known: true,
                 free_window_bytes: None,
                 free_buses: None,
                 link: LinkWidth::default(),

@@ -2,8 +2,9 @@
 //! DMTF's mockups.
 //!
 //! A folder for each address, with an `index.json` in it; below `redfish/v1`, or with that left out, as in
-//! DMTF's short form. Documents are sent as they were recorded, odd ones too. Logging in and out works, whatever
-//! the tree says of sessions; nothing else can be written.
+//! DMTF's short form. Documents are sent as they were recorded, odd ones too; only the service root says besides,
+//! under `Oem`, that this is a recording. Logging in and out works, whatever the tree says of sessions; nothing else
+//! can be written.
 
 use super::error::ServeError;
 use super::front::{App, Front, ServeOptions, Served};
@@ -18,6 +19,7 @@ use axum::body::Body;
 use axum::extract::{Request, State as Extracted};
 use http::request::Parts;
 use http::{HeaderName, Method, Response, StatusCode, header};
+use poolwright_model::driver_label::{EMULATOR, RECORDING};
 use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -113,6 +115,7 @@ impl Recording {
             .iter()
             .fold(self.root.clone(), |path, segment| path.join(segment));
         match tokio::fs::read(folder.join(DOCUMENT)).await {
+            Ok(text) if below.is_empty() => Ok(Some(as_recorded(marked(text)))),
             Ok(text) => Ok(Some(as_recorded(text))),
             Err(error) if is_absent(&error) => {
                 match tokio::fs::read_to_string(folder.join("index.xml")).await {
@@ -159,6 +162,22 @@ fn is_absent(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     )
+}
+
+/// The service root, saying that this is no machine. A recording of `endpoint record` says so itself.
+fn marked(text: Vec<u8>) -> Vec<u8> {
+    let Ok(Value::Object(mut root)) = serde_json::from_slice(&text) else {
+        return text;
+    };
+    let oem = root.entry("Oem").or_insert(Value::Null);
+    if !oem.is_object() {
+        *oem = json!({});
+    }
+    if oem.get(EMULATOR).is_some() {
+        return text;
+    }
+    oem[EMULATOR] = json!({ "@odata.type": "#PoolwrightRecording.v1_0_0.Recording", RECORDING: {} });
+    serde_json::to_vec_pretty(&root).unwrap_or(text)
 }
 
 fn as_recorded(text: Vec<u8>) -> Reply {

@@ -8,6 +8,7 @@ use crate::resources::Service;
 use crate::state::Change;
 use async_trait::async_trait;
 use poolwright_driver::{Bound, ControlPoint, DriverError, Fabric, Observation, Progress, ResetSeen};
+use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::ControlEndpointId;
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ impl Fabric for InProcessFabric {
         progress.advanced(1, 0);
         Ok(Observation {
             topology,
+            label: DriverLabel::emulated(None),
             requests: 1,
             ..Observation::default()
         })

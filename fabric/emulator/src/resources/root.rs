@@ -5,6 +5,7 @@ use super::resource::uri;
 use super::{Content, Resource, Service, View};
 use crate::rack::{Expand, Style};
 use http::StatusCode;
+use poolwright_model::driver_label::EMULATOR;
 use poolwright_redfish_model::{RESOURCES, ServiceRoot, odata::ODataType};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -63,7 +64,7 @@ fn root(view: &View<'_>) -> Value {
         "Name": format!("Redfish service of {}", view.service.name(view.rack)),
         "RedfishVersion": "1.20.0",
         "UUID": uuid,
-        "Vendor": "Poolwright",
+        "Vendor": EMULATOR,
         "Product": product,
         "ProtocolFeaturesSupported": {
             "ExpandQuery": expand,

@@ -44,7 +44,9 @@ async fn a_tree_is_served_as_it_was_recorded_in_either_form() {
             .send()
             .await
             .unwrap();
-        assert_eq!(root.json::<Value>().await.unwrap()["Id"], "RootService");
+        let root: Value = root.json().await.unwrap();
+        assert_eq!(root["Id"], "RootService");
+        assert!(root["Oem"]["Poolwright"]["Recording"].is_object(), "{root}");
         let known = |method: Method, path: &str| {
             ask(&served, &client, method, path).basic_auth(served.username(), Some(served.password()))
         };

@@ -6,7 +6,7 @@
 //!
 //! * [`walk`]: reading with faults, bounds and progress. [`words`]: what services write in many ways, in one.
 //! * [`systems`], [`chassis`], [`fabrics`], [`switches`], [`blocks`], [`device`], [`gpu`]: what is taken of each resource.
-//! * [`ports`], [`host`], [`bound`], [`join`], [`movable`]: who is who, who is bound to whom, what can be
+//! * [`label`]: who answers. [`ports`], [`host`], [`bound`], [`join`], [`movable`]: who is who, who is bound to whom, what can be
 //!   moved. Pure.
 
 pub(crate) mod blocks;
@@ -17,6 +17,7 @@ pub(crate) mod fabrics;
 pub(crate) mod gpu;
 mod host;
 mod join;
+mod label;
 mod movable;
 mod ports;
 pub(crate) mod switches;
@@ -68,13 +69,14 @@ pub(crate) async fn observe(
     if root.session_service.is_none() {
         walk.quirk(quirks::NO_SESSION_SERVICE);
     }
-    let seen = look(&walk, &root).await;
+    let (seen, label) = tokio::join!(look(&walk, &root), label::read(&walk, &root));
     let mut findings = walk.into_findings();
     let topology = join::topology(endpoint, &seen, &mut findings);
     let (faults, quirks) = findings.told(endpoint);
     let requests = client.requests() - before;
     Ok(Observation {
         topology,
+        label,
         faults,
         requests,
         quirks,

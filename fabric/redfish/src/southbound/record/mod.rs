@@ -14,9 +14,10 @@ use crate::client::Client;
 use jiff::civil::Date;
 use meet::Met;
 use poolwright_driver::Progress;
+use poolwright_model::driver_label::{EMULATOR, RECORDING};
 use redact::Redactor;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -89,6 +90,9 @@ pub async fn record(
     for (path, bytes) in &tree.documents {
         let mut document = parse(bytes);
         redactor.redact(&mut document);
+        if path == ROOT {
+            mark(&mut document, recorded_on);
+        }
         about.note(&document);
         write(folder, &redactor.text(path), &document)?;
     }
@@ -110,6 +114,19 @@ pub async fn record(
     let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
     save(&folder.join("manifest.json"), &text)?;
     Ok(manifest)
+}
+
+/// Whoever is served the copy, by whatever server, can see that it is no machine.
+fn mark(root: &mut Value, recorded_on: Date) {
+    let Some(root) = root.as_object_mut() else { return };
+    let oem = root.entry("Oem").or_insert(Value::Null);
+    if !oem.is_object() {
+        *oem = json!({});
+    }
+    oem[EMULATOR] = json!({
+        "@odata.type": "#PoolwrightRecording.v1_0_0.Recording",
+        RECORDING: { "RecordedOn": recorded_on.to_string() },
+    });
 }
 
 /// What the documents say of the product.
