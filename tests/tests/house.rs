@@ -115,6 +115,9 @@ fn committed_text_names_no_package_registry() {
         ("pypi", ".org"),
         ("python", "hosted.org"),
         ("npmjs", ".org"),
+        ("npmjs", ".com"),
+        ("deb.deb", "ian.org"),
+        ("proxy.gol", "ang.org"),
     ]);
     let found = places(&committed_texts(), &words);
     assert!(found.is_empty(), "{}", found.join("\n"));
@@ -130,6 +133,33 @@ fn committed_text_puts_nothing_off() {
     ]);
     let found = places(&committed_texts(), &words);
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Longer, and nobody reads a file to its end.
+const MOST_LINES: usize = 600;
+
+#[test]
+fn a_file_is_short_enough_to_read() {
+    // What the generator writes nobody reads from top to bottom; a table of data is looked things up in.
+    let written = |path: &Path| {
+        !path.components().any(|part| part.as_os_str() == "generated") && !path.starts_with("hw-profiles")
+    };
+    let long: Vec<_> = committed_texts()
+        .into_iter()
+        .filter(|(path, text)| written(path) && text.lines().count() > MOST_LINES)
+        .map(|(path, text)| format!("{}: {} lines", path.display(), text.lines().count()))
+        .collect();
+    assert!(
+        long.is_empty(),
+        "longer than {MOST_LINES} lines:\n{}",
+        long.join("\n")
+    );
+}
+
+#[test]
+fn the_licence_that_every_crate_names_is_there() {
+    let text = fs::read_to_string(tree_to_judge().join("LICENSE")).unwrap();
+    assert!(text.contains("Apache License") && text.contains("Version 2.0, January 2004"));
 }
 
 #[test]
