@@ -44,7 +44,7 @@ pub enum Kind {
     SlowDrip,
     /// Accepts, reads, never answers.
     Silent,
-    /// Sends every request to another origin.
+    /// Sends every request to another origin, which would answer.
     Redirect,
     /// Refuses every credential.
     Unauthorized,
@@ -58,7 +58,7 @@ pub enum Kind {
     DeepNesting,
     /// A collection of 200,000 members that do not exist.
     HugeCollection,
-    /// Links that lead to another origin.
+    /// Links that lead to another origin, which would answer.
     ForeignLinks,
 }
 
@@ -121,6 +121,23 @@ pub struct HostileServer {
 struct Seen {
     requests: AtomicU64,
     credentials: AtomicU64,
+    writes: AtomicU64,
+    elsewhere: AtomicU64,
+}
+
+impl Seen {
+    /// Counts a request by its head. A session that is opened or closed is no write: it changes no machine.
+    fn count(&self, head: &str) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let (method, path) = asked(head);
+        let session = path.contains("/Sessions");
+        if (method == "POST" && session) || head.to_ascii_lowercase().contains("\nauthorization:") {
+            self.credentials.fetch_add(1, Ordering::Relaxed);
+        }
+        if !session && !matches!(method, "GET" | "HEAD") {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl HostileServer {
@@ -132,9 +149,17 @@ impl HostileServer {
     /// Serves `kind` on `address`.
     pub async fn start_on(address: SocketAddr, kind: Kind) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
+        let other = TcpListener::bind((address.ip(), 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);
         let seen = Arc::new(Seen::default());
-        let task = tokio::spawn(accept(listener, kind, Arc::clone(&seen)));
+        let talk = Talk {
+            kind,
+            other: other.local_addr()?,
+            seen: Arc::clone(&seen),
+        };
+        let task = tokio::spawn(async move {
+            tokio::join!(accept(listener, talk.clone(), false), accept(other, talk, true));
+        });
         Ok(Self { url, seen, task })
     }
 
@@ -149,6 +174,18 @@ impl HostileServer {
     pub fn credentials(&self) -> u64 {
         self.seen.credentials.load(Ordering::Relaxed)
     }
+
+    /// Requests that would have changed something.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.seen.writes.load(Ordering::Relaxed)
+    }
+
+    /// Requests that came to the other origin, to which the server redirects and links.
+    #[must_use]
+    pub fn elsewhere(&self) -> u64 {
+        self.seen.elsewhere.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for HostileServer {
@@ -157,27 +194,50 @@ impl Drop for HostileServer {
     }
 }
 
-async fn accept(listener: TcpListener, kind: Kind, seen: Arc<Seen>) {
+/// What a conversation needs to know.
+#[derive(Clone)]
+struct Talk {
+    kind: Kind,
+    /// The origin that redirects and foreign links lead to.
+    other: SocketAddr,
+    seen: Arc<Seen>,
+}
+
+async fn accept(listener: TcpListener, talk: Talk, elsewhere: bool) {
     // Connections live in the set, so that they end with the server.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
-        let seen = Arc::clone(&seen);
+        let talk = talk.clone();
         // An error here is the client hanging up, which is what most kinds ask for.
-        connections.spawn(async move { talk(socket, kind, &seen).await });
+        connections.spawn(async move {
+            match elsewhere {
+                true => talk.elsewhere(socket).await,
+                false => talk.here(socket).await,
+            }
+        });
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn talk(mut socket: TcpStream, kind: Kind, seen: &Seen) -> io::Result<()> {
-    let head = read_head(&mut socket).await?;
-    seen.requests.fetch_add(1, Ordering::Relaxed);
-    let mut words = head.split_ascii_whitespace();
-    let (method, path) = (words.next().unwrap_or(""), words.next().unwrap_or("/"));
-    let login = method == "POST" && path.contains("/Sessions");
-    if login || head.to_ascii_lowercase().contains("\nauthorization:") {
-        seen.credentials.fetch_add(1, Ordering::Relaxed);
+impl Talk {
+    async fn here(&self, mut socket: TcpStream) -> io::Result<()> {
+        let head = read_head(&mut socket).await?;
+        self.seen.count(&head);
+        let (_, path) = asked(&head);
+        respond(&mut socket, self.kind, path.trim_end_matches('/'), self.other).await?;
+        hang_up(socket).await
     }
-    respond(&mut socket, kind, path.trim_end_matches('/')).await?;
+
+    /// The other origin answers like any machine.
+    async fn elsewhere(&self, mut socket: TcpStream) -> io::Result<()> {
+        read_head(&mut socket).await?;
+        self.seen.elsewhere.fetch_add(1, Ordering::Relaxed);
+        send_json(&mut socket, &service_root()).await?;
+        hang_up(socket).await
+    }
+}
+
+async fn hang_up(mut socket: TcpStream) -> io::Result<()> {
     socket.shutdown().await?;
     // Closing with unread bytes of a request would reset the connection and eat the answer.
     let mut nowhere = tokio::io::sink();
@@ -186,6 +246,12 @@ async fn talk(mut socket: TcpStream, kind: Kind, seen: &Seen) -> io::Result<()> 
         .await
         .map(|_| ())
         .or(Ok(()))
+}
+
+/// Method and path of a request.
+fn asked(head: &str) -> (&str, &str) {
+    let mut words = head.split_ascii_whitespace();
+    (words.next().unwrap_or(""), words.next().unwrap_or("/"))
 }
 
 async fn read_head(socket: &mut TcpStream) -> io::Result<String> {
@@ -203,7 +269,7 @@ async fn read_head(socket: &mut TcpStream) -> io::Result<String> {
 
 const ROOT: &str = "/redfish/v1";
 
-async fn respond(socket: &mut TcpStream, kind: Kind, path: &str) -> io::Result<()> {
+async fn respond(socket: &mut TcpStream, kind: Kind, path: &str, other: SocketAddr) -> io::Result<()> {
     match kind {
         Kind::Html => {
             let page = "<!DOCTYPE html><html><body><h1>It works!</h1></body></html>";
@@ -272,7 +338,7 @@ async fn respond(socket: &mut TcpStream, kind: Kind, path: &str) -> io::Result<(
             send(
                 socket,
                 "301 Moved Permanently",
-                "location: http://127.0.0.2:9/redfish/v1",
+                &format!("location: http://{other}/redfish/v1"),
                 "",
             )
             .await
@@ -294,7 +360,7 @@ async fn respond(socket: &mut TcpStream, kind: Kind, path: &str) -> io::Result<(
             send(socket, "200 OK", JSON, &body).await
         }
         Kind::LinkLoop | Kind::EndlessLinks | Kind::HugeCollection | Kind::ForeignLinks => {
-            match linked_document(kind, path) {
+            match linked_document(kind, path, other) {
                 Some(document) => send_json(socket, &document).await,
                 None => send(socket, "404 Not Found", JSON, "{}").await,
             }
@@ -303,7 +369,7 @@ async fn respond(socket: &mut TcpStream, kind: Kind, path: &str) -> io::Result<(
 }
 
 /// The documents of the kinds whose single answers are good, and whose links are not.
-fn linked_document(kind: Kind, path: &str) -> Option<serde_json::Value> {
+fn linked_document(kind: Kind, path: &str, other: SocketAddr) -> Option<serde_json::Value> {
     if path == ROOT {
         return Some(service_root());
     }
@@ -350,10 +416,10 @@ fn linked_document(kind: Kind, path: &str) -> Option<serde_json::Value> {
             None,
         ),
         Kind::ForeignLinks if is_collection => {
-            let other = "http://127.0.0.2:9/redfish/v1/Systems/1";
+            let there = format!("//{other}/redfish/v1/Systems/1");
             collection(
-                vec![other.to_owned(), other.replace("http:", "")],
-                Some(other.to_owned()),
+                vec![format!("http:{there}"), there.clone()],
+                Some(format!("http:{there}")),
             )
         }
         _ => None,

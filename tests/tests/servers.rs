@@ -174,7 +174,7 @@ async fn whole_hostile_answers_are_what_their_names_say() {
         (Kind::LinkLoop, 200, "nextLink"),
         (Kind::EndlessLinks, 200, "Systems/page"),
         (Kind::HugeCollection, 200, "Systems/199999"),
-        (Kind::ForeignLinks, 200, "//127.0.0.2:9"),
+        (Kind::ForeignLinks, 200, "nextLink\":\"http://127.0.0.1:"),
     ] {
         let server = HostileServer::start(kind).await.unwrap();
         let answer = http
@@ -240,4 +240,27 @@ async fn attempts_to_log_in_are_counted() {
     http.post(sessions).body("{}").send().await.unwrap();
     http.get(&url).send().await.unwrap();
     assert_eq!((server.requests(), server.credentials()), (3, 2));
+}
+
+#[tokio::test]
+async fn writes_and_whoever_goes_to_the_other_origin_are_counted() {
+    for (kind, elsewhere) in [(Kind::Redirect, 1), (Kind::ForeignLinks, 0)] {
+        let server = HostileServer::start(kind).await.unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let obedient = Client::builder()
+            .tls_certs_only(std::iter::empty())
+            .build()
+            .unwrap();
+        let url = format!("{}/redfish/v1/Systems", server.url);
+        let answer = obedient.get(&url).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{kind}");
+        assert_eq!((server.writes(), server.elsewhere()), (0, elsewhere), "{kind}");
+        if kind == Kind::ForeignLinks {
+            let next = answer.json::<Value>().await.unwrap()["Members@odata.nextLink"].clone();
+            obedient.get(next.as_str().unwrap()).send().await.unwrap();
+            assert_eq!(server.elsewhere(), 1, "a link that was followed");
+        }
+        client(None).patch(&url).body("{}").send().await.unwrap();
+        assert_eq!((server.writes(), server.credentials()), (1, 0), "{kind}");
+    }
 }

@@ -33,9 +33,11 @@ async fn main() -> io::Result<()> {
     println!("ready {}", server.url);
     poolwright_tests::stopped().await?;
     println!(
-        "requests {} credentials {}",
+        "requests {} credentials {} writes {} elsewhere {}",
         server.requests(),
-        server.credentials()
+        server.credentials(),
+        server.writes(),
+        server.elsewhere()
     );
     Ok(())
 }
