@@ -8,8 +8,7 @@ mod rack_view;
 
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::wire_up::ServedRack;
-use rack_view::{RackView, Seen};
+use rack_view::{Door, RackView, Seen};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -33,6 +32,15 @@ struct Ledger {
     moved: BTreeSet<String>,
 }
 
+/// What differs from before, once everything is released.
+#[derive(Debug)]
+pub struct Left {
+    /// Still bound.
+    pub leaked: BTreeSet<Binding>,
+    /// Somebody else's, and no longer bound.
+    pub gone: BTreeSet<Binding>,
+}
+
 /// The client, at work until it is told to stop.
 pub struct Auditor {
     view: Arc<RackView>,
@@ -45,8 +53,8 @@ pub struct Auditor {
 
 impl Auditor {
     /// Reads who is who and what is bound already, and begins to look.
-    pub async fn begin(rack: &ServedRack) -> Result<Self, Failure> {
-        let view = Arc::new(RackView::read(rack).await.map_err(unread)?);
+    pub async fn begin(rack: impl Into<Door<'_>>) -> Result<Self, Failure> {
+        let view = Arc::new(RackView::read(rack.into()).await.map_err(unread)?);
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         let foreign = look(&view, &ledger).await.map_err(unread)?;
         lock(&ledger).moved.clear();
@@ -82,6 +90,17 @@ impl Auditor {
     /// What is bound to what, read now.
     pub async fn look(&self) -> Result<BTreeSet<Binding>, Failure> {
         look(&self.view, &self.ledger).await.map_err(unread)
+    }
+
+    /// Looks, and says how what is bound differs from what was before anything was done.
+    pub async fn left(&self) -> Result<Left, Failure> {
+        let now = self.look().await?;
+        let only_in =
+            |one: &BTreeSet<Binding>, other: &BTreeSet<Binding>| one.difference(other).cloned().collect();
+        Ok(Left {
+            leaked: only_in(&now, &self.foreign),
+            gone: only_in(&self.foreign, &now),
+        })
     }
 
     /// GPUs that had two hosts at any look.
@@ -129,17 +148,10 @@ async fn keep_looking(view: Arc<RackView>, ledger: Arc<Mutex<Ledger>>, stop: Can
     }
 }
 
-/// One look at everything. It takes a while, and a GPU may move meanwhile; so one that was seen at two hosts
-/// is looked for again at the first: only if it is still there it had both at once.
+/// One look at everything.
 async fn look(view: &RackView, ledger: &Mutex<Ledger>) -> Result<BTreeSet<Binding>, String> {
     let seen = view.bindings().await?;
-    let mut double = BTreeSet::new();
-    for first in twice_seen(&seen) {
-        if view.bindings_at(&first.2).await?.contains(first) {
-            tracing::error!(gpu = first.0, host = first.1, "this GPU has another host too");
-            double.insert(first.0.clone());
-        }
-    }
+    let double = doubly_owned(view, &seen).await?;
     let bindings: BTreeSet<Binding> = seen.into_iter().map(|(gpu, host, _)| (gpu, host)).collect();
     let mut ledger = lock(ledger);
     ledger.looks += 1;
@@ -149,6 +161,19 @@ async fn look(view: &RackView, ledger: &Mutex<Ledger>) -> Result<BTreeSet<Bindin
         .moved
         .extend(bindings.symmetric_difference(&last).map(|(gpu, _)| gpu.clone()));
     Ok(bindings)
+}
+
+/// GPUs that have two hosts. A look takes a while, and a GPU may move meanwhile; so one that was seen at two
+/// hosts is looked for again at the first: only if it is still there it had both at once.
+async fn doubly_owned(view: &RackView, seen: &[Seen]) -> Result<BTreeSet<String>, String> {
+    let mut double = BTreeSet::new();
+    for first in twice_seen(seen) {
+        if view.bindings_at(&first.2).await?.contains(first) {
+            tracing::error!(gpu = first.0, host = first.1, "this GPU has another host too");
+            double.insert(first.0.clone());
+        }
+    }
+    Ok(double)
 }
 
 /// Of each GPU that was seen at two hosts the first sight.
@@ -167,70 +192,4 @@ fn lock(ledger: &Mutex<Ledger>) -> std::sync::MutexGuard<'_, Ledger> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use poolwright_emulator::rack::{GpuIx, PortIx};
-    use poolwright_emulator::{Rack, ServeOptions, serve};
-
-    fn seen(gpu: &str, host: &str, group: &str) -> Seen {
-        (gpu.to_owned(), host.to_owned(), (0, group.to_owned()))
-    }
-
-    #[test]
-    fn a_gpu_at_two_hosts_is_noticed() {
-        let sights = [
-            seen("a", "host-1", "zone-1"),
-            seen("b", "host-1", "zone-1"),
-            seen("a", "host-2", "zone-2"),
-            // Two ports of one host.
-            seen("b", "host-1", "zone-3"),
-        ];
-        assert_eq!(twice_seen(&sights), BTreeSet::from([&sights[0]]));
-        assert!(twice_seen(&sights[..2]).is_empty());
-    }
-
-    #[tokio::test]
-    async fn it_sees_what_is_bound_in_each_of_the_three_ways() {
-        // Whoever was first installed the same.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        for name in ["zones", "connections", "blocks"] {
-            let rack = serve(Rack::builtin(name).unwrap(), ServeOptions::default())
-                .await
-                .unwrap();
-            let auditor = Auditor::begin(&rack).await.unwrap();
-            let parts = rack.emulation().rack().clone();
-            assert_eq!(
-                (auditor.gpus(), auditor.hosts()),
-                (parts.gpus.len(), parts.hosts.len()),
-                "{name}"
-            );
-
-            let truth = || {
-                rack.emulation().with(|state, _| {
-                    let named = state.bindings().map(|(gpu, at)| {
-                        let host = &parts[parts[at.port].host];
-                        (parts[gpu].serial.clone(), host.uuid.to_string())
-                    });
-                    named.collect::<BTreeSet<Binding>>()
-                })
-            };
-            assert_eq!(auditor.look().await.unwrap(), truth(), "{name}");
-            assert_eq!((auditor.foreign(), auditor.moved()), (&truth(), 0), "{name}");
-            let before = truth().len();
-            let bound = rack.emulation().with(|state, now| {
-                let places =
-                    (0..parts.gpus.len()).flat_map(|gpu| (0..parts.ports.len()).map(move |port| (gpu, port)));
-                places
-                    .into_iter()
-                    .any(|(gpu, port)| state.bind_by_others(GpuIx(gpu), PortIx(port), now).is_ok())
-            });
-            assert!(bound, "{name}");
-            assert_eq!(truth().len(), before + 1);
-            assert_eq!(auditor.look().await.unwrap(), truth(), "{name}");
-            assert_eq!((auditor.moved(), auditor.moved()), (1, 0), "{name}");
-            assert!(auditor.double_owned().is_empty());
-            auditor.end().await.unwrap();
-            rack.stop().await;
-        }
-    }
-}
+mod tests;

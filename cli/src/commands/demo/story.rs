@@ -42,6 +42,8 @@ pub struct Told {
     pub compositions: Vec<Composed>,
     pub recompositions: usize,
     pub operations: usize,
+    /// Where this failed, it is still to be counted what is left.
+    pub released: Result<(), Failure>,
 }
 
 impl Story {
@@ -61,7 +63,7 @@ impl Story {
         self.plan_and_compose().await?;
         let compositions = self.count_compositions().await?;
         let recompositions = self.pass_a_night().await?;
-        self.release().await?;
+        let released = self.release().await;
         let operations = self.composer.operations().await?;
         let completed = operations
             .iter()
@@ -71,6 +73,7 @@ impl Story {
             compositions,
             recompositions,
             operations: completed,
+            released,
         })
     }
 

@@ -3,7 +3,7 @@
 //! What binds is a group of members, some of them hosts and some GPUs: a zone with its endpoints, a connection
 //! with its ends, a system with its blocks. Who a member is does not change, so it is read once.
 
-use crate::wire_up::ServedRack;
+use crate::wire_up::{EndpointInfo, ServedRack};
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,25 @@ struct Manager {
     members: BTreeMap<String, Who>,
 }
 
+/// How a client gets in, and where.
+pub struct Door<'a> {
+    pub ca_pem: &'a str,
+    pub username: &'a str,
+    pub password: &'a str,
+    pub endpoints: &'a [EndpointInfo],
+}
+
+impl<'a> From<&'a ServedRack> for Door<'a> {
+    fn from(rack: &'a ServedRack) -> Self {
+        Self {
+            ca_pem: rack.ca_pem(),
+            username: rack.username(),
+            password: rack.password(),
+            endpoints: rack.endpoints(),
+        }
+    }
+}
+
 /// A rack, and how to read it.
 pub struct RackView {
     http: reqwest::Client,
@@ -48,9 +67,8 @@ pub struct RackView {
 
 impl RackView {
     /// Reads who is who.
-    pub async fn read(rack: &ServedRack) -> Result<Self, String> {
-        let authority =
-            reqwest::Certificate::from_pem(rack.ca_pem().as_bytes()).map_err(|e| e.to_string())?;
+    pub async fn read(rack: Door<'_>) -> Result<Self, String> {
+        let authority = reqwest::Certificate::from_pem(rack.ca_pem.as_bytes()).map_err(|e| e.to_string())?;
         let http = reqwest::Client::builder()
             .tls_certs_only([authority])
             .timeout(PATIENCE)
@@ -58,13 +76,13 @@ impl RackView {
             .build();
         let mut view = Self {
             http: http.map_err(|error| error.to_string())?,
-            username: rack.username().to_owned(),
-            password: rack.password().to_owned(),
+            username: rack.username.to_owned(),
+            password: rack.password.to_owned(),
             managers: Vec::new(),
             gpus: BTreeSet::new(),
             hosts: BTreeSet::new(),
         };
-        for endpoint in rack.endpoints() {
+        for endpoint in rack.endpoints {
             match endpoint.kind.as_str() {
                 "bmc" => view.read_host(&endpoint.url).await?,
                 _ => view.read_manager(&endpoint.url).await?,
