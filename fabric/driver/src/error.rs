@@ -18,6 +18,18 @@ pub enum ErrorKind {
     CredentialsRefused,
 }
 
+/// Whether a request whose outcome is unknown may still have its effect after this answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub enum Late {
+    /// Nobody knows: the answer was lost.
+    #[default]
+    Perhaps,
+    /// The service is through with it: what is read back now is what came of it.
+    Never,
+    /// For as long as this task of the service goes on; [`Fabric::task`](crate::Fabric::task) tells.
+    Task(String),
+}
+
 /// An error of a driver: its kind, what happened in words, and a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriverError {
@@ -30,6 +42,8 @@ pub struct DriverError {
     pub message_id: Option<String>,
     /// What kind of fault it is when it ends an observation.
     pub fault: FaultKind,
+    /// Means something where the outcome is unknown only.
+    pub late: Late,
 }
 
 impl DriverError {
@@ -40,6 +54,7 @@ impl DriverError {
             hint: None,
             message_id: None,
             fault: FaultKind::ServerError,
+            late: Late::default(),
         }
     }
 
@@ -57,6 +72,11 @@ impl DriverError {
 
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn with_late(mut self, late: Late) -> Self {
+        self.late = late;
         self
     }
 

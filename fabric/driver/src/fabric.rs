@@ -26,6 +26,19 @@ pub enum ResetSeen {
     CannotTell,
 }
 
+/// How far a task of the service is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskSeen {
+    /// It goes on; how far it is, in words.
+    Running { progress: String },
+    /// It ended well.
+    Done,
+    /// It ended badly, and does nothing more.
+    Failed { reason: String },
+    /// The service knows nothing of it, any more.
+    Gone,
+}
+
 /// A management service of a fabric.
 #[async_trait]
 pub trait Fabric: Send + Sync {
@@ -55,6 +68,12 @@ pub trait Fabric: Send + Sync {
 
     /// Reads back, from the fabric and not from memory, where a unit is bound.
     async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError>;
+
+    /// How far a task is that an error of this driver named ([`Late::Task`](crate::Late::Task)). A driver that
+    /// never names one has none.
+    async fn task(&self, _task: &str, _deadline: Duration) -> Result<TaskSeen, DriverError> {
+        Ok(TaskSeen::Gone)
+    }
 
     /// Resets an unbound unit and reads back that it was reset.
     async fn reset(&self, unit: &ControlPoint, deadline: Duration) -> Result<ResetSeen, DriverError>;

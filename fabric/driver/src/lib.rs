@@ -8,7 +8,8 @@
 //! * An error of kind [`ErrorKind::NoEffect`] is a promise that nothing changed. When in doubt answer
 //!   [`ErrorKind::OutcomeUnknown`]; the caller then reads back.
 //! * A write is sent at most once a call. Retrying is the caller's decision, after a read-back.
-//! * Every call ends by its deadline.
+//! * Every call ends by its deadline. What the service goes on with all the same is named in the error
+//!   ([`Late::Task`]), so that the caller can wait for it.
 
 mod error;
 mod fabric;
@@ -16,8 +17,8 @@ mod host;
 mod observation;
 mod quirk;
 
-pub use error::{DriverError, ErrorKind};
-pub use fabric::{Bound, Fabric, ResetSeen};
+pub use error::{DriverError, ErrorKind, Late};
+pub use fabric::{Bound, Fabric, ResetSeen, TaskSeen};
 pub use host::{Confirmation, Holder, HostSide, HostTarget, Room};
 pub use observation::{Observation, Progress};
 pub use quirk::Quirk;

@@ -20,6 +20,7 @@ struct Inner {
     request: String,
     kind: ErrorKind,
     effect: Effect,
+    task: Option<String>,
 }
 
 /// Whether the request behind an error may have changed something.
@@ -38,6 +39,7 @@ impl Error {
             request: request.into(),
             kind: kind.into(),
             effect: Effect::None,
+            task: None,
         }))
     }
 
@@ -47,7 +49,14 @@ impl Error {
             request: request.into(),
             kind: kind.into(),
             effect: Effect::Unknown,
+            task: None,
         }))
+    }
+
+    /// The same error of a write that the service goes on with in this task.
+    pub(crate) fn while_running(mut self, task: impl fmt::Display) -> Self {
+        self.0.task = Some(task.to_string());
+        self
     }
 
     /// The same error, as it reads once the write that it belongs to was accepted.
@@ -62,6 +71,12 @@ impl Error {
 
     pub fn effect(&self) -> Effect {
         self.0.effect
+    }
+
+    /// The task in which the service may still go on with the write; [`Client::task`](super::Client::task) asks
+    /// for it.
+    pub fn task(&self) -> Option<&str> {
+        self.0.task.as_deref()
     }
 
     /// Method and URL of the request, without credentials.

@@ -63,6 +63,7 @@ pub use endpoint::Endpoint;
 pub use error::{Effect, Error, ErrorKind, LinkFault, NotSent, Refusal, Result, Unreadable};
 pub use limits::Limits;
 pub use message::Message;
+pub use task::TaskState;
 pub use tls::{Fingerprint, Tls, TlsFault};
 pub use transport::Transport;
 pub use write::WriteOptions;

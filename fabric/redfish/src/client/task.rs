@@ -1,5 +1,8 @@
 //! 202: the service took the work and goes on with it. We follow its task until it ends, or until our deadline.
 //!
+//! A task that outlasts us is named in the error ([`Error::task`]), and can be asked for later ([`Client::task`]):
+//! until it has ended, what it was for may still come true.
+//!
 //! What can be followed differs: the standard's task monitor answers 202 until it hands over the operation's own
 //! answer; many services point at the Task resource instead, which answers 200 all along and says its state.
 
@@ -21,7 +24,45 @@ use super::retry;
 /// First pause between two looks; doubles up to [`Limits::poll`](super::Limits).
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
+/// How far a task is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskState {
+    /// It goes on: its state and how far it is, such as `Running, 40 %`.
+    Running(String),
+    Completed,
+    /// It ended badly: its state, with the messages that it left.
+    Failed(String),
+    /// 404: it ended and was swept away, or the service has forgotten all its tasks.
+    Gone,
+}
+
 impl Client {
+    /// How far the task at this path is, be it a Task or a task monitor.
+    pub async fn task(&self, path: &str, deadline: Duration) -> Result<TaskState> {
+        let place = self.place(path, "GET")?;
+        let look = Request::get(&place, self.limits().answer_bytes);
+        let reply = match self.send(&look, Some(Deadline::after(deadline))).await {
+            Ok(reply) => reply,
+            Err(error) if error.is_not_found() => return Ok(TaskState::Gone),
+            // The monitor of a task that has ended hands over the answer of the operation, and that is a refusal.
+            // 4xx that speak of this look itself say nothing of the task.
+            Err(error) if matches!(error.status(), Some(400 | 405..=428)) => {
+                return Ok(TaskState::Failed(error.kind().to_string()));
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(
+            match Task::of(&reply.body).as_ref().map(|task| (task, task.end())) {
+                Some((task, None)) => TaskState::Running(task.progress()),
+                None if reply.status == StatusCode::ACCEPTED => TaskState::Running("accepted".to_owned()),
+                Some((task, Some(End::Badly))) => {
+                    TaskState::Failed(task.failed(place.as_str().to_owned()).to_string())
+                }
+                Some((_, Some(End::Well))) | None => TaskState::Completed,
+            },
+        )
+    }
+
     /// Follows the task behind an accepted write. Every error from here on has [`Effect::Unknown`](super::Effect):
     /// the service had begun.
     pub(crate) async fn follow(
@@ -134,7 +175,8 @@ fn failed_look(write: &Request<'_>, place: &Place, error: Error) -> Result<()> {
         ErrorKind::Refused(refusal) if matches!(refusal.status, 429 | 502 | 503 | 504) => Ok(()),
         ErrorKind::NotSent(_) | ErrorKind::DeadlineExceeded { .. } => Ok(()),
         ErrorKind::Unreadable(Unreadable::Lost(_) | Unreadable::CutOff { .. }) => Ok(()),
-        // The monitor hands over the operation's own answer, and that is a refusal.
+        // The monitor hands over the operation's own answer, and that is a refusal. Those that speak of the look
+        // itself say nothing of the task.
         ErrorKind::Refused(refusal) if (400..500).contains(&refusal.status) => Err(Error::unknown(
             write.name(),
             ErrorKind::TaskFailed {
@@ -146,12 +188,10 @@ fn failed_look(write: &Request<'_>, place: &Place, error: Error) -> Result<()> {
         ErrorKind::Refused(refusal) => {
             let why = format!("the task at {place} can't be followed");
             let answer = Some(refusal.clone());
-            Err(Error::unknown(
-                write.name(),
-                ErrorKind::OutcomeUnknown { why, answer },
-            ))
+            let unknown = Error::unknown(write.name(), ErrorKind::OutcomeUnknown { why, answer });
+            Err(unknown.while_running(place))
         }
-        _ => Err(error.after_the_write()),
+        _ => Err(error.after_the_write().while_running(place)),
     }
 }
 
@@ -162,13 +202,11 @@ fn overdue(write: &Request<'_>, place: &Place, state: &str, deadline: Deadline) 
         format!(" ({state})")
     };
     let waiting_for = format!("the task at {place}{state}");
-    Error::unknown(
-        write.name(),
-        ErrorKind::DeadlineExceeded {
-            waiting_for,
-            after: deadline.span(),
-        },
-    )
+    let kind = ErrorKind::DeadlineExceeded {
+        waiting_for,
+        after: deadline.span(),
+    };
+    Error::unknown(write.name(), kind).while_running(place)
 }
 
 enum End {
@@ -223,14 +261,17 @@ impl Task {
     }
 
     fn failure(&self, write: &Request<'_>, place: &Place) -> Error {
+        Error::unknown(write.name(), self.failed(place.to_string()))
+    }
+
+    fn failed(&self, task: String) -> ErrorKind {
         let messages: Vec<Message> = self.0.get("Messages").map(message::messages).unwrap_or_default();
         let state = message::printable(self.text("TaskState").unwrap_or_default());
-        let kind = ErrorKind::TaskFailed {
-            task: place.to_string(),
+        ErrorKind::TaskFailed {
+            task,
             state,
             messages,
-        };
-        Error::unknown(write.name(), kind)
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! From the client's errors to what the driver's callers decide on.
 
 use crate::client::{Effect, Error, ErrorKind as Kind, LinkFault, NotSent, Unreadable};
-use poolwright_driver::{DriverError, ErrorKind};
+use poolwright_driver::{DriverError, ErrorKind, Late};
 use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_model::id::ControlEndpointId;
 
@@ -9,11 +9,21 @@ use poolwright_model::id::ControlEndpointId;
 pub(crate) fn driver_error(error: &Error) -> DriverError {
     let mut told = DriverError::new(kind(error), error.to_string())
         .with_hint(error.hint())
-        .with_fault(fault_kind(error));
+        .with_fault(fault_kind(error))
+        .with_late(late(error));
     if let Some(id) = error.message().and_then(|message| message.id.clone()) {
         told = told.with_message_id(id);
     }
     told
+}
+
+/// Whether a write may still have its effect after this.
+fn late(error: &Error) -> Late {
+    match (error.task(), error.kind()) {
+        (Some(task), _) => Late::Task(task.to_owned()),
+        (None, Kind::TaskFailed { .. }) => Late::Never,
+        (None, _) => Late::Perhaps,
+    }
 }
 
 fn kind(error: &Error) -> ErrorKind {

@@ -16,7 +16,7 @@ mod observe;
 pub mod quirks;
 pub mod record;
 
-use crate::client::{Client, Endpoint, Transport};
+use crate::client::{Client, Endpoint, TaskState, Transport};
 use async_trait::async_trait;
 use control::{Call, Turns};
 use errors::driver_error;
@@ -24,7 +24,7 @@ use host_side::{HostLook, only_the_host_knows};
 use jiff::civil::Date;
 use poolwright_driver::{
     Bound, Confirmation, DriverError, Fabric, Holder, HostSide, HostTarget, Observation, Progress, ResetSeen,
-    Room,
+    Room, TaskSeen,
 };
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::ControlEndpointId;
@@ -134,6 +134,16 @@ impl Fabric for RedfishDriver {
 
     async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError> {
         self.call(deadline).bound(unit).await
+    }
+
+    async fn task(&self, task: &str, deadline: Duration) -> Result<TaskSeen, DriverError> {
+        let state = self.client.task(task, deadline).await;
+        Ok(match state.map_err(|error| driver_error(&error))? {
+            TaskState::Running(progress) => TaskSeen::Running { progress },
+            TaskState::Completed => TaskSeen::Done,
+            TaskState::Failed(reason) => TaskSeen::Failed { reason },
+            TaskState::Gone => TaskSeen::Gone,
+        })
     }
 
     async fn reset(&self, unit: &ControlPoint, deadline: Duration) -> Result<ResetSeen, DriverError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::response::Response;
 use axum::routing::{get, post};
-use poolwright_redfish::client::{Answer, Effect, Error, ErrorKind, LinkFault, WriteOptions};
+use poolwright_redfish::client::{Answer, Effect, Error, ErrorKind, LinkFault, TaskState, WriteOptions};
 use serde_json::{Value, json};
 
 use crate::service::{Service, answer, error_body, json_body, root};
@@ -149,8 +149,37 @@ async fn a_task_that_never_ends_is_left_at_the_deadline() {
         other => panic!("{other:?}"),
     }
     assert_eq!(error.effect(), Effect::Unknown);
+    assert_eq!(error.task(), Some(TASK), "it can be asked for later");
     let looks = service.recorder.count("GET", TASK);
     assert!((2..=20).contains(&looks), "{looks}: the pauses grow");
+}
+
+#[tokio::test]
+async fn a_task_can_be_asked_for_later() {
+    let look = async |answer: fn() -> Response| {
+        let service = Service::http(root().route(TASK, get(move || async move { answer() })));
+        let client = service.connect().await;
+        client.task(TASK, Duration::from_secs(2)).await
+    };
+    let running = look(|| json_body(&task("Running"))).await.unwrap();
+    assert_eq!(running, TaskState::Running("Running, 40 %".to_owned()));
+    let accepted = look(|| answer(202, &[], "")).await.unwrap();
+    assert!(matches!(accepted, TaskState::Running(_)), "{accepted:?}");
+    for well in [
+        look(|| json_body(&task("Completed"))).await,
+        look(|| answer(204, &[], "")).await,
+    ] {
+        assert_eq!(well.unwrap(), TaskState::Completed);
+    }
+    for badly in [
+        look(|| json_body(&task("Exception"))).await,
+        look(|| error_body(409, "Base.1.18.ResourceInUse", "Taken.")).await,
+    ] {
+        assert!(matches!(badly.unwrap(), TaskState::Failed(_)));
+    }
+    assert_eq!(look(|| answer(404, &[], "")).await.unwrap(), TaskState::Gone);
+    // A service in trouble says nothing of the task.
+    look(|| answer(500, &[], "")).await.unwrap_err();
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ pub(crate) use turns::Turns;
 use crate::client::{Answer, Client, Error, Resource, WriteOptions};
 use crate::southbound::errors::{driver_error, is_stale};
 use async_trait::async_trait;
-use poolwright_driver::{Bound, DriverError, ErrorKind, ResetSeen};
+use poolwright_driver::{Bound, DriverError, ErrorKind, Late, ResetSeen};
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::fault::FaultKind;
 use serde::Serialize;
@@ -167,9 +167,8 @@ impl<'a> Call<'a> {
                 unit.address,
                 told(&found.bound)
             ))
-            .with_hint(
-                "read it back again in a moment; if it stays so, the service does not do what it says",
-            )),
+            .with_hint("read it back again in a moment; if it stays so, the service does not do what it says")
+            .with_late(Late::Never)),
             Err(error) => Err(DriverError::unknown(format!(
                 "the service said that it was done; reading {} back failed: {error}",
                 unit.address
