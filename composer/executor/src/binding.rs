@@ -8,22 +8,25 @@
 //!    the fabric said "done", it lied, and that is a failure. Unreadable: *Indeterminate*; keep both ends
 //!    and retry the read, for as long as it takes.
 //!
-//! A request whose answer nobody got (a time-out, a crash) may come true late. So the old state counts only
-//! after it has been seen for a while, and neither is anything undone on a first look.
+//! A request whose answer nobody got (a time-out, a crash) may come true late ([`crate::late`]). So neither
+//! the old state nor an undo that has nothing to do is believed before that can't be any more: the step is
+//! *Indeterminate* until then, and the claims stay.
 //!
 //! After a restart a pursuit goes on at 1, so there is no other code for recovery.
 
 use crate::context::Context;
 use crate::gpus::Change;
 use crate::host;
+use crate::late::Outstanding;
 use crate::ledger::Halt;
 use crate::line::StepLine;
 use crate::live::Live;
 use crate::note::{self, Way, said};
 use crate::options::Pauses;
 use crate::state::StepState;
-use poolwright_driver::{Bound, DriverError, ErrorKind};
+use poolwright_driver::{Bound, DriverError, ErrorKind, TaskSeen};
 use poolwright_model::step::{Step, Target, Verb};
+use tokio::time::Instant;
 
 /// What is to be seen at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,15 +48,17 @@ enum Seen {
 }
 
 /// How a request went, as far as the fabric told.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Asked {
     attempts: u32,
     /// It said that it is done.
     said_done: bool,
     /// It said that what was expected is not so.
     conflict: bool,
-    /// A request may still have its effect.
+    /// Nobody knows what became of a request.
     unsure: bool,
+    /// For how long it may still have its effect.
+    outstanding: Outstanding,
     /// Asking again may lock the account.
     credentials: bool,
     error: Option<String>,
@@ -78,6 +83,7 @@ pub(crate) async fn pursue(cx: &Context, live: &Live, index: u32, way: Way) -> R
     } else {
         Goal::Free
     };
+    let unfinished = matches!(record.state, StepState::Running | StepState::Indeterminate);
     let pursuit = Pursuit {
         cx,
         live,
@@ -85,16 +91,24 @@ pub(crate) async fn pursue(cx: &Context, live: &Live, index: u32, way: Way) -> R
         step: record.step.clone(),
         way,
         goal,
-        late: way == Way::Undo
-            && (record.unsure || matches!(record.state, StepState::Running | StepState::Indeterminate)),
+        late: way == Way::Undo && (record.unsure || unfinished),
     };
     // What an earlier run sent may be on its way, or done. An undo has all its tries after a restart.
     let carried_on = way == Way::Do && record.state != StepState::Pending;
+    let outstanding = match &record.task {
+        // The way forward has waited for it already.
+        None if record.state == StepState::Failed => Outstanding::within(cx.options.settle),
+        task if carried_on || pursuit.late => Outstanding::of_before(task.as_ref(), &cx.options),
+        _ => Outstanding::Nothing,
+    };
     let asked = Asked {
         attempts: if carried_on { record.attempts } else { 0 },
+        said_done: false,
+        conflict: false,
         unsure: carried_on,
+        outstanding,
+        credentials: false,
         error: record.error.clone().filter(|_| carried_on),
-        ..Asked::default()
     };
     let port = &pursuit.target().host_port;
     live.show(index, Some(format!("its turn at {port}")));
@@ -123,8 +137,9 @@ impl Pursuit<'_> {
         let mut pauses = self.cx.options.pauses();
         loop {
             self.live.show(self.index, Some(self.reading()));
-            let seen = match self.look(&asked).await {
-                Ok(seen) => seen,
+            let read_at = Instant::now();
+            let seen = match self.cx.metal.bound(self.target()).await {
+                Ok(bound) => self.compare(bound),
                 Err(error) if self.way == Way::Do && asked.attempts == 0 && !asked.unsure => {
                     let message = format!(
                         "{}: can't read where it is bound, so nothing was sent: {error}",
@@ -137,6 +152,10 @@ impl Pursuit<'_> {
                     continue;
                 }
             };
+            if self.may_turn(&seen, &asked) && !asked.outstanding.is_over(read_at) {
+                self.await_late(&mut asked, &mut pauses).await?;
+                continue;
+            }
             match seen {
                 Seen::Goal => return self.succeed(&asked).await,
                 Seen::Elsewhere(what) => return self.elsewhere(&asked, &what).await,
@@ -177,6 +196,7 @@ impl Pursuit<'_> {
         let answer = self.act().await;
         note::acted(self.cx, self.live, self.index, self.way).await;
         (asked.said_done, asked.conflict, asked.error) = (answer.is_ok(), false, None);
+        asked.outstanding = Outstanding::after(&answer, &self.cx.options);
         if let Err(error) = answer {
             match error.kind {
                 ErrorKind::NoEffect => {}
@@ -202,25 +222,64 @@ impl Pursuit<'_> {
         metal.unbind(target).await
     }
 
-    /// Reads where the unit is bound. A fabric that said "done", or that may have something on its way, is
-    /// given a while to show it.
-    async fn look(&self, asked: &Asked) -> Result<Seen, DriverError> {
-        let until = tokio::time::Instant::now() + self.cx.options.settle;
-        let mut pauses = self.cx.options.pauses();
-        loop {
-            let seen = self.compare(self.cx.metal.bound(self.target()).await?);
-            let may_change = match seen {
-                Seen::Start => asked.said_done || asked.unsure,
-                Seen::Goal => self.late && asked.attempts == 0,
-                Seen::Elsewhere(_) | Seen::Several(_) => false,
-            };
-            let now = tokio::time::Instant::now();
-            if !may_change || now >= until {
-                return Ok(seen);
-            }
-            let pause = pauses.next().unwrap_or_default().min(until - now);
-            tokio::time::sleep(pause).await;
+    /// Whether what was seen may be different in a moment, because of what was sent before.
+    fn may_turn(&self, seen: &Seen, asked: &Asked) -> bool {
+        let goes_on = asked.outstanding.task().is_some();
+        match seen {
+            Seen::Start => asked.said_done || asked.unsure || goes_on,
+            Seen::Goal => self.late && asked.attempts == 0,
+            Seen::Elsewhere(_) | Seen::Several(_) => goes_on,
         }
+    }
+
+    /// Waits a little for something that may still come; holds the operation meanwhile.
+    async fn await_late(&self, asked: &mut Asked, pauses: &mut Pauses) -> Result<(), Halt> {
+        let options = &self.cx.options;
+        let mut pause = pauses.next().unwrap_or(options.last_pause);
+        let why = match asked.outstanding.clone() {
+            Outstanding::Nothing => return Ok(()),
+            Outstanding::Until(until) => {
+                pause = pause.min(until.saturating_duration_since(Instant::now()));
+                if asked.said_done && !asked.unsure {
+                    // It says that it is done: it is given a moment to show it.
+                    tokio::time::sleep(pause).await;
+                    return Ok(());
+                }
+                "it may still come true".to_owned()
+            }
+            Outstanding::Task(task) => match self.cx.metal.task(self.target(), &task).await {
+                Ok(TaskSeen::Running { progress }) => format!("its task {task} goes on ({progress})"),
+                Err(error) => format!("its task {task} can't be read: {error}"),
+                Ok(ended) => {
+                    asked.outstanding = match &ended {
+                        TaskSeen::Gone => Outstanding::within(options.late),
+                        _ => Outstanding::within(options.settle),
+                    };
+                    asked.said_done |= ended == TaskSeen::Done;
+                    if let TaskSeen::Failed { reason } = ended {
+                        asked.error = Some(format!("{}: its task {task} failed: {reason}", self.what()));
+                    }
+                    *pauses = options.pauses();
+                    return Ok(());
+                }
+            },
+        };
+        self.hold(asked, &why).await?;
+        self.live
+            .show(self.index, Some(format!("{}: {why}", self.reading())));
+        self.live.pause(pause, self.way == Way::Do).await
+    }
+
+    /// Nobody knows what becomes of it: both ends are held, and that is written down.
+    async fn hold(&self, asked: &Asked, why: &str) -> Result<(), Halt> {
+        if self.live.step(self.index)?.state == StepState::Indeterminate {
+            return Ok(());
+        }
+        let mut line = self.line(StepState::Indeterminate, asked);
+        let cause = asked.error.clone().unwrap_or_else(|| self.what());
+        line.error = Some(format!("{cause}; {why}"));
+        tracing::warn!(operation = %self.live.id, step = %self.step, why, "the outcome is unknown");
+        self.outcome(line, Some(Change::Unknown)).await
     }
 
     fn compare(&self, bound: Bound) -> Seen {
@@ -272,8 +331,7 @@ impl Pursuit<'_> {
             Goal::Free => Change::SeenFree,
         };
         let mut line = self.line(state, asked);
-        line.error = None;
-        line.unsure = false;
+        (line.error, line.unsure, line.task) = (None, false, None);
         line.evidence = Some(match state {
             StepState::Skipped => "read back from the fabric: it was so already".to_owned(),
             _ => "read back from the fabric".to_owned(),
@@ -331,15 +389,10 @@ impl Pursuit<'_> {
 
     /// Nobody knows, and the fabric can't be asked: hold both ends, and try the read again later.
     async fn lost(&self, asked: &Asked, error: &DriverError, pauses: &mut Pauses) -> Result<(), Halt> {
-        let reading = self.reading();
-        if self.live.step(self.index)?.state != StepState::Indeterminate {
-            let mut line = self.line(StepState::Indeterminate, asked);
-            let cause = asked.error.clone().unwrap_or_else(|| self.what());
-            line.error = Some(format!("{cause}; it can't be read back either: {error}"));
-            self.outcome(line, Some(Change::Unknown)).await?;
-        }
-        tracing::warn!(operation = %self.live.id, step = %self.step, %error, "the outcome is unknown");
-        self.live.show(self.index, Some(format!("{reading} ({error})")));
+        self.hold(asked, &format!("it can't be read back either: {error}"))
+            .await?;
+        self.live
+            .show(self.index, Some(format!("{} ({error})", self.reading())));
         let pause = pauses.next().unwrap_or(self.cx.options.last_pause);
         self.live.pause(pause, self.way == Way::Do).await
     }
@@ -348,6 +401,7 @@ impl Pursuit<'_> {
         StepLine {
             attempts: asked.attempts,
             unsure: asked.unsure,
+            task: asked.outstanding.task().cloned(),
             error: asked.error.clone(),
             ..StepLine::new(self.index, state)
         }

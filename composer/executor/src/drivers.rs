@@ -2,7 +2,7 @@
 
 use crate::options::Options;
 use poolwright_driver::{Bound, Confirmation, DriverError, ErrorKind, Fabric, Holder, HostSide};
-use poolwright_driver::{HostTarget, ResetSeen, Room};
+use poolwright_driver::{HostTarget, ResetSeen, Room, TaskSeen};
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_model::step::Target;
@@ -64,6 +64,12 @@ impl Metal {
         let fabric = self.fabric(target)?;
         let call = fabric.unbind(&target.unit_at, &target.port_at, self.act_deadline);
         self.call(fabric.endpoint(), self.act_deadline, call).await
+    }
+
+    pub async fn task(&self, target: &Target, task: &str) -> Answer<TaskSeen> {
+        let fabric = self.fabric(target)?;
+        let call = fabric.task(task, self.read_deadline);
+        self.call(fabric.endpoint(), self.read_deadline, call).await
     }
 
     pub async fn reset(&self, target: &Target) -> Answer<ResetSeen> {

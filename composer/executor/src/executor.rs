@@ -103,9 +103,13 @@ impl Executor {
             if inner.closing.load(Ordering::SeqCst) {
                 return Err(SubmitError::Closing);
             }
-            match submit::submit(&inner.cx, submission).await? {
-                Submitted::Known(id) => Ok(id),
-                Submitted::New(live) => {
+            match submit::submit(&inner.cx, submission).await {
+                Err(SubmitError::Unknown { operation, error }) => {
+                    Inner::find_out(&inner, operation, error).await
+                }
+                Err(refused) => Err(refused),
+                Ok(Submitted::Known(id)) => Ok(id),
+                Ok(Submitted::New(live)) => {
                     let live = Arc::new(*live);
                     inner.cx.at(&live, None, false, Moment::AfterIntent).await;
                     let id = live.id.clone();
@@ -281,6 +285,60 @@ impl Inner {
         let id = live.id.clone();
         let task = Some(task);
         workers.insert(id, Worker { live, task });
+    }
+
+    /// The store did not say whether an operation was begun: asks it. Where it does not answer that either, or
+    /// comes to another answer in a moment, the operation goes on from there; the caller does not wait for it.
+    async fn find_out(
+        inner: &Arc<Self>,
+        id: OperationId,
+        error: StoreError,
+    ) -> Result<OperationId, SubmitError> {
+        let error = match Self::adopt_if_begun(inner, &id).await {
+            Ok(true) => return Ok(id),
+            Ok(false) => SubmitError::Store(error),
+            Err(_) => SubmitError::Unknown {
+                operation: id.clone(),
+                error,
+            },
+        };
+        // It ends with the executor.
+        let (asker, wanted) = (Arc::downgrade(inner), id.clone());
+        let options = inner.cx.options.clone();
+        tokio::spawn(async move {
+            let mut pauses = options.pauses();
+            let until = tokio::time::Instant::now() + options.settle;
+            loop {
+                tokio::time::sleep(pauses.next().unwrap_or(options.last_pause)).await;
+                let Some(asker) = asker.upgrade() else { return };
+                if asker.closing.load(Ordering::SeqCst) {
+                    return;
+                }
+                match Self::adopt_if_begun(&asker, &wanted).await {
+                    Ok(false) if tokio::time::Instant::now() < until => {}
+                    Err(StoreError::Unavailable { .. }) => {}
+                    Ok(_) => return,
+                    Err(error) => {
+                        tracing::error!(operation = %wanted, %error, "it was begun, and can't be read");
+                        return;
+                    }
+                }
+            }
+        });
+        Err(error)
+    }
+
+    /// Works at the operation if the store has it.
+    async fn adopt_if_begun(inner: &Arc<Self>, id: &OperationId) -> Result<bool, StoreError> {
+        if inner.find(id).is_some() {
+            return Ok(true);
+        }
+        if load(&*inner.cx.store, id).await?.is_none() {
+            return Ok(false);
+        }
+        let live = adopt(&inner.cx, id).await?;
+        Self::work(inner, Arc::new(live));
+        Ok(true)
     }
 
     async fn resolve(inner: &Arc<Self>, live: Arc<Live>, wish: Resolve) -> Result<(), ResolveError> {

@@ -14,7 +14,7 @@
 //! * A unit belongs to one operation at a time (its claim), from the submission's commit to the end's.
 //! * A run begins wherever the journal ends, so recovery is a run like any other, and doing it twice has
 //!   one effect.
-//! * An unknown outcome is read back, or held as *Indeterminate*; an undo that fails ends in
+//! * An unknown outcome is read back, or held as *Indeterminate* for as long as it may still come; an undo that fails ends in
 //!   *Quarantined*. Neither is success, and neither is cleared by time.
 //! * Every wait is bounded, or holds an operation that says what it waits for and that an operator can
 //!   [resolve](Executor::resolve).
@@ -28,6 +28,7 @@ mod clock;
 mod drivers;
 mod executor;
 mod hooks;
+mod key;
 mod line;
 mod options;
 mod resolve;
@@ -39,6 +40,7 @@ mod finish;
 mod gpus;
 mod host;
 mod journal;
+mod late;
 mod ledger;
 mod live;
 mod load;
@@ -52,10 +54,11 @@ pub use drivers::Drivers;
 pub use event::Event;
 pub use executor::{CancelError, Executor, Recovered};
 pub use hooks::{Hooks, Moment, Point};
+pub use key::{Key, KeyAnswer, KeyRecord, KeyUsed};
 pub use line::{Line, Noted, StepLine};
 pub use operation::{Operation, OperationKind, StepRecord, Stop, StopCause};
 pub use options::Options;
-pub use record::{Claim, CompositionRecord, GpuRecord, KeyRecord, PlanRecord};
+pub use record::{Claim, CompositionRecord, GpuRecord, PlanRecord};
 pub use resolve::{Resolution, Resolve, ResolveError, Said};
 pub use state::{OperationState, StepState};
 pub use submit::{Submission, SubmitError};

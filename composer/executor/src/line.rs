@@ -51,6 +51,9 @@ pub struct StepLine {
     pub attempts: u32,
     #[serde(default)]
     pub unsure: bool,
+    /// The task in which the service still goes on with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,6 +67,7 @@ impl StepLine {
             state,
             attempts: 0,
             unsure: false,
+            task: None,
             evidence: None,
             error: None,
         }

@@ -45,9 +45,9 @@ pub(crate) async fn adopt(cx: &Context, id: &OperationId) -> Result<Live, StoreE
     let operation = load(store, id)
         .await?
         .ok_or_else(|| missing("operation", id.as_str()))?;
-    let plan = read::<PlanRecord>(store, operation.plan.as_str())
+    let plan = read::<PlanRecord>(store, id.as_str())
         .await?
-        .ok_or_else(|| missing("plan", operation.plan.as_str()))?;
+        .ok_or_else(|| missing("plan", id.as_str()))?;
     let mut records = BTreeMap::new();
     for gpu in operation.steps.iter().flat_map(|record| &record.step.target.gpus) {
         if records.contains_key(gpu) {
@@ -58,5 +58,5 @@ pub(crate) async fn adopt(cx: &Context, id: &OperationId) -> Result<Live, StoreE
         }
     }
     let gpus = records.into_values().collect();
-    Ok(Live::new(cx, operation, plan.value.0, gpus))
+    Ok(Live::new(cx, operation, plan.value.plan, gpus))
 }

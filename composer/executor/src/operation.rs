@@ -84,6 +84,9 @@ pub struct StepRecord {
     pub attempts: u32,
     /// It failed, but a request whose outcome nobody knew may still have its effect.
     pub unsure: bool,
+    /// The task in which the service still goes on with what was asked: until it has ended, that may come true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
     /// What was seen, and by whom.
     pub evidence: Option<String>,
     pub error: Option<String>,
@@ -105,6 +108,7 @@ impl StepRecord {
             state: StepState::Pending,
             attempts: 0,
             unsure: false,
+            task: None,
             evidence: None,
             error: None,
             waiting_for: None,
@@ -241,6 +245,7 @@ impl Operation {
         record.state = line.state;
         record.attempts = line.attempts;
         record.unsure = line.unsure;
+        record.task.clone_from(&line.task);
         // What failed stays to be seen while it is undone, and after.
         if line.error.is_some() || !matches!(line.state, StepState::Undoing | StepState::Undone) {
             record.error.clone_from(&line.error);

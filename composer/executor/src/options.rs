@@ -17,7 +17,12 @@ pub struct Options {
     pub verify_pause: Duration,
     /// How long a fabric that said "done" may still show the old state.
     pub settle: Duration,
-    /// For a unit or host port that another operation works at.
+    /// How long a request whose answer was lost may still come true, where no task of the service tells. Until
+    /// then its operation is indeterminate and holds what it holds. A service that is through its queue later
+    /// than that is slower than any that we know of; what it does then is found as drift.
+    pub late: Duration,
+    /// For a unit or host port that another operation works at; and for a place among the requests in flight
+    /// at one endpoint.
     pub turn_deadline: Duration,
     /// The first pause between two tries; it doubles up to the last.
     pub first_pause: Duration,
@@ -42,6 +47,7 @@ impl Default for Options {
             verify_deadline: seconds(180),
             verify_pause: seconds(1),
             settle: seconds(5),
+            late: seconds(20),
             turn_deadline: seconds(120),
             first_pause: seconds(1),
             last_pause: seconds(60),

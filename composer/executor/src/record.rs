@@ -77,28 +77,16 @@ impl Stored for CompositionRecord {
     }
 }
 
-/// A plan that was submitted. Never changed.
+/// The plan of an operation, under the operation's id. Never changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct PlanRecord(pub Plan);
+pub struct PlanRecord {
+    pub operation: OperationId,
+    pub plan: Plan,
+}
 
 impl Stored for PlanRecord {
     const KIND: &'static str = "plan";
     fn id(&self) -> &str {
-        self.0.id.as_str()
-    }
-}
-
-/// A request that was made under a key: the same key again is the same operation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyRecord {
-    pub key: String,
-    pub operation: OperationId,
-}
-
-impl Stored for KeyRecord {
-    const KIND: &'static str = "idempotency-key";
-    fn id(&self) -> &str {
-        &self.key
+        self.operation.as_str()
     }
 }

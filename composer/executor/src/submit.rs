@@ -1,13 +1,14 @@
-//! How an operation begins: the claims, the plan, the idempotency key and the first journal line, in one
-//! commit.
+//! How an operation begins: the claims, the plan, the idempotency key, whatever else hangs on it and the
+//! first journal line, in one commit.
 
 use crate::context::Context;
 use crate::event::Event;
 use crate::gpus::{self, Change, Gpus};
+use crate::key::{Key, KeyAnswer, KeyRecord, KeyUsed};
 use crate::line::{Line, Noted};
 use crate::live::Live;
 use crate::operation::{Operation, OperationKind, StepRecord};
-use crate::record::{Claim, CompositionRecord, GpuRecord, KeyRecord, PlanRecord};
+use crate::record::{Claim, CompositionRecord, GpuRecord, PlanRecord};
 use crate::state::OperationState;
 use jiff::Timestamp;
 use poolwright_model::id::{CompositionId, GpuId, OperationId, TenantId, UnitId};
@@ -32,13 +33,16 @@ pub struct Submission {
     pub tenant: Option<TenantId>,
     /// Who asks: a user, or the name of a schedule.
     pub by: String,
-    /// The same key again is the same operation, whatever else is asked with it.
-    pub key: Option<String>,
+    /// The same request under the same key again is the same operation.
+    pub key: Option<Key>,
     /// Why GPUs may be pulled although they are in use. `None`: they are not.
     pub force: Option<String>,
+    /// What is committed with it, or not at all: documents of the caller that hang on the operation, and
+    /// what the caller expects of them.
+    pub with: Batch,
 }
 
-/// Why nothing was begun. Nothing was changed.
+/// Why nothing was begun. Nothing was changed, but for [`SubmitError::Unknown`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// Another operation has the unit in hand.
@@ -65,8 +69,17 @@ pub enum SubmitError {
     },
     #[error("plan {plan} can't be run: {reason}")]
     BadPlan { plan: String, reason: String },
+    #[error(transparent)]
+    KeyUsed(#[from] KeyUsed),
     #[error("the manager is shutting down: try again once it is back")]
     Closing,
+    /// The store did not say whether it committed the beginning. If it did, the operation goes on as soon as
+    /// the store tells; nothing may be taken back on a guess.
+    #[error("nobody knows yet whether operation {operation} was begun: {error}")]
+    Unknown {
+        operation: OperationId,
+        error: StoreError,
+    },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -95,28 +108,42 @@ pub(crate) async fn submit(cx: &Context, submission: Submission) -> Result<Submi
 async fn attempt(cx: &Context, submission: &Submission) -> Result<Submitted, SubmitError> {
     let Submission { id, plan, .. } = submission;
     let at = cx.clock.now();
-    let mut batch = Batch::new();
+    let mut batch = submission.with.clone();
     if let Some(key) = &submission.key {
-        if let Some(known) = read::<KeyRecord>(&*cx.store, key).await? {
-            return Ok(Submitted::Known(known.value.operation));
+        if let Some(known) = KeyRecord::find(&*cx.store, &key.key).await? {
+            return match known.answer_to(key)? {
+                KeyAnswer::Operation(id) => Ok(Submitted::Known(id)),
+                // Who asked in between was told so; whoever asks again is told as well.
+                KeyAnswer::NothingToDo(plan) => Err(SubmitError::BadPlan {
+                    plan: plan.id.to_string(),
+                    reason: "the same request found nothing to do a moment ago".to_owned(),
+                }),
+            };
         }
-        batch.expect(KeyRecord::KIND, key, None).put(&KeyRecord {
-            key: key.clone(),
-            operation: id.clone(),
-        })?;
+        KeyRecord::new(key, KeyAnswer::Operation(id.clone()), at).add_to(&mut batch)?;
     }
     let operation = operation(submission, at);
     claim(cx, &operation, plan, &mut batch).await?;
     let gpus = take(cx, &operation, plan, &mut batch).await?;
     compositions_stand(cx, plan, &mut batch).await?;
-    batch.put(&PlanRecord(plan.clone()))?.put(&operation)?;
+    let record = PlanRecord {
+        operation: id.clone(),
+        plan: plan.clone(),
+    };
+    batch.put(&record)?.put(&operation)?;
     let line = Noted {
         at,
         line: Line::Submitted,
     };
     batch.line(id, 1, &line)?;
     batch.event(&Event::operation(at, &operation))?;
-    cx.store.commit(batch).await?;
+    cx.store.commit(batch).await.map_err(|error| match error {
+        StoreError::Unavailable { .. } => SubmitError::Unknown {
+            operation: id.clone(),
+            error,
+        },
+        refused => refused.into(),
+    })?;
     Ok(Submitted::New(Box::new(Live::new(
         cx,
         operation,
@@ -142,7 +169,7 @@ fn operation(submission: &Submission, at: Timestamp) -> Operation {
         plan: plan.id.clone(),
         tenant: submission.tenant.clone(),
         by: submission.by.clone(),
-        key: submission.key.clone(),
+        key: submission.key.as_ref().map(|key| key.key.clone()),
         force: submission.force.clone(),
         created: at,
         ended: None,

@@ -1,7 +1,7 @@
 //! What can go wrong when the manager is asked something. The kind decides the HTTP status and the exit
 //! code; the message says what, where and why; the hint says what to do next.
 
-use poolwright_executor::{CancelError, ResolveError, SubmitError};
+use poolwright_executor::{CancelError, KeyUsed, ResolveError, SubmitError};
 use poolwright_planner::direct::Refusal;
 use poolwright_store::StoreError;
 use serde::{Deserialize, Serialize};
@@ -91,15 +91,34 @@ impl From<SubmitError> for ServiceError {
             SubmitError::GpuState { .. } | SubmitError::Stale { .. } => ErrorCode::Stale,
             SubmitError::BadPlan { .. } => ErrorCode::BadRequest,
             SubmitError::Closing => ErrorCode::Unavailable,
+            SubmitError::Unknown { .. } => ErrorCode::Indeterminate,
+            SubmitError::KeyUsed(used) => return used.clone().into(),
             SubmitError::Store(error) => return error.clone().into(),
         };
-        let operation = match &error {
-            SubmitError::Claimed { operation, .. } => Some(operation.to_string()),
-            _ => None,
+        let (operation, hint) = match &error {
+            SubmitError::Claimed { operation, .. } => (Some(operation.to_string()), None),
+            SubmitError::Unknown { operation, .. } => (
+                Some(operation.to_string()),
+                Some(format!(
+                    "see whether it is there: poolwright ops show {operation}"
+                )),
+            ),
+            _ => (None, None),
         };
         Self {
             operation,
+            hint,
             ..Self::new(code, error.to_string())
+        }
+    }
+}
+
+impl From<KeyUsed> for ServiceError {
+    fn from(used: KeyUsed) -> Self {
+        Self {
+            operation: used.operation.as_ref().map(ToString::to_string),
+            ..Self::new(ErrorCode::Conflict, used.to_string())
+                .with_hint("use a new key for each request; the same key is for the same request, repeated")
         }
     }
 }

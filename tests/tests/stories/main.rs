@@ -9,6 +9,7 @@ mod kit;
 
 mod composing;
 mod every_step;
+mod requests;
 mod restarts;
 mod scale;
 mod schedules;

@@ -1,9 +1,9 @@
 //! Who has what: one operation a unit, one operation a key.
 
 use crate::disk::Disk;
-use crate::kit::{Kit, ended, is_claimed, run, submission, until};
+use crate::kit::{Kit, ended, is_claimed, key, run, submission, until};
 use crate::plans::{Draft, composition};
-use crate::rack::Rack;
+use crate::rack::{Call, Rack};
 use poolwright_executor::{OperationState, SubmitError};
 use poolwright_store::SqliteStore;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ async fn the_same_key_is_the_same_operation() {
     let keyed = |plan: &str| {
         let wanted = composition("a", "red", "h1", &["u1"]);
         let mut keyed = submission(Draft::new(plan).compose(wanted).plan());
-        keyed.key = Some("request 17".to_owned());
+        keyed.key = key("request 17", "attach u1");
         keyed
     };
     let first = executor.submit(keyed("p1")).await.unwrap();
@@ -93,6 +93,63 @@ async fn the_same_key_is_the_same_operation() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_is_for_one_request() {
+    let kit = Kit::new();
+    let executor = kit.executor();
+    let mut first = submission(
+        Draft::new("p1")
+            .compose(composition("a", "red", "h1", &["u1"]))
+            .plan(),
+    );
+    first.key = key("k", "attach u1");
+    let id = executor.submit(first).await.unwrap();
+    ended(&executor, &id).await;
+    let mut other = submission(
+        Draft::new("p2")
+            .compose(composition("b", "red", "h2", &["u2"]))
+            .plan(),
+    );
+    other.key = key("k", "attach u2");
+    let error = executor.submit(other).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("the key \"k\" was used for another request before: attach u1 (operation {id})")
+    );
+    assert!(kit.rack.ports_of("u2").is_empty());
+    kit.all_is_well().await;
+}
+
+/// The store commits, and says that it did not: the operation is found, and nobody begins it twice.
+#[tokio::test(start_paused = true)]
+async fn a_beginning_whose_answer_was_lost_is_found() {
+    for silent_for in [0, 30_000] {
+        let mut kit = Kit::new();
+        let disk = Disk::new();
+        kit.store = Arc::new(disk.clone());
+        let executor = kit.executor();
+        let wanted = || {
+            submission(
+                Draft::new("p")
+                    .compose(composition("a", "red", "h1", &["u1"]))
+                    .plan(),
+            )
+        };
+        disk.lie_once.store(true, Ordering::SeqCst);
+        disk.silent_for(silent_for);
+        let id = match executor.submit(wanted()).await {
+            Ok(id) => id,
+            Err(SubmitError::Unknown { operation, .. }) if silent_for > 0 => operation,
+            Err(error) => panic!("{error}"),
+        };
+        tokio::time::sleep(std::time::Duration::from_secs(120)).await;
+        let done = ended(&executor, &id).await;
+        assert_eq!(done.state, OperationState::Completed);
+        assert_eq!(kit.rack.times_asked(Call::Bind, "u1"), 1);
+        kit.all_is_well().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_with_one_key_at_the_same_time_are_one() {
     let kit = Kit::new();
     let executor = Arc::new(kit.executor());
@@ -101,7 +158,7 @@ async fn two_with_one_key_at_the_same_time_are_one() {
         tokio::spawn(async move {
             let wanted = composition("a", "red", "h1", &["u1"]);
             let mut keyed = submission(Draft::new(&format!("p{n}")).compose(wanted).plan());
-            keyed.key = Some("once".to_owned());
+            keyed.key = key("once", "attach u1");
             executor.submit(keyed).await.unwrap()
         })
     });

@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use poolwright_model::id::OperationId;
 use poolwright_store::{Batch, Committed, Document, Event, JournalLine, SqliteStore, Store, StoreError};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::time::Instant;
 
 #[derive(Clone)]
 pub struct Disk {
@@ -14,6 +15,11 @@ pub struct Disk {
     /// Answers come late: after what they tell of.
     pub slow_ms: Arc<AtomicU64>,
     pub commits: Arc<AtomicUsize>,
+    /// The next commit is made, and said not to be.
+    pub lie_once: Arc<AtomicBool>,
+    /// Since a lie no read is answered, until then.
+    silent: Arc<Mutex<Option<Instant>>>,
+    silent_ms: Arc<AtomicU64>,
 }
 
 impl Disk {
@@ -23,6 +29,21 @@ impl Disk {
             full: Arc::default(),
             slow_ms: Arc::default(),
             commits: Arc::default(),
+            lie_once: Arc::default(),
+            silent: Arc::default(),
+            silent_ms: Arc::default(),
+        }
+    }
+
+    /// After the next lie no read is answered for so many milliseconds.
+    pub fn silent_for(&self, milliseconds: u64) {
+        self.silent_ms.store(milliseconds, Ordering::SeqCst);
+    }
+
+    fn unavailable() -> StoreError {
+        StoreError::Unavailable {
+            reason: "disk full".to_owned(),
+            hint: "free some space",
         }
     }
 
@@ -37,6 +58,14 @@ impl Disk {
 #[async_trait]
 impl Store for Disk {
     async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
+        if self
+            .silent
+            .lock()
+            .unwrap()
+            .is_some_and(|until| Instant::now() < until)
+        {
+            return Err(Self::unavailable());
+        }
         let document = self.store.get(kind, id).await;
         self.take_time().await;
         document
@@ -46,14 +75,16 @@ impl Store for Disk {
     }
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         if self.full.load(Ordering::SeqCst) {
-            return Err(StoreError::Unavailable {
-                reason: "disk full".to_owned(),
-                hint: "free some space",
-            });
+            return Err(Self::unavailable());
         }
         self.commits.fetch_add(1, Ordering::SeqCst);
         let committed = self.store.commit(batch).await;
         self.take_time().await;
+        if self.lie_once.swap(false, Ordering::SeqCst) {
+            let silent = Duration::from_millis(self.silent_ms.load(Ordering::SeqCst));
+            *self.silent.lock().unwrap() = Some(Instant::now() + silent);
+            return Err(Self::unavailable());
+        }
         committed
     }
     async fn revision(&self) -> Result<u64, StoreError> {

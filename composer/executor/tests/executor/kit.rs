@@ -4,13 +4,13 @@ use crate::rack::{Rack, Wiring};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use poolwright_executor::{
-    Claim, Clock, CompositionRecord, Executor, GpuRecord, Hooks, Operation, OperationKind, OperationState,
-    Options, Point, Submission, SubmitError,
+    Claim, Clock, CompositionRecord, Executor, GpuRecord, Hooks, Key, Operation, OperationKind,
+    OperationState, Options, Point, Submission, SubmitError,
 };
 use poolwright_model::id::OperationId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Plan;
-use poolwright_store::{SqliteStore, Store, read, read_all};
+use poolwright_store::{Batch, SqliteStore, Store, read, read_all};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -174,7 +174,13 @@ pub fn submission(plan: Plan) -> Submission {
         by: "tester".to_owned(),
         key: None,
         force: None,
+        with: Batch::new(),
     }
+}
+
+/// A key for a request that is told by these words.
+pub fn key(key: &str, what: &str) -> Option<Key> {
+    Some(Key::new(key, OperationKind::Apply, what.to_owned(), &what).unwrap())
 }
 
 /// Submits a plan and waits for its end.

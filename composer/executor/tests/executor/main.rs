@@ -12,6 +12,7 @@ mod claims;
 mod crashes;
 mod failures;
 mod hosts;
+mod late;
 mod operators;
 mod outcomes;
 mod scale;

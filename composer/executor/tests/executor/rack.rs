@@ -3,8 +3,8 @@
 
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bound, Confirmation, ControlPoint, DriverError, ErrorKind, Fabric, Holder, HostSide, HostTarget,
-    Observation, Progress, ResetSeen, Room,
+    Bound, Confirmation, ControlPoint, DriverError, ErrorKind, Fabric, Holder, HostSide, HostTarget, Late,
+    Observation, Progress, ResetSeen, Room, TaskSeen,
 };
 use poolwright_executor::Drivers;
 use poolwright_model::id::{ControlEndpointId, HostId};
@@ -18,6 +18,7 @@ pub enum Call {
     Bound,
     Bind,
     Unbind,
+    Task,
     Reset,
     Preflight,
     Verify,
@@ -41,6 +42,8 @@ pub enum How {
     HangBefore,
     /// Never answers, and it was done.
     HangAfter,
+    /// Taken on as a task that goes on beyond the deadline; see [`Rack::end_task`].
+    Overdue,
     CannotTell,
     CredentialsRefused,
     /// The driver has a bug.
@@ -68,6 +71,8 @@ struct State {
     unseen: BTreeSet<String>,
     faults: Vec<Fault>,
     asked: Vec<(Call, String)>,
+    /// How far the tasks are that were overdue.
+    tasks: BTreeMap<String, TaskSeen>,
     sins: Vec<String>,
     in_flight: usize,
     most_in_flight: usize,
@@ -145,6 +150,18 @@ impl Rack {
 
     pub fn mend(&self) {
         self.state().faults.clear();
+    }
+
+    /// The task of a unit comes to this, with its effect or without.
+    pub fn end_task(&self, unit: &str, end: TaskSeen, ports: Option<&[&str]>) {
+        if let Some(ports) = ports {
+            self.rebind(unit, ports);
+        }
+        let mut state = self.state();
+        match end {
+            TaskSeen::Gone => state.tasks.remove(&task_of(unit)),
+            end => state.tasks.insert(task_of(unit), end),
+        };
     }
 
     pub fn hold(&self, gpu: &str, command: &str) {
@@ -231,6 +248,14 @@ impl Rack {
                 ErrorKind::CredentialsRefused,
                 format!("{call:?} of {unit}: who are you?"),
             )),
+            Some(How::Overdue) => {
+                let running = TaskSeen::Running {
+                    progress: "Running, 40 %".to_owned(),
+                };
+                self.state().tasks.insert(task_of(unit), running);
+                let error = DriverError::unknown(format!("{call:?} of {unit}: not within 60 s"));
+                Err(error.with_late(Late::Task(task_of(unit))))
+            }
             Some(How::LostBefore) => Err(DriverError::unknown(format!("{call:?} of {unit}: no answer"))),
             Some(How::LostAfter) => {
                 act(&mut self.state())?;
@@ -248,6 +273,10 @@ impl Rack {
             Some(How::Panic) => panic!("scripted: {call:?} of {unit}"),
         }
     }
+}
+
+fn task_of(unit: &str) -> String {
+    format!("/tasks/{unit}")
 }
 
 struct Leaving<'a>(&'a Rack);
@@ -322,6 +351,13 @@ impl Fabric for Rack {
                     port_addresses: ports,
                 },
             })
+        })
+        .await
+    }
+
+    async fn task(&self, task: &str, _: Duration) -> Result<TaskSeen, DriverError> {
+        self.perform(Call::Task, task, None, |state| {
+            Ok(state.tasks.get(task).cloned().unwrap_or(TaskSeen::Gone))
         })
         .await
     }

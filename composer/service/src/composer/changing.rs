@@ -1,16 +1,20 @@
 //! What people ask to be changed: compose, release, attach, detach. Each is a plan, made and begun in one
-//! turn. Either the change begins, or nothing is different.
+//! turn. Either the change begins, or nothing is different: what becomes of the demand is written down in the same
+//! commit as the first line of the operation.
 
 use super::Composer;
 use super::keeping::there_is_one_already;
-use super::planning::{Change, How, Wanted, new_operation};
+use super::planning::{Change, How, Wanted};
+use super::requests::{Request, new_operation};
 use crate::demand::{DemandRecord, DemandSpec, Pending};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::OperationKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId};
-use poolwright_planner::{Plan, direct};
-use poolwright_store::Batch;
+use poolwright_planner::direct;
+use poolwright_store::{Batch, Stored};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
 
 /// What to let go of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,8 +28,10 @@ pub enum Release {
 impl Composer {
     /// Serves one demand now, as well as what is served already. If it can't be served whole it is not kept.
     pub async fn compose(&self, spec: DemandSpec, by: &str, how: &How) -> Result<Change, ServiceError> {
+        let what = format!("compose demand {}", spec.id);
+        let request = Request::new(OperationKind::Compose, what, &spec, by, how)?;
         let _turn = self.turn.lock().await;
-        if let Some(done) = self.done_before(OperationKind::Compose, how).await? {
+        if let Some(done) = self.answered_before(&request).await? {
             return Ok(done);
         }
         if self.find_demand(&spec.id).await?.is_some() {
@@ -36,34 +42,32 @@ impl Composer {
         let basis = self.basis(Wanted::Only(&record.demand)).await?;
         let plan = poolwright_planner::plan(&self.input(&basis));
         if let Some(unplaced) = plan.unplaced.iter().find(|unplaced| unplaced.demand == id) {
-            return Err(ServiceError::new(ErrorCode::Unplaced, unplaced.to_string()));
+            let error = ServiceError::new(ErrorCode::Unplaced, unplaced.shortfall());
+            let help = unplaced
+                .help()
+                .unwrap_or_else(|| "name the GPUs that it needs".to_owned());
+            return Err(error.with_hint(help).with_details(unplaced.alternatives()));
         }
         if how.dry_run {
             return Ok(Change::none(plan));
         }
+        let mut with = Batch::new();
         // It may hold already what it needs: what was left of one of its name.
-        let changes = !plan.steps.is_empty();
+        if plan.steps.is_empty() {
+            self.add_to(&mut with, &record).await?;
+            return self.nothing_to_do(request, plan, with).await;
+        }
         let operation = new_operation();
-        record.pending = changes.then(|| Pending::Composing(operation.clone()));
-        let mut batch = Batch::new();
-        self.add_to(&mut batch, &record).await?;
-        self.store.commit(batch).await?;
-        if !changes {
-            return Ok(Change::none(plan));
-        }
-        let begun = self
-            .submit(operation, plan, OperationKind::Compose, by, how)
-            .await;
-        if begun.is_err() {
-            self.unkeep(&id).await?;
-        }
-        begun
+        record.pending = Some(Pending::Composing(operation.clone()));
+        self.add_to(&mut with, &record).await?;
+        self.submit(request, operation, plan, with).await
     }
 
     /// Lets go of a demand or of one composition.
     pub async fn release(&self, what: Release, by: &str, how: &How) -> Result<Change, ServiceError> {
+        let request = Request::new(OperationKind::Release, what.to_string(), &what, by, how)?;
         let _turn = self.turn.lock().await;
-        if let Some(done) = self.done_before(OperationKind::Release, how).await? {
+        if let Some(done) = self.answered_before(&request).await? {
             return Ok(done);
         }
         let basis = self.basis(Wanted::Named).await?;
@@ -95,28 +99,19 @@ impl Composer {
         if how.dry_run {
             return Ok(Change::none(plan));
         }
+        let mut with = Batch::new();
         if plan.steps.is_empty() {
             if let Some(record) = &record {
-                self.unkeep(&record.spec.id).await?;
+                with.delete(DemandRecord::KIND, record.id());
             }
-            return Ok(Change::none(plan));
+            return self.nothing_to_do(request, plan, with).await;
         }
         let operation = new_operation();
-        if let Some(record) = &record {
+        if let Some(record) = record {
             let pending = Some(Pending::Releasing(operation.clone()));
-            let record = DemandRecord {
-                pending,
-                ..record.clone()
-            };
-            self.rewrite(&record).await?;
+            with.put(&DemandRecord { pending, ..record })?;
         }
-        let begun = self
-            .submit(operation, plan, OperationKind::Release, by, how)
-            .await;
-        if let (Err(_), Some(record)) = (&begun, &record) {
-            self.rewrite(record).await?;
-        }
-        begun
+        self.submit(request, operation, plan, with).await
     }
 
     /// Attaches GPUs by name to a host.
@@ -127,38 +122,51 @@ impl Composer {
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
+        let gpus = in_order(gpus);
+        let what = format!("attach {} to {host}", names(&gpus));
+        let request = Request::new(OperationKind::Attach, what, &(&gpus, host), by, how)?;
         let _turn = self.turn.lock().await;
-        if let Some(done) = self.done_before(OperationKind::Attach, how).await? {
+        if let Some(done) = self.answered_before(&request).await? {
             return Ok(done);
         }
         let basis = self.basis(Wanted::Named).await?;
-        let plan = direct::attach(gpus, host, &self.input(&basis))?;
-        self.begin(plan, OperationKind::Attach, by, how).await
+        let plan = direct::attach(&gpus, host, &self.input(&basis))?;
+        self.begin(request, plan).await
     }
 
     /// Detaches GPUs by name.
     pub async fn detach(&self, gpus: &[GpuId], by: &str, how: &How) -> Result<Change, ServiceError> {
+        let gpus = in_order(gpus);
+        let what = format!("detach {}", names(&gpus));
+        let request = Request::new(OperationKind::Detach, what, &gpus, by, how)?;
         let _turn = self.turn.lock().await;
-        if let Some(done) = self.done_before(OperationKind::Detach, how).await? {
+        if let Some(done) = self.answered_before(&request).await? {
             return Ok(done);
         }
         let basis = self.basis(Wanted::Named).await?;
-        let plan = direct::detach(gpus, &self.input(&basis))?;
-        self.begin(plan, OperationKind::Detach, by, how).await
+        let plan = direct::detach(&gpus, &self.input(&basis))?;
+        self.begin(request, plan).await
     }
+}
 
-    async fn begin(
-        &self,
-        plan: Plan,
-        kind: OperationKind,
-        by: &str,
-        how: &How,
-    ) -> Result<Change, ServiceError> {
-        if how.dry_run || plan.steps.is_empty() {
-            return Ok(Change::none(plan));
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Demand(id) => write!(f, "release demand {id}"),
+            Self::Composition(id) => write!(f, "release composition {id}"),
         }
-        self.submit(new_operation(), plan, kind, by, how).await
     }
+}
+
+/// Named twice, or in another order, it is the same request.
+fn in_order(gpus: &[GpuId]) -> Vec<GpuId> {
+    let set: BTreeSet<&GpuId> = gpus.iter().collect();
+    set.into_iter().cloned().collect()
+}
+
+fn names(gpus: &[GpuId]) -> String {
+    let names: Vec<&str> = gpus.iter().map(GpuId::as_str).collect();
+    names.join(", ")
 }
 
 /// Whether somebody may take a demand back just now.

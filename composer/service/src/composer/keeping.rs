@@ -1,8 +1,9 @@
 //! Which demands are kept, where an operation decides it.
 //!
 //! A demand that is composed is kept only if it could be served; one that is released is kept if it could not
-//! be let go of. Its record names the operation ([`Pending`]) and is written before the operation begins. What
-//! becomes of it then follows from how the operation ended: nothing is to be repaired after a crash.
+//! be let go of. Its record names the operation ([`Pending`]) and is committed with its beginning. What becomes of
+//! it then follows from how the operation ended: nothing is to be repaired after a crash, nor where the store did
+//! not say whether it has begun.
 
 use super::Composer;
 use crate::demand::{DemandRecord, Pending};
@@ -95,14 +96,6 @@ impl Composer {
         batch
             .expect(DemandRecord::KIND, record.id(), revision)
             .put(record)?;
-        Ok(())
-    }
-
-    /// Writes a demand that is kept already.
-    pub(super) async fn rewrite(&self, record: &DemandRecord) -> Result<(), ServiceError> {
-        let mut batch = Batch::new();
-        batch.put(record)?;
-        self.store.commit(batch).await?;
         Ok(())
     }
 

@@ -4,11 +4,12 @@
 //! * [`endpoints`]: whom to ask.
 //! * [`wanting`]: demands and schedules.
 //! * [`keeping`]: which demands are kept, when operations decide it.
-//! * [`planning`]: from what is wanted to a plan, and from a plan to an operation.
+//! * [`planning`]: from what is wanted to a plan.
 //! * [`changing`]: compose, release, attach, detach.
+//! * [`requests`]: from a plan to an operation; once a key.
 //! * [`following`]: what is done once an operation is over.
-//! * [`asking`]: operations, compositions, and why things are as they are.
 //! * [`readiness`]: whether it may be asked at all.
+//! * [`asking`]: operations, compositions, and why things are as they are.
 //!
 //! Invariant: every change of hardware goes through a plan and the executor.
 
@@ -19,8 +20,9 @@ mod following;
 mod keeping;
 mod looking;
 mod planning;
-mod wanting;
 mod readiness;
+mod requests;
+mod wanting;
 
 pub use asking::{Check, CheckResult, Resolution, Status, Why};
 pub use changing::Release;
@@ -29,8 +31,8 @@ pub(crate) use following::Tell;
 pub use planning::{Change, How};
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
-use crate::clock::Clock;
 use self::readiness::Stage;
+use crate::clock::Clock;
 use crate::endpoint::{Connections, Connector};
 use crate::error::ServiceError;
 use crate::runner::Trouble;
@@ -78,8 +80,8 @@ pub struct Parts {
     executor: Arc<Executor>,
     clock: Arc<dyn Clock>,
     options: Options,
-    seen: Mutex<looking::Seen>,
     stage: Mutex<Stage>,
+    seen: Mutex<looking::Seen>,
     /// Held while a plan is made and submitted: each sees what the one before has taken. Operations run side
     /// by side all the same.
     turn: tokio::sync::Mutex<()>,
@@ -117,8 +119,8 @@ impl Composer {
             executor: Arc::new(executor),
             clock,
             options,
-            seen: Mutex::default(),
             stage: Mutex::default(),
+            seen: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
             trouble: Mutex::default(),
@@ -141,7 +143,6 @@ impl Composer {
         Ok(composer)
     }
 
-    pub fn clock(&self) -> &dyn Clock {
     /// Connects to the endpoints that are kept, looks at them once, and adopts the operations that an earlier
     /// run left open. Whoever calls it closes the composer, also where it fails or is cut off.
     pub async fn start(&self) -> Result<(), ServiceError> {
@@ -155,6 +156,7 @@ impl Composer {
         Ok(())
     }
 
+    pub fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
     }
 
@@ -169,8 +171,8 @@ impl Composer {
     /// Parks running operations where they can be carried on, and ends the sessions at the endpoints. None is
     /// begun any more.
     pub async fn close(&self) {
-        self.executor.shutdown(SHUTDOWN).await;
         self.enter(Stage::Closed);
+        self.executor.shutdown(SHUTDOWN).await;
         self.connections.close().await;
     }
 }

@@ -1,9 +1,9 @@
-//! From what is wanted to a plan, and from a plan to an operation.
+//! From what is wanted to a plan.
 
 use super::Composer;
-use super::following::Tell;
+use super::requests::Request;
 use crate::error::{ErrorCode, ServiceError};
-use poolwright_executor::{Claim, KeyRecord, Operation, OperationKind, PlanRecord, Submission};
+use poolwright_executor::{Claim, Operation, OperationKind};
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::{ControlEndpointId, DemandId, OperationId, PlanId};
 use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, Reserved, World};
@@ -19,7 +19,7 @@ pub struct How {
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
-    /// The same key again is the same operation.
+    /// The same request under the same key again is the same operation; another one is refused.
     #[serde(default)]
     pub key: Option<String>,
     /// Pull GPUs although they are in use, for this reason.
@@ -33,6 +33,9 @@ pub struct How {
 pub struct Change {
     pub plan: Plan,
     pub operation: Option<Operation>,
+    /// It was asked for before under the same key: this is what came of it then.
+    #[serde(default)]
+    pub replayed: bool,
 }
 
 impl Change {
@@ -40,6 +43,7 @@ impl Change {
         Self {
             plan,
             operation: None,
+            replayed: false,
         }
     }
 }
@@ -64,7 +68,7 @@ pub(super) struct Basis {
     reserved: Vec<Reserved>,
     demands: Vec<Demand>,
     cordoned: Cordoned,
-    /// Running operations serve some of what is wanted.
+    /// Running operations have some of what schedules add and suspend in hand.
     underway: bool,
 }
 
@@ -82,12 +86,12 @@ pub(super) struct Underway {
     pub reserved: Vec<Reserved>,
     /// Demands that they are serving.
     pub serving: BTreeMap<DemandId, OperationId>,
+    /// Demands that they are serving or letting go of.
+    touched: BTreeSet<DemandId>,
 }
 
 impl Basis {
     fn world(&self) -> World<'_> {
-    /// Demands that they are serving or letting go of.
-    touched: BTreeSet<DemandId>,
         World {
             snapshot: &self.snapshot,
             held: &self.held,
@@ -154,22 +158,20 @@ impl Composer {
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
-        if let Some(done) = self.done_before(kind, how).await? {
+        let request = Request::new(kind, format!("apply plan {}", plan.id), &plan, by, how)?;
+        if let Some(done) = self.answered_before(&request).await? {
             return Ok(done);
         }
         self.look_again(&endpoints_of(&plan)).await?;
         let _turn = self.turn.lock().await;
-        if let Some(done) = self.done_before(kind, how).await? {
+        if let Some(done) = self.answered_before(&request).await? {
             return Ok(done);
         }
         let basis = self.basis(wanted).await?;
         refuse(&plan, "no longer fits", &plan.stale(&basis.snapshot))?;
         let wrong = poolwright_planner::check(&plan, &basis.world());
         refuse(&plan, "may not be applied", &wrong)?;
-        if how.dry_run || plan.steps.is_empty() {
-            return Ok(Change::none(plan));
-        }
-        self.submit(new_operation(), plan, kind, by, how).await
+        self.begin(request, plan).await
     }
 
     /// To be called with the turn, where the plan is to be submitted.
@@ -248,9 +250,9 @@ impl Composer {
         Ok(Underway {
             reserved: reserved.collect(),
             serving,
+            touched,
         })
     }
-            touched,
 
     pub(super) fn input<'a>(&self, basis: &'a Basis) -> PlanInput<'a> {
         PlanInput {
@@ -261,73 +263,6 @@ impl Composer {
             world: basis.world(),
         }
     }
-
-    /// Begins the operation. To be called with the turn.
-    pub(super) async fn submit(
-        &self,
-        id: OperationId,
-        plan: Plan,
-        kind: OperationKind,
-        by: &str,
-        how: &How,
-    ) -> Result<Change, ServiceError> {
-        let submission = Submission {
-            id,
-            plan: plan.clone(),
-            kind,
-            tenant: None,
-            by: by.to_owned(),
-            key: how.key.clone(),
-            force: how.force.clone(),
-        };
-        let id = self.executor.submit(submission).await?;
-        self.follow(id.clone(), Tell::UnlessTheRunnerWaits);
-        Ok(Change {
-            operation: Some(self.operation(&id).await?),
-            plan,
-        })
-    }
-
-    /// The operation that this key stands for, if it was asked for before. A key that was used for another
-    /// kind of change is a mistake of whoever asks.
-    pub(super) async fn done_before(
-        &self,
-        kind: OperationKind,
-        how: &How,
-    ) -> Result<Option<Change>, ServiceError> {
-        let Some(key) = &how.key else { return Ok(None) };
-        let Some(known) = read::<KeyRecord>(self.store.as_ref(), key).await? else {
-            return Ok(None);
-        };
-        let operation = self.operation(&known.value.operation).await?;
-        if operation.kind != kind {
-            let (id, was) = (&operation.id, operation.kind);
-            let message = format!("the key {key:?} was used for another change: operation {id} ({was:?})");
-            return Err(
-                ServiceError::new(ErrorCode::Conflict, message).with_hint("use a new key for each change")
-            );
-        }
-        let plan = self.plan_of(&operation).await?;
-        Ok(Some(Change {
-            plan,
-            operation: Some(operation),
-        }))
-    }
-
-    async fn plan_of(&self, operation: &Operation) -> Result<Plan, ServiceError> {
-        let found = read::<PlanRecord>(self.store.as_ref(), operation.plan.as_str()).await?;
-        let missing = || {
-            ServiceError::new(
-                ErrorCode::Internal,
-                format!("plan {} of {} is gone", operation.plan, operation.id),
-            )
-        };
-        found.map(|found| found.value.0).ok_or_else(missing)
-    }
-}
-
-pub(super) fn new_operation() -> OperationId {
-    OperationId::from_lossy(&format!("op-{}", uuid::Uuid::now_v7().simple()))
 }
 
 /// Refuses a plan for these reasons, if there are any.
@@ -335,9 +270,15 @@ fn refuse<T: ToString>(plan: &Plan, what: &str, reasons: &[T]) -> Result<(), Ser
     if reasons.is_empty() {
         return Ok(());
     }
-    let reasons: Vec<String> = reasons.iter().map(T::to_string).collect();
-    let message = format!("plan {} {what}: {}", plan.id, reasons.join("; "));
-    Err(ServiceError::new(ErrorCode::Stale, message).with_hint("make a new plan: poolwright plan --out FILE"))
+    const SHOWN: usize = 3;
+    let mut said: Vec<String> = reasons.iter().take(SHOWN).map(T::to_string).collect();
+    if reasons.len() > SHOWN {
+        said.push(format!("and {} more", reasons.len() - SHOWN));
+    }
+    let message = format!("plan {} {what}: {}", plan.id, said.join("; "));
+    Err(ServiceError::new(ErrorCode::Stale, message).with_hint(
+        "nothing was done; make a new plan: poolwright plan --out FILE, then poolwright apply FILE",
+    ))
 }
 
 /// The management services that a plan speaks to.

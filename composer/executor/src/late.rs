@@ -1,0 +1,59 @@
+//! Requests that may come true late: after a deadline that passed while the service went on, or where the
+//! answer was lost.
+//!
+//! Until that can't be any more the old state proves nothing. Where the service named a task, its end tells;
+//! where it didn't, time does ([`Options::late`]), and a read after it.
+
+use crate::options::Options;
+use poolwright_driver::{DriverError, ErrorKind, Late};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What may still come of the requests that were sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outstanding {
+    Nothing,
+    /// What is read from then on stays.
+    Until(Instant),
+    /// For as long as this task of the service goes on.
+    Task(String),
+}
+
+impl Outstanding {
+    pub fn within(span: Duration) -> Self {
+        Self::Until(Instant::now() + span)
+    }
+
+    /// After a request that ended like this.
+    pub fn after(answer: &Result<(), DriverError>, options: &Options) -> Self {
+        match answer {
+            Err(error) if error.kind == ErrorKind::OutcomeUnknown => match &error.late {
+                Late::Task(task) => Self::Task(task.clone()),
+                Late::Perhaps => Self::within(options.late),
+                Late::Never => Self::within(options.settle),
+            },
+            _ => Self::within(options.settle),
+        }
+    }
+
+    /// Of a request of an earlier run, in this task if it is known.
+    pub fn of_before(task: Option<&String>, options: &Options) -> Self {
+        task.map_or_else(|| Self::within(options.late), |task| Self::Task(task.clone()))
+    }
+
+    /// Whether what was read at that time stays.
+    pub fn is_over(&self, read_at: Instant) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Until(until) => read_at >= *until,
+            Self::Task(_) => false,
+        }
+    }
+
+    pub fn task(&self) -> Option<&String> {
+        match self {
+            Self::Task(task) => Some(task),
+            Self::Nothing | Self::Until(_) => None,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A request for a change, from whoever asks to the operation that makes it.
+//!
+//! A request may carry a key. What came of it is kept under the key, together with a digest of what was asked:
+//! the same request again is told what became of the first one, another one is refused.
+
+use super::Composer;
+use super::following::Tell;
+use super::planning::{Change, How};
+use crate::error::{ErrorCode, ServiceError};
+use poolwright_executor::{Key, KeyAnswer, KeyRecord, Operation, OperationKind, PlanRecord, Submission};
+use poolwright_model::id::OperationId;
+use poolwright_planner::Plan;
+use poolwright_store::{Batch, read};
+use serde::Serialize;
+
+/// Longer than anything that makes keys makes them.
+const LONGEST_KEY: usize = 255;
+
+/// Who asks for which kind of change, and how.
+pub(super) struct Request<'a> {
+    pub kind: OperationKind,
+    pub by: &'a str,
+    pub how: &'a How,
+    /// `None` for a dry run too: it changes nothing, and is asked as often as somebody likes.
+    key: Option<Key>,
+}
+
+impl<'a> Request<'a> {
+    /// `what` is for people, such as `release demand chat`; `body` is all that was asked for.
+    pub fn new(
+        kind: OperationKind,
+        what: String,
+        body: &impl Serialize,
+        by: &'a str,
+        how: &'a How,
+    ) -> Result<Self, ServiceError> {
+        let key = match &how.key {
+            Some(key) if key.is_empty() || key.len() > LONGEST_KEY => {
+                let message = format!("a key has 1 to {LONGEST_KEY} bytes, this one has {}", key.len());
+                return Err(ServiceError::bad_request(message));
+            }
+            Some(key) if !how.dry_run => Some(Key::new(key, kind, what, &(body, &how.force))?),
+            _ => None,
+        };
+        Ok(Self { kind, by, how, key })
+    }
+}
+
+impl Composer {
+    /// What came of the request, if it was made before under its key.
+    pub(super) async fn answered_before(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<Option<Change>, ServiceError> {
+        let Some(key) = &request.key else { return Ok(None) };
+        let Some(known) = KeyRecord::find(self.store.as_ref(), &key.key).await? else {
+            return Ok(None);
+        };
+        Ok(Some(match known.answer_to(key)? {
+            KeyAnswer::Operation(id) => self.replayed(&id).await?,
+            KeyAnswer::NothingToDo(plan) => Change {
+                plan: *plan,
+                operation: None,
+                replayed: true,
+            },
+        }))
+    }
+
+    async fn replayed(&self, id: &OperationId) -> Result<Change, ServiceError> {
+        let operation = self.operation(id).await?;
+        Ok(Change {
+            plan: self.plan_of(&operation).await?,
+            operation: Some(operation),
+            replayed: true,
+        })
+    }
+
+    /// Begins the operation, with all that hangs on it. To be called with the turn.
+    pub(super) async fn submit(
+        &self,
+        request: Request<'_>,
+        id: OperationId,
+        plan: Plan,
+        with: Batch,
+    ) -> Result<Change, ServiceError> {
+        let submission = Submission {
+            id: id.clone(),
+            plan: plan.clone(),
+            kind: request.kind,
+            tenant: None,
+            by: request.by.to_owned(),
+            key: request.key,
+            force: request.how.force.clone(),
+            with,
+        };
+        let begun = self.executor.submit(submission).await?;
+        if begun != id {
+            return self.replayed(&begun).await;
+        }
+        self.follow(id.clone(), Tell::UnlessTheRunnerWaits);
+        Ok(Change {
+            operation: Some(self.operation(&id).await?),
+            plan,
+            replayed: false,
+        })
+    }
+
+    /// Begins the operation, unless only its plan is wanted or nothing is to be done.
+    pub(super) async fn begin(&self, request: Request<'_>, plan: Plan) -> Result<Change, ServiceError> {
+        if request.how.dry_run {
+            return Ok(Change::none(plan));
+        }
+        if plan.steps.is_empty() {
+            return self.nothing_to_do(request, plan, Batch::new()).await;
+        }
+        self.submit(request, new_operation(), plan, Batch::new()).await
+    }
+
+    /// Commits what is different although no operation is needed for it, and keeps that under the key.
+    pub(super) async fn nothing_to_do(
+        &self,
+        request: Request<'_>,
+        plan: Plan,
+        mut with: Batch,
+    ) -> Result<Change, ServiceError> {
+        if let Some(key) = &request.key {
+            let answer = KeyAnswer::NothingToDo(Box::new(plan.clone()));
+            KeyRecord::new(key, answer, self.clock.now()).add_to(&mut with)?;
+        }
+        self.store.commit(with).await?;
+        Ok(Change::none(plan))
+    }
+
+    pub(super) async fn plan_of(&self, operation: &Operation) -> Result<Plan, ServiceError> {
+        let found = read::<PlanRecord>(self.store.as_ref(), operation.id.as_str()).await?;
+        let missing = || {
+            let message = format!("plan {} of {} is gone", operation.plan, operation.id);
+            ServiceError::new(ErrorCode::Internal, message)
+        };
+        found.map(|found| found.value.plan).ok_or_else(missing)
+    }
+}
+
+pub(super) fn new_operation() -> OperationId {
+    OperationId::from_lossy(&format!("op-{}", uuid::Uuid::now_v7().simple()))
+}
