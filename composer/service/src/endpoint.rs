@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use poolwright_driver::{DriverError, Fabric, HostSide};
 use poolwright_executor::Drivers;
+use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,10 @@ pub struct Endpoint {
     #[serde(flatten)]
     pub spec: EndpointSpec,
     pub added: Timestamp,
+    /// Who answered there last, and how far driving it can be relied upon. Not kept: it is as the last look
+    /// saw it, and `None` until there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<DriverLabel>,
 }
 
 impl Stored for Endpoint {

@@ -24,18 +24,23 @@ pub struct EndpointTest {
 
 impl Composer {
     pub async fn endpoints(&self) -> Result<Vec<Endpoint>, ServiceError> {
-        Ok(read_all(self.store.as_ref())
-            .await?
-            .into_iter()
-            .map(|found| found.value)
-            .collect())
+        let kept = read_all(self.store.as_ref()).await?.into_iter();
+        Ok(kept.map(|found| self.labelled(found.value)).collect())
     }
 
     pub async fn endpoint(&self, id: &ControlEndpointId) -> Result<Endpoint, ServiceError> {
         let found = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
         found
-            .map(|found| found.value)
+            .map(|found| self.labelled(found.value))
             .ok_or_else(|| ServiceError::not_found("endpoint", id.as_str()))
+    }
+
+    /// With who answered there last.
+    fn labelled(&self, endpoint: Endpoint) -> Endpoint {
+        Endpoint {
+            service: self.seen_at(&endpoint.spec.id),
+            ..endpoint
+        }
     }
 
     /// Connects to an endpoint, looks at it once, and keeps it. One that can't be read is not kept.
@@ -71,6 +76,7 @@ impl Composer {
         let endpoint = Endpoint {
             spec: spec.clone(),
             added: self.clock.now(),
+            service: None,
         };
         let mut batch = Batch::new();
         batch.expect(Endpoint::KIND, endpoint.id(), None).put(&endpoint)?;

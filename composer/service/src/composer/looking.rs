@@ -11,6 +11,7 @@ use poolwright_collector::{Look, assemble, look};
 use poolwright_driver::{Fabric, Progress};
 use poolwright_executor::{CompositionRecord, GpuRecord};
 use poolwright_inventory::{Snapshot, remember};
+use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_model::topology::{Host, Topology};
 use poolwright_store::{Batch, Stored, read, read_all};
@@ -181,12 +182,18 @@ impl Composer {
                 if !look.answered {
                     look.view.topology = last.look.view.topology.clone();
                     look.view.at = last.look.view.at;
+                    look.label.clone_from(&last.look.label);
                     began.revision = last.began.revision;
                 }
             }
             seen.sights.insert(source, Sight { look, began });
         }
         seen.joined = None;
+    }
+
+    /// Who answered at an endpoint when it was looked at last.
+    pub(super) fn seen_at(&self, endpoint: &ControlEndpointId) -> Option<DriverLabel> {
+        self.lock_seen().sights.get(endpoint)?.look.label.clone()
     }
 
     /// Forgets what an endpoint showed.

@@ -9,9 +9,7 @@ use serde_json::{Map, Value};
 /// Asks for the firmware only where it matters: what is emulated or recorded is never proven.
 pub(crate) async fn read(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> DriverLabel {
     let (vendor, product) = (root.vendor.clone(), root.product.clone());
-    if vendor.as_deref() == Some(EMULATOR) {
-        return DriverLabel::emulated(product);
-    }
+    // A recording can't be driven, be it of an emulated rack.
     if is_recording(root) {
         return DriverLabel {
             driver: Standing::Recorded,
@@ -19,6 +17,9 @@ pub(crate) async fn read(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> Driver
             product,
             ..DriverLabel::default()
         };
+    }
+    if vendor.as_deref() == Some(EMULATOR) {
+        return DriverLabel::emulated(product);
     }
     let manager = manager(walk, root).await;
     let firmware = manager
