@@ -2,30 +2,33 @@
 //! whether a machine can be driven before a manager is trusted with it.
 //!
 //! Only a GPU that is free is used, and it is free again at the end; where that can't be read back, the
-//! report says so, with the exit code for an unknown outcome.
+//! report says what is held where, with the exit code for an unknown outcome.
+
+mod pair;
+mod trial;
 
 use crate::access::{AccessArgs, read_listing};
 use crate::commands::Outcome;
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::output::{Output, Table};
+use crate::output::{Output, Table, say};
 use crate::progress::Progress;
 use crate::wire_up::RedfishConnector;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use pair::choose;
 use poolwright_collector::{CollectOptions, collect};
-use poolwright_driver::{Bound, Confirmation, DriverError, Fabric, HostTarget, ResetSeen};
+use poolwright_driver::Fabric;
 use poolwright_executor::{Clock, Options, SystemClock};
-use poolwright_inventory::Snapshot;
-use poolwright_model::control::ControlPoint;
+use poolwright_model::driver_label::{DriverLabel, Standing};
 use poolwright_model::id::{ControlEndpointId, GpuId, HostId};
-use poolwright_model::lifecycle::GpuState;
-use poolwright_model::topology::{Gpu, Host, HostPort};
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::time::Instant;
+use trial::{End, Timed, Trial};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -63,25 +66,12 @@ struct Report {
     host: HostId,
     host_port: String,
     control: String,
+    /// Who binds it, and what was known of driving it before this trial.
+    service: DriverLabel,
+    /// The day of the trial.
+    on: Date,
     steps: Vec<Timed>,
     qualified: bool,
-}
-
-#[derive(Serialize)]
-struct Timed {
-    step: &'static str,
-    well: bool,
-    ms: u64,
-    seen: String,
-}
-
-/// A GPU and a host port that one manager can bind.
-struct Pair {
-    gpu: Gpu,
-    host: Host,
-    port: HostPort,
-    unit_at: ControlPoint,
-    port_at: ControlPoint,
 }
 
 pub async fn run(args: QualifyArgs, output: Output) -> Outcome {
@@ -119,32 +109,85 @@ async fn qualify(
     let pair = choose(&snapshot, args.gpu.as_ref(), args.host.as_ref())?;
     args.confirm
         .confirm(&format!("bind {} to {} for a moment", pair.gpu.id, pair.host.id))?;
-    let driver = drivers.get(&pair.unit_at.endpoint).ok_or_else(|| {
-        Failure::new(
-            ExitCode::Generic,
-            format!("no endpoint was named that binds {}", pair.gpu.id),
-        )
-        .with_hint("name the fabric's manager with --endpoint")
-    })?;
+    // Where it is bound must be free again at the end; so must every other end that can be read.
+    let others = pair.gpu.control.iter().filter(|at| **at != pair.unit_at);
+    let ends: Vec<End> = std::iter::once(&pair.unit_at)
+        .chain(others)
+        .filter_map(|at| {
+            let fabric = drivers.get(&at.endpoint)?.fabric.clone();
+            Some(End {
+                at: at.clone(),
+                fabric,
+            })
+        })
+        .collect();
+    let Some(end) = ends.first().filter(|end| end.at == pair.unit_at) else {
+        let message = format!("no endpoint was named that binds {}", pair.gpu.id);
+        return Err(
+            Failure::new(ExitCode::Generic, message).with_hint("name the fabric's manager with --endpoint")
+        );
+    };
     let bmc = pair.host.bmc.as_ref().and_then(|bmc| drivers.get(bmc));
+    let options = Options::default();
     let mut trial = Trial {
         pair: &pair,
-        driver,
-        bmc,
+        end,
+        ends: &ends,
+        host_side: bmc.map(|bmc| bmc.host_side.clone()),
+        options: &options,
         steps: Vec::new(),
         progress: Progress::spinner("qualifying"),
     };
     let went = trial.run().await;
+    let service = snapshot
+        .endpoints
+        .iter()
+        .find(|seen| seen.id == pair.unit_at.endpoint)
+        .map(|seen| seen.label.clone())
+        .unwrap_or_default();
     let report = Report {
         gpu: pair.gpu.id.clone(),
         host: pair.host.id.clone(),
         host_port: pair.port.id.to_string(),
         control: pair.unit_at.style.to_string(),
         qualified: went.is_ok(),
+        service,
+        on: snapshot.taken_at.to_zoned(TimeZone::UTC).date(),
         steps: trial.steps,
     };
     show(&report, output)?;
+    if let Some(entry) = report.proof() {
+        say(&entry);
+    }
     went.map(|()| ExitCode::Ok)
+}
+
+impl Report {
+    /// What to add to the list of machines that were driven, where this one is not in it and shows who it is.
+    fn proof(&self) -> Option<String> {
+        let DriverLabel {
+            driver,
+            vendor,
+            product,
+            firmware,
+            ..
+        } = &self.service;
+        if !self.qualified || *driver != Standing::Unproven {
+            return None;
+        }
+        let entry = [
+            ("vendor", vendor.clone()?),
+            ("product", product.clone()?),
+            ("firmware", firmware.clone()?),
+            ("on", self.on.to_string()),
+            ("source", "where this report is kept".to_owned()),
+        ];
+        let lines = entry.map(|(key, text)| format!("{key} = {}", serde_json::Value::String(text)));
+        Some(format!(
+            "such machines are labelled proven once hw-profiles/drivers.toml has this:\n\n[[proven]]\n{}",
+            lines.join("\n")
+        ))
+    }
 }
 
 fn show(report: &Report, output: Output) -> Result<(), Failure> {
@@ -159,7 +202,7 @@ fn show(report: &Report, output: Output) -> Result<(), Failure> {
     }
     output.show_as(report, &table, |width| {
         format!(
-            "{} on {} (port {}), by {}: {}\n{}",
+            "{} on {} (port {}), by {}: {}\ndriver: {}\n{}",
             report.gpu,
             report.host,
             report.host_port,
@@ -169,230 +212,42 @@ fn show(report: &Report, output: Output) -> Result<(), Failure> {
             } else {
                 "NOT qualified"
             },
+            report.service,
             table.render(width)
         )
     })
 }
 
-/// A free GPU, and a host port in reach with a free slot: the first of both, in the order of their ids.
-fn choose(snapshot: &Snapshot, gpu: Option<&GpuId>, host: Option<&HostId>) -> Result<Pair, Failure> {
-    let topology = &snapshot.topology;
-    let missing = |kind: &str, id: &str| {
-        Failure::new(ExitCode::NotFound, format!("there is no {kind} {id}"))
-            .with_hint("poolwright discover shows what there is")
-    };
-    if let Some(id) = gpu {
-        let found = topology.gpu(id).ok_or_else(|| missing("GPU", id.as_str()))?;
-        if found.state != GpuState::Free || !found.composability.is_composable() {
-            let why = found
-                .composability
-                .0
-                .as_ref()
-                .map_or_else(|| found.state.name().to_owned(), ToString::to_string);
-            return Err(
-                Failure::new(ExitCode::Conflict, format!("{id} is not spare: {why}"))
-                    .with_hint("name another GPU, or leave --gpu out"),
-            );
-        }
-    }
-    if let Some(id) = host {
-        topology.host(id).ok_or_else(|| missing("host", id.as_str()))?;
-    }
-    let graph = topology.switch_graph();
-    let spare =
-        |candidate: &&Gpu| candidate.state == GpuState::Free && candidate.composability.is_composable();
-    let gpus = topology
-        .gpus
-        .iter()
-        .filter(spare)
-        .filter(|candidate| gpu.is_none_or(|id| candidate.id == *id));
-    for gpu in gpus {
-        for candidate in topology
-            .hosts
-            .iter()
-            .filter(|candidate| host.is_none_or(|id| candidate.id == *id))
-        {
-            for port in &candidate.ports {
-                let bound = topology
-                    .gpus
-                    .iter()
-                    .filter(|gpu| gpu.host_port.as_ref() == Some(&port.id))
-                    .count();
-                let Some(port_at) = &port.control else { continue };
-                let same_manager =
-                    |at: &&ControlPoint| at.endpoint == port_at.endpoint && at.style == port_at.style;
-                let Some(unit_at) = gpu.control.iter().find(same_manager) else {
-                    continue;
-                };
-                if bound < port.slots as usize && graph.hops(port, gpu).is_some() {
-                    return Ok(Pair {
-                        gpu: gpu.clone(),
-                        host: candidate.clone(),
-                        port: port.clone(),
-                        unit_at: unit_at.clone(),
-                        port_at: port_at.clone(),
-                    });
-                }
-            }
-        }
-    }
-    Err(Failure::new(
-        ExitCode::Conflict,
-        "there is no spare GPU with a host port in reach that has a free slot",
-    )
-    .with_hint("poolwright discover shows which GPUs are composable, and which hosts have slots"))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// One run through all steps.
-struct Trial<'a> {
-    pair: &'a Pair,
-    driver: &'a Connected,
-    bmc: Option<&'a Connected>,
-    steps: Vec<Timed>,
-    progress: Progress,
-}
-
-impl Trial<'_> {
-    async fn run(&mut self) -> Result<(), Failure> {
-        let Pair {
-            gpu,
-            host,
-            unit_at,
-            port_at,
-            ..
-        } = self.pair;
-        let options = Options::default();
-        let fabric = self.driver.fabric.clone();
-        self.expect("read before", Bound::Free).await?;
-        let bound = fabric.bind(unit_at, port_at, options.act_deadline);
-        let went = match self.timed("bind", bound, |()| "accepted".to_owned()).await {
-            Ok(()) => match self
-                .expect(
-                    "read back",
-                    Bound::To {
-                        port_address: port_at.address.clone(),
-                    },
-                )
-                .await
-            {
-                Ok(()) => self.confirm_from_host(&options).await,
-                Err(failure) => Err(failure),
+    #[test]
+    fn a_machine_that_was_qualified_can_be_put_on_the_list() {
+        let mut report = Report {
+            gpu: "gpu-1".parse().unwrap(),
+            host: "host-1".parse().unwrap(),
+            host_port: "host-1:box".into(),
+            control: "zones".into(),
+            service: DriverLabel {
+                vendor: Some("Maker".into()),
+                product: Some("Box \"9\"".into()),
+                firmware: Some("1.2".into()),
+                ..DriverLabel::default()
             },
-            Err(failure) => Err(failure),
+            on: "2026-08-01".parse().unwrap(),
+            steps: Vec::new(),
+            qualified: true,
         };
-        // Whatever happened, it must be as it was: what the fabric shows decides, not what we hope.
-        match fabric.bound(unit_at, options.read_deadline).await {
-            Ok(Bound::Free) => {}
-            Ok(_) => {
-                let unbound = fabric.unbind(unit_at, port_at, options.act_deadline);
-                self.timed("unbind", unbound, |()| "accepted".to_owned()).await?;
-            }
-            Err(error) => {
-                let message = format!(
-                    "whether {} is still bound to {} can't be read: {error}",
-                    gpu.id, host.id
-                );
-                return Err(Failure::new(ExitCode::Indeterminate, message)
-                    .with_hint("look at the machine, and unbind it there"));
-            }
-        }
-        self.expect("read after", Bound::Free).await?;
-        let reset = fabric.reset(unit_at, options.act_deadline);
-        let seen = |seen: &ResetSeen| match seen {
-            ResetSeen::Done => "reset, and ready again".to_owned(),
-            ResetSeen::CannotTell => "this machine can't tell whether it was reset".to_owned(),
-        };
-        self.timed("reset", reset, seen).await?;
-        went
-    }
-
-    /// Reads from the fabric until it shows what is expected, or for as long as a fabric may lag behind.
-    async fn expect(&mut self, step: &'static str, wanted: Bound) -> Result<(), Failure> {
-        let (unit_at, options) = (&self.pair.unit_at, Options::default());
-        let fabric = self.driver.fabric.clone();
-        let read = async {
-            let began = Instant::now();
-            loop {
-                let found = fabric.bound(unit_at, options.read_deadline).await?;
-                if found == wanted {
-                    return Ok(found);
-                }
-                if began.elapsed() >= options.settle {
-                    let message = format!("the fabric shows {}, expected {}", said(&found), said(&wanted));
-                    return Err(DriverError::unknown(message));
-                }
-                tokio::time::sleep(options.first_pause / 5).await;
-            }
-        };
-        self.timed(step, read, said).await.map(drop)
-    }
-
-    /// Waits until the host's BMC shows the GPU, where one was named that speaks for the host.
-    async fn confirm_from_host(&mut self, options: &Options) -> Result<(), Failure> {
-        let Some(bmc) = self.bmc else {
-            self.progress
-                .note("no BMC was named for this host: the fabric's word must do");
-            return Ok(());
-        };
-        let Pair { gpu, host, port, .. } = self.pair;
-        let target = HostTarget {
-            host: host.id.clone(),
-            host_port: port.id.clone(),
-            gpus: vec![gpu.id.clone()],
-            known_as: gpu.uuid.iter().chain(&gpu.serial).cloned().collect(),
-        };
-        let host_side = bmc.host_side.clone();
-        let look = async {
-            let began = Instant::now();
-            loop {
-                match host_side.verify(&target, options.host_deadline).await? {
-                    Confirmation::Seen { evidence } => return Ok(evidence),
-                    Confirmation::CannotTell { reason } => return Ok(format!("it can't tell: {reason}")),
-                    Confirmation::NotSeen { reason } if began.elapsed() >= options.verify_deadline => {
-                        return Err(DriverError::no_effect(format!(
-                            "the host does not see it: {reason}"
-                        )));
-                    }
-                    Confirmation::NotSeen { .. } => tokio::time::sleep(options.verify_pause / 4).await,
-                }
-            }
-        };
-        self.timed("seen by the host", look, String::clone)
-            .await
-            .map(drop)
-    }
-
-    async fn timed<T>(
-        &mut self,
-        step: &'static str,
-        doing: impl Future<Output = Result<T, DriverError>>,
-        seen: impl FnOnce(&T) -> String,
-    ) -> Result<T, Failure> {
-        self.progress.doing(step);
-        let began = Instant::now();
-        let done = doing.await;
-        let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let shown = done.as_ref().map_or_else(ToString::to_string, seen);
-        self.steps.push(Timed {
-            step,
-            well: done.is_ok(),
-            ms,
-            seen: shown,
-        });
-        done.map_err(|error| {
-            let failure = Failure::from(error);
-            Failure {
-                message: format!("{step}: {}", failure.message),
-                ..failure
-            }
-        })
-    }
-}
-
-fn said(bound: &Bound) -> String {
-    match bound {
-        Bound::Free => "bound to nothing".to_owned(),
-        Bound::To { port_address } => format!("bound to {port_address}"),
-        Bound::Several { port_addresses } => format!("bound to several ports: {}", port_addresses.join(", ")),
+        let text = report.proof().unwrap();
+        let entry: toml::Table = toml::from_str(text.split_once("\n\n").unwrap().1).unwrap();
+        let proven = &entry["proven"][0];
+        assert_eq!(proven["product"].as_str(), Some("Box \"9\""));
+        assert_eq!(proven["on"].as_str(), Some("2026-08-01"));
+        report.service.driver = Standing::Emulated;
+        assert_eq!(report.proof(), None, "an emulator proves nothing");
+        report.service.driver = Standing::Unproven;
+        report.qualified = false;
+        assert_eq!(report.proof(), None);
     }
 }
