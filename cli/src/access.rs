@@ -18,7 +18,8 @@ pub struct AccessArgs {
     /// File with its password, and nothing else
     #[arg(long, value_name = "FILE", requires = "username")]
     pub password_file: Option<PathBuf>,
-    /// Certificate authority to believe, a PEM file; without it those of this machine
+    /// Certificate authority to believe, a PEM file; without it those of this machine. One of --ca, --pin and
+    /// --insecure-tls
     #[arg(long, value_name = "FILE", group = "whom")]
     pub ca: Option<PathBuf>,
     /// Believe exactly the certificate with this SHA-256 fingerprint

@@ -73,6 +73,8 @@ struct Details {
     hint: Option<String>,
     #[serde(default)]
     operation: Option<String>,
+    #[serde(default)]
+    details: Vec<String>,
 }
 
 impl Api {
@@ -142,8 +144,10 @@ impl Api {
         body: Option<&impl Serialize>,
     ) -> Result<T, Failure> {
         let text = self.request(method, path, body).await?;
-        serde_json::from_slice(&text)
-            .map_err(|error| self.not_a_manager(&format!("what it says is not understood: {error}")))
+        serde_json::from_slice(&text).map_err(|error| match text.trim_ascii_start().first() {
+            Some(b'<') => self.not_a_manager(&strange(StatusCode::OK, &text)),
+            _ => self.not_a_manager(&format!("what it says is not understood: {error}")),
+        })
     }
 
     async fn request(
@@ -190,7 +194,7 @@ impl Api {
 
     fn refused(&self, status: StatusCode, text: &[u8]) -> Failure {
         let Ok(Problem { error }) = serde_json::from_slice::<Problem>(text) else {
-            return self.not_a_manager(&format!("it answers {status} and nothing that a manager says"));
+            return self.not_a_manager(&strange(status, text));
         };
         let known = serde_json::from_value::<ErrorCode>(error.code.clone().into()).ok();
         if known.is_none() {
@@ -198,7 +202,7 @@ impl Api {
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ExitCode::Authentication,
                 _ => ExitCode::Generic,
             };
-            let message = format!("{} refuses {}: {}", self.base, self.username, error.message);
+            let message = format!("{} refuses {}: {}", self.base(), self.username, error.message);
             let hint =
                 "check --username and --password-file; the first password is DATA_DIR/initial-admin-password";
             return Failure::new(code, message).with_hint(error.hint.unwrap_or_else(|| hint.to_owned()));
@@ -208,8 +212,10 @@ impl Api {
             message: error.message,
             hint: error.hint,
             operation: None,
+            details: error.details,
         }
         .into();
+        failure.may_pass = known == Some(ErrorCode::Unavailable);
         if let Some(operation) = error.operation {
             failure.message = format!("{} (operation {operation})", failure.message);
             failure.hint = Some(format!("see what became of it: poolwright ops show {operation}"));
@@ -220,47 +226,78 @@ impl Api {
     fn not_a_manager(&self, why: &str) -> Failure {
         Failure::new(
             ExitCode::Unavailable,
-            format!("{} is not a Poolwright manager of this version: {why}", self.base),
+            format!(
+                "{} is not a Poolwright manager of this version: {why}",
+                self.base()
+            ),
         )
         .with_hint("check --server; poolwright serve prints its address when it is ready")
     }
 
     /// The request did not get through, or its answer did not.
     fn unreached(&self, error: &reqwest::Error, safe: bool) -> Failure {
-        let why = causes(error);
-        let hint = if why.contains("ertificate") || why.contains("UnknownIssuer") {
-            "give the manager's certificate authority: --ca DATA_DIR/tls/ca.pem, or POOLWRIGHT_CA"
-        } else {
-            "check --server, and that the manager runs: poolwright serve --data-dir DIR"
-        };
-        if safe || error.is_connect() {
-            return Failure::new(
-                ExitCode::Unavailable,
-                format!("the manager at {} does not answer: {why}", self.base),
-            )
-            .with_hint(hint);
+        let base = self.base();
+        if let Some(failure) = wire_up::unreached(base, error) {
+            return failure;
         }
-        Failure::new(
-            ExitCode::Indeterminate,
-            format!(
-                "it was sent to {}, and the answer was lost: whether it was done is not known ({why})",
-                self.base
-            ),
-        )
-        .with_hint("look before you repeat it: poolwright ops list; with the same --key it is done once")
+        let why = causes(error);
+        if !safe {
+            let message = format!(
+                "it was sent to {base}, and the answer was lost: whether it was done is not known ({why})"
+            );
+            return Failure::new(ExitCode::Indeterminate, message).with_hint(
+                "look before you repeat it: poolwright ops list; with the same --key it is done once",
+            );
+        }
+        let failure = Failure::new(
+            ExitCode::Unavailable,
+            format!("the answer of the manager at {base} was lost: {why}"),
+        );
+        match base.starts_with("http:") {
+            true => failure.with_hint("a manager speaks https: check --server"),
+            false => failure
+                .with_hint("it may be restarting: look at its log, and try again")
+                .that_may_pass(),
+        }
+    }
+
+    /// The address as people write it.
+    fn base(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
     }
 }
 
-/// An error with everything that led to it, each thing once.
+/// What an answer is that no manager gives.
+fn strange(status: StatusCode, text: &[u8]) -> String {
+    let html = text.trim_ascii_start().first() == Some(&b'<');
+    let what = if html {
+        "a web page"
+    } else {
+        "nothing that a manager says"
+    };
+    match status {
+        status if status.is_redirection() => format!("it answers {status}, and redirects are not followed"),
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+            format!("something in between answers {status} with {what}")
+        }
+        status => format!("it answers {status} with {what}"),
+    }
+}
+
+/// An error with everything that led to it, each thing once; not the address, which the message has.
 fn causes(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
+    let mut words = Vec::new();
     let mut next = error.source();
     while let Some(cause) = next {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+        let text = cause.to_string();
+        if !words.contains(&text) {
+            words.push(text);
         }
         next = cause.source();
     }
-    text
+    match words.is_empty() {
+        true if error.is_timeout() => "no answer in time".to_owned(),
+        true => error.to_string(),
+        false => words.join(": "),
+    }
 }

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 /// Composes servers out of pooled GPUs: finds the GPUs, sizes models for them, plans who gets which, and moves
 /// them between hosts without ever losing or doubling one.
 #[derive(Debug, Parser)]
-#[command(name = "poolwright", version, max_term_width = 110, after_help = EXAMPLES)]
+#[command(name = "poolwright", bin_name = "poolwright", version, max_term_width = 110, after_help = EXAMPLES)]
 pub struct Arguments {
     /// How results are written
     #[arg(
@@ -29,11 +29,18 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  poolwright demo                              watch the whole job on an emulated rack
+  poolwright demo                               watch the whole job on an emulated rack
   poolwright discover --endpoint https://bmc-17 --username admin --password-file pw
-  poolwright size 70B --task infer             which GPUs a model needs
-  poolwright serve --data-dir pool --rack demo run a manager on an emulated rack
-  poolwright get gpus                          ask it; `poolwright gpus` is the same
+  poolwright size 70B --task infer              which GPUs a model needs
+  poolwright serve --data-dir pool --rack demo  run a manager on an emulated rack
+  poolwright get gpus                           ask it; `poolwright gpus` is the same
+
+Environment, for the commands that ask a manager:
+  POOLWRIGHT_SERVER         its address, as --server
+  POOLWRIGHT_CA             its certificate authority, as --ca
+  POOLWRIGHT_USERNAME       account, as --username
+  POOLWRIGHT_PASSWORD_FILE  file with the password, as --password-file
+NO_COLOR leaves colours out; RUST_LOG says which messages of the program are shown.
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 authentication, 5 conflict, 6 stale, 7 time-out,
 8 partial, 9 indeterminate, 10 unavailable";
@@ -136,19 +143,69 @@ mod tests {
     }
 
     #[test]
-    fn every_command_shows_an_example() {
+    fn every_command_shows_examples_that_are_right() {
         fn judge(command: &clap::Command) {
             for inner in command.get_subcommands() {
                 judge(inner);
             }
-            if !command.has_subcommands() {
-                let help = command
-                    .get_after_help()
-                    .map(ToString::to_string)
-                    .unwrap_or_default();
-                assert!(help.contains("poolwright "), "{}: no example", command.get_name());
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let examples = examples(&help);
+            assert!(
+                command.has_subcommands() || !examples.is_empty(),
+                "{}: no example",
+                command.get_name()
+            );
+            for example in examples {
+                let words = words(&example);
+                if let Err(error) = Arguments::try_parse_from(with_get(words.iter().map(OsString::from))) {
+                    panic!("{example}\n{words:?}\n{error}");
+                }
             }
         }
         judge(&Arguments::command());
+    }
+
+    /// The commands in a help: lines that begin with our name, with those that go on from them.
+    fn examples(help: &str) -> Vec<String> {
+        let joined = help.replace("\\\n", " ");
+        let commands = joined.lines().flat_map(|line| line.split(['&', '|']));
+        commands
+            .map(str::trim)
+            .filter(|line| line.starts_with("poolwright "))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// The words of a command, up to what is said about it: that stands after two blanks.
+    fn words(example: &str) -> Vec<String> {
+        let (mut words, mut word, mut quote, mut blanks) = (Vec::new(), String::new(), None, 0);
+        for c in example.chars() {
+            match (c, quote) {
+                ('"' | '\'', None) => quote = Some(c),
+                (c, Some(open)) if c == open => quote = None,
+                (' ', None) => {
+                    blanks += 1;
+                    if !word.is_empty() {
+                        words.push(std::mem::take(&mut word));
+                    }
+                    continue;
+                }
+                (c, _) => {
+                    // A continued line is indented; what is said about a command is no option.
+                    if blanks > 1 && c != '-' && !words.is_empty() && !example.contains(" --opens ") {
+                        return words;
+                    }
+                    word.push(c);
+                }
+            }
+            blanks = 0;
+        }
+        if !word.is_empty() {
+            words.push(word);
+        }
+        words
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::exit_code::ExitCode;
 use poolwright_driver::{DriverError, ErrorKind};
+use poolwright_model::profile::UnknownKind;
 use poolwright_service::{ErrorCode, ServiceError};
 use std::fmt;
 use std::io;
@@ -16,6 +17,10 @@ pub struct Failure {
     pub message: String,
     /// What to do next.
     pub hint: Option<String>,
+    /// Everything that led to it, for who wants to know more: see [`Failure::explained`].
+    pub details: Vec<String>,
+    /// It may pass by itself: nobody listened, or the answer did not come.
+    pub may_pass: bool,
 }
 
 impl Failure {
@@ -24,6 +29,8 @@ impl Failure {
             code,
             message: message.into(),
             hint: None,
+            details: Vec::new(),
+            may_pass: false,
         }
     }
 
@@ -33,6 +40,28 @@ impl Failure {
 
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn that_may_pass(mut self) -> Self {
+        self.may_pass = true;
+        self
+    }
+
+    /// With its details if they are asked for; else the hint says how to ask for them.
+    pub fn explained(mut self, explain: bool) -> Self {
+        let details = std::mem::take(&mut self.details);
+        match (explain, details.len()) {
+            (true, 1..) => self.message = format!("{}\n  {}", self.message, details.join("\n  ")),
+            (false, 2..) => {
+                let more = format!("--explain shows all {} with their reasons", details.len());
+                self.hint = Some(match self.hint {
+                    Some(hint) => format!("{hint}; {more}"),
+                    None => more,
+                });
+            }
+            _ => {}
+        }
         self
     }
 
@@ -67,9 +96,9 @@ impl From<ServiceError> for Failure {
     fn from(error: ServiceError) -> Self {
         let hint = error.hint.or_else(|| usual_hint(error.code).map(str::to_owned));
         Self {
-            code: error.code.into(),
-            message: error.message,
             hint,
+            details: error.details,
+            ..Self::new(error.code.into(), error.message)
         }
     }
 }
@@ -77,7 +106,9 @@ impl From<ServiceError> for Failure {
 fn usual_hint(code: ErrorCode) -> Option<&'static str> {
     Some(match code {
         ErrorCode::BadRequest => "see --help for what is allowed",
-        ErrorCode::NotFound => "see what there is: poolwright get NOUN; poolwright get --help has the nouns",
+        ErrorCode::NotFound => {
+            "poolwright get --help has the nouns, and poolwright get NOUN what there is of each"
+        }
         ErrorCode::Conflict => "see what is held and by whom: poolwright get compositions",
         ErrorCode::Stale => "look again and repeat it",
         ErrorCode::Timeout => "it goes on: see poolwright ops list",
@@ -86,6 +117,12 @@ fn usual_hint(code: ErrorCode) -> Option<&'static str> {
         ErrorCode::Unavailable => "see poolwright doctor, and try again later",
         ErrorCode::Internal => return None,
     })
+}
+
+impl From<UnknownKind> for Failure {
+    fn from(unknown: UnknownKind) -> Self {
+        Self::new(ExitCode::NotFound, unknown.to_string()).with_hint(unknown.hint())
+    }
 }
 
 impl From<DriverError> for Failure {
@@ -98,9 +135,8 @@ impl From<DriverError> for Failure {
             ErrorKind::NoEffect => ExitCode::Unavailable,
         };
         Self {
-            code,
-            message: error.message,
             hint: error.hint,
+            ..Self::new(code, error.message)
         }
     }
 }
@@ -115,7 +151,23 @@ mod tests {
         assert_eq!(failure.code, ExitCode::NotFound);
         assert_eq!(
             failure.to_string(),
-            "error: there is no demand \"web\"\nhint: see what there is: poolwright get NOUN; poolwright get --help has the nouns"
+            "error: there is no demand \"web\"\nhint: poolwright get --help has the nouns, and poolwright get NOUN what there is of each"
+        );
+    }
+
+    #[test]
+    fn details_are_shown_to_who_asks() {
+        let failure = Failure {
+            details: vec!["a: too small".to_owned(), "b: none left".to_owned()],
+            ..Failure::new(ExitCode::Conflict, "it fits nowhere").with_hint("add GPUs")
+        };
+        assert_eq!(
+            failure.clone().explained(false).to_string(),
+            "error: it fits nowhere\nhint: add GPUs; --explain shows all 2 with their reasons"
+        );
+        assert_eq!(
+            failure.explained(true).to_string(),
+            "error: it fits nowhere\n  a: too small\n  b: none left\nhint: add GPUs"
         );
     }
 

@@ -3,10 +3,13 @@
 use crate::api_client::Api;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::names;
+use crate::output::human::counted;
 use crate::output::say;
 use crate::progress::Progress;
-use poolwright_executor::{Operation, OperationState, StepState};
+use poolwright_executor::{Operation, OperationState, StepRecord, StepState};
 use poolwright_model::id::OperationId;
+use poolwright_model::step::Verb;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
@@ -42,6 +45,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 
 /// Between two looks at an operation.
 const PAUSE: Duration = Duration::from_millis(200);
+/// The longest that one look is waited for.
+const LOOK: Duration = Duration::from_secs(30);
+/// How long a manager that does not answer is asked again: a restart takes a few seconds.
+const ABSENCE: Duration = Duration::from_secs(30);
 
 /// Hears Ctrl-C from now on, also while something else is being done.
 pub fn interrupts() -> Result<Signal, Failure> {
@@ -51,7 +58,8 @@ pub fn interrupts() -> Result<Signal, Failure> {
     })
 }
 
-/// Follows an operation until it is over or needs somebody.
+/// Follows an operation until it is over or needs somebody. A manager that is gone for a while is asked again: the
+/// operation is in its journal, and goes on with it.
 pub async fn follow(
     api: &Api,
     id: &OperationId,
@@ -60,49 +68,91 @@ pub async fn follow(
 ) -> Result<Operation, Failure> {
     let deadline = Instant::now() + timeout;
     let progress = Progress::spinner(format!("operation {id}"));
-    let mut told = Vec::new();
+    let mut told = Told::default();
+    let mut absent_since: Option<Instant> = None;
     loop {
-        let operation: Operation =
-            api.get(&["operations", id.as_str()])
-                .await
-                .map_err(|failure| match failure.code {
-                    // The journal has it: a manager that comes back carries it on.
-                    ExitCode::Unavailable => {
-                        failure.with_hint(format!("it goes on with the manager: poolwright ops wait {id}"))
-                    }
-                    _ => failure,
-                })?;
-        tell(&progress, &operation, &mut told);
-        if operation.is_settled() {
-            return Ok(operation);
-        }
-        if Instant::now() >= deadline {
-            return Err(late(&operation, timeout));
+        let looked = tokio::select! {
+            looked = look(api, id) => looked,
+            _ = interrupts.recv() => return Err(detached(id)),
+        };
+        let now = Instant::now();
+        match looked {
+            Ok(operation) => {
+                absent_since = None;
+                tell(&progress, &operation, &mut told);
+                if operation.is_settled() {
+                    return Ok(operation);
+                }
+                if now >= deadline {
+                    return Err(late(&operation, timeout));
+                }
+            }
+            Err(failure) if failure.may_pass => {
+                if absent_since.is_none() {
+                    let again = ABSENCE.min(deadline.saturating_duration_since(now)).as_secs();
+                    progress.note(&format!("{}; asking again for up to {again} s", failure.message));
+                    progress.doing(format!("waiting for the manager to carry on operation {id}"));
+                }
+                let since = *absent_since.get_or_insert(now);
+                if now >= deadline || now - since >= ABSENCE {
+                    return Err(lost(id, failure, now >= deadline, timeout));
+                }
+            }
+            Err(failure) => return Err(failure),
         }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
-            _ = interrupts.recv() => {
-                return Err(Failure::new(ExitCode::Timeout, format!("no longer waiting; operation {id} goes on"))
-                    .with_hint(format!("wait for it again: poolwright ops wait {id}")));
-            }
+            _ = interrupts.recv() => return Err(detached(id)),
         }
     }
 }
 
-/// Tells of each step that came to rest since the last look.
-fn tell(progress: &Progress, operation: &Operation, told: &mut Vec<StepState>) {
-    told.resize(operation.steps.len(), StepState::Pending);
-    for (record, told) in operation.steps.iter().zip(told) {
-        let at_rest = !matches!(
-            record.state,
-            StepState::Pending | StepState::Running | StepState::Undoing
-        );
-        if at_rest && *told != record.state {
-            *told = record.state;
-            let detail = record.error.as_ref().or(record.evidence.as_ref());
-            let detail = detail.map_or_else(String::new, |detail| format!(" ({detail})"));
-            progress.note(&format!("  {}: {}{detail}", record.step, record.state));
+async fn look(api: &Api, id: &OperationId) -> Result<Operation, Failure> {
+    let path = ["operations", id.as_str()];
+    match tokio::time::timeout(LOOK, api.get(&path)).await {
+        Ok(looked) => match looked {
+            Err(failure) => Err(names::suggest(api, failure, &[("operations", id.as_str())]).await),
+            found => found,
+        },
+        Err(_) => {
+            let message = format!("the manager gave no answer within {} s", LOOK.as_secs());
+            Err(Failure::new(ExitCode::Unavailable, message).that_may_pass())
         }
+    }
+}
+
+fn detached(id: &OperationId) -> Failure {
+    Failure::new(
+        ExitCode::Timeout,
+        format!("no longer waiting; operation {id} goes on"),
+    )
+    .with_hint(format!("wait for it again: poolwright ops wait {id}"))
+}
+
+/// The manager did not come back while it was waited for.
+fn lost(id: &OperationId, failure: Failure, in_time: bool, timeout: Duration) -> Failure {
+    let (code, waited) = match in_time {
+        true => (ExitCode::Timeout, timeout),
+        false => (ExitCode::Unavailable, ABSENCE),
+    };
+    let message = format!(
+        "what became of operation {id} could not be asked within {} s: {}",
+        waited.as_secs(),
+        failure.message
+    );
+    Failure::new(code, message).with_hint(format!(
+        "it is in the journal, and goes on with the manager; once that answers: poolwright ops wait {id}"
+    ))
+}
+
+/// What has been told of each step.
+#[derive(Default)]
+struct Told(Vec<StepState>);
+
+/// Tells of each step that came to rest since the last look.
+fn tell(progress: &Progress, operation: &Operation, told: &mut Told) {
+    for line in news(operation, told) {
+        progress.note(&line);
     }
     let through = operation
         .steps
@@ -120,6 +170,68 @@ fn tell(progress: &Progress, operation: &Operation, told: &mut Vec<StepState>) {
         operation.state,
         operation.steps.len()
     ));
+}
+
+/// The steps that came to rest, a line each; the questions that were put to one host for several GPUs, and that it
+/// answered alike, on one line together.
+fn news(operation: &Operation, Told(told): &mut Told) -> Vec<String> {
+    told.resize(operation.steps.len(), StepState::Pending);
+    let mut lines = Vec::new();
+    for (at, record) in operation.steps.iter().enumerate() {
+        if !is_at_rest(record) || told[at] == record.state {
+            continue;
+        }
+        let alike: Vec<usize> = match record.step.verb {
+            Verb::Preflight => {
+                let of_host = |(_, other): &(usize, &StepRecord)| {
+                    other.step.verb == Verb::Preflight && other.step.target.host == record.step.target.host
+                };
+                let questions = || operation.steps.iter().enumerate().filter(of_host);
+                if !operation.is_settled() && questions().any(|(_, other)| !is_at_rest(other)) {
+                    continue;
+                }
+                let answered_alike = |(place, other): &(usize, &StepRecord)| {
+                    other.state == record.state
+                        && detail(other) == detail(record)
+                        && told[*place] != other.state
+                };
+                questions()
+                    .filter(answered_alike)
+                    .map(|(place, _)| place)
+                    .collect()
+            }
+            _ => vec![at],
+        };
+        let gpus: usize = alike
+            .iter()
+            .map(|place| operation.steps[*place].step.target.gpus.len())
+            .sum();
+        let what = match alike.as_slice() {
+            [_] => record.step.to_string(),
+            _ => format!(
+                "ask {} for room for {}",
+                record.step.target.host,
+                counted(gpus, "GPU")
+            ),
+        };
+        let why = detail(record).map_or_else(String::new, |detail| format!(" ({detail})"));
+        lines.push(format!("  {what}: {}{why}", record.state));
+        for place in alike {
+            told[place] = record.state;
+        }
+    }
+    lines
+}
+
+fn is_at_rest(record: &StepRecord) -> bool {
+    !matches!(
+        record.state,
+        StepState::Pending | StepState::Running | StepState::Undoing
+    )
+}
+
+fn detail(record: &StepRecord) -> Option<&String> {
+    record.error.as_ref().or(record.evidence.as_ref())
 }
 
 fn late(operation: &Operation, timeout: Duration) -> Failure {

@@ -4,6 +4,7 @@
 //! * [`wire_up`] is the only place that names concrete drivers, stores and servers.
 //! * [`api_client`] speaks to the manager, [`follow`] waits for its operations.
 //! * [`output`] is the only place that writes on stdout; [`tables`] says what is shown of each noun.
+//! * [`names`] says what a mistyped name may have meant.
 //! * [`failure`] and [`exit_code`] are how a command fails, [`access`] is how services are reached.
 
 mod access;
@@ -14,6 +15,7 @@ mod confirm;
 mod exit_code;
 mod failure;
 mod follow;
+mod names;
 mod output;
 mod progress;
 mod tables;
@@ -25,6 +27,7 @@ use clap::error::{ContextKind, ErrorKind};
 use exit_code::ExitCode;
 use failure::Failure;
 use output::{Output, say};
+use poolwright_model::nearest::{did_you_mean, nearest};
 use std::io::{self, IsTerminal};
 use tracing_subscriber::EnvFilter;
 
@@ -83,7 +86,14 @@ fn refuse(error: &clap::Error) -> ExitCode {
     // Nobody is left to be told where the stream is gone.
     let _ = error.print();
     if error.kind() == ErrorKind::InvalidSubcommand && error.get(ContextKind::SuggestedSubcommand).is_none() {
-        say("hint: poolwright --help lists the commands; `poolwright demo` is a good first one");
+        let typed = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
+        let nouns = typed
+            .map(|typed| nearest(&typed, args::NOUNS))
+            .unwrap_or_default();
+        let question = did_you_mean(&nouns).map_or_else(String::new, |question| format!("{question} "));
+        say(&format!(
+            "hint: {question}poolwright --help lists the commands; `poolwright demo` is a good first one"
+        ));
     }
     match error.use_stderr() {
         true => ExitCode::Usage,

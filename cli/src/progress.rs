@@ -15,7 +15,7 @@ impl Progress {
     pub fn spinner(what: impl Into<String>) -> Self {
         Self::of(
             ProgressBar::no_length(),
-            "{spinner} {msg} ({elapsed})",
+            "{spinner} {elapsed} {wide_msg}",
             what.into(),
         )
     }

@@ -1,10 +1,11 @@
 //! `demand`: what is wanted, to be served by the next plan that is applied.
 
-use super::Outcome;
-use super::wanted::WantedArgs;
+use super::wanted::{self, WantedArgs};
+use super::{Outcome, removed};
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
+use crate::names;
 use crate::output::{Output, say};
 use crate::tables;
 use poolwright_model::id::DemandId;
@@ -34,12 +35,16 @@ enum Action {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(group = wanted::required())]
 struct AddArgs {
     /// Its name from now on
     #[arg(value_name = "NAME")]
     name: DemandId,
     #[command(flatten)]
     wanted: WantedArgs,
+    /// Where it fits nowhere: show every kind of GPU with its reason
+    #[arg(long)]
+    explain: bool,
     #[command(flatten)]
     manager: ManagerArgs,
 }
@@ -58,7 +63,8 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
     match args.action {
         Action::Add(args) => {
             let spec = args.wanted.spec(args.name)?;
-            let record: DemandRecord = Api::new(&args.manager)?.post(&["demands"], &spec).await?;
+            let kept = Api::new(&args.manager)?.post(&["demands"], &spec).await;
+            let record: DemandRecord = kept.map_err(|failure| failure.explained(args.explain))?;
             output.show(&record, &tables::demands(std::slice::from_ref(&record)))?;
             say(
                 "it is served by the next plan that is applied: poolwright plan --out FILE, poolwright apply FILE",
@@ -67,11 +73,11 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
         Action::Remove(args) => {
             let api = Api::new(&args.manager)?;
             args.confirm.confirm(&format!("forget demand {}", args.name))?;
-            api.delete(&["demands", args.name.as_str()]).await?;
-            say(&format!(
-                "demand {} is forgotten; the next plan that is applied lets go of what it holds",
-                args.name
-            ));
+            if let Err(failure) = api.delete(&["demands", args.name.as_str()]).await {
+                return Err(names::suggest(&api, failure, &[("demands", args.name.as_str())]).await);
+            }
+            removed::show("demand", &args.name, output)?;
+            say("the next plan that is applied lets go of what it holds");
         }
         Action::List(manager) => {
             let demands: Vec<DemandRecord> = Api::new(&manager)?.get(&["demands"]).await?;

@@ -3,6 +3,7 @@
 use super::Outcome;
 use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
+use crate::names;
 use crate::output::{Output, human};
 use crate::tables;
 use clap::ValueEnum;
@@ -63,7 +64,10 @@ impl Noun {
 
 pub async fn run(args: DescribeArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
-    let found: Value = api.get(&[args.noun.path(), &args.id]).await?;
+    let found: Value = match api.get(&[args.noun.path(), &args.id]).await {
+        Ok(found) => found,
+        Err(failure) => return Err(names::suggest(&api, failure, &[(args.noun.path(), &args.id)]).await),
+    };
     output.show_as(&found, &tables::pairs(&found), |_| human::outline(&found))?;
     Ok(ExitCode::Ok)
 }

@@ -11,6 +11,7 @@ use crate::output::human::counted;
 use crate::progress::Progress;
 use crate::tables;
 use crate::wire_up::{self, RedfishConnector};
+use clap::ArgGroup;
 use poolwright_collector::{CollectOptions, Look, assemble, look};
 use poolwright_driver::Fabric;
 use poolwright_executor::{Clock, SystemClock};
@@ -23,10 +24,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group = ArgGroup::new("from").args(["endpoint", "endpoints"]).required(true).multiple(true))]
 pub struct DiscoverArgs {
     /// Address of a Redfish service; may be given several times
-    #[arg(long, value_name = "URL", required_unless_present = "endpoints")]
+    #[arg(long, value_name = "URL")]
     endpoint: Vec<String>,
     /// List of services, as poolwright emulate writes it (endpoints.json)
     #[arg(long, value_name = "FILE")]

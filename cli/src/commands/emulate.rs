@@ -6,17 +6,18 @@ use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::say;
 use crate::wire_up::{self, EndpointInfo, RackServing};
+use clap::ArgGroup;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group = ArgGroup::new("what").args(["rack", "tree"]).required(true))]
 pub struct EmulateArgs {
     /// Rack file, or the name of a rack that comes with Poolwright
-    #[arg(long, value_name = "FILE|NAME", required_unless_present = "tree")]
+    #[arg(long, value_name = "FILE|NAME")]
     rack: Option<String>,
     /// Recorded machine, as `poolwright endpoint record` writes it; it is shown, and can't be changed
-    #[arg(long, value_name = "DIR", conflicts_with = "rack")]
+    #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
     /// Address of the first endpoint; port 0 takes a free one. The others get the addresses after it
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]

@@ -8,6 +8,7 @@ use crate::output::{Output, Table};
 use crate::tables;
 use clap::ValueEnum;
 use poolwright_model::topology::{Gpu, Host};
+use poolwright_planner::Composition;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -56,7 +57,7 @@ enum Noun {
 pub async fn run(args: GetArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
     match args.noun {
-        Noun::Gpus => list(&api, "gpus", output, tables::gpus).await,
+        Noun::Gpus => gpus(&api, output).await,
         Noun::Hosts => hosts(&api, output).await,
         Noun::Fabrics => list(&api, "fabrics", output, tables::fabrics).await,
         Noun::Switches => list(&api, "switches", output, tables::switches).await,
@@ -79,6 +80,16 @@ pub async fn list<T: Serialize + DeserializeOwned>(
 ) -> Result<(), Failure> {
     let found: Vec<T> = api.get(&[path]).await?;
     output.show(&found, &table(&found))
+}
+
+/// The table says who holds each GPU, which the compositions know.
+async fn gpus(api: &Api, output: Output) -> Result<(), Failure> {
+    let gpus: Vec<Gpu> = api.get(&["gpus"]).await?;
+    let compositions: Vec<Composition> = api.get(&["compositions"]).await?;
+    let table = tables::held_gpus(&gpus, &compositions);
+    output.show_as(&gpus, &table, |width| {
+        table.render(width) + &tables::not_composable(&gpus)
+    })
 }
 
 /// The table says how many GPUs a host holds, which the GPUs know.

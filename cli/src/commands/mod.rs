@@ -19,6 +19,7 @@ pub mod size;
 pub mod why;
 
 mod change;
+mod removed;
 mod wanted;
 
 use crate::args::Command;

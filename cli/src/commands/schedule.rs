@@ -2,12 +2,13 @@
 
 use super::Outcome;
 use super::get::list;
+use super::removed;
 use super::wanted::WantedArgs;
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::output::{Output, human, say};
+use crate::output::{Output, human};
 use crate::tables;
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_service::ScheduleStatus;
@@ -131,7 +132,7 @@ pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
                 one.id
             ))?;
             api.delete(&["schedules", one.id.as_str()]).await?;
-            say(&format!("schedule {} is forgotten", one.id));
+            removed::show("schedule", &one.id, output)?;
         }
         Action::Runs(manager) => {
             list(

@@ -2,12 +2,14 @@
 
 mod answer;
 mod batch;
+mod catalogue;
 mod rules;
 
 use super::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::Output;
+use clap::ArgGroup;
 use poolwright_model::profile::{GpuKind, Profiles};
 use poolwright_service::size::{self, JobSpec};
 use poolwright_sizing::{Model, Offer, Task, hub_config};
@@ -15,10 +17,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group = ArgGroup::new("sized").args(["model", "tables", "batch", "list"]).required(true))]
 pub struct SizeArgs {
     /// Name of a model, a size such as 70B, or a config.json as model hubs have it
-    #[arg(value_name = "MODEL|CONFIG.json", required_unless_present_any = ["tables", "batch"])]
+    #[arg(value_name = "MODEL|CONFIG.json")]
     model: Option<String>,
     /// What is done with it: infer, full, lora, qlora or peft
     #[arg(long, value_name = "TASK", default_value = "infer", value_parser = parse_task)]
@@ -35,45 +37,52 @@ pub struct SizeArgs {
     /// Sequences of a micro-batch on one GPU; for training
     #[arg(long, value_name = "N")]
     micro_batch: Option<u64>,
-    /// Only these kinds of GPU; without it all that are known
-    #[arg(long, value_name = "KIND", value_delimiter = ',')]
-    gpus: Vec<String>,
+    /// Only these kinds of GPU, with commas between them; without it all that are known
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_delimiter = ',',
+        alias = "gpus",
+        alias = "gpu"
+    )]
+    kind: Vec<String>,
     /// GPUs that one host takes
     #[arg(long, value_name = "N")]
     host_slots: Option<u32>,
-    /// Show how the figures came about
+    /// Show how the figures came about, and why each other kind can't hold it
     #[arg(long)]
     explain: bool,
     /// Answer by a published rule of thumb instead, such as liqid
     #[arg(long, value_name = "NAME", conflicts_with_all = ["context", "concurrency", "micro_batch", "host_slots"])]
     rule: Option<String>,
-    /// Print the rule's tables: memory, GPUs and their cost by model size and precision
-    #[arg(long, conflicts_with_all = ["model", "batch"])]
+    /// Print the rule's tables for one --kind: memory, GPUs and their cost by model size and precision
+    #[arg(long)]
     tables: bool,
-    /// The kind of GPU that the tables are for
-    #[arg(
-        long,
-        value_name = "KIND",
-        requires = "tables",
-        default_value = "h100-sxm5-80gb"
-    )]
-    gpu: String,
+    /// List what is known here
+    #[arg(long, value_name = "WHAT")]
+    list: Option<catalogue::Known>,
     /// Size every case of a CSV file; the answer is CSV: id,predicted_gib,safe_gib,refused
-    #[arg(long, value_name = "CASES.csv", conflicts_with = "model")]
+    #[arg(long, value_name = "CASES.csv")]
     batch: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   poolwright size 70B --task infer
-  poolwright size Llama-3.1-8B --task lora --context 8192 --gpus l40s-48gb,h100-pcie-80gb --explain
+  poolwright size Llama-3.1-8B --task lora --context 8192 --kind l40s-48gb,h100-pcie-80gb --explain
   poolwright size config.json --weights fp8 --concurrency 32 -o json
   poolwright size 400B --rule liqid
-  poolwright size --tables --gpu h100-sxm5-80gb
+  poolwright size --tables --kind h100-sxm5-80gb
+  poolwright size --list kinds                         the GPUs that are known; also models and rules
   poolwright size --batch cases.csv
 
+Columns: SAFE PER GPU is what to count on of the memory of each GPU (OF), ESTIMATE the middle estimate, GROUP how
+many GPUs must share a host, HOSTS the fewest hosts (with --host-slots), PRICE and POWER those of the whole set.
 JSON: {model, params, task, label, bytes_per_gpu, safe_bytes_per_gpu, terms, notes, sets, rejected}; sets are
 ranked, the best first, with price_usd and power_w. Exit code 5 where no set of any kind fits.";
+
+/// The kind that tables are for where none is named.
+const USUAL_KIND: &str = "h100-sxm5-80gb";
 
 fn parse_task(text: &str) -> Result<Task, String> {
     text.parse()
@@ -84,15 +93,27 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
     if let Some(file) = &args.batch {
         return batch::run(file, output);
     }
+    if let Some(known) = args.list {
+        return catalogue::list(known, output);
+    }
+    let kinds = args
+        .kind
+        .iter()
+        .map(|name| Profiles::builtin().named(name).map_err(Failure::from))
+        .collect::<Result<Vec<&'static GpuKind>, Failure>>()?;
     if args.tables {
-        return rules::tables(args.rule.as_deref(), kind(&args.gpu)?, output);
+        let kind = match kinds.as_slice() {
+            [] => Profiles::builtin().named(USUAL_KIND)?,
+            [kind] => kind,
+            _ => {
+                return Err(
+                    Failure::usage("the tables are for one kind of GPU").with_hint("give --kind once")
+                );
+            }
+        };
+        return rules::tables(args.rule.as_deref(), kind, output);
     }
     let model = read_model(args.model.as_deref().unwrap_or_default())?;
-    let kinds = args
-        .gpus
-        .iter()
-        .map(|name| kind(name))
-        .collect::<Result<Vec<_>, _>>()?;
     if let Some(rule) = &args.rule {
         return rules::size(rule, &model, args.weights.as_deref(), &kinds, output);
     }
@@ -110,7 +131,7 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
     let fit = size::size(&model, &job.job()?, &offers, args.host_slots)?;
     answer::show(&model, &fit, args.explain, output)?;
     match fit.candidates.is_empty() {
-        true => Err(size::fits_nowhere(&fit).into()),
+        true => Err(Failure::from(size::fits_nowhere(&fit, &job)).explained(args.explain)),
         false => Ok(ExitCode::Ok),
     }
 }
@@ -121,8 +142,9 @@ fn read_model(named: &str) -> Result<Model, Failure> {
     let is_file = path.extension().is_some_and(|ending| ending == "json") || path.is_file();
     if !is_file {
         return size::model(named).map_err(|error| {
-            Failure::from(error)
-                .with_hint("give a name such as Llama-3.1-8B, a size such as 70B, or a config.json")
+            Failure::from(error).with_hint(
+                "give a name (`poolwright size --list models`), a size such as 70B, or a config.json",
+            )
         });
     }
     let text = fs::read_to_string(path).map_err(|error| Failure::file(path, "read", &error))?;
@@ -147,13 +169,4 @@ fn model_name(path: &Path) -> String {
         ("config", Some(folder)) => folder,
         _ => stem,
     }
-}
-
-fn kind(name: &str) -> Result<&'static GpuKind, Failure> {
-    let profiles = Profiles::builtin();
-    profiles.by_name(name).ok_or_else(|| {
-        let known: Vec<&str> = profiles.all().iter().map(|kind| kind.name.as_str()).collect();
-        Failure::new(ExitCode::NotFound, format!("there is no GPU kind {name:?}"))
-            .with_hint(format!("known kinds: {}", known.join(", ")))
-    })
 }

@@ -1,6 +1,7 @@
 //! What somebody wants, as arguments: a model with a task, or GPUs by count.
 
 use crate::failure::Failure;
+use clap::ArgGroup;
 use poolwright_model::id::{DemandId, TenantId};
 use poolwright_model::units::Bytes;
 use poolwright_service::demand::{DemandSpec, default_tenant};
@@ -8,7 +9,7 @@ use poolwright_sizing::Task;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct WantedArgs {
-    /// Name of a model, or a size such as 70B
+    /// Name of a model, or a size such as 70B; `poolwright size --list models` names them
     #[arg(value_name = "MODEL", conflicts_with_all = ["gpus", "min_memory"])]
     pub model: Option<String>,
     /// What is done with the model: infer, full, lora, qlora or peft
@@ -23,13 +24,13 @@ pub struct WantedArgs {
     /// How weights are stored, such as bf16, fp8, int4; for infer
     #[arg(long, value_name = "FORMAT", requires = "model")]
     weights: Option<String>,
-    /// So many GPUs, instead of a model
+    /// So many GPUs, instead of MODEL
     #[arg(long, value_name = "N")]
     pub gpus: Option<u32>,
-    /// Only this kind of GPU
+    /// Only this kind of GPU; `poolwright size --list kinds` names them
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
-    /// Each GPU has at least this much memory, such as 40GiB
+    /// Each GPU has at least this much memory, such as 40GiB; goes with --gpus
     #[arg(long, value_name = "SIZE", requires = "gpus")]
     min_memory: Option<Bytes>,
     /// For whom
@@ -38,6 +39,11 @@ pub struct WantedArgs {
     /// Higher is served first
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
+}
+
+/// For commands that can't do without: a model or a number of GPUs, and not both.
+pub fn required() -> ArgGroup {
+    ArgGroup::new("wanted").args(["model", "gpus"]).required(true)
 }
 
 fn parse_task(text: &str) -> Result<Task, String> {

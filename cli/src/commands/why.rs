@@ -4,6 +4,8 @@ use super::Outcome;
 use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::names;
+use crate::output::human::counted;
 use crate::output::{Output, Table};
 use crate::tables::yes_no;
 use poolwright_service::Why;
@@ -32,15 +34,20 @@ pub async fn run(args: WhyArgs, output: Output) -> Outcome {
                 .with_hint("ask for a demand: demand/NAME"));
         }
     };
-    let why: Why = Api::new(&args.manager)?.get(&["demands", name, "why"]).await?;
+    let api = Api::new(&args.manager)?;
+    let why: Why = match api.get(&["demands", name, "why"]).await {
+        Ok(why) => why,
+        Err(failure) => return Err(names::suggest(&api, failure, &[("demands", name)]).await),
+    };
     let mut table = Table::new(["BECAUSE"]);
     why.because.iter().for_each(|line| table.row([line.clone()]));
     output.show_as(&why, &table, |_| {
         let held: u32 = why.holds.iter().map(|composition| composition.gpu_count()).sum();
         let mut lines = vec![format!(
-            "demand {name}: {}; wanted now: {}; holds {held} GPUs",
+            "demand {name}: {}; wanted now: {}; holds {}",
             why.demand.demand.need.label,
-            yes_no(why.wanted_now)
+            yes_no(why.wanted_now),
+            counted(held as usize, "GPU")
         )];
         lines.extend(why.because.iter().map(|line| format!("  {line}")));
         lines.join("\n")

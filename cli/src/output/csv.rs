@@ -3,20 +3,23 @@
 use super::Table;
 
 pub fn write(table: &Table) -> String {
+    let places: Vec<usize> = (0..table.columns.len())
+        .filter(|at| table.columns[*at].is_in_csv())
+        .collect();
     let mut text = String::new();
-    let header = table
-        .columns
-        .iter()
-        .map(|column| column.to_lowercase().replace(' ', "_"));
-    line(&mut text, header);
+    line(
+        &mut text,
+        places.iter().map(|at| table.columns[*at].name.as_str()),
+    );
     for row in &table.rows {
-        line(&mut text, row.iter().cloned());
+        let field = |at: &usize| row.get(*at).map_or("", |cell| cell.raw.as_str());
+        line(&mut text, places.iter().map(field));
     }
     text
 }
 
-fn line(text: &mut String, fields: impl Iterator<Item = String>) {
-    let fields: Vec<String> = fields.map(|field| quoted(&field)).collect();
+fn line<'a>(text: &mut String, fields: impl Iterator<Item = &'a str>) {
+    let fields: Vec<String> = fields.map(quoted).collect();
     text.push_str(&fields.join(","));
     text.push('\n');
 }

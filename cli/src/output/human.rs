@@ -5,12 +5,6 @@ use jiff::tz::TimeZone;
 use poolwright_model::units::Bytes;
 use serde::Serialize;
 use serde_json::Value;
-use std::fmt::Display;
-
-/// The value, or a dash.
-pub fn or_dash(value: Option<impl Display>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
-}
 
 /// `1 GPU`, `2 GPUs`.
 pub fn counted(count: usize, noun: &str) -> String {
@@ -39,8 +33,15 @@ pub fn watts(power: Option<f64>) -> String {
     }
 }
 
-pub fn memory(bytes: Option<Bytes>) -> String {
-    or_dash(bytes)
+/// How long something took: `0.8 s`, `2 min 5 s`, `3 h 12 min`.
+pub fn span(from: Timestamp, to: Timestamp) -> String {
+    let seconds = to.duration_since(from).as_secs_f64().max(0.0);
+    let whole = seconds.round() as u64;
+    match whole {
+        0..60 if seconds < 59.95 => format!("{seconds:.1} s"),
+        0..3600 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{} h {} min", whole / 3600, whole / 60 % 60),
+    }
 }
 
 /// `12,345`.
@@ -56,10 +57,10 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A moment in the time zone of this machine, to the second.
+/// A moment in the time zone of this machine, which it names, to the second.
 pub fn moment(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system())
-        .strftime("%Y-%m-%d %H:%M:%S")
+        .strftime("%Y-%m-%d %H:%M:%S %Z")
         .to_string()
 }
 
@@ -73,7 +74,7 @@ pub fn outline(value: &impl Serialize) -> String {
     text
 }
 
-/// A value as pairs of a name (`reads.units`) and a text.
+/// A value as pairs of a name (`reads.units`) and the value as it is, for programs.
 pub fn pairs(value: &impl Serialize) -> Vec<(String, String)> {
     fn walk(found: &mut Vec<(String, String)>, name: &str, value: &Value) {
         let inner = |key: &str| {
@@ -92,7 +93,7 @@ pub fn pairs(value: &impl Serialize) -> Vec<(String, String)> {
                     .enumerate()
                     .for_each(|(index, value)| walk(found, &inner(&index.to_string()), value));
             }
-            plain => found.push((name.to_owned(), text_of(plain))),
+            plain => found.push((name.to_owned(), raw(plain))),
         }
     }
     let mut found = Vec::new();
@@ -152,6 +153,16 @@ fn shown(name: &str, value: &Value) -> String {
     }
 }
 
+fn raw(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(raw).collect::<Vec<_>>().join(" "),
+        Value::Object(_) => String::new(),
+        plain => plain.to_string(),
+    }
+}
+
 fn text_of(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -178,6 +189,13 @@ mod tests {
         assert_eq!(dollars(Some(390_000.0)), "$390,000");
         assert_eq!(watts(Some(11_200.0)), "11.2 kW");
         assert_eq!(watts(None), "-");
+        let after = |seconds: f64| {
+            let span_of = jiff::SignedDuration::from_secs_f64(seconds);
+            span(Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + span_of)
+        };
+        assert_eq!(after(0.84), "0.8 s");
+        assert_eq!(after(125.0), "2 min 5 s");
+        assert_eq!(after(11_520.0), "3 h 12 min");
     }
 
     #[test]
@@ -203,8 +221,16 @@ seen by: box-1, host-1-bmc
 
     #[test]
     fn pairs_name_the_way_to_each_value() {
-        let pairs = pairs(&json!({"a": {"b": 1, "c": ["x", "y"]}, "d": [{"e": true}]}));
-        let expected = [("a.b", "1"), ("a.c", "x, y"), ("d.0.e", "yes")];
+        let pairs = pairs(
+            &json!({"a": {"b": 1, "c": ["x", "y"]}, "d": [{"e": true}], "memory_bytes": 1024, "f": null}),
+        );
+        let expected = [
+            ("a.b", "1"),
+            ("a.c", "x y"),
+            ("d.0.e", "true"),
+            ("memory_bytes", "1024"),
+            ("f", ""),
+        ];
         assert_eq!(
             pairs,
             expected.map(|(name, text)| (name.to_owned(), text.to_owned()))

@@ -3,12 +3,15 @@
 //!
 //! Every result has a JSON form (the value itself) and a [`Table`], which is shown as a table or as CSV.
 
+mod cell;
 mod csv;
 pub mod human;
 mod json;
+pub mod natural;
 mod table;
 
-pub use table::Table;
+pub use cell::Cell;
+pub use table::{Table, column, in_csv};
 
 use crate::failure::Failure;
 use clap::ValueEnum;
@@ -22,7 +25,7 @@ pub enum Format {
     Table,
     /// One value; indented on a terminal, else on one line
     Json,
-    /// The table with commas (RFC 4180)
+    /// Every value as it is, with commas (RFC 4180): bytes, RFC 3339 times, empty where nothing is known
     Csv,
 }
 

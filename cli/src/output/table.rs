@@ -1,53 +1,126 @@
-//! Rows under a header: aligned, numbers to the right; as wide as the terminal at most, and as wide as it
-//! takes where there is none.
+//! Rows under a header, for people and for programs. For people: aligned, numbers to the right, as wide as the
+//! terminal at most (and as wide as it takes where there is none), columns without a value left out where they
+//! may be. For programs: every column, every value as it is.
 
-use comfy_table::{CellAlignment, ContentArrangement, presets};
+use super::Cell;
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, presets};
 
-/// Rows of text under column names.
+/// A column: what it is called, and who sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    header: String,
+    /// In CSV.
+    pub(super) name: String,
+    seen_by: SeenBy,
+    /// Left out of a table where no row has a value.
+    if_any: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SeenBy {
+    All,
+    People,
+    Programs,
+}
+
+/// A column under this header; in CSV its name is the same in small letters.
+pub fn column(header: &str) -> Column {
+    Column {
+        header: header.to_owned(),
+        name: header.to_lowercase().replace(' ', "_"),
+        seen_by: SeenBy::All,
+        if_any: false,
+    }
+}
+
+/// A column that only programs see.
+pub fn in_csv(name: &str) -> Column {
+    Column {
+        seen_by: SeenBy::Programs,
+        ..column(name)
+    }
+}
+
+impl Column {
+    /// What CSV calls it.
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = name.to_owned();
+        self
+    }
+
+    /// People see it only where some row has a value.
+    pub fn if_any(mut self) -> Self {
+        self.if_any = true;
+        self
+    }
+
+    /// Programs do not see it: they have what it is made of.
+    pub fn for_people(mut self) -> Self {
+        self.seen_by = SeenBy::People;
+        self
+    }
+
+    pub(super) fn is_in_csv(&self) -> bool {
+        self.seen_by != SeenBy::People
+    }
+}
+
+impl From<&str> for Column {
+    fn from(header: &str) -> Self {
+        column(header)
+    }
+}
+
+/// Rows of cells under columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    pub(super) columns: Vec<String>,
-    pub(super) rows: Vec<Vec<String>>,
+    pub(super) columns: Vec<Column>,
+    pub(super) rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    pub fn new<'a>(columns: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn new<C: Into<Column>>(columns: impl IntoIterator<Item = C>) -> Self {
         Self {
-            columns: columns.into_iter().map(str::to_owned).collect(),
+            columns: columns.into_iter().map(Into::into).collect(),
             rows: Vec::new(),
         }
     }
 
     /// Adds a row, a cell a column.
-    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+    pub fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// As text within so many columns.
+    /// As text within so many columns of a terminal.
     pub fn render(&self, width: Option<u16>) -> String {
         if self.rows.is_empty() {
             return "none\n".to_owned();
         }
+        let places: Vec<usize> = (0..self.columns.len()).filter(|at| self.is_shown(*at)).collect();
         let mut drawn = comfy_table::Table::new();
         drawn
             .load_style(presets::NOTHING)
-            .set_header(&self.columns)
-            .add_rows(&self.rows);
+            .set_header(places.iter().map(|at| &self.columns[*at].header))
+            .add_rows(self.rows.iter().map(|row| {
+                places
+                    .iter()
+                    .map(|at| row.get(*at).map_or("", |cell| cell.shown.as_str()))
+            }));
         if let Some(width) = width {
             drawn
                 .set_width(width)
                 .set_content_arrangement(ContentArrangement::Dynamic);
         }
-        for (index, column) in drawn.column_iter_mut().enumerate() {
+        for (column, at) in drawn.column_iter_mut().zip(&places) {
             column.set_padding((0, 2));
-            let mut cells = self
-                .rows
-                .iter()
-                .filter_map(|row| row.get(index))
-                .filter(|cell| *cell != "-")
-                .peekable();
-            if cells.peek().is_some() && cells.all(|cell| is_figure(cell)) {
+            let mut values = self.values(*at).peekable();
+            if values.peek().is_some() && values.all(is_figure) {
                 column.set_cell_alignment(CellAlignment::Right);
+            }
+            // What a row is about is typed again and copied: it is not broken over lines.
+            let longest = self.values(*at).map(|value| value.chars().count()).max();
+            if *at == 0 && longest.is_some_and(|longest| longest <= usize::from(width.unwrap_or(0)) / 2) {
+                column.set_constraint(ColumnConstraint::ContentWidth);
             }
         }
         let mut text = String::new();
@@ -56,6 +129,19 @@ impl Table {
             text.push('\n');
         }
         text
+    }
+
+    fn is_shown(&self, at: usize) -> bool {
+        let column = &self.columns[at];
+        column.seen_by != SeenBy::Programs && (!column.if_any || self.values(at).next().is_some())
+    }
+
+    /// What stands in a column, where something does.
+    fn values(&self, at: usize) -> impl Iterator<Item = &str> {
+        let cells = self.rows.iter().filter_map(move |row| row.get(at));
+        cells
+            .filter(|cell| !cell.is_nothing())
+            .map(|cell| cell.shown.as_str())
     }
 }
 
@@ -91,10 +177,38 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_its_terminal() {
-        let text = sample().render(Some(40));
-        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
-        assert!(text.contains("upstream"), "{text}");
+    fn a_table_fits_its_terminal_and_names_stay_whole() {
+        let text = sample().render(Some(30));
+        assert!(text.lines().all(|line| line.chars().count() <= 30), "{text}");
+        assert!(text.contains("upstream") && text.contains("host-12"), "{text}");
+    }
+
+    #[test]
+    fn a_column_is_shown_to_whom_it_is_for() {
+        let columns = || {
+            [
+                column("ID"),
+                column("HOLDER").if_any(),
+                in_csv("uuid"),
+                column("AGE").for_people(),
+            ]
+        };
+        let mut table = Table::new(columns());
+        table.row([
+            Cell::text("a"),
+            Cell::nothing(),
+            Cell::text("GPU-1"),
+            Cell::text("3 h"),
+        ]);
+        assert_eq!(table.render(None), "ID  AGE\na   3 h\n");
+        assert_eq!(super::super::csv::write(&table), "id,holder,uuid\na,,GPU-1\n");
+        table.row([
+            Cell::text("b"),
+            Cell::text("web"),
+            Cell::nothing(),
+            Cell::nothing(),
+        ]);
+        assert!(table.render(None).starts_with("ID  HOLDER  AGE\n"));
     }
 
     #[test]

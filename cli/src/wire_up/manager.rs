@@ -3,7 +3,7 @@
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use poolwright_northbound::{Options, ServeError};
-use poolwright_redfish::client::Endpoint;
+use poolwright_redfish::client::{self, Endpoint, ErrorKind, NotSent, TlsFault};
 use poolwright_service::Composer;
 use poolwright_store::{OpenError, SqliteStore, Store};
 use std::net::SocketAddr;
@@ -18,8 +18,50 @@ pub use poolwright_northbound::Running as ServedApi;
 pub fn manager_address(text: &str) -> Result<Url, Failure> {
     let checked = Endpoint::new(text).and_then(|endpoint| endpoint.check().map(|()| endpoint.base().clone()));
     checked.map_err(|error| {
-        Failure::usage(format!("--server {text}: {}", error.kind()))
-            .with_hint("write it as https://HOST or https://HOST:PORT")
+        let why = match error.kind() {
+            ErrorKind::NotSent(why) => why.to_string(),
+            kind => kind.to_string(),
+        };
+        Failure::usage(format!("--server {text}: {why}"))
+            .with_hint("write it as https://HOST or https://HOST:PORT; plain http is for this machine alone")
+    })
+}
+
+/// Why a request did not reach the manager at `base`; `None` where it may have.
+pub fn unreached(base: &str, error: &reqwest::Error) -> Option<Failure> {
+    let error = client::unreached(base, error)?;
+    let failed = |what: &str, why: &dyn std::fmt::Display, hint: &str| {
+        Failure::new(
+            ExitCode::Unavailable,
+            format!("the manager at {base} {what}: {why}"),
+        )
+        .with_hint(hint)
+    };
+    Some(match error.kind() {
+        ErrorKind::Tls(fault @ TlsFault::UnknownIssuer) => failed(
+            "is not believed",
+            fault,
+            "give the authority of this very manager: --ca DATA_DIR/tls/ca.pem of poolwright serve, or POOLWRIGHT_CA",
+        ),
+        ErrorKind::Tls(fault @ TlsFault::WrongName { .. }) => failed(
+            "is not believed",
+            fault,
+            "ask it by a name that its certificate is for: --server https://NAME:PORT, or POOLWRIGHT_SERVER",
+        ),
+        ErrorKind::Tls(fault @ (TlsFault::Expired | TlsFault::NotYetValid)) => failed(
+            "is not believed",
+            fault,
+            "check the clocks of both machines; a manager without its folder DATA_DIR/tls makes new certificates as it starts",
+        ),
+        ErrorKind::Tls(fault) => failed("can't be spoken to in private", fault, error.hint()),
+        ErrorKind::NotSent(NotSent::ConnectionRefused) => failed(
+            "does not answer",
+            &NotSent::ConnectionRefused,
+            "check --server, and that the manager runs: poolwright serve --data-dir DIR",
+        )
+        .that_may_pass(),
+        ErrorKind::NotSent(why) => failed("does not answer", why, error.hint()).that_may_pass(),
+        kind => failed("does not answer", kind, error.hint()).that_may_pass(),
     })
 }
 

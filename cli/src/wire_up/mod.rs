@@ -8,7 +8,7 @@ mod manager;
 mod rack;
 mod redfish;
 
-pub use manager::{ServedApi, manager_address, open_store, serve_api};
+pub use manager::{ServedApi, manager_address, open_store, serve_api, unreached};
 pub use rack::{
     EndpointInfo, RackServing, ServedRack, endpoints_of, last_address, read_rack, serve_rack, serve_recording,
 };

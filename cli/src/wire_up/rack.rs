@@ -4,6 +4,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use poolwright_emulator::{EndpointsFile, Rack, RackError, ServeError, ServeOptions, Served};
 use poolwright_model::id::ControlEndpointId;
+use poolwright_model::nearest::{did_you_mean, nearest};
 use poolwright_service::endpoint::{EndpointSpec, Trust};
 use std::fs;
 use std::net::SocketAddr;
@@ -21,12 +22,17 @@ pub fn read_rack(named: &str) -> Result<Rack, Failure> {
         if let Ok(rack) = Rack::builtin(named) {
             return Ok(rack);
         }
-        let known = Rack::builtin_names().collect::<Vec<_>>().join(", ");
+        let known: Vec<&str> = Rack::builtin_names().collect();
+        let question = did_you_mean(&nearest(named, known.iter().copied()));
+        let question = question.map_or_else(String::new, |question| format!("{question} "));
         return Err(Failure::new(
             ExitCode::NotFound,
             format!("there is no rack file {named}, and no rack of that name"),
         )
-        .with_hint(format!("give a file, or one of these: {known}")));
+        .with_hint(format!(
+            "{question}give a file, or one of these: {}",
+            known.join(", ")
+        )));
     }
     let text = fs::read_to_string(path).map_err(|error| Failure::file(path, "read", &error))?;
     Rack::from_toml(named, &text).map_err(Failure::from)

@@ -55,7 +55,15 @@ async fn every_command_helps_with_an_example() {
 
 #[tokio::test]
 async fn help_lists_every_command() {
-    let help = run("--help").await.expect(0, &["Exit codes"]);
+    let help = run("--help").await.expect(
+        0,
+        &[
+            "Exit codes",
+            "POOLWRIGHT_SERVER",
+            "POOLWRIGHT_CA",
+            "POOLWRIGHT_PASSWORD_FILE",
+        ],
+    );
     for command in COMMANDS {
         let first = command.split(' ').next().unwrap();
         assert!(
@@ -95,6 +103,13 @@ async fn wrong_arguments_are_named() {
         .await
         .refused(2, &["--insecure-tls"]);
     run("compose 8B --gpus 4").await.refused(2, &["--gpus"]);
+    for command in ["compose", "demand add web"] {
+        run(command).await.refused(2, &["<MODEL|--gpus <N>>", "required"]);
+    }
+    run("gpuss").await.refused(2, &["did you mean gpus?"]);
+    run("emulate --rack demoo")
+        .await
+        .refused(3, &["did you mean demo?", "small-8"]);
     run("ops wait op-1 --timeout soon")
         .await
         .refused(2, &["soon", "90s"]);

@@ -140,7 +140,19 @@ async fn a_manager_is_asked_wrongly() {
         .run("compose --gpus 1 --kind h1000")
         .await
         .refused(3, &["h1000"]);
+    manager.run("compose --gpus 1 --kind h100-pcie-80").await.refused(
+        3,
+        &["did you mean h100-pcie-80gb", "poolwright size --list kinds"],
+    );
+    manager
+        .run("compose 400B --task full --explain")
+        .await
+        .refused(5, &["fits nowhere", "--task lora"]);
     manager.run("describe gpu no-such").await.refused(3, &["no-such"]);
+    manager
+        .run("describe host host-9")
+        .await
+        .refused(3, &["did you mean host-1?", "`poolwright get hosts`"]);
     manager.run("why demand/no-such").await.refused(3, &["no-such"]);
     manager
         .run("why host/host-1")
@@ -200,6 +212,32 @@ async fn a_manager_is_asked_wrongly() {
         .await
         .refused(4, &["admin", "password"]);
     let elsewhere = nobody().await;
+    let other = Rack::start("small-8").await;
+    manager
+        .run(&format!("get gpus --ca {}", other.file("ca.pem")))
+        .await
+        .refused(
+            10,
+            &[
+                &manager.server.url,
+                "not signed by a CA",
+                "--ca DATA_DIR/tls/ca.pem",
+            ],
+        );
+    manager
+        .run("get gpus --server nowhere")
+        .await
+        .refused(2, &["--server nowhere", "https://HOST"]);
+    // Nobody comes back in time: the operation is named, and how to wait for it again.
+    manager
+        .run(&format!(
+            "ops wait op-17 --timeout 1s --server https://{elsewhere}"
+        ))
+        .await
+        .refused(
+            7,
+            &["asking again", "operation op-17", "poolwright ops wait op-17"],
+        );
     manager
         .run(&format!("get gpus --server https://{elsewhere}"))
         .await
@@ -212,7 +250,7 @@ async fn a_manager_is_asked_wrongly() {
     manager
         .run(&format!("get gpus --server {page}"))
         .await
-        .refused(10, &[&page, "not a Poolwright manager"]);
+        .refused(10, &[&page, "not a Poolwright manager", "a web page"]);
 
     let dir = folder.path().to_str().unwrap();
     run(&format!("serve --data-dir {dir} --listen 127.0.0.1:0"))

@@ -22,10 +22,23 @@ async fn a_rack_is_discovered_through_all_its_endpoints() {
     );
     assert_eq!(snapshot["faults"], Value::Array(Vec::new()));
     assert!(snapshot["requests"].as_u64().unwrap() > 10);
+    let endpoints = snapshot["endpoints"].as_array().unwrap();
+    assert_eq!(endpoints.len(), 2);
+    assert!(
+        endpoints
+            .iter()
+            .all(|at| at["driver"] == "emulated" && at["vendor"] == "Poolwright")
+    );
+    assert!(endpoints.iter().any(|at| at["id"] == "box-1"));
 
-    let table = run(&format!("discover --endpoints {listing}"))
-        .await
-        .expect(0, &["8 GPUs, 8 composable", "no faults"]);
+    let table = run(&format!("discover --endpoints {listing}")).await.expect(
+        0,
+        &[
+            "drivers: 1 emulated (Poolwright",
+            "8 GPUs, 8 composable",
+            "no faults",
+        ],
+    );
     assert!(
         table.out.lines().any(|line| line.starts_with("HOST ")),
         "{}",
@@ -40,6 +53,30 @@ async fn a_rack_is_discovered_through_all_its_endpoints() {
         "a header and a line a GPU: {}",
         csv.out
     );
+}
+
+/// A box knows what it could feed, not what a host can hold.
+#[tokio::test]
+async fn slots_are_unknown_until_a_host_tells_them() {
+    let rack = Rack::start("small-8").await;
+    let line = format!(
+        "discover --endpoint {} --username admin --password-file {} --ca {}",
+        rack.server.url,
+        rack.file("password"),
+        rack.file("ca.pem")
+    );
+    let slots = async |line: &str| {
+        let table = run(line).await.expect(0, &[]).out;
+        let mut rows = table.lines().skip_while(|row| !row.starts_with("HOST "));
+        let place = rows.next().unwrap().find("SLOTS").unwrap();
+        let row = rows.find(|row| row.starts_with("host-")).unwrap().to_owned();
+        row[place..].split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(slots(&line).await, "?");
+    let snapshot = run(&format!("{line} -o json")).await.expect(0, &[]).json();
+    assert_eq!(snapshot["hosts"][0]["ports"][0]["slots_known"], false);
+    let listing = rack.file("endpoints.json");
+    assert_eq!(slots(&format!("discover --endpoints {listing}")).await, "8");
 }
 
 #[tokio::test]
@@ -82,6 +119,7 @@ async fn an_endpoint_is_recorded_and_its_recording_is_read_again() {
         .expect(0, &[])
         .json();
     assert_eq!(snapshot["gpus"].as_array().unwrap().len(), 8);
+    assert_eq!(snapshot["endpoints"][0]["driver"], "recorded");
     run(&format!("emulate --tree {}", rack.file("no-such")))
         .await
         .refused(2, &["no-such"]);
@@ -103,6 +141,7 @@ async fn a_machine_is_qualified_and_left_as_it_was() {
         run(&line).await.refused(2, &["bind ", "--yes"]);
         let report = run(&format!("{line} --yes -o json")).await.expect(0, &[]).json();
         assert_eq!(report["qualified"], true, "{report}");
+        assert_eq!(report["service"]["driver"], "emulated", "{report}");
         let steps: Vec<&str> = report["steps"]
             .as_array()
             .unwrap()

@@ -40,7 +40,7 @@ async fn a_manager_serves_composes_and_lets_go() {
     let composed = manager
         .run("compose --gpus 2 --name web --key once -o json")
         .await
-        .expect(0, &["bind "])
+        .expect(0, &["room for 2 GPUs: done", "bind "])
         .json();
     assert_eq!(composed["operation"]["state"], "completed");
     let again = manager
@@ -77,6 +77,31 @@ async fn a_manager_serves_composes_and_lets_go() {
         .count();
     assert_eq!(on_host, 2, "{bound:?}");
     manager.run("why demand/web").await.expect(0, &["holds 2 GPUs"]);
+    // Who holds a GPU is shown to people, and all that is known of it to programs, as it is.
+    manager
+        .run("get gpus")
+        .await
+        .expect(0, &["HOLDER", "web", "KIND", "GPUs not composable: soldered"]);
+    let csv = manager.run("get gpus -o csv").await.expect(0, &[]).out;
+    let memory = bound[0]["memory_bytes"].as_u64().unwrap().to_string();
+    let uuid = bound[0]["uuid"].as_str().unwrap();
+    let line = csv.lines().find(|line| line.contains(uuid)).unwrap();
+    assert!(csv.starts_with("id,kind,vendor,model,memory_bytes,"), "{csv}");
+    assert!(
+        line.contains(&format!(",{memory},")) && !csv.contains("GiB"),
+        "{line}"
+    );
+    assert_eq!(
+        csv.lines().filter(|line| line.contains(",web,")).count(),
+        2,
+        "{csv}"
+    );
+    let ops = manager.run("get ops -o csv").await.expect(0, &[]).out;
+    let created = composed["operation"]["created"].as_str().unwrap();
+    assert!(
+        ops.starts_with("id,kind,state,steps_done,steps,by,created,ended") && ops.contains(created),
+        "{ops}"
+    );
     manager.run("describe demand web").await.expect(0, &["id: web"]);
     manager
         .run(&format!("describe host {host} -o csv"))
@@ -137,7 +162,12 @@ async fn what_is_wanted_is_planned_saved_and_applied_exactly() {
         .await
         .refused(6, &["no longer fits", "poolwright plan"]);
     manager.run("why all").await.expect(0, &["holds 0 GPUs", "60000"]);
-    manager.run("demand remove one --yes").await.expect(0, &[]);
+    let removed = manager
+        .run("demand remove one --yes -o json")
+        .await
+        .expect(0, &[])
+        .json();
+    assert_eq!(removed, serde_json::json!({"removed": "demand", "id": "one"}));
     manager
         .run(&format!("plan --out {file}"))
         .await
@@ -146,6 +176,23 @@ async fn what_is_wanted_is_planned_saved_and_applied_exactly() {
         .run(&format!("apply {file} --no-wait"))
         .await
         .expect(0, &["poolwright ops wait"]);
+    let operation = manager.run("get ops -o json").await.json();
+    for operation in operation.as_array().unwrap() {
+        let id = operation["id"].as_str().unwrap();
+        manager
+            .run(&format!("ops wait {id}"))
+            .await
+            .expect(0, &["completed"]);
+    }
+    // What is left to do is nothing, and that is said.
+    manager
+        .run(&format!("plan --out {file}"))
+        .await
+        .expect(0, &["all"]);
+    manager
+        .run(&format!("apply {file}"))
+        .await
+        .expect(0, &["nothing to do", "no operation was started"]);
     manager
         .until("get gpus -o json", |gpus| {
             gpus.as_array()
@@ -166,10 +213,23 @@ async fn gpus_are_attached_and_detached_by_name() {
         .run(&format!("attach {first} {second} --host host-1"))
         .await
         .expect(0, &["completed"]);
+    let table = manager.run("get gpus").await.expect(0, &["attached"]).out;
+    assert!(
+        table.lines().all(|line| line.chars().count() <= 100),
+        "it fits 100 columns: {table}"
+    );
     manager
         .run(&format!("attach {first} --host host-1"))
         .await
-        .refused(5, &[first]);
+        .refused(5, &[first, &format!("poolwright detach {first}")]);
+    manager
+        .run(&format!("attach {second}x --host host-1"))
+        .await
+        .refused(3, &[&format!("did you mean {second}?"), "poolwright get gpus"]);
+    manager
+        .run(&format!("attach {second} --host host-9"))
+        .await
+        .refused(5, &[second]);
     manager
         .run(&format!("detach {first} --yes"))
         .await
@@ -242,7 +302,10 @@ async fn endpoints_come_and_go() {
         .await
         .refused(8, &["already"]);
     manager.run("endpoint test box-1").await.expect(0, &["box-1"]);
-    manager.run("endpoints").await.expect(0, &[&rack.server.url]);
+    manager
+        .run("endpoints")
+        .await
+        .expect(0, &[&rack.server.url, "emulated (Poolwright"]);
     manager.run("compose --gpus 1 --name web").await.expect(0, &[]);
     manager
         .run("endpoint remove box-1 --yes")

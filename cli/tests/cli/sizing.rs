@@ -33,7 +33,7 @@ async fn a_model_is_sized_with_its_breakdown_and_its_sets() {
 
 #[tokio::test]
 async fn only_the_kinds_that_were_named_are_used_and_others_say_why_not() {
-    let line = "size 400B --task infer --gpus h100-pcie-80gb,t4-16gb --host-slots 8 -o json";
+    let line = "size 400B --task infer --kind h100-pcie-80gb,t4-16gb --host-slots 8 -o json";
     let answer = run(line).await.expect(0, &[]).json();
     let kinds: Vec<&str> = answer["sets"]
         .as_array()
@@ -55,14 +55,66 @@ async fn only_the_kinds_that_were_named_are_used_and_others_say_why_not() {
 
 #[tokio::test]
 async fn a_model_that_fits_nowhere_says_why_of_each_kind() {
-    let ran = run("size 400B --task full --gpus l4-24gb -o json")
+    let ran = run("size 400B --task full --kind l4-24gb -o json")
         .await
         .expect(5, &["l4-24gb", "hint: "]);
     assert_eq!(ran.json()["sets"], json!([]));
     assert_eq!(ran.json()["rejected"][0]["kind"], "l4-24gb");
-    run("size 400B --task full --gpus l4-24gb")
+    run("size 400B --task full --kind l4-24gb")
         .await
         .refused(5, &["fits nowhere", "l4-24gb"]);
+}
+
+#[tokio::test]
+async fn what_fits_nowhere_is_a_summary_with_a_hint_of_its_task() {
+    let short = run("size 400B --task full --kind l4-24gb,t4-16gb").await.expect(
+        5,
+        &[
+            "2 kinds of GPU were tried",
+            "l4-24gb comes nearest",
+            "--task lora or qlora",
+            "--explain",
+        ],
+    );
+    assert!(
+        short.err.lines().count() == 2 && !short.err.contains("t4-16gb") && !short.err.contains("fp8"),
+        "{short:?}"
+    );
+    run("size 400B --task full --kind l4-24gb,t4-16gb --explain")
+        .await
+        .expect(5, &["t4-16gb: over 1024 GPUs"]);
+    run("size 8B --task lora --kind h100").await.refused(
+        3,
+        &[
+            "did you mean h100-nvl-94gb, h100-pcie-80gb or h100-sxm5-80gb?",
+            "size --list kinds",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn what_is_known_is_listed() {
+    let kinds = run("size --list kinds -o csv").await.expect(0, &[]).out;
+    assert!(
+        kinds.starts_with("name,model,vendor,memory_bytes,power_w,price_usd\n"),
+        "{kinds}"
+    );
+    assert!(
+        kinds.lines().any(|line| line.starts_with("h100-pcie-80gb,")),
+        "{kinds}"
+    );
+    run("size --list models")
+        .await
+        .expect(0, &["Llama-3.1-8B", "billion"]);
+    run("size --list rules -o json").await.expect(0, &["liqid"]);
+    run("size 8B --list models").await.refused(2, &["--list"]);
+    let sets = run("size 8B --kind l40s-48gb -o csv").await.expect(0, &[]).out;
+    assert!(
+        sets.starts_with("rank,count,kind,safe_bytes_per_gpu,memory_bytes,bytes_per_gpu,"),
+        "{sets}"
+    );
+    assert!(!sets.contains("GiB") && !sets.contains('$'), "{sets}");
+    run("size 8B").await.expect(0, &["SAFE PER GPU: to count on"]);
 }
 
 #[tokio::test]
@@ -76,7 +128,7 @@ async fn liqids_rule_and_tables() {
         ),
         (&json!(350.0), &json!(700.0))
     );
-    let tables = run("size --tables --gpu h100-sxm5-80gb -o csv")
+    let tables = run("size --tables --kind h100-sxm5-80gb -o csv")
         .await
         .expect(0, &[]);
     assert_eq!(

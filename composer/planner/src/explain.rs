@@ -76,8 +76,19 @@ fn of_kind(kind: &Option<String>) -> String {
 }
 
 impl Display for Unplaced {
-    /// The nearest alternative with its reason and what would help, then how many others were tried.
+    /// What was wanted, what is lacking where it comes nearest, and the gentlest thing that would help.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shortfall())?;
+        match self.help() {
+            Some(help) => write!(f, "; what helps: {help}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Unplaced {
+    /// What was wanted, and what is lacking where it comes nearest. [`Unplaced::alternatives`] has the rest.
+    pub fn shortfall(&self) -> String {
         let Self {
             demand,
             tenant,
@@ -85,22 +96,40 @@ impl Display for Unplaced {
             tried,
             holding,
         } = self;
-        write!(f, "demand {demand} of {tenant} ({label}) is not served: ")?;
-        match tried.split_first() {
-            None => f.write_str("its need names no GPUs")?,
-            Some((nearest, [])) => write!(f, "{nearest}")?,
-            Some((nearest, others)) => {
-                let others = counted(others.len().try_into().unwrap_or(u32::MAX), "other alternative");
-                write!(f, "{nearest}; {others} came no nearer")?;
+        let lacks = match tried.split_first() {
+            None => "its need names no GPUs".to_owned(),
+            Some((Tried { set, reason, .. }, others)) => {
+                // A demand for GPUs by number is called by its only set.
+                let set = set.to_string();
+                let nearest = match set == *label {
+                    true => reason.to_string(),
+                    false => format!("{set}: {reason}"),
+                };
+                match others.len() {
+                    0 => nearest,
+                    n => format!(
+                        "{nearest}; {} came no nearer",
+                        counted(n as u32, "other alternative")
+                    ),
+                }
             }
-        }
-        match holding.as_slice() {
-            [] => Ok(()),
-            holding => {
-                let holding: Vec<&str> = holding.iter().map(|id| id.as_str()).collect();
-                write!(f, "; until then it keeps {}", holding.join(", "))
-            }
-        }
+        };
+        let holding: Vec<&str> = holding.iter().map(|id| id.as_str()).collect();
+        let keeps = match holding.as_slice() {
+            [] => String::new(),
+            holding => format!("; until then it keeps {}", holding.join(", ")),
+        };
+        format!("demand {demand} of {tenant} ({label}) is not served: {lacks}{keeps}")
+    }
+
+    /// The gentlest thing that would help where it comes nearest.
+    pub fn help(&self) -> Option<String> {
+        self.tried.first()?.helps.first().map(Help::to_string)
+    }
+
+    /// Everything that was tried, the nearest first: each with its reason and all that would help.
+    pub fn alternatives(&self) -> Vec<String> {
+        self.tried.iter().map(Tried::to_string).collect()
     }
 }
 

@@ -195,7 +195,7 @@ fn refusals_of_attach() {
         spoil(&mut rack);
         let refusal = attach(&ids(gpus), &host(to), &rack.input()).unwrap_err();
         assert_eq!(refusal.to_string(), words);
-        assert!(refusal.hint().is_some());
+        assert!(!refusal.hint().is_empty());
     }
 }
 
@@ -206,6 +206,11 @@ fn what_is_held_is_not_attached_twice() {
     done(&mut rack, plan);
     let refusal = attach(&ids(&["g001"]), &host("other"), &rack.input()).unwrap_err();
     assert!(matches!(refusal, Refusal::Held { .. }), "{refusal}");
+    assert!(
+        refusal.hint().contains("poolwright detach g001"),
+        "{}",
+        refusal.hint()
+    );
 }
 
 #[test]

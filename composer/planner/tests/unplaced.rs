@@ -35,8 +35,8 @@ fn no_such_kind() {
     says(
         &plan,
         "d",
-        "demand d of acme (1 x h100) is not served: 1 x h100: the pool has no GPU of kind h100; what helps: add \
-         1 GPU of kind h100 to the pool",
+        "demand d of acme (1 x h100) is not served: the pool has no GPU of kind h100; what helps: add 1 GPU of \
+         kind h100 to the pool",
     );
     let id = rack.gpu("f/s", "h100", 80.0);
     rack.gpu_mut(id.as_str()).composability = Composability::no(WhyNotKind::Soldered, "HGX baseboard");
@@ -69,8 +69,7 @@ fn memory_too_small() {
     says(
         &rack.plan(),
         "d",
-        "demand d of acme (1 GPU with at least 70.0 GiB each) is not served: 1 GPU with at least 70.0 GiB each: \
-         each GPU needs 70.0 GiB, and the largest has 45.0 GiB; what helps: add 1 GPU to the pool, each with 70.0 \
+        "demand d of acme (1 GPU with at least 70.0 GiB each) is not served: each GPU needs 70.0 GiB, and the largest has 45.0 GiB; what helps: add 1 GPU to the pool, each with 70.0 \
          GiB or more",
     );
 }
@@ -176,9 +175,15 @@ fn no_host_at_all() {
     says(
         &plan,
         "d",
-        "demand d of acme (1 x h100) is not served: 1 x h100: no host may be given GPUs: 1 host is off, 1 host is \
-         cordoned, 1 host is without a port to bind to; what helps: power on 1 host, or uncordon 1 host, or add a \
-         host with 1 slot",
+        "demand d of acme (1 x h100) is not served: no host may be given GPUs: 1 host is off, 1 host is \
+         cordoned, 1 host is without a port to bind to; what helps: power on 1 host",
+    );
+    assert_eq!(
+        plan.unplaced[0].alternatives(),
+        [
+            "1 x h100: no host may be given GPUs: 1 host is off, 1 host is cordoned, 1 host is without a port to bind \
+          to; what helps: power on 1 host, or uncordon 1 host, or add a host with 1 slot"
+        ]
     );
 }
 
@@ -302,6 +307,7 @@ fn the_nearest_alternative_is_named_first() {
             .to_string()
             .contains("; 2 other alternatives came no nearer")
     );
+    assert_eq!(plan.unplaced[0].alternatives().len(), 3);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a tenant wants, as it was asked for and as it is kept.
 
-use crate::error::ServiceError;
+use crate::error::{ErrorCode, ServiceError};
 use poolwright_model::id::{DemandId, OperationId, ScheduleId, TenantId};
 use poolwright_model::profile::Profiles;
 use poolwright_model::units::Bytes;
@@ -138,16 +138,10 @@ impl DemandSpec {
 
 /// The hardware profile that people mean by `kind`.
 pub(crate) fn profile_name(kind: &str) -> Result<String, ServiceError> {
-    let profiles = Profiles::builtin();
-    if let Some(found) = profiles.by_name(kind) {
-        return Ok(found.name.clone());
-    }
-    let known: Vec<&str> = profiles.all().iter().map(|k| k.name.as_str()).collect();
-    Err(ServiceError::new(
-        crate::error::ErrorCode::NotFound,
-        format!("there is no GPU kind {kind:?}"),
-    )
-    .with_hint(format!("known kinds: {}", known.join(", "))))
+    let found = Profiles::builtin().named(kind);
+    found.map(|kind| kind.name.clone()).map_err(|unknown| {
+        ServiceError::new(ErrorCode::NotFound, unknown.to_string()).with_hint(unknown.hint())
+    })
 }
 
 #[cfg(test)]

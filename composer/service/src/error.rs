@@ -39,6 +39,9 @@ pub struct ServiceError {
     /// The operation that it is about, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
+    /// Everything that led to it, a line a piece, where the message has only the most telling.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<String>,
 }
 
 impl ServiceError {
@@ -48,6 +51,7 @@ impl ServiceError {
             message: message.into(),
             hint: None,
             operation: None,
+            details: Vec::new(),
         }
     }
 
@@ -57,6 +61,11 @@ impl ServiceError {
 
     pub fn not_found(kind: &str, id: &str) -> Self {
         Self::new(ErrorCode::NotFound, format!("there is no {kind} {id:?}"))
+    }
+
+    pub fn with_details(mut self, details: Vec<String>) -> Self {
+        self.details = details;
+        self
     }
 
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -155,10 +164,6 @@ impl From<Refusal> for ServiceError {
             Refusal::NoGpus => ErrorCode::BadRequest,
             _ => ErrorCode::Conflict,
         };
-        let hint = refusal.hint().map(str::to_owned);
-        Self {
-            hint,
-            ..Self::new(code, refusal.to_string())
-        }
+        Self::new(code, refusal.to_string()).with_hint(refusal.hint())
     }
 }

@@ -140,20 +140,92 @@ pub(crate) fn need_of_model(
     let mut offers = pool_offers(pool);
     offers.retain(|offer| kind.is_none() || offer.kind == kind);
     let fit = size(&model(name)?, &job.job()?, &offers, host_slots)?;
-    fit.need().ok_or_else(|| fits_nowhere(&fit))
+    fit.need().ok_or_else(|| fits_nowhere(&fit, &job))
 }
 
-/// Each kind with its reason.
-pub fn fits_nowhere(fit: &Fit) -> ServiceError {
-    let reasons: Vec<String> = fit
+/// What is lacking where it comes nearest, and what would help with such a task; each kind with its reason in the
+/// details.
+pub fn fits_nowhere(fit: &Fit, job: &JobSpec) -> ServiceError {
+    let kinds = fit.rejections.len();
+    let why = match (fit.nearest_miss(), kinds) {
+        (None, _) => "the pool has no GPU of a known kind".to_owned(),
+        (Some(only), 1) => format!("{}: {}", only.kind, only.reason),
+        (Some(nearest), _) => format!(
+            "{kinds} kinds of GPU were tried, and {} comes nearest: {}",
+            nearest.kind, nearest.reason
+        ),
+    };
+    let details = fit
         .rejections
         .iter()
-        .map(|no| format!("{}: {}", no.kind, no.reason))
-        .collect();
-    let why = match reasons.is_empty() {
-        true => "the pool has no GPU of a known kind".to_owned(),
-        false => reasons.join("; "),
-    };
+        .map(|no| format!("{}: {}", no.kind, no.reason));
     ServiceError::new(ErrorCode::Unplaced, format!("{} fits nowhere: {why}", fit.label))
-        .with_hint("try fewer requests at once, a shorter context, or smaller weights such as --weights fp8")
+        .with_hint(what_helps(fit, job))
+        .with_details(details.collect())
+}
+
+/// What takes less memory, among what is possible with such a task.
+fn what_helps(fit: &Fit, job: &JobSpec) -> String {
+    let weights = job.weights.as_deref().map(str::parse::<WeightFormat>);
+    let smaller = match (fit.task, weights) {
+        (Task::Infer, None | Some(Ok(WeightFormat::Fp32 | WeightFormat::Bf16))) => {
+            "smaller weights (--weights fp8 or int4), fewer requests at once (--concurrency), or a shorter --context"
+        }
+        (Task::Infer, Some(_)) => "fewer requests at once (--concurrency), or a shorter --context",
+        (Task::Full, _) => "adapters in place of all weights (--task lora or qlora), or a shorter --context",
+        (Task::Lora | Task::Peft, _) => "frozen weights in 4 bits (--task qlora), or a shorter --context",
+        (Task::Qlora, _) => "a shorter --context",
+    };
+    format!("try {smaller}; or more GPUs, or larger ones")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(task: Task, weights: Option<&str>) -> ServiceError {
+        let job = JobSpec {
+            task: Some(task),
+            weights: weights.map(str::to_owned),
+            ..JobSpec::default()
+        };
+        let few: Vec<PoolKind> = ["l4-24gb", "t4-16gb"]
+            .map(|kind| PoolKind {
+                kind: kind.to_owned(),
+                count: 1,
+            })
+            .into();
+        let fit = size(
+            &model("405B").unwrap(),
+            &job.job().unwrap(),
+            &pool_offers(&few),
+            None,
+        )
+        .unwrap();
+        fits_nowhere(&fit, &job)
+    }
+
+    #[test]
+    fn what_fits_nowhere_names_the_nearest_and_what_helps_with_its_task() {
+        for (task, weights, helps, does_not) in [
+            (Task::Infer, None, "--weights fp8", "lora"),
+            (Task::Infer, Some("int4"), "--concurrency", "--weights"),
+            (Task::Full, None, "--task lora or qlora", "--weights"),
+            (Task::Lora, None, "--task qlora", "--weights"),
+            (Task::Qlora, None, "--context", "--task"),
+        ] {
+            let error = hint(task, weights);
+            let hint = error.hint.unwrap();
+            assert!(hint.contains(helps) && !hint.contains(does_not), "{task}: {hint}");
+            assert!(
+                error
+                    .message
+                    .contains("2 kinds of GPU were tried, and l4-24gb comes nearest"),
+                "{}",
+                error.message
+            );
+            assert_eq!(error.details.len(), 2, "{:?}", error.details);
+            assert!(!error.message.contains('\n'));
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use crate::error::{DataError, UnknownModel};
 use crate::model::Model;
 use crate::size_class;
+use poolwright_model::nearest::{is_like, unlikeness};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -119,7 +120,7 @@ impl Catalogue {
         let mut near: Vec<(usize, &str)> = Vec::new();
         for model in &self.models {
             let distance = names(model).map(|name| unlikeness(&wanted, &normal(name))).min();
-            if let Some(distance) = distance.filter(|d| *d <= wanted.len() / 3 + 1) {
+            if let Some(distance) = distance.filter(|distance| is_like(&wanted, *distance)) {
                 near.push((distance, &model.name));
             }
         }
@@ -145,37 +146,6 @@ fn normal(name: &str) -> String {
         .collect();
     let variant = |word: &&str| matches!(*word, "instruct" | "chat" | "it" | "base" | "hf" | "meta");
     words.into_iter().filter(|w| !variant(w)).collect()
-}
-
-/// Edit distance; small where one name contains the other or is like the beginning of it. Names are
-/// normal, so ASCII.
-fn unlikeness(a: &str, b: &str) -> usize {
-    if a.len() < 3 {
-        return edit_distance(a, b);
-    }
-    if b.contains(a) || a.contains(b) {
-        return 1;
-    }
-    let beginning = b
-        .get(..a.len())
-        .map_or(usize::MAX, |start| 1 + edit_distance(a, start));
-    edit_distance(a, b).min(beginning)
-}
-
-/// How many characters must be changed, added or dropped (Levenshtein).
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -248,12 +218,5 @@ mod tests {
         assert!(parse(&good.replacen("kv_heads = 8", "kv_heads = 7", 1)).contains("a divisor of heads"));
         let twice = parse(&good.replacen("Mistral-Nemo", "mistral 7B", 1));
         assert!(twice.contains("names another model too"), "{twice}");
-    }
-
-    #[test]
-    fn edit_distances() {
-        assert_eq!(edit_distance("kitten", "sitting"), 3);
-        assert_eq!(edit_distance("", "abc"), 3);
-        assert_eq!(edit_distance("abc", "abc"), 0);
     }
 }

@@ -1,5 +1,7 @@
 //! What can go wrong in sizing. Every error says what, where, and what is allowed instead.
 
+use poolwright_model::nearest::did_you_mean;
+
 /// A data file that does not say what it should.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: {message}")]
@@ -33,10 +35,7 @@ pub struct UnknownModel {
 }
 
 fn hint(suggestions: &[String]) -> String {
-    match suggestions {
-        [] => String::new(),
-        names => format!("; did you mean {}?", names.join(" or ")),
-    }
+    did_you_mean(suggestions).map_or_else(String::new, |question| format!("; {question}"))
 }
 
 /// A job that cannot be sized.

@@ -17,6 +17,7 @@ use poolwright_model::profile::GpuKind;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::cmp::{Ordering, Reverse};
+use std::fmt;
 
 /// The widest group where the hosts are not known: what common servers take.
 const USUAL_HOST: u32 = 8;
@@ -116,7 +117,84 @@ impl Candidate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejection {
     pub kind: String,
+    /// The shortfall in words.
     pub reason: String,
+    pub shortfall: Shortfall,
+}
+
+/// What a kind lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "lacks", rename_all = "kebab-case")]
+pub enum Shortfall {
+    /// There is none of it.
+    Kind,
+    /// No host takes a GPU.
+    Slots,
+    /// So many would do, and there are fewer; or more than one set may have; or more than its one host takes.
+    Gpus { needed: u32, limit: CountLimit },
+    /// Even divided over so many, each would have to hold more than it has.
+    Memory {
+        over: u64,
+        needed: Bytes,
+        has: Bytes,
+        /// The largest part of what is needed, and how large it is.
+        mostly: Option<(String, Bytes)>,
+    },
+}
+
+/// What keeps a set from being larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CountLimit {
+    Available(u32),
+    OneHost(u32),
+    Allowed(u32),
+}
+
+impl Shortfall {
+    /// How far from fitting: a kind that lacks numbers comes before one that lacks memory, and of two the one that
+    /// lacks less before the other.
+    fn distance(&self) -> (u8, f64) {
+        match self {
+            Shortfall::Gpus { needed, limit } => {
+                let (CountLimit::Available(has) | CountLimit::OneHost(has) | CountLimit::Allowed(has)) =
+                    limit;
+                (0, f64::from(*needed) / f64::from((*has).max(1)))
+            }
+            Shortfall::Memory { needed, has, .. } => (1, needed.gib() / has.gib().max(f64::MIN_POSITIVE)),
+            Shortfall::Slots => (2, 0.0),
+            Shortfall::Kind => (3, 0.0),
+        }
+    }
+}
+
+impl fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shortfall::Kind => f.write_str("none is available"),
+            Shortfall::Slots => f.write_str("no host takes a GPU"),
+            Shortfall::Gpus { needed, limit } => match limit {
+                CountLimit::Available(available) => write!(f, "needs {needed}, {available} available"),
+                CountLimit::OneHost(slots) => write!(
+                    f,
+                    "needs {needed}, one host takes {slots}, and the set may not be spread over hosts"
+                ),
+                CountLimit::Allowed(most) => write!(f, "needs {needed}, at most {most} are allowed"),
+            },
+            Shortfall::Memory {
+                over,
+                needed,
+                has,
+                mostly,
+            } => {
+                write!(f, "over {over} GPUs each still needs {needed}")?;
+                if let Some((term, bytes)) = mostly {
+                    write!(f, ", of which {bytes} for {term}")?;
+                }
+                write!(f, "; it has {has}")
+            }
+        }
+    }
 }
 
 /// The answer: what fits, best first, and what does not, with the reason.
@@ -130,6 +208,14 @@ pub struct Fit {
 }
 
 impl Fit {
+    /// Of the kinds that can't run the job the one that comes nearest.
+    pub fn nearest_miss(&self) -> Option<&Rejection> {
+        self.rejections.iter().min_by(|a, b| {
+            let ((a, a_lacks), (b, b_lacks)) = (a.shortfall.distance(), b.shortfall.distance());
+            a.cmp(&b).then(a_lacks.total_cmp(&b_lacks))
+        })
+    }
+
     /// For the planner; None when nothing fits.
     pub fn need(&self) -> Option<Need> {
         let best = self.candidates.first()?;
@@ -163,10 +249,14 @@ pub fn fit(model: &Model, job: &Job, offers: &[Offer], limits: Limits) -> Result
                 best.push(first);
                 further.extend(found);
             }
-            None => rejections.push(Rejection {
-                kind: offer.name(),
-                reason: why_not(model, job, offer, limits)?,
-            }),
+            None => {
+                let shortfall = why_not(model, job, offer, limits)?;
+                rejections.push(Rejection {
+                    kind: offer.name(),
+                    reason: shortfall.to_string(),
+                    shortfall,
+                });
+            }
         }
     }
     best.sort_by(rank);
@@ -333,13 +423,13 @@ fn candidate(
 }
 
 /// Why no set of the kind was found.
-fn why_not(model: &Model, job: &Job, offer: &Offer, limits: Limits) -> Result<String, SizingError> {
+fn why_not(model: &Model, job: &Job, offer: &Offer, limits: Limits) -> Result<Shortfall, SizingError> {
     let most = most_gpus(offer, limits);
     if most == 0 {
-        return Ok("none is available".into());
+        return Ok(Shortfall::Kind);
     }
     if limits.host_slots == Some(0) {
-        return Ok("no host takes a GPU".into());
+        return Ok(Shortfall::Slots);
     }
     // With more of them, or over several hosts, would it do?
     let wider = Limits {
@@ -356,14 +446,12 @@ fn why_not(model: &Model, job: &Job, offer: &Offer, limits: Limits) -> Result<St
         Job::Training(_) => training_sets(model, job, &plenty, wider)?,
     };
     if let Some(needed) = enough.iter().map(|c| c.set.count).min() {
-        let stop = match (offer.available, limits.host_slots) {
-            (Some(available), _) if available < needed => format!("{available} available"),
-            (_, Some(slots)) if !limits.spannable && slots < needed => {
-                format!("one host takes {slots}, and the set may not be spread over hosts")
-            }
-            _ => format!("at most {} are allowed", limits.max_gpus),
+        let limit = match (offer.available, limits.host_slots) {
+            (Some(available), _) if available < needed => CountLimit::Available(available),
+            (_, Some(slots)) if !limits.spannable && slots < needed => CountLimit::OneHost(slots),
+            _ => CountLimit::Allowed(limits.max_gpus),
         };
-        return Ok(format!("needs {needed}, {stop}"));
+        return Ok(Shortfall::Gpus { needed, limit });
     }
     let division = match job {
         Job::Inference(_) => {
@@ -377,13 +465,13 @@ fn why_not(model: &Model, job: &Job, offer: &Offer, limits: Limits) -> Result<St
     };
     let least = estimate(model, job, division, &offer.vendor)?;
     let largest = least.terms.iter().max_by_key(|t| t.safe);
-    let of_which = largest.map_or(String::new(), |t| format!(", of which {} for {}", t.safe, t.name));
-    let gpus = match division {
-        Division::Inference(layout) => layout.gpus(),
-        Division::Training { shards } => shards,
-    };
-    Ok(format!(
-        "over {gpus} GPUs each still needs {}{of_which}; it has {}",
-        least.safe, offer.memory
-    ))
+    Ok(Shortfall::Memory {
+        over: match division {
+            Division::Inference(layout) => layout.gpus(),
+            Division::Training { shards } => shards,
+        },
+        needed: least.safe,
+        has: offer.memory,
+        mostly: largest.map(|term| (term.name.to_string(), term.safe)),
+    })
 }

@@ -10,6 +10,7 @@
 //! * [`step`]: what an execution does to the hardware, with what it expects to find.
 //! * [`fault`]: what went wrong while looking.
 //! * [`profile`]: hardware profiles, parsed once from `hw-profiles/`.
+//! * [`nearest`]: the names most like one that nobody knows.
 //!
 //! Invariants: a GPU is known by what it is, never by where it sits; unknown means not composable.
 
@@ -21,6 +22,7 @@ pub mod control;
 pub mod driver_label;
 pub mod fault;
 pub mod lifecycle;
+pub mod nearest;
 pub mod profile;
 pub mod step;
 pub mod topology;

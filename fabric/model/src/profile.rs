@@ -4,6 +4,7 @@
 //! fits on it. Every figure carries its source; a figure without one is absent, never guessed. The schema
 //! is described in `hw-profiles/README.md`.
 
+use crate::nearest::{did_you_mean, nearest};
 use crate::topology::PciIds;
 use crate::units::{Bytes, LinkWidth};
 use raw::{Context, RawFile};
@@ -124,6 +125,26 @@ impl GpuKind {
     }
 }
 
+/// A kind of GPU that no profile is called.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no GPU kind {name:?}")]
+pub struct UnknownKind {
+    pub name: String,
+    /// Kinds of a name like it, the nearest first.
+    pub suggestions: Vec<String>,
+}
+
+impl UnknownKind {
+    /// What to do next.
+    pub fn hint(&self) -> String {
+        const ALL: &str = "`poolwright size --list kinds` has all kinds";
+        match did_you_mean(&self.suggestions) {
+            Some(question) => format!("{question} {ALL}"),
+            None => ALL.to_owned(),
+        }
+    }
+}
+
 /// Why a profile file was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
@@ -191,11 +212,19 @@ impl Profiles {
 
     /// By profile name or any model text of it, ignoring case.
     pub fn by_name(&self, name: &str) -> Option<&GpuKind> {
-        let wanted = normal(name);
-        self.kinds.iter().find(|k| normal(&k.name) == wanted).or_else(|| {
-            self.kinds
-                .iter()
-                .find(|k| k.models.iter().any(|m| normal(m) == wanted))
+        let same = |text: &str| normal_chars(text).eq(normal_chars(name));
+        let by_model = || self.kinds.iter().find(|kind| kind.models.iter().any(|m| same(m)));
+        self.kinds.iter().find(|kind| same(&kind.name)).or_else(by_model)
+    }
+
+    /// The same, for a name that somebody typed.
+    pub fn named(&self, name: &str) -> Result<&GpuKind, UnknownKind> {
+        self.by_name(name).ok_or_else(|| {
+            let known = self.kinds.iter().map(|kind| kind.name.as_str());
+            UnknownKind {
+                name: name.to_owned(),
+                suggestions: nearest(name, known).into_iter().map(str::to_owned).collect(),
+            }
         })
     }
 
@@ -239,10 +268,13 @@ impl Profiles {
 
 /// Letters and digits only, lower case: `NVIDIA A100-SXM4-80GB` and `nvidia a100 sxm4 80gb` are one.
 fn normal(text: &str) -> String {
+    normal_chars(text).collect()
+}
+
+fn normal_chars(text: &str) -> impl Iterator<Item = char> {
     text.chars()
         .filter(|c| c.is_ascii_alphanumeric())
         .map(|c| c.to_ascii_lowercase())
-        .collect()
 }
 
 /// Lower-case words; letters and digits stay together.

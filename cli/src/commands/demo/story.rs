@@ -124,7 +124,10 @@ impl Story {
                 most_slots(snapshot),
             )?;
             let Some(best) = fit.candidates.first() else {
-                say(&format!("  {name}: {}", size::fits_nowhere(&fit).message));
+                say(&format!(
+                    "  {name}: {}",
+                    size::fits_nowhere(&fit, &size::JobSpec::default()).message
+                ));
                 self.unserved.push(format!("{name} fits nowhere in this rack"));
                 continue;
             };

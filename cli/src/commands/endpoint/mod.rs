@@ -4,15 +4,15 @@
 mod qualify;
 mod record;
 
-use super::Outcome;
 use super::get::list;
+use super::{Outcome, removed};
 use crate::access::{AccessArgs, read_listing};
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::counted;
-use crate::output::{Output, Table, say};
+use crate::output::{Output, Table};
 use crate::tables;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_service::EndpointTest;
@@ -124,7 +124,7 @@ pub async fn run(args: EndpointArgs, output: Output) -> Outcome {
             let api = Api::new(&one.manager)?;
             confirm.confirm(&format!("forget endpoint {}", one.id))?;
             api.delete(&["endpoints", one.id.as_str()]).await?;
-            say(&format!("endpoint {} is forgotten", one.id));
+            removed::show("endpoint", &one.id, output)?;
         }
         Action::Record(args) => return record::run(args, output).await,
         Action::Qualify(args) => return qualify::run(args, output).await,
@@ -196,7 +196,7 @@ async fn add(args: AddArgs, output: Output) -> Outcome {
             Err(Failure {
                 code: ExitCode::Partial,
                 message,
-                hint: failure.hint,
+                ..failure
             })
         }
     }

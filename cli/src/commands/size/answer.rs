@@ -1,8 +1,8 @@
 //! The answer of `size`: bytes per GPU with the breakdown, the sets that fit, and the kinds that do not.
 
 use crate::failure::Failure;
-use crate::output::human::{dollars, or_dash, watts};
-use crate::output::{Output, Table};
+use crate::output::human::counted;
+use crate::output::{Cell, Output, Table, column};
 use poolwright_model::units::Bytes;
 use poolwright_sizing::fit::{Candidate, Division, Rejection};
 use poolwright_sizing::{Fit, Model, Task, Term};
@@ -11,6 +11,10 @@ use std::collections::BTreeSet;
 
 /// Kinds that are shown to people; the rest is a matter of taste.
 const SHOWN: usize = 20;
+
+/// What the columns say, for who sees them the first time.
+const LEGEND: &str = "\
+SAFE PER GPU: to count on, of each GPU's memory (OF). ESTIMATE: the middle. GROUP: GPUs that must share a host.";
 
 /// The fixed form in JSON. All memory is in bytes; prices are list prices.
 #[derive(Serialize)]
@@ -97,29 +101,29 @@ impl<'a> Set<'a> {
 
 fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>) -> Table {
     let mut table = Table::new([
-        "RANK",
-        "GPUS",
-        "KIND",
-        "SAFE PER GPU",
-        "OF",
-        "ESTIMATE",
-        "GROUP",
-        "HOSTS",
-        "PRICE",
-        "POWER",
+        column("RANK"),
+        column("GPUS").named("count"),
+        column("KIND"),
+        column("SAFE PER GPU").named("safe_bytes_per_gpu"),
+        column("OF").named("memory_bytes"),
+        column("ESTIMATE").named("bytes_per_gpu"),
+        column("GROUP"),
+        column("HOSTS").if_any(),
+        column("PRICE").named("price_usd").if_any(),
+        column("POWER").named("power_w").if_any(),
     ]);
     for (place, candidate) in candidates {
         table.row([
-            (place + 1).to_string(),
-            candidate.set.count.to_string(),
-            or_dash(candidate.set.kind.as_ref()),
-            candidate.estimate.safe.to_string(),
-            candidate.memory.to_string(),
-            candidate.estimate.point.to_string(),
-            candidate.set.group.to_string(),
-            or_dash(candidate.hosts),
-            dollars(candidate.price_usd),
-            watts(candidate.power_w),
+            Cell::text(place + 1),
+            Cell::text(candidate.set.count),
+            Cell::maybe(candidate.set.kind.as_ref()),
+            Cell::bytes(candidate.estimate.safe),
+            Cell::bytes(candidate.memory),
+            Cell::bytes(candidate.estimate.point),
+            Cell::text(candidate.set.group),
+            Cell::maybe(candidate.hosts),
+            Cell::dollars(candidate.price_usd),
+            Cell::watts(candidate.power_w),
         ]);
     }
     table
@@ -142,32 +146,37 @@ fn text(fit: &Fit, explain: bool, width: Option<u16>) -> String {
         fit.label.clone(),
         String::new(),
         table(shown.iter().copied()).render(width),
+        LEGEND.to_owned(),
     ];
     if shown.len() < fit.candidates.len() {
-        let more = best_of_kinds.len() - shown.len();
+        let more = match best_of_kinds.len() - shown.len() {
+            0 => String::new(),
+            more => format!("{} of GPU hold it too; ", counted(more, "more kind")),
+        };
         lines.push(format!(
-            "{} kinds more hold it, and there are {} sets in all: -o csv or -o json lists them, --gpus KIND narrows it.\n",
-            more,
-            fit.candidates.len()
+            "{more}{} in all: -o csv or -o json lists them, --kind KIND narrows it.",
+            counted(fit.candidates.len(), "set")
         ));
     }
     if explain {
-        lines.push(format!("How {} came about:", best.set));
-        lines.extend(
-            best.estimate
-                .explain()
-                .into_iter()
-                .map(|line| format!("  {line}")),
-        );
-        lines.push(String::new());
+        lines.push(format!("\nHow {} came about:", best.set));
+        let figures = best.estimate.explain();
+        lines.extend(figures.into_iter().map(|line| format!("  {line}")));
     }
-    if !fit.rejections.is_empty() {
-        lines.push("Can't hold it:".to_owned());
-        lines.extend(
-            fit.rejections
-                .iter()
-                .map(|no| format!("  {}: {}", no.kind, no.reason)),
-        );
+    match (fit.nearest_miss(), fit.rejections.len()) {
+        (None, _) => {}
+        (Some(_), _) if explain => {
+            lines.push("\nCan't hold it:".to_owned());
+            let reasons = fit.rejections.iter();
+            lines.extend(reasons.map(|no| format!("  {}: {}", no.kind, no.reason)));
+        }
+        (Some(only), 1) => lines.push(format!("Can't hold it: {}: {}.", only.kind, only.reason)),
+        (Some(nearest), count) => lines.push(format!(
+            "{} of GPU can't hold it; nearest {}: {}. --explain has them all.",
+            counted(count, "kind"),
+            nearest.kind,
+            nearest.reason
+        )),
     }
     lines.join("\n")
 }

@@ -41,6 +41,6 @@ pub fn run(file: &Path, output: Output) -> Outcome {
             refused: Some(why.to_string()),
         },
     });
-    output.show(&cases.collect::<Vec<_>>(), &Table::new([]))?;
+    output.show(&cases.collect::<Vec<_>>(), &Table::new::<&str>([]))?;
     Ok(ExitCode::Ok)
 }

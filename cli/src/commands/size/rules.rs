@@ -4,7 +4,7 @@ use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::dollars;
-use crate::output::{Output, Table};
+use crate::output::{Cell, Output, Table, column};
 use poolwright_model::profile::{GpuKind, Profiles};
 use poolwright_sizing::constants::Constants;
 use poolwright_sizing::job::WeightFormat;
@@ -37,8 +37,10 @@ struct Set<'a> {
 fn named(rule: &str) -> Result<&'static Rule, Failure> {
     Rule::named(rule).ok_or_else(|| {
         let known: Vec<&str> = Rule::builtin().iter().map(|rule| rule.name.as_str()).collect();
-        Failure::new(ExitCode::NotFound, format!("there is no rule {rule:?}"))
-            .with_hint(format!("known rules: {}", known.join(", ")))
+        Failure::new(ExitCode::NotFound, format!("there is no rule {rule:?}")).with_hint(format!(
+            "known rules: {}; `poolwright size --list rules` has their sources",
+            known.join(", ")
+        ))
     })
 }
 
@@ -70,9 +72,19 @@ pub fn size(
         working_range: range_of(rule, model.params),
         sets,
     };
-    let mut table = Table::new(["GPUS", "KIND", "PRICE"]);
+    let mut table = Table::new([
+        column("GPUS").named("count"),
+        column("KIND"),
+        column("PRICE").named("price_usd"),
+        column("POWER").named("power_w"),
+    ]);
     for set in &answer.sets {
-        table.row([set.count.to_string(), set.kind.to_owned(), dollars(set.price_usd)]);
+        table.row([
+            Cell::text(set.count),
+            Cell::text(set.kind),
+            Cell::dollars(set.price_usd),
+            Cell::watts(set.power_w),
+        ]);
     }
     output.show_as(&answer, &table, |width| {
         let range = answer.working_range.map_or_else(String::new, |range| {
@@ -123,8 +135,7 @@ pub fn tables(rule: Option<&str>, kind: &GpuKind, output: Output) -> Outcome {
             cell.bits.to_string(),
             format!("{}", cell.memory_gb),
             cell.gpus.to_string(),
-            cell.cost_usd
-                .map_or_else(|| "-".to_owned(), |cost| format!("{cost}")),
+            cell.cost_usd.map_or_else(String::new, |cost| format!("{cost}")),
         ]);
     }
     output.show_as(&tables, &flat, |width| {

@@ -205,7 +205,10 @@ impl Composer {
             (_, true) => {
                 let plan = self.plan().await?;
                 let missing = plan.unplaced.iter().filter(|unplaced| unplaced.demand == *id);
-                because.extend(missing.map(ToString::to_string));
+                for unplaced in missing {
+                    because.push(unplaced.shortfall());
+                    because.extend(unplaced.alternatives().iter().map(|tried| format!("  {tried}")));
+                }
                 if plan.composes.iter().any(|c| c.demand.as_ref() == Some(id)) {
                     because.push("could be served now; `poolwright plan` shows how".to_owned());
                 }

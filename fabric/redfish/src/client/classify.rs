@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::io;
 
-use super::error::{ErrorKind, NotSent, Unreadable};
+use super::error::{Error, ErrorKind, NotSent, Unreadable};
 use super::tls::TlsFault;
 
 /// Linux: too many open files in the process, in the system.
@@ -31,6 +31,15 @@ pub(crate) fn failure(error: &reqwest::Error) -> Failure {
         return Failure::NoAnswer(Unreadable::NotHttp(why));
     }
     Failure::NoAnswer(Unreadable::Lost(why))
+}
+
+/// Why a request certainly did not reach its service, in the words that this client has for it: for other users of
+/// reqwest in this workspace. `None` where it may have arrived.
+pub fn unreached(request: &str, error: &reqwest::Error) -> Option<Error> {
+    match failure(error) {
+        Failure::NotSent(kind) => Some(Error::harmless(request, kind)),
+        Failure::NoAnswer(_) => None,
+    }
 }
 
 fn connect(error: &(dyn StdError + 'static), dns: bool, timeout: bool) -> ErrorKind {

@@ -57,6 +57,7 @@ use serde::de::DeserializeOwned;
 use url::Url;
 
 pub use auth::{Auth, Secret};
+pub use classify::unreached;
 pub use collection::{Collection, Member};
 pub use document::{Answer, Document, Resource};
 pub use endpoint::Endpoint;

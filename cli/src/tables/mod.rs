@@ -1,0 +1,34 @@
+//! One table a noun: what is shown of GPUs, hosts, operations and so on. [`pool`] has what the hardware shows,
+//! [`work`] what is made of it. People see what fits a terminal; CSV has the values as they are, under names of
+//! their own that stay; JSON has everything.
+
+mod pool;
+mod work;
+
+pub use pool::{fabrics, faults, gpus, held_gpus, hosts, not_composable, snapshot, switches};
+pub use work::{
+    checks, compositions, demands, endpoints, operations, plan_steps, schedule_runs, schedules, steps,
+};
+
+use crate::output::{Cell, Table, column};
+
+/// Names and values, for things that are no list.
+pub fn pairs(value: &impl serde::Serialize) -> Table {
+    let mut table = Table::new(["NAME", "VALUE"]);
+    for (name, value) in crate::output::human::pairs(value) {
+        table.row([name, value]);
+    }
+    table
+}
+
+pub fn yes_no(yes: bool) -> &'static str {
+    if yes { "yes" } else { "no" }
+}
+
+/// The word that JSON has for a value without members.
+fn word(value: &impl serde::Serialize) -> Cell {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(text)) => Cell::text(text),
+        _ => Cell::nothing(),
+    }
+}

@@ -1,0 +1,263 @@
+//! What is made of the hardware: compositions, demands, schedules, operations, and the services that are
+//! spoken to.
+
+use super::{column, word};
+use crate::output::human::span;
+use crate::output::{Cell, Table, in_csv};
+use poolwright_executor::Operation;
+use poolwright_planner::{Composition, Plan};
+use poolwright_service::demand::DemandRecord;
+use poolwright_service::endpoint::{Endpoint, Trust};
+use poolwright_service::runner::ScheduleRun;
+use poolwright_service::schedule::Schedule;
+use poolwright_service::{Check, CheckResult, ScheduleStatus};
+
+pub fn compositions(compositions: &[Composition]) -> Table {
+    let mut table = Table::new([
+        column("COMPOSITION").named("id"),
+        column("DEMAND"),
+        column("HOST"),
+        column("GPUS"),
+        in_csv("gpu_ids"),
+        column("PART").for_people(),
+        in_csv("part"),
+        in_csv("parts"),
+        column("FOR").named("label"),
+    ]);
+    for composition in compositions {
+        table.row([
+            Cell::text(&composition.id),
+            Cell::maybe(composition.demand.as_ref()),
+            Cell::text(&composition.host),
+            Cell::text(composition.gpu_count()),
+            Cell::list(composition.gpus()),
+            Cell::text(format!("{} of {}", composition.part, composition.parts)),
+            Cell::text(composition.part),
+            Cell::text(composition.parts),
+            Cell::text(&composition.label),
+        ]);
+    }
+    table
+}
+
+/// The steps of a plan.
+pub fn plan_steps(plan: &Plan) -> Table {
+    let mut table = Table::new([
+        "STEP",
+        "AFTER",
+        "VERB",
+        "GPUS",
+        "HOST",
+        "HOST PORT",
+        "COMPOSITION",
+    ]);
+    for step in &plan.steps {
+        table.row([
+            Cell::text(step.index),
+            Cell::list(&step.after),
+            Cell::text(step.verb),
+            Cell::list(&step.target.gpus),
+            Cell::text(&step.target.host),
+            Cell::text(&step.target.host_port),
+            Cell::maybe(step.composition.as_ref()),
+        ]);
+    }
+    table
+}
+
+pub fn demands(demands: &[DemandRecord]) -> Table {
+    let mut table = Table::new([
+        column("DEMAND").named("id"),
+        column("TENANT"),
+        column("PRIORITY"),
+        column("WANTS").named("label"),
+        column("BEST SET").for_people(),
+        in_csv("best_count"),
+        in_csv("best_kind"),
+        in_csv("best_min_memory_bytes"),
+        column("SCHEDULE").if_any(),
+        column("SINCE").named("created"),
+    ]);
+    for record in demands {
+        let best = record.demand.need.best();
+        table.row([
+            Cell::text(&record.spec.id),
+            Cell::text(&record.spec.tenant),
+            Cell::text(record.spec.priority),
+            Cell::text(&record.demand.need.label),
+            Cell::maybe(best),
+            Cell::maybe(best.map(|set| set.count)),
+            Cell::maybe(best.and_then(|set| set.kind.as_ref())),
+            Cell::bytes(best.map(|set| set.min_memory_per_gpu)),
+            Cell::maybe(record.schedule.as_ref()),
+            Cell::at(record.demand.created),
+        ]);
+    }
+    table
+}
+
+pub fn schedules(schedules: &[ScheduleStatus]) -> Table {
+    let mut table = Table::new([
+        column("SCHEDULE").named("id"),
+        column("OPENS"),
+        column("CLOSES"),
+        column("ZONE"),
+        column("NOW"),
+        column("NEXT CHANGE"),
+        column("DEMANDS").if_any(),
+        column("SUSPENDS").if_any(),
+    ]);
+    for status in schedules {
+        let Schedule { spec, .. } = &status.schedule;
+        let now = match (spec.paused, status.open) {
+            (true, _) => "paused",
+            (false, true) => "open",
+            (false, false) => "closed",
+        };
+        table.row([
+            Cell::text(&spec.id),
+            Cell::text(&spec.window.opens),
+            Cell::text(&spec.window.closes),
+            Cell::text(&spec.window.zone),
+            Cell::text(now),
+            Cell::at(status.next_change),
+            Cell::list(spec.demands.iter().map(|demand| &demand.id)),
+            Cell::list(&spec.suspends),
+        ]);
+    }
+    table
+}
+
+pub fn schedule_runs(runs: &[ScheduleRun]) -> Table {
+    let mut table = Table::new(["AT", "OPEN", "OPERATION", "WELL", "OUTCOME"]);
+    for run in runs {
+        table.row([
+            Cell::at(run.at),
+            Cell::list(&run.open),
+            Cell::maybe(run.operation.as_ref()),
+            Cell::yes(run.succeeded),
+            Cell::text(&run.outcome),
+        ]);
+    }
+    table
+}
+
+pub fn operations(operations: &[Operation]) -> Table {
+    let mut table = Table::new([
+        column("OPERATION").named("id"),
+        column("KIND"),
+        column("STATE"),
+        column("STEPS").for_people(),
+        in_csv("steps_done"),
+        in_csv("steps"),
+        column("BY"),
+        column("CREATED"),
+        column("TOOK").for_people(),
+        in_csv("ended"),
+        column("ERROR").if_any(),
+    ]);
+    for operation in operations {
+        let steps = operation.steps.iter();
+        let through = steps.filter(|record| record.state.is_through()).count();
+        let took = operation.ended.map(|ended| span(operation.created, ended));
+        table.row([
+            Cell::text(&operation.id),
+            word(&operation.kind),
+            Cell::text(operation.state),
+            Cell::text(format!("{through}/{}", operation.steps.len())),
+            Cell::text(through),
+            Cell::text(operation.steps.len()),
+            Cell::text(&operation.by),
+            Cell::at(operation.created),
+            Cell::maybe(took),
+            Cell::at(operation.ended),
+            Cell::maybe(operation.error()),
+        ]);
+    }
+    table
+}
+
+/// The steps of one operation.
+pub fn steps(operation: &Operation) -> Table {
+    let mut table = Table::new([
+        column("STEP"),
+        column("WHAT"),
+        column("STATE"),
+        column("TRIES"),
+        column("SEEN").if_any(),
+        column("ERROR").if_any(),
+    ]);
+    for record in &operation.steps {
+        table.row([
+            Cell::text(record.step.index),
+            Cell::text(&record.step),
+            Cell::text(record.state),
+            Cell::text(record.attempts),
+            Cell::maybe(record.evidence.as_ref()),
+            Cell::maybe(record.error.as_ref().or(record.waiting_for.as_ref())),
+        ]);
+    }
+    table
+}
+
+pub fn endpoints(endpoints: &[Endpoint]) -> Table {
+    let mut table = Table::new([
+        column("ENDPOINT").named("id"),
+        column("URL"),
+        column("ACCOUNT"),
+        column("BELIEVES"),
+        column("DRIVER"),
+        in_csv("vendor"),
+        in_csv("product"),
+        in_csv("firmware"),
+        column("ADDED"),
+    ]);
+    for endpoint in endpoints {
+        let (spec, service) = (&endpoint.spec, endpoint.service.as_ref());
+        let driver = match service {
+            Some(service) => Cell::both(service, service.driver),
+            None => Cell::nothing(),
+        };
+        let believes = match &spec.trust {
+            Trust::System => Cell::both("this machine's authorities", "system"),
+            Trust::CaFile(file) => Cell::both(format!("the authority in {file}"), format!("ca {file}")),
+            Trust::Pinned(pin) => Cell::both(format!("the certificate {pin}"), format!("pin {pin}")),
+            Trust::InsecureAnyone => Cell::both("anybody (insecure)", "anybody"),
+        };
+        table.row([
+            Cell::text(&spec.id),
+            Cell::text(&spec.url),
+            Cell::maybe(spec.username.as_ref()),
+            believes,
+            driver,
+            Cell::maybe(service.and_then(|service| service.vendor.as_ref())),
+            Cell::maybe(service.and_then(|service| service.product.as_ref())),
+            Cell::maybe(service.and_then(|service| service.firmware.as_ref())),
+            Cell::at(endpoint.added),
+        ]);
+    }
+    table
+}
+
+pub fn checks(checks: &[Check]) -> Table {
+    let mut table = Table::new([
+        column("CHECK"),
+        column("RESULT"),
+        column("WHAT"),
+        column("DO NEXT").if_any(),
+    ]);
+    for check in checks {
+        let result = match check.result {
+            CheckResult::Ok => Cell::text("ok"),
+            CheckResult::Warning => Cell::text("warning"),
+            CheckResult::Problem => Cell::both("PROBLEM", "problem"),
+        };
+        table.row([
+            Cell::text(&check.name),
+            result,
+            Cell::text(&check.message),
+            Cell::maybe(check.hint.as_ref()),
+        ]);
+    }
+    table
+}
