@@ -1,13 +1,12 @@
 //! `ops`: operations, and what to do with those that need somebody.
 
 use super::Outcome;
-use super::change::show_operation;
+use super::change::{ChangeArgs, ForceArgs, show_operation};
 use super::get::list;
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
 use crate::follow::{conclude, duration, follow, interrupts};
-use crate::names;
 use crate::output::Output;
 use crate::tables;
 use clap::ValueEnum;
@@ -43,6 +42,13 @@ enum Action {
     /// Stop it, and undo what it has done
     #[command(after_help = "Example:\n  poolwright ops cancel op-0199 --reason \"wrong host\" --yes")]
     Cancel(CancelArgs),
+    /// Take back one that is completed, by a new operation that does the contrary
+    #[command(
+        after_help = "Examples:\n  poolwright ops undo op-0199 --dry-run\n  poolwright ops undo op-0199 --yes\n\n\
+        What it bound is unbound, what it unbound is bound again where it was; a demand that it composed is withdrawn,\n\
+        one that it released is wanted again. Refused (exit code 5) where something has changed since."
+    )]
+    Undo(UndoArgs),
     /// Decide about one that is indeterminate or quarantined, after looking at the hardware
     #[command(
         after_help = "Examples:\n  poolwright ops resolve op-0199 --with retry --reason \"box is back\"\n  \
@@ -77,6 +83,18 @@ struct CancelArgs {
     reason: String,
     #[command(flatten)]
     confirm: ConfirmArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct UndoArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    #[command(flatten)]
+    force: ForceArgs,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    change: ChangeArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -120,15 +138,9 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
     match args.action.unwrap_or(Action::List(args.manager)) {
         Action::List(manager) => list(&Api::new(&manager)?, "operations", output, tables::operations).await?,
         Action::Show(one) => {
-            let api = Api::new(&one.manager)?;
-            let path = ["operations", one.id.as_str()];
-            let operation: Operation = match api.get(&path).await {
-                Ok(operation) => operation,
-                Err(failure) => {
-                    let asked = [("operations", one.id.as_str())];
-                    return Err(names::suggest(&api, failure, &asked).await);
-                }
-            };
+            let operation: Operation = Api::new(&one.manager)?
+                .get(&["operations", one.id.as_str()])
+                .await?;
             show_operation(&operation, output)?;
         }
         Action::Wait(WaitOneArgs { one, timeout }) => {
@@ -142,6 +154,19 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
             let path = ["operations", one.id.as_str(), "cancel"];
             let operation: Operation = api.post(&path, &json!({ "reason": reason })).await?;
             show_operation(&operation, output)?;
+        }
+        Action::Undo(UndoArgs {
+            one,
+            force,
+            confirm,
+            change,
+        }) => {
+            let api = Api::new(&one.manager)?;
+            if !change.is_dry_run() {
+                confirm.confirm(&format!("undo operation {}", one.id))?;
+            }
+            let path = ["operations", one.id.as_str(), "undo"];
+            return change.make(&api, &path, &json!({}), force, output).await;
         }
         Action::Resolve(ResolveArgs {
             one,

@@ -27,6 +27,8 @@ pub enum OperationKind {
     Schedule,
     /// Resets of units that are dirty.
     Clean,
+    /// The contrary of an operation that is completed.
+    Undo,
 }
 
 /// The run of one plan.

@@ -9,6 +9,7 @@
 //!   `capacity` (what is free, by kind and place), `decide` (whose turn it is), `place` and `fill` (who gets what),
 //!   `sequence` (in which order it is done), `why` (what stood in the way).
 //! * [`direct`]: an attach, a detach or a release by name is a plan too.
+//! * [`undo`](mod@undo): the plan that takes a plan back.
 //! * [`check`](mod@check): a second opinion on every plan, which shares no code with the making of one.
 //!
 //! Invariants: nothing is given away that is foreign, cordoned, held or in use by a running operation; what
@@ -21,6 +22,7 @@ pub mod direct;
 pub mod explain;
 pub mod plan;
 pub mod reads;
+pub mod undo;
 pub mod unplaced;
 pub mod violation;
 

@@ -14,3 +14,4 @@ mod restarts;
 mod scale;
 mod schedules;
 mod trouble;
+mod undoing;

@@ -1,8 +1,8 @@
 //! Plans, and everything that changes who holds which GPUs. A change that has begun is answered with 202.
 
-use super::{Answer, Body};
+use super::{Answer, Body, id};
 use crate::{Api, problem::Problem};
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use axum::{Json, Router};
@@ -21,6 +21,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/release", post(release))
         .route("/attach", post(attach))
         .route("/detach", post(detach))
+        .route("/operations/{id}/undo", post(undo))
 }
 
 /// Who asks; there is one account so far.
@@ -130,4 +131,21 @@ struct Detach {
 async fn detach(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Detach>) -> Changed {
     let how = with_key(body.how, &headers)?;
     Ok(changed(api.composer.detach(&body.gpus, BY, &how).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Undo {
+    #[serde(default)]
+    how: How,
+}
+
+async fn undo(
+    State(api): State<Api>,
+    Path(text): Path<String>,
+    headers: HeaderMap,
+    Body(body): Body<Undo>,
+) -> Changed {
+    let how = with_key(body.how, &headers)?;
+    Ok(changed(api.composer.undo_operation(&id(&text)?, BY, &how).await?))
 }

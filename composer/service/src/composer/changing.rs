@@ -59,7 +59,7 @@ impl Composer {
         }
         let operation = new_operation();
         record.pending = Some(Pending::Composing(operation.clone()));
-        self.add_to(&mut with, &record).await?;
+        self.hang(&mut with, &record).await?;
         self.submit(request, operation, plan, with).await
     }
 
@@ -109,7 +109,7 @@ impl Composer {
         let operation = new_operation();
         if let Some(record) = record {
             let pending = Some(Pending::Releasing(operation.clone()));
-            with.put(&DemandRecord { pending, ..record })?;
+            self.hang(&mut with, &DemandRecord { pending, ..record }).await?;
         }
         self.submit(request, operation, plan, with).await
     }

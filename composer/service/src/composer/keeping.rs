@@ -9,8 +9,9 @@ use super::Composer;
 use crate::demand::{DemandRecord, Pending};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::OperationState;
-use poolwright_model::id::DemandId;
+use poolwright_model::id::{DemandId, OperationId};
 use poolwright_store::{Batch, StoreError, Stored, Versioned, read, read_all};
+use serde::{Deserialize, Serialize};
 
 /// What an operation has decided about a demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,21 @@ impl Pending {
             (Self::Releasing(_), Some(S::Completed | S::Failed)) => Fate::Gone,
             (Self::Releasing(_), _) => Fate::Kept,
         }
+    }
+}
+
+/// The demand that an operation decides about, as it was when the operation began: kept for as long as the
+/// operation is (its id is the operation's), so that it can be undone.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct DemandOf {
+    operation: OperationId,
+    pub record: DemandRecord,
+}
+
+impl Stored for DemandOf {
+    const KIND: &'static str = "operation-demand";
+    fn id(&self) -> &str {
+        self.operation.as_str()
     }
 }
 
@@ -99,6 +115,21 @@ impl Composer {
         Ok(())
     }
 
+    /// Writes a demand that hangs on the operation that its record names; refused where somebody changed it.
+    pub(super) async fn hang(&self, batch: &mut Batch, record: &DemandRecord) -> Result<(), ServiceError> {
+        let found = read::<DemandRecord>(self.store.as_ref(), record.id()).await?;
+        batch
+            .expect(DemandRecord::KIND, record.id(), found.map(|found| found.revision))
+            .put(record)?;
+        if let Some(pending) = &record.pending {
+            batch.put(&DemandOf {
+                operation: pending.operation().clone(),
+                record: record.clone(),
+            })?;
+        }
+        Ok(())
+    }
+
     pub(super) async fn unkeep(&self, demand: &DemandId) -> Result<(), ServiceError> {
         let mut batch = Batch::new();
         batch.delete(DemandRecord::KIND, demand.as_str());
@@ -141,7 +172,6 @@ pub(super) fn there_is_one_already(id: &DemandId) -> ServiceError {
 mod tests {
     use super::*;
     use OperationState as S;
-    use poolwright_model::id::OperationId;
 
     #[test]
     fn what_was_asked_for_is_so_once_it_is_done_and_not_before() {

@@ -6,6 +6,7 @@
 //! * [`keeping`]: which demands are kept, when operations decide it.
 //! * [`planning`]: from what is wanted to a plan.
 //! * [`changing`]: compose, release, attach, detach.
+//! * [`undoing`]: the contrary of what was done.
 //! * [`requests`]: from a plan to an operation; once a key.
 //! * [`following`]: what is done once an operation is over.
 //! * [`readiness`]: whether it may be asked at all.
@@ -22,6 +23,7 @@ mod looking;
 mod planning;
 mod readiness;
 mod requests;
+mod undoing;
 mod wanting;
 
 pub use asking::{Check, CheckResult, Resolution, Status, Why};

@@ -282,7 +282,7 @@ fn refuse<T: ToString>(plan: &Plan, what: &str, reasons: &[T]) -> Result<(), Ser
 }
 
 /// The management services that a plan speaks to.
-fn endpoints_of(plan: &Plan) -> BTreeSet<ControlEndpointId> {
+pub(super) fn endpoints_of(plan: &Plan) -> BTreeSet<ControlEndpointId> {
     plan.steps
         .iter()
         .map(|step| step.target.unit_at.endpoint.clone())
