@@ -4,6 +4,7 @@ use super::Outcome;
 use super::change::{ChangeArgs, ForceArgs};
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
+use crate::names::{self, Asked};
 use crate::output::Output;
 use poolwright_model::id::{GpuId, HostId};
 use serde::Serialize;
@@ -11,7 +12,7 @@ use serde::Serialize;
 #[derive(Debug, clap::Args)]
 #[command(after_help = ATTACH)]
 pub struct AttachArgs {
-    /// GPUs to attach
+    /// GPUs to attach, by their names in `poolwright get gpus`; to have some by number, use `compose --gpus N`
     #[arg(value_name = "GPU", required = true)]
     gpus: Vec<GpuId>,
     /// Host to attach them to
@@ -27,12 +28,13 @@ const ATTACH: &str = "\
 Examples:
   poolwright attach gpu-7f3a… gpu-91bc… --host host-2
   poolwright attach gpu-7f3a… --host host-2 --dry-run
+
 `poolwright get gpus` and `poolwright get hosts` show the names.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = DETACH)]
 pub struct DetachArgs {
-    /// GPUs to detach
+    /// GPUs to detach, by their names in `poolwright get gpus`
     #[arg(value_name = "GPU", required = true)]
     gpus: Vec<GpuId>,
     #[command(flatten)]
@@ -67,9 +69,21 @@ pub async fn attach(args: AttachArgs, output: Output) -> Outcome {
         gpus: args.gpus,
         host: args.host,
     };
-    args.change
-        .make(&api, &["attach"], &what, ForceArgs::default(), output)
-        .await
+    let made = args
+        .change
+        .make(&api, &["attach"], &what, ForceArgs::default(), output);
+    match made.await {
+        Ok(code) => Ok(code),
+        Err(failure) => {
+            let mut asked = gpus(&what.gpus);
+            asked.push(("hosts", what.host.as_str()));
+            Err(names::suggest(&api, failure, &asked).await)
+        }
+    }
+}
+
+fn gpus(named: &[GpuId]) -> Vec<Asked<'_>> {
+    named.iter().map(|gpu| ("gpus", gpu.as_str())).collect()
 }
 
 pub async fn detach(args: DetachArgs, output: Output) -> Outcome {
@@ -78,7 +92,9 @@ pub async fn detach(args: DetachArgs, output: Output) -> Outcome {
         let names: Vec<&str> = args.gpus.iter().map(GpuId::as_str).collect();
         args.confirm.confirm(&format!("detach {}", names.join(", ")))?;
     }
-    args.change
-        .make(&api, &["detach"], &Detach { gpus: args.gpus }, args.force, output)
-        .await
+    let what = Detach { gpus: args.gpus };
+    match args.change.make(&api, &["detach"], &what, args.force, output).await {
+        Ok(code) => Ok(code),
+        Err(failure) => Err(names::suggest(&api, failure, &gpus(&what.gpus)).await),
+    }
 }

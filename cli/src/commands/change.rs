@@ -5,9 +5,9 @@ use crate::api_client::Api;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::follow::{WaitArgs, conclude, follow, interrupts};
-use crate::output::{Output, Table, say};
+use crate::output::{Output, say};
 use crate::tables;
-use poolwright_planner::{Plan, explain};
+use poolwright_planner::explain;
 use poolwright_service::{Change, How};
 use serde::Serialize;
 
@@ -75,10 +75,12 @@ impl ChangeArgs {
             _ => failure,
         })?;
         let Some(started) = &change.operation else {
-            if change.replayed {
-                say("asked for before under this key, and there was nothing to do");
-            }
             show(&change, output)?;
+            say(match (self.dry_run, change.replayed) {
+                (true, _) => "this was a dry run: nothing was done",
+                (false, true) => "asked for before under this key, and there was nothing to do",
+                (false, false) => "there was nothing to do on the hardware: no operation was started",
+            });
             return Ok(ExitCode::Ok);
         };
         let mut interrupts = interrupts()?;
@@ -92,7 +94,11 @@ impl ChangeArgs {
             say(&format!("wait for it: poolwright ops wait {}", started.id));
             return Ok(ExitCode::Ok);
         }
-        let ended = follow(api, &started.id, self.wait.timeout, &mut interrupts).await?;
+        // What is over was told when it was done.
+        let ended = match change.replayed && started.is_settled() {
+            true => started.clone(),
+            false => follow(api, &started.id, self.wait.timeout, &mut interrupts).await?,
+        };
         let code = conclude(&ended);
         change.operation = Some(ended);
         show(&change, output)?;
@@ -101,7 +107,7 @@ impl ChangeArgs {
 }
 
 fn show(change: &Change, output: Output) -> Result<(), Failure> {
-    output.show_as(change, &steps(&change.plan), |_| {
+    output.show_as(change, &tables::plan_steps(&change.plan), |_| {
         let mut lines = explain(&change.plan);
         lines.extend(
             change
@@ -111,33 +117,6 @@ fn show(change: &Change, output: Output) -> Result<(), Failure> {
         );
         lines.join("\n")
     })
-}
-
-/// The steps of a plan.
-pub fn steps(plan: &Plan) -> Table {
-    let mut table = Table::new([
-        "STEP",
-        "AFTER",
-        "VERB",
-        "GPUS",
-        "HOST",
-        "HOST PORT",
-        "COMPOSITION",
-    ]);
-    for step in &plan.steps {
-        let after: Vec<String> = step.after.iter().map(u32::to_string).collect();
-        let gpus: Vec<&str> = step.target.gpus.iter().map(|gpu| gpu.as_str()).collect();
-        table.row([
-            step.index.to_string(),
-            after.join(" "),
-            step.verb.to_string(),
-            gpus.join(" "),
-            step.target.host.to_string(),
-            step.target.host_port.to_string(),
-            crate::output::human::or_dash(step.composition.as_ref()),
-        ]);
-    }
-    table
 }
 
 /// The table of operations, for a single one.

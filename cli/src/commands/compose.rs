@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::change::{ChangeArgs, ForceArgs};
-use super::wanted::WantedArgs;
+use super::wanted::{self, WantedArgs};
 use crate::api_client::{Api, ManagerArgs};
 use crate::output::Output;
 use poolwright_model::id::DemandId;
@@ -10,13 +10,16 @@ use poolwright_service::demand::DemandSpec;
 use serde::Serialize;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group = wanted::required())]
 pub struct ComposeArgs {
     #[command(flatten)]
     wanted: WantedArgs,
     /// What to call it; without it a name is made up
     #[arg(long, value_name = "NAME")]
     name: Option<DemandId>,
+    /// Where it can't be served: show everything that was tried, with its reason
+    #[arg(long)]
+    explain: bool,
     #[command(flatten)]
     change: ChangeArgs,
     #[command(flatten)]
@@ -26,9 +29,12 @@ pub struct ComposeArgs {
 const EXAMPLES: &str = "\
 Examples:
   poolwright compose 70B --task infer --name chat
+  poolwright compose 8B --task lora --kind l40s-48gb --name tune
   poolwright compose --gpus 4 --kind h100-pcie-80gb
   poolwright compose --gpus 2 --min-memory 40GiB --dry-run
-  poolwright release chat --yes                       lets go of it again";
+  poolwright release chat --yes                       lets go of it again
+
+Either a MODEL with its --task, or --gpus with their number; both may be held to one --kind.";
 
 #[derive(Serialize)]
 struct Compose {
@@ -40,7 +46,9 @@ pub async fn run(args: ComposeArgs, output: Output) -> Outcome {
         .wanted
         .spec(args.name.unwrap_or_else(|| args.wanted.name()))?;
     let api = Api::new(&args.manager)?;
-    args.change
-        .make(&api, &["compose"], &Compose { demand }, ForceArgs::default(), output)
-        .await
+    let what = Compose { demand };
+    let made = args
+        .change
+        .make(&api, &["compose"], &what, ForceArgs::default(), output);
+    made.await.map_err(|failure| failure.explained(args.explain))
 }

@@ -7,6 +7,7 @@ use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
 use crate::follow::{conclude, duration, follow, interrupts};
+use crate::names;
 use crate::output::Output;
 use crate::tables;
 use clap::ValueEnum;
@@ -138,9 +139,15 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
     match args.action.unwrap_or(Action::List(args.manager)) {
         Action::List(manager) => list(&Api::new(&manager)?, "operations", output, tables::operations).await?,
         Action::Show(one) => {
-            let operation: Operation = Api::new(&one.manager)?
-                .get(&["operations", one.id.as_str()])
-                .await?;
+            let api = Api::new(&one.manager)?;
+            let path = ["operations", one.id.as_str()];
+            let operation: Operation = match api.get(&path).await {
+                Ok(operation) => operation,
+                Err(failure) => {
+                    let asked = [("operations", one.id.as_str())];
+                    return Err(names::suggest(&api, failure, &asked).await);
+                }
+            };
             show_operation(&operation, output)?;
         }
         Action::Wait(WaitOneArgs { one, timeout }) => {

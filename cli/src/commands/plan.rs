@@ -1,11 +1,12 @@
 //! `plan` and `apply`: what would be changed and why, as a value that can be saved; and doing exactly that.
 
 use super::Outcome;
-use super::change::{ChangeArgs, ForceArgs, steps};
+use super::change::{ChangeArgs, ForceArgs};
 use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Output, say};
+use crate::tables::plan_steps;
 use poolwright_planner::{Plan, explain};
 use serde::Serialize;
 use std::fs;
@@ -61,9 +62,15 @@ pub async fn plan(args: PlanArgs, output: Output) -> Outcome {
             file.display()
         ));
     }
-    output.show_as(&plan, &steps(&plan), |_| {
+    output.show_as(&plan, &plan_steps(&plan), |_| {
         let mut lines = explain(&plan);
         lines.push(plan.summary().to_string());
+        if let [unplaced, ..] = plan.unplaced.as_slice() {
+            lines.push(format!(
+                "everything that was tried: poolwright why demand/{}",
+                unplaced.demand
+            ));
+        }
         lines.join("\n")
     })?;
     Ok(ExitCode::Ok)
@@ -82,7 +89,8 @@ pub async fn apply(args: ApplyArgs, output: Output) -> Outcome {
             .with_hint("make one: poolwright plan --out FILE")
     })?;
     if args.change.is_dry_run() {
-        output.show_as(&plan, &steps(&plan), |_| explain(&plan).join("\n"))?;
+        output.show_as(&plan, &plan_steps(&plan), |_| explain(&plan).join("\n"))?;
+        say("this was a dry run: nothing was done, and whether the plan still fits was not asked");
         return Ok(ExitCode::Ok);
     }
     let api = Api::new(&args.manager)?;

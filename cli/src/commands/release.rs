@@ -7,6 +7,7 @@ use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::Output;
+use poolwright_model::nearest::{did_you_mean, nearest};
 use poolwright_planner::Composition;
 use poolwright_service::Release;
 use poolwright_service::demand::DemandRecord;
@@ -68,9 +69,14 @@ async fn find(api: &Api, named: &str) -> Result<Release, Failure> {
     {
         return Ok(Release::Composition(found.id.clone()));
     }
+    let known = demands.iter().map(|record| record.spec.id.as_str());
+    let known = known.chain(compositions.iter().map(|composition| composition.id.as_str()));
+    let question = did_you_mean(&nearest(named, known)).map_or_else(String::new, |it| format!("{it} "));
     Err(Failure::new(
         ExitCode::NotFound,
         format!("there is neither a demand nor a composition {named:?}"),
     )
-    .with_hint("see what there is: poolwright get compositions"))
+    .with_hint(format!(
+        "{question}`poolwright get demands` and `poolwright get compositions` list what there is"
+    )))
 }

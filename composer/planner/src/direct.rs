@@ -25,11 +25,13 @@ pub enum Refusal {
     UnknownComposition { composition: CompositionId },
     #[error("unit {unit} moves as a whole: also {}", list(missing))]
     WholeUnit { unit: UnitId, missing: Vec<GpuId> },
-    #[error("GPU {gpu} is held by {composition} on {host}")]
+    #[error("GPU {gpu} is held by {composition}{} on {host}", for_demand(demand.as_ref()))]
     Held {
         gpu: GpuId,
         composition: CompositionId,
         host: HostId,
+        /// `None`: it was attached by name.
+        demand: Option<DemandId>,
     },
     #[error("GPU {gpu} can't be given away: {because}")]
     NotFree { gpu: GpuId, because: String },
@@ -62,29 +64,47 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What to do next, where we know.
-    pub fn hint(&self) -> Option<&'static str> {
-        Some(match self {
-            Self::NoGpus => "name at least one GPU; `poolwright get gpus` lists them",
-            Self::UnknownGpu { .. } => "`poolwright get gpus` lists the GPUs that are seen",
-            Self::UnknownHost { .. } => "`poolwright get hosts` lists the hosts that are seen",
-            Self::UnknownComposition { .. } => "`poolwright get compositions` lists them",
-            Self::WholeUnit { .. } => "name all GPUs of the unit",
-            Self::Held { .. } => "detach it, or release the composition, first",
-            Self::NotFree { .. } => "`poolwright describe gpu` says more",
-            Self::HostClosed { .. } => "`poolwright describe host` says more",
-            Self::SeveralKinds { .. } => "attach each kind by itself",
+    /// What to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::NoGpus => "name at least one GPU; `poolwright get gpus` lists them".to_owned(),
+            Self::UnknownGpu { .. } => "`poolwright get gpus` lists the GPUs that are seen".to_owned(),
+            Self::UnknownHost { .. } => "`poolwright get hosts` lists the hosts that are seen".to_owned(),
+            Self::UnknownComposition { .. } => "`poolwright get compositions` lists them".to_owned(),
+            Self::WholeUnit { .. } => "name all GPUs of the unit".to_owned(),
+            Self::Held {
+                demand: Some(demand), ..
+            } => format!(
+                "take another (`poolwright get gpus` shows who holds which), or free it with all that {demand} \
+                 holds: poolwright release {demand}"
+            ),
+            Self::Held { gpu, .. } => {
+                format!(
+                    "take another (`poolwright get gpus` shows who holds which), or free it: poolwright detach {gpu}"
+                )
+            }
+            Self::NotFree { gpu, .. } => format!("poolwright describe gpu {gpu} says more"),
+            Self::HostClosed { host, .. } => format!("poolwright describe host {host} says more"),
+            Self::SeveralKinds { .. } => "attach each kind by itself".to_owned(),
             Self::NotReachable { .. } => {
-                "`poolwright get fabrics` shows which hosts and GPUs are on one fabric"
+                "`poolwright get fabrics` shows which hosts and GPUs are on one fabric".to_owned()
             }
-            Self::NoSlot { .. } => "release something from the host, or take another host",
+            Self::NoSlot { .. } => "release something from the host, or take another host".to_owned(),
             Self::NotHeld { .. } => {
-                "there is nothing to detach; a binding of somebody else must be adopted first"
+                "there is nothing to detach; a binding of somebody else is left alone".to_owned()
             }
-            Self::HeldForDemand { .. } => "release the composition, or change the demand",
-            Self::PutOff { .. } => "wait for the operation, or resolve it; `poolwright ops list` shows it",
-        })
+            Self::HeldForDemand { demand, .. } => {
+                format!("let go of all that the demand holds: poolwright release {demand}")
+            }
+            Self::PutOff { .. } => {
+                "wait for the operation, or resolve it; `poolwright ops list` shows it".to_owned()
+            }
+        }
     }
+}
+
+fn for_demand(demand: Option<&DemandId>) -> String {
+    demand.map_or_else(String::new, |demand| format!(" for demand {demand}"))
 }
 
 fn list(ids: &[GpuId]) -> String {
@@ -261,6 +281,7 @@ pub(crate) fn is_free(survey: &Survey<'_>, unit: &UnitFacts<'_>) -> Result<(), R
                 gpu: gpu.id.clone(),
                 composition: composition.id.clone(),
                 host: composition.host.clone(),
+                demand: composition.demand.clone(),
             });
         }
         Condition::Reserved => "a running operation has it in hand".to_owned(),
