@@ -305,9 +305,8 @@ mod tests {
         async fn unbind(&self, _: &ControlPoint, _: &ControlPoint, _: Duration) -> Result<(), DriverError> {
             let mut state = self.state.lock().unwrap();
             state.unbinds += 1;
-            match state.unbinds > state.unbinds_ignored {
-                true => (state.bound, state.shows_at) = (None, None),
-                false => {}
+            if state.unbinds > state.unbinds_ignored {
+                (state.bound, state.shows_at) = (None, None);
             }
             Ok(())
         }
