@@ -93,7 +93,11 @@ pub async fn detach(args: DetachArgs, output: Output) -> Outcome {
         args.confirm.confirm(&format!("detach {}", names.join(", ")))?;
     }
     let what = Detach { gpus: args.gpus };
-    match args.change.make(&api, &["detach"], &what, args.force, output).await {
+    match args
+        .change
+        .make(&api, &["detach"], &what, args.force, output)
+        .await
+    {
         Ok(code) => Ok(code),
         Err(failure) => Err(names::suggest(&api, failure, &gpus(&what.gpus)).await),
     }

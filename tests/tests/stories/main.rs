@@ -5,6 +5,7 @@
 //! course each time.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
+mod calendar;
 mod kit;
 
 mod composing;
@@ -12,6 +13,7 @@ mod every_step;
 mod requests;
 mod restarts;
 mod scale;
+mod schedule_trouble;
 mod schedules;
 mod trouble;
 mod undoing;
