@@ -88,6 +88,19 @@ impl Client {
         &self,
         path: &str,
     ) -> Result<Collection<Member<T>>> {
+        self.members(path, false).await
+    }
+
+    /// The same for members whose links nobody follows: they let go first what leads on to others.
+    pub async fn read_leaves<T: DeserializeOwned + Send>(&self, path: &str) -> Result<Collection<Member<T>>> {
+        self.members(path, true).await
+    }
+
+    async fn members<T: DeserializeOwned + Send>(
+        &self,
+        path: &str,
+        leaves: bool,
+    ) -> Result<Collection<Member<T>>> {
         enum Slot<T> {
             Read(Member<T>),
             ToRead(String),
@@ -116,6 +129,10 @@ impl Client {
                 match slot {
                     Slot::Read(member) => member,
                     Slot::ToRead(path) => {
+                        let _turn = match leaves {
+                            true => Some(self.0.wire.leaf_turn().await),
+                            false => None,
+                        };
                         let outcome = self.read(&path).await;
                         Member { path, outcome }
                     }

@@ -82,7 +82,14 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> 
     if bytes.is_empty() {
         return Err(Unreadable::Empty);
     }
-    serde_json::from_slice(without_bom(bytes)).map_err(|e| classify::json(&e))
+    let bytes = without_bom(bytes);
+    // Looking at the whole text once is cheaper than at each string in it. A text with a broken character is
+    // read all the same: it may stand in what nobody asks for.
+    match std::str::from_utf8(bytes) {
+        Ok(text) => serde_json::from_str(text),
+        Err(_) => serde_json::from_slice(bytes),
+    }
+    .map_err(|e| classify::json(&e))
 }
 
 /// A cheap look at the first byte, to tell an HTML page or an empty body before anybody parses.

@@ -3,7 +3,8 @@
 //! Nothing here retries, logs in or follows anything. What an error says about the effect is decided here, because
 //! only here it is known how far the request came.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
@@ -11,6 +12,7 @@ use http::header::{
 };
 use http::{HeaderName, Method, StatusCode};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 use url::Url;
 
 use super::body::{self, BodyFault};
@@ -170,15 +172,37 @@ pub(crate) struct Wire {
     pub(crate) base: Url,
     pub(crate) limits: Limits,
     slots: Semaphore,
+    /// Slots that are opened once the service turns out to be slow.
+    kept_back: AtomicUsize,
+    slow_in_row: AtomicU32,
+    /// What nothing waits for queues here first: see [`Wire::leaf_turn`].
+    leaf_turns: Semaphore,
     requests: AtomicU64,
 }
 
+const NEVER_CLOSED: &str = "the semaphore lives as long as the wire, and nobody closes it";
+
+/// Requests under way at once at a service that answers [quickly](QUICK). More would not make it quicker, and each
+/// takes a connection, which costs both sides more than a request does.
+const ENOUGH_IF_QUICK: usize = 8;
+
+/// An answer within this time is quick: there is little to wait for.
+const QUICK: Duration = Duration::from_millis(3);
+
+/// So many answers that were not quick, one after the other, make a slow service.
+const SLOW_IN_ROW: u32 = 3;
+
 impl Wire {
     pub(crate) fn new(endpoint: &Endpoint, transport: Transport) -> Self {
+        let most = endpoint.limits.concurrency.max(1);
+        let first = most.min(ENOUGH_IF_QUICK);
         Self {
             transport,
             base: endpoint.base().clone(),
-            slots: Semaphore::new(endpoint.limits.concurrency.max(1)),
+            slots: Semaphore::new(first),
+            kept_back: AtomicUsize::new(most - first),
+            slow_in_row: AtomicU32::new(0),
+            leaf_turns: Semaphore::new(most),
             limits: endpoint.limits.clone(),
             requests: AtomicU64::new(0),
         }
@@ -187,10 +211,34 @@ impl Wire {
     /// Waits for its turn among the requests to this endpoint. Each holder is bounded by its deadline, so the wait
     /// is bounded by the length of the queue.
     pub(crate) async fn slot(&self) -> SemaphorePermit<'_> {
-        self.slots
-            .acquire()
-            .await
-            .expect("the semaphore lives as long as the wire, and nobody closes it")
+        if self.kept_back.load(Ordering::Relaxed) > 0 {
+            // A service that answers some requests quickly may still sit on others.
+            match tokio::time::timeout(QUICK * 6, self.slots.acquire()).await {
+                Ok(slot) => return slot.expect(NEVER_CLOSED),
+                Err(_) => self.open_all_slots(),
+            }
+        }
+        self.slots.acquire().await.expect(NEVER_CLOSED)
+    }
+
+    /// Goes before [`Self::slot`] for a resource that leads to no other. Of these no more than can be under way
+    /// come to the queue for slots, so whatever leads on to others waits for one of them at most, not for all.
+    pub(crate) async fn leaf_turn(&self) -> SemaphorePermit<'_> {
+        self.leaf_turns.acquire().await.expect(NEVER_CLOSED)
+    }
+
+    /// A single answer may be late for reasons of our own; several in a row tell of the service.
+    fn took(&self, time: Duration) {
+        if time <= QUICK {
+            self.slow_in_row.store(0, Ordering::Relaxed);
+        } else if self.slow_in_row.fetch_add(1, Ordering::Relaxed) + 1 == SLOW_IN_ROW {
+            self.open_all_slots();
+        }
+    }
+
+    fn open_all_slots(&self) {
+        // By whoever is first; nothing is left for the others.
+        self.slots.add_permits(self.kept_back.swap(0, Ordering::Relaxed));
     }
 
     /// HTTP requests sent so far, logins and retries included.
@@ -209,7 +257,7 @@ impl Wire {
         credential: Option<&Credential>,
         deadline: Deadline,
     ) -> Result<Reply> {
-        let mut outgoing = reqwest::Request::new(request.method.clone(), request.place.url().clone());
+        let mut outgoing = reqwest::Request::new(request.method.clone(), request.place.url());
         let headers = outgoing.headers_mut();
         if let Some(credential) = credential {
             headers.insert(credential.header.clone(), credential.value.clone());
@@ -222,8 +270,10 @@ impl Wire {
             *outgoing.body_mut() = Some(body.clone().into());
         }
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let sent = tokio::time::timeout_at(deadline.at(), self.transport.http().execute(outgoing));
-        let response = match sent.await {
+        let began = Instant::now();
+        let sent = tokio::time::timeout_at(deadline.at(), self.transport.http().execute(outgoing)).await;
+        self.took(began.elapsed());
+        let response = match sent {
             Err(_) => return Err(request.overdue("the answer".into(), deadline)),
             Ok(Err(e)) => {
                 return Err(match classify::failure(&e.without_url()) {

@@ -393,10 +393,7 @@ impl Drop for Gate {
 }
 
 fn is_root(place: &Place) -> bool {
-    matches!(
-        place.url().path().trim_end_matches('/'),
-        "/redfish" | "/redfish/v1"
-    )
+    matches!(place.as_str().trim_end_matches('/'), "/redfish" | "/redfish/v1")
 }
 
 /// A 401 or 403 that speaks of the credentials. A lack of privilege for one resource says that they are right.

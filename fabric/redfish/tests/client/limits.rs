@@ -1,5 +1,6 @@
 //! How many at once, and how many in all.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -29,6 +30,29 @@ async fn no_more_requests_at_once_than_allowed_and_all_are_counted() {
         assert_eq!(service.recorder.most_at_once.load(Ordering::SeqCst), concurrency);
         assert_eq!(client.requests(), 41);
     }
+}
+
+/// Few requests are enough at a service that answers quickly; all that are allowed are used at one that does not.
+#[tokio::test]
+async fn a_service_that_sits_on_requests_gets_as_many_as_it_may() {
+    const ALL: usize = 20;
+    let gate = Arc::new(tokio::sync::Barrier::new(ALL));
+    // Nobody is answered before everybody has asked.
+    let together = get(move || async move {
+        gate.wait().await;
+        json_body(&json!({}))
+    });
+    let service = Service::http(root().route("/redfish/v1/Systems/1", together));
+    let limits = Limits {
+        concurrency: ALL,
+        ..quick()
+    };
+    let client = Client::connect(service.endpoint().limits(limits)).await.unwrap();
+    let many = (0..2 * ALL).map(|_| client.get("/redfish/v1/Systems/1"));
+    for outcome in futures_util::future::join_all(many).await {
+        outcome.unwrap();
+    }
+    assert_eq!(service.recorder.most_at_once.load(Ordering::SeqCst), ALL);
 }
 
 #[tokio::test]

@@ -74,9 +74,9 @@ pub(crate) async fn read(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> Vec<Fa
 async fn read_one(walk: &Walk<'_>, path: &str, fabric: &redfish::Fabric) -> FabricSeen {
     let ((switches, counts), endpoints, zones, connections) = tokio::join!(
         switches::read_switches(walk, fabric.switches.as_ref()),
-        list::<redfish::Endpoint>(walk, fabric.endpoints.as_ref()),
-        list::<redfish::Zone>(walk, fabric.zones.as_ref()),
-        list::<redfish::Connection>(walk, fabric.connections.as_ref()),
+        leaves::<redfish::Endpoint>(walk, fabric.endpoints.as_ref()),
+        leaves::<redfish::Zone>(walk, fabric.zones.as_ref()),
+        leaves::<redfish::Connection>(walk, fabric.connections.as_ref()),
     );
     let id = fabric.id.as_deref().unwrap_or_else(|| links::last_part(path));
     FabricSeen {
@@ -111,13 +111,11 @@ async fn read_one(walk: &Walk<'_>, path: &str, fabric: &redfish::Fabric) -> Fabr
     }
 }
 
-pub(crate) async fn list<T: Resource>(walk: &Walk<'_>, link: Option<&redfish::Ref>) -> Members<T> {
+/// What is listed in a fabric and leads to nothing else that is read.
+pub(crate) async fn leaves<T: Resource>(walk: &Walk<'_>, link: Option<&redfish::Ref>) -> Members<T> {
     match links::to(link) {
-        Some(path) => walk.members(path).await,
-        None => Members {
-            listed: 0,
-            read: Vec::new(),
-        },
+        Some(path) => walk.leaves(path).await,
+        None => Members::none(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Looking at an endpoint: what it shows is read into plain values ([`Seen`]), then joined into a topology.
 //!
-//! The way: service root → systems, chassis, fabrics and the composition service side by side → what the
+//! The way: service root → the fabrics, and beside them systems, chassis and the composition service with what the
 //! GPUs found there link to → [`join`]. Only what is needed is read, each document is dropped as soon as its
 //! few needed words are taken, and whatever can't be read is a fault of the observation.
 //!
@@ -83,17 +83,23 @@ pub(crate) async fn observe(
     })
 }
 
+/// Fabrics and what is in chassis and systems have nothing to do with each other until they are joined; neither
+/// waits for the other, because what a look takes is its longest chain of links at least.
 async fn look(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> Seen {
-    let ((systems, seen_by_systems), (chassis, in_chassis), fabrics, composition) = tokio::join!(
+    let (fabrics, seen) = tokio::join!(fabrics::read(walk, root), look_at_gpus(walk, root));
+    Seen { fabrics, ..seen }
+}
+
+/// Everything but the fabrics.
+async fn look_at_gpus(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> Seen {
+    let ((systems, seen_by_systems), (chassis, in_chassis), composition) = tokio::join!(
         systems::read(walk, root),
         chassis::read(walk, root),
-        fabrics::read(walk, root),
         blocks::read(walk, root),
     );
     let mut seen = Seen {
         systems,
         chassis,
-        fabrics,
         composition,
         ..Seen::default()
     };

@@ -1,7 +1,7 @@
 //! Switches and their ports.
 
-use super::fabrics::{Counts, list};
-use super::walk::Walk;
+use super::fabrics::{Counts, leaves};
+use super::walk::{Members, Walk};
 use super::words;
 use crate::southbound::{links, quirks};
 use futures_util::future::join_all;
@@ -35,7 +35,10 @@ pub(crate) struct PortSeen {
 
 /// All switches of a fabric with their ports, and how many of both are listed.
 pub(crate) async fn read_switches(walk: &Walk<'_>, link: Option<&redfish::Ref>) -> (Vec<SwitchSeen>, Counts) {
-    let switches = list::<redfish::Switch>(walk, link).await;
+    let switches = match links::to(link) {
+        Some(path) => walk.members::<redfish::Switch>(path).await,
+        None => Members::none(),
+    };
     let mut counts = Counts {
         switches: switches.listed,
         ..Counts::default()
@@ -43,7 +46,7 @@ pub(crate) async fn read_switches(walk: &Walk<'_>, link: Option<&redfish::Ref>) 
     let ports = switches
         .read
         .iter()
-        .map(|(_, switch)| list::<redfish::Port>(walk, switch.ports.as_ref()));
+        .map(|(_, switch)| leaves::<redfish::Port>(walk, switch.ports.as_ref()));
     let ports = join_all(ports).await;
     let mut seen = Vec::with_capacity(switches.read.len());
     for ((path, switch), ports) in switches.read.iter().zip(ports) {

@@ -3,7 +3,7 @@
 //! The walk has a fixed shape (service root → collection → member → its collections), so no loop of links can
 //! be followed, and a bounded time: what is not read by then is a fault.
 
-use crate::client::{Client, Error};
+use crate::client::{self, Client, Collection, Error, Member};
 use crate::southbound::links;
 use crate::southbound::{errors, quirks};
 use poolwright_driver::{Progress, Quirk};
@@ -44,6 +44,15 @@ pub(crate) struct Members<T> {
     pub(crate) listed: usize,
     /// Address and resource of those that could be read.
     pub(crate) read: Vec<(String, T)>,
+}
+
+impl<T> Members<T> {
+    pub(crate) fn none() -> Self {
+        Self {
+            listed: 0,
+            read: Vec::new(),
+        }
+    }
 }
 
 impl<'a> Walk<'a> {
@@ -91,13 +100,23 @@ impl<'a> Walk<'a> {
 
     /// All members of a collection, each read.
     pub(crate) async fn members<T: Resource>(&self, path: &str) -> Members<T> {
+        self.all_of(path, self.client.read_members::<T>(path)).await
+    }
+
+    /// The same where no link of the members is followed: what leads on to others goes first.
+    pub(crate) async fn leaves<T: Resource>(&self, path: &str) -> Members<T> {
+        self.all_of(path, self.client.read_leaves::<T>(path)).await
+    }
+
+    async fn all_of<T: Resource>(
+        &self,
+        path: &str,
+        read: impl Future<Output = client::Result<Collection<Member<T>>>>,
+    ) -> Members<T> {
         self.progress.advanced(0, 1);
         let before = self.client.requests();
-        let answer = tokio::time::timeout_at(self.until, self.client.read_members::<T>(path)).await;
-        let mut members = Members {
-            listed: 0,
-            read: Vec::new(),
-        };
+        let answer = tokio::time::timeout_at(self.until, read).await;
+        let mut members = Members::none();
         let collection = match answer {
             Ok(Ok(collection)) => collection,
             Ok(Err(error)) => {
