@@ -20,6 +20,10 @@ TREE = "libredfish-nvidia_viking"
 # Schemas and registries describe, they are no hardware: neither side reads them.
 EXCLUDED = ("/redfish/v1/JsonSchemas", "/redfish/v1/Registries")
 POD = "pod-4096"
+# With so long an answer and so many at once nothing counts but the longest chain of answers.
+CHAIN_DELAY_MS, CHAIN_CONCURRENCY = 100, 256
+# What is aimed at.
+CPU_RATIO, WALL_OVER_LEAST, POD_SECONDS, POD_MIB = 3.0, 1.3, 30, 512
 
 NGINX = """
 daemon off;
@@ -66,10 +70,10 @@ class Run:
         self.wall_s, self.cpu_s, self.peak_bytes = done.seconds, done.cpu_seconds, done.peak_bytes
 
 
-def poolwright(url):
+def poolwright(url, concurrency=CONCURRENCY):
     """With the snapshot assembled and printed."""
     done = run(
-        *(POOLWRIGHT, "discover", "--endpoint", url, "-o", "json", "--concurrency", CONCURRENCY), timeout=300
+        *(POOLWRIGHT, "discover", "--endpoint", url, "-o", "json", "--concurrency", concurrency), timeout=300
     )
     if done.code:
         sys.exit(f"discovery failed: {done}")
@@ -141,12 +145,43 @@ def compare(title, clients, delay_ms):
         f"ratio: {ratios['cpu_us_per_request']:.2f} times less CPU a request without the start,"
         f" {ratios['cpu_ms']:.1f} times less for the whole discovery, {ratios['wall_s']:.1f} times faster"
     )
-    if delay_ms:
-        for name, figures in clients.items():
-            least = figures["requests"] * delay_ms / 1000 / CONCURRENCY
-            ratios[f"{name}_wall_over_least"] = figures["wall_s"] / least
-            print(f"{name}: {ratios[f'{name}_wall_over_least']:.2f} × (requests × delay / concurrency)")
+    if not delay_ms:
+        aim("CPU a request, times less than aiohttp's", ratios["cpu_us_per_request"], CPU_RATIO, at_least=True)
+    for name, figures in clients.items() if delay_ms else ():
+        least = figures["requests"] * delay_ms / 1000 / CONCURRENCY
+        ratios[f"{name}_wall_over_least"] = figures["wall_s"] / least
+        print(f"{name}: {ratios[f'{name}_wall_over_least']:.2f} × (requests × delay / concurrency = {least:.3f} s)")
     return {"clients": clients, "ratios": ratios, "delay_ms": delay_ms, "concurrency": CONCURRENCY}
+
+
+def aim(what, found, aimed, at_least=False):
+    """Prints an aim beside what came of it."""
+    reached = found >= aimed if at_least else found <= aimed
+    print(f"{what}: {found:.2f}; aim: at {'least' if at_least else 'most'} {aimed}: {'reached' if reached else 'MISSED'}")
+
+
+def chain(tree):
+    """How many answers the longest chain has, each of which is asked for only when the one before it is there."""
+    with serve_tree(tree, "--delay-ms", CHAIN_DELAY_MS, log="chain.log") as server:
+        quickest = min(poolwright(server[1], CHAIN_CONCURRENCY).wall_s for _ in range(3))
+    return int(quickest * 1000 / CHAIN_DELAY_MS)
+
+
+def bounds(compared, links):
+    """What the delay alone costs, however quick the client is, beside what was measured.
+
+    No order of the requests is quicker than the longest chain, nor than all of them evenly spread. Any order that
+    leaves no place empty while something could be asked is done within the chain and the rest evenly spread (Graham,
+    Bounds for certain multiprocessing anomalies, 1966).
+    """
+    ours, delay = compared["clients"]["poolwright"], DELAY_MS / 1000
+    spread = ours["requests"] * delay / CONCURRENCY
+    lower = max(links * delay, spread)
+    upper = links * delay + (ours["requests"] - links) * delay / CONCURRENCY
+    compared["bounds"] = {"chain": links, "lower_s": lower, "upper_s": upper, "spread_s": spread}
+    print(f"longest chain: {links} answers = {links * delay:.3f} s; all requests evenly spread: {spread:.3f} s")
+    print(f"chain + rest / concurrency: {upper:.3f} s; measured: {ours['wall_s']:.3f} s, at best {ours['wall_s_best']:.3f} s")
+    aim("wall over requests × delay / concurrency", ours["wall_s"] / spread, WALL_OVER_LEAST)
 
 
 def dgx(repetitions):
@@ -162,6 +197,7 @@ def dgx(repetitions):
             few = max(3, repetitions // 2)
             delayed = measure(server[1], bare_server[1], few)
             delayed = compare(f"{TREE}, {DELAY_MS} ms an answer", delayed, DELAY_MS)
+        bounds(delayed, chain(tree))
     return {"no_delay": at_once, "delayed": delayed}
 
 
@@ -193,6 +229,8 @@ def pod(repetitions):
     print(f"\n{POD}: {endpoints} endpoints")
     for name, value in figures.items():
         print(f"  {name:10} {value}")
+    aim("seconds for the pod", statistics.median(figures["wall_s"]), POD_SECONDS)
+    aim("MiB at its peak", figures["peak_mib"], POD_MIB)
     return figures
 
 
