@@ -121,7 +121,20 @@ impl Api {
 
     /// What is at this path under `/api/v1`.
     pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {
-        self.send(Method::GET, path, None::<&()>).await
+        self.get_where(path, &[]).await
+    }
+
+    /// The same, narrowed down.
+    pub async fn get_where<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<T, Failure> {
+        let mut url = self.url(path);
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        self.send(Method::GET, url, None::<&()>).await
     }
 
     /// Asks for something to be done.
@@ -130,36 +143,42 @@ impl Api {
         path: &[&str],
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        self.send(Method::POST, path, Some(body)).await
+        self.send(Method::POST, self.url(path), Some(body)).await
     }
 
     pub async fn delete(&self, path: &[&str]) -> Result<(), Failure> {
-        self.request(Method::DELETE, path, None::<&()>).await.map(drop)
+        self.request(Method::DELETE, self.url(path), None::<&()>)
+            .await
+            .map(drop)
     }
 
     async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
-        path: &[&str],
+        url: Url,
         body: Option<&impl Serialize>,
     ) -> Result<T, Failure> {
-        let text = self.request(method, path, body).await?;
+        let text = self.request(method, url, body).await?;
         serde_json::from_slice(&text).map_err(|error| match text.trim_ascii_start().first() {
             Some(b'<') => self.not_a_manager(&strange(StatusCode::OK, &text)),
             _ => self.not_a_manager(&format!("what it says is not understood: {error}")),
         })
     }
 
-    async fn request(
-        &self,
-        method: Method,
-        path: &[&str],
-        body: Option<&impl Serialize>,
-    ) -> Result<Vec<u8>, Failure> {
+    fn url(&self, path: &[&str]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(["api", "v1"]).extend(path);
         }
+        url
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        url: Url,
+        body: Option<&impl Serialize>,
+    ) -> Result<Vec<u8>, Failure> {
         let safe = method == Method::GET;
         let mut request = self
             .http
@@ -217,8 +236,11 @@ impl Api {
         .into();
         failure.may_pass = known == Some(ErrorCode::Unavailable);
         if let Some(operation) = error.operation {
-            failure.message = format!("{} (operation {operation})", failure.message);
-            failure.hint = Some(format!("see what became of it: poolwright ops show {operation}"));
+            if !failure.message.contains(&operation) {
+                failure.message = format!("{} (operation {operation})", failure.message);
+            }
+            let look = || format!("see what became of it: poolwright ops show {operation}");
+            failure.hint.get_or_insert_with(look);
         }
         failure
     }

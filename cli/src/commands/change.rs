@@ -106,9 +106,16 @@ impl ChangeArgs {
     }
 }
 
+const STEPS_SHOWN: usize = 50;
+
 fn show(change: &Change, output: Output) -> Result<(), Failure> {
     output.show_as(change, &tables::plan_steps(&change.plan), |_| {
         let mut lines = explain(&change.plan);
+        let steps = &change.plan.steps;
+        // What would be done, where it can be taken in at a glance; `-o csv` has the steps of any plan.
+        if change.operation.is_none() && steps.len() <= STEPS_SHOWN {
+            lines.extend(steps.iter().map(|step| format!("  {}. {step}", step.index + 1)));
+        }
         lines.extend(
             change
                 .operation

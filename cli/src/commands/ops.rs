@@ -2,10 +2,10 @@
 
 use super::Outcome;
 use super::change::{ChangeArgs, ForceArgs, show_operation};
-use super::get::list;
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
+use crate::failure::Failure;
 use crate::follow::{conclude, duration, follow, interrupts};
 use crate::names;
 use crate::output::Output;
@@ -29,9 +29,11 @@ pub struct OpsArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// List operations
-    #[command(after_help = "Example:\n  poolwright ops list -o json")]
-    List(ManagerArgs),
+    /// List operations: the newest 50, and all that are unfinished
+    #[command(
+        after_help = "Examples:\n  poolwright ops list\n  poolwright ops list --unfinished\n  poolwright ops list --all -o json"
+    )]
+    List(ListArgs),
     /// Show one with its steps
     #[command(after_help = "Example:\n  poolwright ops show op-0199")]
     Show(OneArgs),
@@ -56,6 +58,18 @@ enum Action {
         poolwright ops resolve op-0199 --with accept --reason \"checked at the rack\" --yes"
     )]
     Resolve(ResolveArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    /// All that are kept: ended ones for 90 days, and of those at most 10,000
+    #[arg(long, conflicts_with = "unfinished")]
+    all: bool,
+    /// Only those that have not ended
+    #[arg(long)]
+    unfinished: bool,
+    #[command(flatten)]
+    manager: ManagerArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -135,9 +149,27 @@ impl From<With> for Resolution {
     }
 }
 
+async fn list(wanted: ListArgs, output: Output) -> Result<(), Failure> {
+    let everything = u32::MAX.to_string();
+    let query: &[(&str, &str)] = match (wanted.all, wanted.unfinished) {
+        (true, _) => &[("most", &everything)],
+        (false, true) => &[("unfinished", "true")],
+        (false, false) => &[],
+    };
+    let found: Vec<Operation> = Api::new(&wanted.manager)?
+        .get_where(&["operations"], query)
+        .await?;
+    output.show(&found, &tables::operations(&found))
+}
+
 pub async fn run(args: OpsArgs, output: Output) -> Outcome {
-    match args.action.unwrap_or(Action::List(args.manager)) {
-        Action::List(manager) => list(&Api::new(&manager)?, "operations", output, tables::operations).await?,
+    let usual = ListArgs {
+        all: false,
+        unfinished: false,
+        manager: args.manager,
+    };
+    match args.action.unwrap_or(Action::List(usual)) {
+        Action::List(wanted) => list(wanted, output).await?,
         Action::Show(one) => {
             let api = Api::new(&one.manager)?;
             let path = ["operations", one.id.as_str()];

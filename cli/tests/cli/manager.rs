@@ -52,6 +52,49 @@ async fn a_manager_serves_composes_and_lets_go() {
         again["operation"]["id"], composed["operation"]["id"],
         "the same key is the same operation"
     );
+    let id = composed["operation"]["id"].as_str().unwrap();
+    manager
+        .run("compose --gpus 2 --name web --key once")
+        .await
+        .expect(0, &["already done by operation", id]);
+    manager
+        .run("compose --gpus 1 --name web --key once")
+        .await
+        .refused(5, &["\"once\"", "compose demand web", "new key"]);
+    for (list, listed) in [
+        ("ops list", 1),
+        ("ops list --all", 1),
+        ("ops list --unfinished", 0),
+    ] {
+        let found = manager
+            .run(&format!("{list} -o json"))
+            .await
+            .expect(0, &[])
+            .json();
+        assert_eq!(found.as_array().unwrap().len(), listed, "{list}");
+    }
+    manager
+        .run(&format!("ops undo {id} --dry-run"))
+        .await
+        .expect(0, &["unbind ", "dry run"]);
+    manager
+        .run(&format!("ops undo {id} --yes"))
+        .await
+        .expect(0, &["started"]);
+    let undone = manager.run("ops list -o json").await.expect(0, &[]).json();
+    assert_eq!(
+        (undone[0]["kind"].as_str(), undone[1]["id"].as_str()),
+        (Some("undo"), Some(id))
+    );
+    let undo = undone[0]["id"].as_str().unwrap();
+    manager
+        .run(&format!("ops undo {undo} --yes"))
+        .await
+        .expect(0, &[]);
+    manager
+        .run(&format!("ops undo {id} --yes"))
+        .await
+        .refused(5, &["can't be undone", "has changed composition"]);
     manager
         .run("compose --gpus 1 --name web")
         .await
@@ -125,7 +168,7 @@ async fn a_manager_serves_composes_and_lets_go() {
         1
     );
     let ops = manager.run("ops -o json").await.expect(0, &[]).json();
-    assert_eq!(ops.as_array().unwrap().len(), 2);
+    assert_eq!(ops.as_array().unwrap().len(), 4, "composed, undone, undone again, released");
     let operation = ops[0]["id"].as_str().unwrap();
     manager
         .run(&format!("ops wait {operation}"))

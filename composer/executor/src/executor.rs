@@ -7,18 +7,20 @@ use crate::hooks::{Hooks, Moment};
 use crate::ledger::{Begins, Entry, Halt};
 use crate::line::Line;
 use crate::live::Live;
-use crate::load::{adopt, fold, load};
+use crate::load::{adopt, load};
 use crate::operation::{Operation, Stop, StopCause};
 use crate::options::Options;
 use crate::record::Claim;
 use crate::resolve::{self, Resolution, Resolve, ResolveError};
+use crate::retention::{self, Pruned};
 use crate::run::run;
 use crate::state::OperationState;
 use crate::submit::{self, Submission, SubmitError, Submitted};
 use futures_util::FutureExt;
+use jiff::Timestamp;
 use poolwright_model::id::OperationId;
-use poolwright_store::{Store, StoreError, Versioned, read_all};
-use std::collections::BTreeMap;
+use poolwright_store::{Order, Store, StoreError, read_all, written};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -129,18 +131,32 @@ impl Executor {
         }
     }
 
-    /// All operations, in the order of their ids.
-    pub async fn list(&self) -> Result<Vec<Operation>, StoreError> {
-        let mut operations = Vec::new();
-        for Versioned { value, .. } in read_all::<Operation>(&*self.inner.cx.store).await? {
-            let ended = value.state.has_ended();
-            operations.push(match self.inner.find(&value.id) {
-                Some(live) if !ended => live.operation(),
-                None if !ended => fold(&*self.inner.cx.store, value).await?,
-                _ => value,
-            });
-        }
+    /// The operations that ended last, at most so many, and all that are unfinished; the newest first.
+    pub async fn list(&self, most: u32) -> Result<Vec<Operation>, StoreError> {
+        let mut operations = self.unfinished().await?;
+        let found = written::<Operation>(&*self.inner.cx.store, Order::LatestFirst, most).await?;
+        let ended = found.into_iter().map(|found| found.value);
+        // One that has ended since we looked is told as it was then.
+        let known: BTreeSet<OperationId> = operations.iter().map(|known| known.id.clone()).collect();
+        operations.extend(ended.filter(|ended| ended.state.has_ended() && !known.contains(&ended.id)));
+        newest_first(&mut operations);
         Ok(operations)
+    }
+
+    /// The operations that have not ended, the newest first.
+    pub async fn unfinished(&self) -> Result<Vec<Operation>, StoreError> {
+        let mut operations = Vec::new();
+        for id in self.inner.cx.store.open_operations().await? {
+            operations.extend(self.get(&id).await?);
+        }
+        newest_first(&mut operations);
+        Ok(operations)
+    }
+
+    /// Forgets what is over and was kept for long enough. `with` are kinds of documents of the caller that have
+    /// the id of an operation: they go with it.
+    pub async fn prune(&self, now: Timestamp, with: &[&str]) -> Result<Pruned, StoreError> {
+        retention::prune(&*self.inner.cx.store, now, with).await
     }
 
     /// Which units are in the hands of which operations.
@@ -388,6 +404,10 @@ impl Inner {
             let _ = task.await;
         }
     }
+}
+
+fn newest_first(operations: &mut [Operation]) {
+    operations.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
 }
 
 /// Lets something finish even if nobody waits for it any more: a client that hangs up leaves nothing

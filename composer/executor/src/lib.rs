@@ -32,6 +32,7 @@ mod key;
 mod line;
 mod options;
 mod resolve;
+mod retention;
 mod submit;
 
 mod binding;
@@ -60,5 +61,6 @@ pub use operation::{Operation, OperationKind, StepRecord, Stop, StopCause};
 pub use options::Options;
 pub use record::{Claim, CompositionRecord, GpuRecord, PlanRecord};
 pub use resolve::{Resolution, Resolve, ResolveError, Said};
+pub use retention::Pruned;
 pub use state::{OperationState, StepState};
 pub use submit::{Submission, SubmitError};

@@ -18,7 +18,7 @@ pub(crate) async fn load(store: &dyn Store, id: &OperationId) -> Result<Option<O
 }
 
 /// Adds the journal lines that were written since the document.
-pub(crate) async fn fold(store: &dyn Store, mut operation: Operation) -> Result<Operation, StoreError> {
+async fn fold(store: &dyn Store, mut operation: Operation) -> Result<Operation, StoreError> {
     let id = operation.id.clone();
     for line in store.journal(&id, operation.seq).await? {
         let malformed = |reason: String| StoreError::Malformed {

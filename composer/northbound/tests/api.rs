@@ -11,7 +11,9 @@ use poolwright_northbound::{Options, Running, serve};
 use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
 use poolwright_service::{Composer, Options as ServiceOptions};
-use poolwright_store::{Batch, Committed, Document, Event, JournalLine, SqliteStore, Store, StoreError};
+use poolwright_store::{
+    Batch, Committed, Document, Event, JournalLine, Order, SqliteStore, Store, StoreError,
+};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -43,6 +45,12 @@ impl Store for Shaky {
     }
     async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
         self.steady()?.list(kind).await
+    }
+    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
+        self.steady()?.written(kind, order, limit).await
+    }
+    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
+        self.steady()?.count(kind).await
     }
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         self.steady()?.commit(batch).await

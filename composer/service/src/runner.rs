@@ -37,6 +37,7 @@ pub async fn run(composer: Composer, stop: CancellationToken) {
         () = stop.cancelled() => {}
         () = runner.recompose() => {}
         () = poll(&composer) => {}
+        () = composer.keep_pruning() => {}
     }
 }
 

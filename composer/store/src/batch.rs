@@ -31,6 +31,8 @@ pub struct Batch {
     pub(crate) lines: Vec<JournalLine>,
     pub(crate) ended: Vec<OperationId>,
     pub(crate) events: Vec<Json>,
+    pub(crate) forgotten: Vec<OperationId>,
+    pub(crate) kept_events: Option<u64>,
 }
 
 /// What a commit was given.
@@ -112,5 +114,17 @@ impl Batch {
         let json = to_raw_value(event).map_err(|e| StoreError::malformed("outbox", "event", &e))?;
         self.events.push(json);
         Ok(self)
+    }
+
+    /// Forgets the journal of an operation that has ended; that of an open one stays.
+    pub fn forget(&mut self, operation: &OperationId) -> &mut Self {
+        self.forgotten.push(operation.clone());
+        self
+    }
+
+    /// Keeps only so many of the newest events. Numbers go on from where they are.
+    pub fn keep_events(&mut self, newest: u64) -> &mut Self {
+        self.kept_events = Some(newest);
+        self
     }
 }

@@ -26,10 +26,20 @@ pub use batch::{Batch, Committed, Expectation};
 pub use document::{Document, Event, JournalLine, Json};
 pub use error::{OpenError, StoreError};
 pub use sqlite::SqliteStore;
-pub use typed::{Stored, Versioned, read, read_all};
+pub use typed::{Stored, Versioned, read, read_all, written};
 
 use async_trait::async_trait;
 use poolwright_model::id::OperationId;
+
+/// In which order documents are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    LatestFirst,
+    /// Only those with a revision above `after`: page by page, for kinds of which a commit writes one.
+    EarliestFirst {
+        after: u64,
+    },
+}
 
 /// Where documents, the journal and events are kept. Reads see every commit acknowledged before them.
 #[async_trait]
@@ -39,6 +49,13 @@ pub trait Store: Send + Sync {
 
     /// All documents of a kind, in the order of their ids.
     async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError>;
+
+    /// At most `limit` documents of a kind, in the order in which they were written last. What it costs depends
+    /// on `limit`, and not on how many there are.
+    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError>;
+
+    /// How many documents of a kind there are.
+    async fn count(&self, kind: &str) -> Result<u64, StoreError>;
 
     /// Commits all of it or nothing. [`StoreError::Conflict`] where an expectation does not hold.
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError>;
@@ -53,6 +70,7 @@ pub trait Store: Send + Sync {
     /// Operations whose last line is not written yet, in the order of their ids.
     async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError>;
 
-    /// At most `limit` events with a number above `seq`, in order.
+    /// At most `limit` events with a number above `seq`, in order. The oldest are forgotten some day
+    /// ([`Batch::keep_events`]): then it begins with the first that is left.
     async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError>;
 }

@@ -1,6 +1,6 @@
 //! From documents to the types of their owners and back.
 
-use crate::{Document, Store, StoreError};
+use crate::{Document, Order, Store, StoreError};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// A type that is kept as a document. Its owner implements it; the store itself knows only JSON.
@@ -38,5 +38,15 @@ pub async fn read<T: Stored>(store: &dyn Store, id: &str) -> Result<Option<Versi
 /// Reads all documents of a kind, in the order of their ids.
 pub async fn read_all<T: Stored>(store: &dyn Store) -> Result<Vec<Versioned<T>>, StoreError> {
     let documents = store.list(T::KIND).await?;
+    documents.iter().map(Versioned::parse).collect()
+}
+
+/// Reads at most `limit` documents of a kind, in the order in which they were written last.
+pub async fn written<T: Stored>(
+    store: &dyn Store,
+    order: Order,
+    limit: u32,
+) -> Result<Vec<Versioned<T>>, StoreError> {
+    let documents = store.written(T::KIND, order, limit).await?;
     documents.iter().map(Versioned::parse).collect()
 }

@@ -5,7 +5,9 @@ use async_trait::async_trait;
 use poolwright_emulator::Rack;
 use poolwright_model::id::OperationId;
 use poolwright_service::{Change, ErrorCode, How, Release, ServiceError};
-use poolwright_store::{Batch, Committed, Document, Event, JournalLine, SqliteStore, Store, StoreError};
+use poolwright_store::{
+    Batch, Committed, Document, Event, JournalLine, Order, SqliteStore, Store, StoreError,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -152,6 +154,14 @@ impl Store for Late {
     async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
         self.answers()?;
         self.store.list(kind).await
+    }
+    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
+        self.answers()?;
+        self.store.written(kind, order, limit).await
+    }
+    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
+        self.answers()?;
+        self.store.count(kind).await
     }
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         self.answers()?;

@@ -232,3 +232,29 @@ async fn an_undo_is_a_request_like_any_other() {
     assert_eq!(again.operation.unwrap().id, first.operation.unwrap().id);
     pool.all_is_free().await;
 }
+
+/// What is forgotten takes nothing with it that stands.
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_is_forgotten_can_no_longer_be_undone() {
+    let pool = Pool::of("demo").await;
+    let composed = pool.composed(gpus("chat", "l40s-48gb", 2)).await;
+    let bound = pool.truth();
+    let in_days = |days: i64| pool.composer().clock().now() + jiff::SignedDuration::from_hours(24 * days);
+    pool.composer().prune(in_days(89)).await.unwrap();
+    assert_eq!(pool.composer().operations().await.unwrap().len(), 1);
+    pool.composer().prune(in_days(91)).await.unwrap();
+    assert!(pool.composer().operations().await.unwrap().is_empty());
+    let error = pool.undo(&composed).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::NotFound, "{error}");
+    assert_eq!(
+        pool.store.count("operation-demand").await.unwrap(),
+        0,
+        "what was kept for the undo is gone too"
+    );
+    assert_eq!(
+        (pool.truth(), pool.demands().await),
+        (bound, vec!["chat".to_owned()])
+    );
+    pool.released("chat").await;
+    pool.all_is_free().await;
+}

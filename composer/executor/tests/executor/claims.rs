@@ -88,7 +88,7 @@ async fn the_same_key_is_the_same_operation() {
     drop(executor);
     let after_a_restart = kit.executor().submit(keyed("p4")).await.unwrap();
     assert_eq!(first, after_a_restart);
-    assert_eq!(kit.executor().list().await.unwrap().len(), 1);
+    assert_eq!(kit.executor().list(100_000).await.unwrap().len(), 1);
     kit.all_is_well().await;
 }
 
@@ -283,7 +283,7 @@ async fn every_call_can_be_made_from_a_task() {
             reason: "none".to_owned(),
         };
         executor.resolve(&id, wish).await.unwrap_err();
-        executor.list().await.unwrap();
+        executor.list(100_000).await.unwrap();
         executor.claims().await.unwrap();
         executor.recover().await.unwrap();
         executor.shutdown(crate::kit::FOREVER).await;

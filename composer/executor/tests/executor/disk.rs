@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use poolwright_model::id::OperationId;
-use poolwright_store::{Batch, Committed, Document, Event, JournalLine, SqliteStore, Store, StoreError};
+use poolwright_store::{
+    Batch, Committed, Document, Event, JournalLine, Order, SqliteStore, Store, StoreError,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -72,6 +74,12 @@ impl Store for Disk {
     }
     async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
         self.store.list(kind).await
+    }
+    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
+        self.store.written(kind, order, limit).await
+    }
+    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
+        self.store.count(kind).await
     }
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         if self.full.load(Ordering::SeqCst) {

@@ -15,4 +15,5 @@ mod hosts;
 mod late;
 mod operators;
 mod outcomes;
+mod retention;
 mod scale;

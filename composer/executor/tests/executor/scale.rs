@@ -31,7 +31,7 @@ async fn hundreds_of_operations_are_in_flight_at_once() {
         })
         .await;
     }
-    let running = executor.list().await.unwrap();
+    let running = executor.list(100_000).await.unwrap();
     assert_eq!(
         running
             .iter()

@@ -24,8 +24,27 @@ const BY: &str = poolwright_service::accounts::ADMIN;
 /// The longest that a client may wait in one request.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-async fn all(State(api): State<Api>) -> Answer<Vec<Operation>> {
-    Ok(Json(api.composer.operations().await?))
+/// So many are listed unless more are asked for: what people look at, and not a year of it.
+const USUAL_LIST: u32 = 50;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    /// The longest list; those that are unfinished come in any case.
+    most: Option<u32>,
+    /// Only those that have not ended.
+    #[serde(default)]
+    unfinished: bool,
+}
+
+async fn all(
+    State(api): State<Api>,
+    Query(Wanted { most, unfinished }): Query<Wanted>,
+) -> Answer<Vec<Operation>> {
+    Ok(Json(match unfinished {
+        true => api.composer.unfinished_operations().await?,
+        false => api.composer.latest_operations(most.unwrap_or(USUAL_LIST)).await?,
+    }))
 }
 
 #[derive(Deserialize)]

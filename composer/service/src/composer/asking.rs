@@ -84,8 +84,19 @@ impl From<Resolution> for executor::Resolution {
 }
 
 impl Composer {
+    /// All operations that are kept, the newest first.
     pub async fn operations(&self) -> Result<Vec<Operation>, ServiceError> {
-        Ok(self.executor.list().await?)
+        self.latest_operations(u32::MAX).await
+    }
+
+    /// The operations that ended last, at most so many, and all that are unfinished; the newest first.
+    pub async fn latest_operations(&self, most: u32) -> Result<Vec<Operation>, ServiceError> {
+        Ok(self.executor.list(most).await?)
+    }
+
+    /// The operations that have not ended, the newest first.
+    pub async fn unfinished_operations(&self) -> Result<Vec<Operation>, ServiceError> {
+        Ok(self.executor.unfinished().await?)
     }
 
     pub async fn operation(&self, id: &OperationId) -> Result<Operation, ServiceError> {

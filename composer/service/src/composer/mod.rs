@@ -9,6 +9,7 @@
 //! * [`undoing`]: the contrary of what was done.
 //! * [`requests`]: from a plan to an operation; once a key.
 //! * [`following`]: what is done once an operation is over.
+//! * [`pruning`]: what is forgotten of the past.
 //! * [`readiness`]: whether it may be asked at all.
 //! * [`asking`]: operations, compositions, and why things are as they are.
 //!
@@ -21,6 +22,7 @@ mod following;
 mod keeping;
 mod looking;
 mod planning;
+mod pruning;
 mod readiness;
 mod requests;
 mod undoing;

@@ -7,7 +7,7 @@ mod open;
 mod sql;
 mod writer;
 
-use crate::{Batch, Committed, Document, Event, JournalLine, OpenError, Store, StoreError};
+use crate::{Batch, Committed, Document, Event, JournalLine, OpenError, Order, Store, StoreError};
 use async_trait::async_trait;
 use poolwright_model::id::OperationId;
 use rusqlite::Connection;
@@ -83,6 +83,17 @@ impl Store for SqliteStore {
     async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
         let kind = kind.to_owned();
         self.read(move |connection| sql::list(connection, &kind)).await
+    }
+
+    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
+        let kind = kind.to_owned();
+        self.read(move |connection| sql::written(connection, &kind, order, limit))
+            .await
+    }
+
+    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
+        let kind = kind.to_owned();
+        self.read(move |connection| sql::count(connection, &kind)).await
     }
 
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {

@@ -12,7 +12,10 @@ use std::time::Duration;
 const APPLICATION_ID: i32 = 0x506c_7772;
 /// Each file is applied once, in order, and never changed after a release. The header's `user_version`
 /// counts those applied.
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/0001_documents.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/0001_documents.sql"),
+    include_str!("../../migrations/0002_written.sql"),
+];
 const BUSY: Duration = Duration::from_secs(5);
 
 /// A store ready to be written to.

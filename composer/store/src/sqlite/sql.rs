@@ -2,7 +2,7 @@
 
 use crate::batch::Write;
 use crate::document::Json;
-use crate::{Batch, Committed, Document, Event, JournalLine, StoreError};
+use crate::{Batch, Committed, Document, Event, JournalLine, Order, StoreError};
 use poolwright_model::id::OperationId;
 use rusqlite::types::Type;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
@@ -33,7 +33,7 @@ pub(super) fn apply(connection: &Connection, batch: &Batch) -> Result<Committed,
             }));
         }
     }
-    let revision = count(connection, "revision", u64::from(!batch.writes.is_empty()))?;
+    let revision = advance(connection, "revision", u64::from(!batch.writes.is_empty()))?;
     for write in &batch.writes {
         put(connection, write, revision)?;
     }
@@ -45,16 +45,29 @@ pub(super) fn apply(connection: &Connection, batch: &Batch) -> Result<Committed,
             .prepare_cached("DELETE FROM open_operation WHERE operation = ?1")?
             .execute([operation.as_str()])?;
     }
-    let last_event = count(connection, "event", batch.events.len() as u64)?;
+    let last_event = advance(connection, "event", batch.events.len() as u64)?;
     let mut insert = connection.prepare_cached("INSERT INTO outbox (seq, event) VALUES (?1, ?2)")?;
     for (seq, event) in (last_event + 1 - batch.events.len() as u64..).zip(&batch.events) {
         insert.execute(params![signed(seq), event.get()])?;
+    }
+    for operation in &batch.forgotten {
+        connection
+            .prepare_cached(
+                "DELETE FROM journal WHERE operation = ?1
+                 AND NOT EXISTS (SELECT 1 FROM open_operation WHERE operation = ?1)",
+            )?
+            .execute([operation.as_str()])?;
+    }
+    if let Some(newest) = batch.kept_events {
+        connection
+            .prepare_cached("DELETE FROM outbox WHERE seq <= ?1")?
+            .execute([signed(last_event.saturating_sub(newest))])?;
     }
     Ok(Committed { revision, last_event })
 }
 
 /// Moves a counter on, and says where it stands.
-fn count(connection: &Connection, name: &str, by: u64) -> rusqlite::Result<u64> {
+fn advance(connection: &Connection, name: &str, by: u64) -> rusqlite::Result<u64> {
     connection
         .prepare_cached("UPDATE counter SET value = value + ?2 WHERE name = ?1 RETURNING value")?
         .query_row(params![name, signed(by)], |row| number(row, 0))
@@ -129,6 +142,32 @@ pub(super) fn list(connection: &Connection, kind: &str) -> rusqlite::Result<Vec<
         .prepare_cached("SELECT kind, id, revision, doc FROM object WHERE kind = ?1 ORDER BY id")?
         .query_map([kind], document)?
         .collect()
+}
+
+pub(super) fn written(
+    connection: &Connection,
+    kind: &str,
+    order: Order,
+    limit: u32,
+) -> rusqlite::Result<Vec<Document>> {
+    let (after, direction) = match order {
+        Order::LatestFirst => (0, "DESC"),
+        Order::EarliestFirst { after } => (after, "ASC"),
+    };
+    // Those of one commit have one revision: their ids decide.
+    connection
+        .prepare_cached(&format!(
+            "SELECT kind, id, revision, doc FROM object WHERE kind = ?1 AND revision > ?2
+             ORDER BY revision {direction}, id LIMIT ?3"
+        ))?
+        .query_map(params![kind, signed(after), limit], document)?
+        .collect()
+}
+
+pub(super) fn count(connection: &Connection, kind: &str) -> rusqlite::Result<u64> {
+    connection
+        .prepare_cached("SELECT count(*) FROM object WHERE kind = ?1")?
+        .query_row([kind], |row| number(row, 0))
 }
 
 pub(super) fn journal(

@@ -1,7 +1,7 @@
 //! What every store must do. [`hold_promises`] takes an empty store, whichever it is.
 
 use poolwright_model::id::OperationId;
-use poolwright_store::{Batch, Store, StoreError, Stored, read, read_all};
+use poolwright_store::{Batch, Order, Store, StoreError, Stored, read, read_all, written};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -39,6 +39,9 @@ pub async fn hold_promises(store: Arc<dyn Store>) {
     events_are_numbered_in_the_order_of_their_commits(&*store).await;
     of_many_rivals_one_wins(Arc::clone(&store)).await;
     what_is_not_what_it_should_be_is_named(&*store).await;
+    documents_are_told_in_the_order_of_their_writing(&*store).await;
+    what_is_forgotten_is_gone_and_nothing_else(&*store).await;
+    old_events_go_and_numbers_go_on(&*store).await;
 }
 
 async fn documents_come_back_as_they_were(store: &dyn Store) {
@@ -221,4 +224,87 @@ async fn what_is_not_what_it_should_be_is_named(store: &dyn Store) {
     let mut batch = Batch::new();
     batch.delete("thing", "odd");
     store.commit(batch).await.unwrap();
+}
+
+async fn documents_are_told_in_the_order_of_their_writing(store: &dyn Store) {
+    // A kind of its own.
+    let put = async |id: &str| {
+        let mut batch = Batch::new();
+        batch.put_json("diary", id, serde_json::value::to_raw_value(&id).unwrap());
+        store.commit(batch).await.unwrap().revision
+    };
+    assert_eq!(store.count("diary").await.unwrap(), 0);
+    for id in ["c", "a", "b"] {
+        put(id).await;
+    }
+    let rewritten = put("c").await;
+    assert_eq!(store.count("diary").await.unwrap(), 3);
+    let told = async |order, limit| {
+        let found = store.written("diary", order, limit).await.unwrap();
+        assert!(found.iter().all(|document| document.kind == "diary"));
+        found.into_iter().map(|document| document.id).collect::<Vec<_>>()
+    };
+    assert_eq!(told(Order::LatestFirst, 2).await, ["c", "b"]);
+    assert_eq!(told(Order::LatestFirst, u32::MAX).await, ["c", "b", "a"]);
+    let from_the_start = Order::EarliestFirst { after: 0 };
+    assert_eq!(told(from_the_start, 2).await, ["a", "b"]);
+    let second = store.written("diary", from_the_start, 2).await.unwrap()[1].revision;
+    assert_eq!(told(Order::EarliestFirst { after: second }, 2).await, ["c"]);
+    assert!(
+        told(Order::EarliestFirst { after: rewritten }, 2)
+            .await
+            .is_empty()
+    );
+    assert!(told(Order::LatestFirst, 0).await.is_empty());
+    let things = written::<Thing>(store, Order::LatestFirst, 1).await.unwrap();
+    assert_eq!(things.len(), 1, "other kinds are not mixed in");
+}
+
+async fn what_is_forgotten_is_gone_and_nothing_else(store: &dyn Store) {
+    let (over, open) = (operation("over"), operation("still-open"));
+    for op in [&over, &open] {
+        let mut batch = Batch::new();
+        batch.line(op, 1, &"one").unwrap().line(op, 2, &"two").unwrap();
+        store.commit(batch).await.unwrap();
+    }
+    let mut batch = Batch::new();
+    batch.end(&over);
+    store.commit(batch).await.unwrap();
+    let mut batch = Batch::new();
+    batch.forget(&over).forget(&open).forget(&operation("never-was"));
+    store.commit(batch).await.unwrap();
+    assert!(store.journal(&over, 0).await.unwrap().is_empty());
+    assert_eq!(
+        store.journal(&open, 0).await.unwrap().len(),
+        2,
+        "it is to be carried on"
+    );
+    assert!(store.open_operations().await.unwrap().contains(&open));
+}
+
+async fn old_events_go_and_numbers_go_on(store: &dyn Store) {
+    let mut batch = Batch::new();
+    for event in ["a", "b", "c"] {
+        batch.event(&event).unwrap();
+    }
+    let last = store.commit(batch).await.unwrap().last_event;
+    let left = async || {
+        let events = store.events_after(0, u32::MAX).await.unwrap();
+        events.iter().map(|event| event.seq).collect::<Vec<_>>()
+    };
+    let mut batch = Batch::new();
+    batch.keep_events(last + 5);
+    store.commit(batch).await.unwrap();
+    assert!(left().await.len() >= 3, "all are kept");
+    let mut batch = Batch::new();
+    batch.event(&"d").unwrap().keep_events(2);
+    assert_eq!(store.commit(batch).await.unwrap().last_event, last + 1);
+    assert_eq!(left().await, [last, last + 1]);
+    let mut batch = Batch::new();
+    batch.keep_events(0);
+    store.commit(batch).await.unwrap();
+    let mut batch = Batch::new();
+    batch.event(&"e").unwrap();
+    assert_eq!(store.commit(batch).await.unwrap().last_event, last + 2);
+    assert_eq!(left().await, [last + 2]);
 }

@@ -167,3 +167,20 @@ async fn many_writers_are_all_answered_once_theirs_is_kept() {
     }
     assert_eq!(store.list("thing").await.unwrap().len(), 500);
 }
+
+/// A list costs what is listed, and not what is kept.
+#[tokio::test]
+async fn the_newest_are_found_by_an_index() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(SqliteStore::open(dir.path()).unwrap());
+    let connection = Connection::open(dir.path().join("poolwright.db")).unwrap();
+    let plan: String = connection
+        .query_row(
+            "EXPLAIN QUERY PLAN SELECT kind, id, revision, doc FROM object
+             WHERE kind = 'operation' AND revision > 0 ORDER BY revision DESC, id LIMIT 50",
+            [],
+            |row| row.get("detail"),
+        )
+        .unwrap();
+    assert!(plan.contains("USING INDEX object_written"), "{plan}");
+}
