@@ -168,7 +168,11 @@ async fn a_manager_serves_composes_and_lets_go() {
         1
     );
     let ops = manager.run("ops -o json").await.expect(0, &[]).json();
-    assert_eq!(ops.as_array().unwrap().len(), 4, "composed, undone, undone again, released");
+    assert_eq!(
+        ops.as_array().unwrap().len(),
+        4,
+        "composed, undone, undone again, released"
+    );
     let operation = ops[0]["id"].as_str().unwrap();
     manager
         .run(&format!("ops wait {operation}"))

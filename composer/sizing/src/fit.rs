@@ -9,11 +9,11 @@
 use crate::error::SizingError;
 use crate::estimate::Estimate;
 use crate::inference::{self, Layout};
-use crate::job::Job;
+use crate::job::{Job, Precision, WeightFormat};
 use crate::model::Model;
 use crate::need::{GpuSet, Need, Task};
 use crate::training;
-use poolwright_model::profile::GpuKind;
+use poolwright_model::profile::{GpuKind, NumberFormat};
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::cmp::{Ordering, Reverse};
@@ -30,6 +30,9 @@ pub struct Offer {
     pub vendor: String,
     /// As the driver reports it.
     pub memory: Bytes,
+    /// What it computes natively, where that is known.
+    #[serde(default)]
+    pub computes: Option<Vec<NumberFormat>>,
     pub price_usd: Option<f64>,
     pub tdp_w: Option<f64>,
     /// How many there are; None: as many as wanted.
@@ -42,6 +45,7 @@ impl Offer {
             kind: Some(kind.name.clone()),
             vendor: kind.vendor.clone(),
             memory: kind.memory(),
+            computes: kind.computes.clone(),
             price_usd: kind.price_usd,
             tdp_w: kind.tdp_w,
             available,
@@ -100,6 +104,9 @@ pub struct Candidate {
     pub estimate: Estimate,
     /// Left on each GPU beyond the safe estimate.
     pub free: Bytes,
+    /// What of the job its GPUs don't compute natively, and what becomes of it.
+    #[serde(default)]
+    pub note: Option<String>,
     /// List price of the set, where known.
     pub price_usd: Option<f64>,
     /// Thermal design power of the set, where known.
@@ -221,6 +228,16 @@ impl Fit {
         let best = self.candidates.first()?;
         let mut explanation = vec![format!("{}: {}", best.set, self.label)];
         explanation.extend(best.estimate.explain());
+        // The planner may take any of them, so each kind's is told.
+        let noted = self.candidates.iter().filter_map(|candidate| {
+            let kind = candidate.set.kind.as_deref()?;
+            Some(format!("{kind}: {}", candidate.note.as_deref()?))
+        });
+        for note in noted {
+            if !explanation.contains(&note) {
+                explanation.push(note);
+            }
+        }
         Some(Need {
             label: self.label.clone(),
             task: Some(self.task),
@@ -415,11 +432,38 @@ fn candidate(
         division,
         hosts,
         memory: offer.memory,
+        note: not_native(job, offer),
         free: offer.memory.saturating_sub(estimate.safe),
         price_usd: offer.price_usd.map(|p| p * f64::from(count)),
         power_w: offer.tdp_w.map(|w| w * f64::from(count)),
         estimate,
     }))
+}
+
+/// The sizes hold all the same: they are those of what is stored.
+fn not_native(job: &Job, offer: &Offer) -> Option<String> {
+    let computes = offer.computes.as_ref()?;
+    let has = |format| computes.contains(&format);
+    let wanted = match job {
+        Job::Inference(inference) => match inference.weights {
+            WeightFormat::Bf16 => NumberFormat::Bf16,
+            WeightFormat::Fp8 => NumberFormat::Fp8,
+            // Computed in 16 bit or in whole numbers, whatever the GPU.
+            _ => return None,
+        },
+        Job::Training(training) if training.precision == Precision::Fp32 => return None,
+        Job::Training(_) => NumberFormat::Bf16,
+    };
+    if has(wanted) {
+        return None;
+    }
+    Some(match (wanted, job) {
+        (NumberFormat::Fp8, _) => {
+            "computes no fp8: weights are converted as they are used, if the engine can".into()
+        }
+        (_, Job::Training(_)) => "computes no bf16: train in fp16 with loss scaling".into(),
+        _ => "computes no bf16: serve it in fp16".into(),
+    })
 }
 
 /// Why no set of the kind was found.

@@ -234,6 +234,7 @@ fn a_gpu_without_a_profile_is_offered_by_its_memory() {
         kind: None,
         vendor: "Contoso".into(),
         memory: Bytes::from_gib(96.0),
+        computes: None,
         price_usd: None,
         tdp_w: None,
         available: Some(2),
@@ -244,4 +245,42 @@ fn a_gpu_without_a_profile_is_offered_by_its_memory() {
     assert!(
         set.admits(None, Bytes::from_gib(96.0)) && set.admits(Some("h100-pcie-80gb"), Bytes::from_gib(79.0))
     );
+}
+
+#[test]
+fn what_a_gpu_does_not_compute_is_said_beside_its_set() {
+    let offers = [
+        offer("v100-pcie-32gb", None),
+        offer("a100-pcie-80gb", None),
+        offer("h100-pcie-80gb", None),
+    ];
+    let note = |weights, kind: &str| {
+        let job = Job::Inference(Inference {
+            weights,
+            ..Inference::default()
+        });
+        let fit = fit(&model("8B"), &job, &offers, Limits::default()).unwrap();
+        let found = fit
+            .candidates
+            .into_iter()
+            .find(|c| c.set.kind.as_deref() == Some(kind));
+        found.unwrap().note
+    };
+    let need = infer("8B", &offers, Limits::default()).need().unwrap();
+    let v100 = need
+        .explanation
+        .iter()
+        .filter(|line| line.contains("v100-pcie-32gb: computes no bf16"));
+    assert_eq!(v100.count(), 1, "{:?}", need.explanation);
+    let said = |note: Option<String>, word: &str| note.is_some_and(|note| note.contains(word));
+    assert!(said(note(WeightFormat::Bf16, "v100-pcie-32gb"), "no bf16"));
+    assert!(said(note(WeightFormat::Fp8, "v100-pcie-32gb"), "no fp8"));
+    assert!(said(note(WeightFormat::Fp8, "a100-pcie-80gb"), "no fp8"));
+    for (weights, kind) in [
+        (WeightFormat::Bf16, "a100-pcie-80gb"),
+        (WeightFormat::Fp8, "h100-pcie-80gb"),
+        (WeightFormat::GptqInt4, "v100-pcie-32gb"),
+    ] {
+        assert_eq!(note(weights, kind), None, "{kind}");
+    }
 }

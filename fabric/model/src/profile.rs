@@ -69,6 +69,15 @@ pub struct Interconnect {
     pub gb_s: Option<f64>,
 }
 
+/// A format of numbers that matrix units may multiply as it is. What they don't must be converted first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NumberFormat {
+    Fp16,
+    Bf16,
+    Fp8,
+}
+
 /// One kind of GPU. Absent figures are not known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GpuKind {
@@ -92,6 +101,9 @@ pub struct GpuKind {
     pub bf16_tflops: Option<f64>,
     /// Dense 8-bit floating point matrix speed.
     pub fp8_tflops: Option<f64>,
+    /// What its matrix units multiply as it is; `None` where that is not known.
+    #[serde(default)]
+    pub computes: Option<Vec<NumberFormat>>,
     pub tdp_w: Option<f64>,
     /// Drawn with a driver loaded and nothing running.
     pub idle_w: Option<f64>,
@@ -190,6 +202,7 @@ impl Profiles {
                     file,
                     vendor: &raw.vendor,
                     sources: &raw.sources,
+                    computes: &raw.computes,
                 })?;
                 if profiles.by_name(&kind.name).is_some() {
                     return Err(ProfileError::Value {
@@ -444,5 +457,39 @@ mod tests {
             twice.starts_with("y.toml: ") && twice.contains("twice"),
             "{twice}"
         );
+    }
+
+    #[test]
+    fn what_each_kind_computes_is_known_and_has_a_source() {
+        for kind in Profiles::builtin().all() {
+            let computes = kind.computes.as_ref().unwrap_or_else(|| panic!("{}", kind.name));
+            assert!(computes.contains(&NumberFormat::Fp16), "{}", kind.name);
+            assert!(kind.sources.contains_key("computes"), "{}", kind.name);
+            // A speed in a format is a speed of computing in it.
+            assert!(
+                kind.fp8_tflops.is_none() || computes.contains(&NumberFormat::Fp8),
+                "{}",
+                kind.name
+            );
+        }
+        let v100 = Profiles::builtin().by_name("v100-pcie-32gb").unwrap();
+        assert_eq!(v100.computes.as_deref(), Some(&[NumberFormat::Fp16][..]));
+        let unsourced = r#"
+            vendor = "Contoso"
+            sources = {}
+            computes = { New = ["fp16"] }
+            [[gpu]]
+            name = "new-1gb"
+            models = ["New"]
+            architecture = "New"
+            form_factor = "pcie"
+            memory_nominal_gib = 1
+            memory_type = "HBM"
+            source = { default = "x" }
+        "#;
+        let error = Profiles::parse(&[("new.toml", unsourced)])
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("computes"), "{error}");
     }
 }

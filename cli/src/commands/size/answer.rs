@@ -49,6 +49,8 @@ struct Set<'a> {
     safe_bytes_per_gpu: Bytes,
     free_bytes_per_gpu: Bytes,
     stranded_bytes: Bytes,
+    /// What of the job these GPUs don't compute natively.
+    note: Option<&'a str>,
     price_usd: Option<f64>,
     power_w: Option<f64>,
     terms: &'a [Term],
@@ -92,6 +94,7 @@ impl<'a> Set<'a> {
             safe_bytes_per_gpu: candidate.estimate.safe,
             free_bytes_per_gpu: candidate.free,
             stranded_bytes: candidate.stranded(),
+            note: candidate.note.as_deref(),
             price_usd: candidate.price_usd,
             power_w: candidate.power_w,
             terms: &candidate.estimate.terms,
@@ -111,6 +114,7 @@ fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>) -> Table 
         column("HOSTS").if_any(),
         column("PRICE").named("price_usd").if_any(),
         column("POWER").named("power_w").if_any(),
+        column("NOTE").if_any(),
     ]);
     for (place, candidate) in candidates {
         table.row([
@@ -124,6 +128,7 @@ fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>) -> Table 
             Cell::maybe(candidate.hosts),
             Cell::dollars(candidate.price_usd),
             Cell::watts(candidate.power_w),
+            Cell::maybe(candidate.note.as_ref()),
         ]);
     }
     table

@@ -1,6 +1,6 @@
 //! The form of a profile file, and the checks that turn an entry into a [`GpuKind`].
 
-use super::{FormFactor, GpuKind, Interconnect, ProfileError, normal};
+use super::{FormFactor, GpuKind, Interconnect, NumberFormat, ProfileError, normal};
 use crate::topology::PciIds;
 use crate::units::{Bytes, Lanes, LinkWidth, PcieGeneration};
 use serde::Deserialize;
@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 pub(super) struct RawFile {
     pub(super) vendor: String,
     pub(super) sources: BTreeMap<String, String>,
+    /// By architecture.
+    #[serde(default)]
+    pub(super) computes: BTreeMap<String, Vec<NumberFormat>>,
     pub(super) gpu: Vec<RawGpu>,
 }
 
@@ -45,6 +48,7 @@ pub(super) struct Context<'a> {
     pub(super) file: &'a str,
     pub(super) vendor: &'a str,
     pub(super) sources: &'a BTreeMap<String, String>,
+    pub(super) computes: &'a BTreeMap<String, Vec<NumberFormat>>,
 }
 
 /// The keys whose figures need a source.
@@ -149,11 +153,20 @@ impl RawGpu {
         }
         // A source is the key of a text in the file's [sources], or a text of its own.
         let text = |value: &String| context.sources.get(value).unwrap_or(value).clone();
-        let sources = self
+        let mut sources: BTreeMap<String, String> = self
             .source
             .iter()
             .map(|(key, value)| (key.clone(), text(value)))
             .collect();
+        let computes = context.computes.get(&self.architecture).cloned();
+        match (&computes, context.sources.get("computes")) {
+            (Some(_), None) => {
+                let allowed = "a source of that name in [sources], for what is in [computes]";
+                return Err(refuse("computes", "without a source".into(), allowed));
+            }
+            (Some(_), Some(source)) => drop(sources.insert("computes".into(), source.clone())),
+            (None, _) => {}
+        }
         Ok(GpuKind {
             vendor: context.vendor.to_owned(),
             architecture: self.architecture,
@@ -166,6 +179,7 @@ impl RawGpu {
             bandwidth_gb_s: self.bandwidth_gb_s,
             bf16_tflops: self.bf16_tflops,
             fp8_tflops: self.fp8_tflops,
+            computes,
             tdp_w: self.tdp_w,
             idle_w: self.idle_w,
             link: LinkWidth {
