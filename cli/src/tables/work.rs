@@ -106,6 +106,7 @@ pub fn schedules(schedules: &[ScheduleStatus]) -> Table {
         column("NEXT CHANGE"),
         column("DEMANDS").if_any(),
         column("SUSPENDS").if_any(),
+        column("TROUBLE").if_any(),
     ]);
     for status in schedules {
         let Schedule { spec, .. } = &status.schedule;
@@ -123,6 +124,7 @@ pub fn schedules(schedules: &[ScheduleStatus]) -> Table {
             Cell::at(status.next_change),
             Cell::list(spec.demands.iter().map(|demand| &demand.id)),
             Cell::list(&spec.suspends),
+            Cell::maybe(status.trouble.as_ref()),
         ]);
     }
     table
@@ -260,4 +262,41 @@ pub fn checks(checks: &[Check]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_that_the_pool_does_not_follow_says_why() {
+        let status: ScheduleStatus = serde_json::from_value(serde_json::json!({
+            "id": "nights",
+            "window": { "opens": "0 20 * * *", "closes": "30 7 * * *", "zone": "Europe/Berlin" },
+            "demands": [],
+            "suspends": [],
+            "paused": false,
+            "created": "2026-03-02T12:00:00Z",
+            "open": true,
+            "next_change": null,
+            "next_openings": [],
+            "trouble": {
+                "since": "2026-03-02T20:00:02Z",
+                "tries": 3,
+                "last_try": "2026-03-02T20:00:14Z",
+                "again_after_s": 16,
+                "reason": "box-1 does not answer",
+            },
+        }))
+        .unwrap();
+        let shown = schedules(std::slice::from_ref(&status)).render(None);
+        assert!(shown.contains("TROUBLE"), "{shown}");
+        assert!(shown.contains("tried 3 times"), "{shown}");
+        assert!(shown.contains("box-1 does not answer"), "{shown}");
+        let healthy = ScheduleStatus {
+            trouble: None,
+            ..status
+        };
+        assert!(!schedules(&[healthy]).render(None).contains("TROUBLE"));
+    }
 }

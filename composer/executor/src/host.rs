@@ -108,7 +108,9 @@ pub(crate) async fn drain(cx: &Context, live: &Live, index: u32) -> Result<(), H
         note::acted(cx, live, index, Way::Do).await;
         let evidence = match answer {
             Ok(()) => "the host let go of it".to_owned(),
-            Err(error) if error.kind == ErrorKind::CannotTell => said(&error),
+            Err(error) if error.kind == ErrorKind::CannotTell => {
+                return not_possible(cx, live, index, &said(&error)).await;
+            }
             // Draining twice is as good as once, and how often is bounded.
             Err(error) if error.kind == ErrorKind::OutcomeUnknown && attempts < 2 => {
                 unsure = true;
@@ -129,6 +131,17 @@ pub(crate) async fn drain(cx: &Context, live: &Live, index: u32) -> Result<(), H
         }
         return done(cx, live, index, evidence, None).await;
     }
+}
+
+/// The host can't be made to let go from here. The fabric takes the GPU away all the same, and the operation
+/// says so for good.
+async fn not_possible(cx: &Context, live: &Live, index: u32, reason: &str) -> Result<(), Halt> {
+    let record = live.step(index)?;
+    tracing::warn!(operation = %live.id, step = %record.step, reason, "not drained");
+    let mut line = StepLine::new(index, StepState::NotPossible);
+    line.attempts = record.attempts;
+    line.evidence = Some(format!("not drained: {reason}"));
+    note::outcome(cx, live, line, None, Way::Do).await
 }
 
 async fn undrained(

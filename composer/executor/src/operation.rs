@@ -121,7 +121,11 @@ impl StepRecord {
     pub(crate) fn needs_undo(&self) -> bool {
         self.step.verb.has_effect()
             && match self.state {
-                StepState::Running | StepState::Done | StepState::Indeterminate | StepState::Undoing => true,
+                StepState::Running
+                | StepState::Done
+                | StepState::NotPossible
+                | StepState::Indeterminate
+                | StepState::Undoing => true,
                 StepState::Failed => self.unsure,
                 StepState::Pending | StepState::Skipped | StepState::Undone | StepState::Stuck => false,
             }

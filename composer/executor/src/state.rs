@@ -143,7 +143,7 @@ impl fmt::Display for OperationState {
 ///      │         │  ▲ │                │  ▲ └──► Stuck (the undo failed)
 ///      │         ▼  │ └──► Failed      ▼  │
 ///      │    Indeterminate         Indeterminate
-///      ├──► Skipped (the goal held already)
+///      ├──► Skipped (the goal held already)   Running ──► NotPossible, and on from there as from Done
 ///      └──► Done, Failed (nothing had to be sent)
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -156,6 +156,8 @@ pub enum StepState {
     Done,
     /// The goal held already. Not ours to undo.
     Skipped,
+    /// Nobody there can do it, and what follows can do without. Never shown as done; the evidence says who can't.
+    NotPossible,
     Failed,
     /// Sent, and nobody knows what became of it.
     Indeterminate,
@@ -168,11 +170,12 @@ pub enum StepState {
 }
 
 impl StepState {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Pending,
         Self::Running,
         Self::Done,
         Self::Skipped,
+        Self::NotPossible,
         Self::Failed,
         Self::Indeterminate,
         Self::Undoing,
@@ -187,7 +190,7 @@ impl StepState {
             S::Pending => matches!(next, S::Running | S::Done | S::Skipped | S::Failed),
             // Running again: asked a second time.
             S::Running => !matches!(next, S::Pending | S::Skipped),
-            S::Done | S::Failed => {
+            S::Done | S::NotPossible | S::Failed => {
                 matches!(next, S::Undoing | S::Undone | S::Stuck | S::Indeterminate)
             }
             S::Indeterminate => !matches!(next, S::Pending | S::Skipped | S::Indeterminate),
@@ -199,7 +202,7 @@ impl StepState {
 
     /// Steps that come after it may begin.
     pub fn is_through(self) -> bool {
-        matches!(self, Self::Done | Self::Skipped)
+        matches!(self, Self::Done | Self::Skipped | Self::NotPossible)
     }
 
     pub const fn name(self) -> &'static str {
@@ -208,6 +211,7 @@ impl StepState {
             Self::Running => "running",
             Self::Done => "done",
             Self::Skipped => "skipped",
+            Self::NotPossible => "not-possible",
             Self::Failed => "failed",
             Self::Indeterminate => "indeterminate",
             Self::Undoing => "undoing",

@@ -4,6 +4,7 @@ use crate::kit::{Kit, run, submission};
 use crate::plans::{Draft, composition};
 use crate::rack::{Call, How, Rack};
 use poolwright_executor::{OperationState, StepState};
+use poolwright_model::step::Verb;
 use poolwright_planner::{Composition, Plan};
 
 fn composed() -> Composition {
@@ -174,7 +175,38 @@ async fn a_bmc_that_cannot_tell_anything_is_no_obstacle() {
         kit.rack.break_down(call, None, How::CannotTell, 100);
     }
     kit.given(attach()).await;
-    kit.given(release()).await;
+    let released = run(&kit.executor(), release()).await;
+    assert_eq!(
+        released.state,
+        OperationState::Completed,
+        "{:?}",
+        released.error()
+    );
+    kit.all_is_well().await;
+
+    // What the host could not be made to do is not shown as done, for good.
+    let drains = released
+        .steps
+        .iter()
+        .filter(|record| record.step.verb == Verb::Drain);
+    let told: Vec<_> = drains
+        .map(|record| (record.state, record.evidence.clone().unwrap()))
+        .collect();
+    assert!(!told.is_empty());
+    for (state, evidence) in told {
+        assert_eq!(state, StepState::NotPossible);
+        assert!(evidence.starts_with("not drained: "), "{evidence}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_was_not_possible_is_no_obstacle_to_going_back() {
+    let kit = Kit::new();
+    kit.given(attach()).await;
+    kit.rack.break_down(Call::Drain, None, How::CannotTell, 100);
+    kit.rack.break_down(Call::Unbind, None, How::Refuse, 100);
+    let done = run(&kit.executor(), release()).await;
+    assert_eq!(done.state, OperationState::RolledBack, "{:?}", done.error());
     kit.all_is_well().await;
 }
 
