@@ -27,7 +27,8 @@ pub struct Options {
     /// The first pause between two tries; it doubles up to the last.
     pub first_pause: Duration,
     pub last_pause: Duration,
-    /// How often an undo is asked for before an operator must look.
+    /// How often an undo is asked for before an operator must look: with the pauses between, some two minutes, in
+    /// which a busy or restarting service comes back.
     pub undo_attempts: u32,
     /// Requests in flight at one control endpoint.
     pub per_endpoint: usize,
@@ -51,7 +52,7 @@ impl Default for Options {
             turn_deadline: seconds(120),
             first_pause: seconds(1),
             last_pause: seconds(60),
-            undo_attempts: 4,
+            undo_attempts: 8,
             per_endpoint: 8,
             accept_fabric_alone: true,
             reuse_without_reset: false,

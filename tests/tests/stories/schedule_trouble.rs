@@ -34,6 +34,47 @@ async fn a_recomposition_that_fails_is_tried_again_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_box_that_falls_silent_during_a_recomposition_is_waited_for() {
+    let pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+    pool.schedule(night()).await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until("2026-03-02T19:59:00Z").await;
+    // It takes five writes of the evening and loses the others; then it gives no answer to anything.
+    let lost = Fault::new(FaultKind::TimeOutBefore).at("box-1");
+    pool.fault(lost.on("PATCH", "/redfish/v1/Fabrics/*/Zones/*").after(5));
+    pool.until("a write is lost", async || {
+        let operations = pool.composer().operations().await.unwrap();
+        operations
+            .iter()
+            .any(|operation| operation.waits().iter().any(|wait| wait.contains("box-1")))
+            && pool.truth().len() < 20
+    })
+    .await;
+    pool.silence("box-1");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let before = pool.truth();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(pool.truth(), before, "nothing moves while nobody can look");
+    let open = pool.store.open_operations().await.unwrap();
+    assert_eq!(open.len(), 1, "what it has in hand it keeps in hand");
+    let operation = pool.composer().operation(&open[0]).await.unwrap();
+    assert_eq!(operation.state, OperationState::Indeterminate);
+    assert!(
+        operation.waits().iter().all(|wait| !wait.is_empty()),
+        "{:?}",
+        operation.waits()
+    );
+
+    pool.emulation.clear_faults();
+    pool.pass_until("2026-03-02T20:30:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("training", 24)]));
+    pool.quiet().await;
+    pool.all_is_well().await;
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_fails_each_time_is_tried_less_and_less_often_and_told_once() {
     let mut pool = Pool::of("demo").await;
     pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
