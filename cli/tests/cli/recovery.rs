@@ -165,3 +165,53 @@ async fn a_wait_that_ends_too_early_names_the_operation() {
         .expect(1, &["cancelled", "changed our mind"]);
     assert_eq!(rack.bindings().len(), 2);
 }
+
+#[tokio::test]
+async fn who_waits_hears_the_end_from_the_manager_that_comes_after() {
+    let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
+    let manager = Manager::start(folder.path(), &[]).await;
+    manager
+        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .await
+        .expect(0, &[]);
+    let waiting = manager.begin("compose --gpus 8 --name web");
+    manager
+        .until("ops -o json", |operations| {
+            operations.as_array().unwrap().iter().any(at_work)
+        })
+        .await;
+    let address = manager.server.url.trim_start_matches("https://").to_owned();
+    manager.server.kill().await;
+    let _after = Manager::start_at(folder.path(), &address, &[]).await;
+
+    let ran = waiting.await.unwrap().expect(0, &["asking again", "completed"]);
+    assert!(ran.out.contains("web"), "{ran:?}");
+    assert_eq!(rack.bindings().len(), 8);
+    rack.check_single_owners();
+}
+
+#[tokio::test]
+async fn who_waits_for_a_manager_that_never_comes_back_is_told_what_goes_on_without_it() {
+    let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
+    let manager = Manager::start(folder.path(), &[]).await;
+    manager
+        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .await
+        .expect(0, &[]);
+    let waiting = manager.begin("compose --gpus 8 --name web");
+    manager
+        .until("ops -o json", |operations| {
+            operations.as_array().unwrap().iter().any(at_work)
+        })
+        .await;
+    manager.server.kill().await;
+    let ran = waiting.await.unwrap();
+    ran.expect(
+        10,
+        &[
+            "could not be asked within 30 s",
+            "in the journal",
+            "poolwright ops wait op-",
+        ],
+    );
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -212,8 +213,12 @@ pub struct Manager {
 
 impl Manager {
     pub async fn start(data_dir: &Path, more: &[&str]) -> Self {
+        Self::start_at(data_dir, "127.0.0.1:0", more).await
+    }
+
+    pub async fn start_at(data_dir: &Path, address: &str, more: &[&str]) -> Self {
         let dir = data_dir.to_str().unwrap();
-        let arguments = ["serve", "--data-dir", dir, "--listen", "127.0.0.1:0"];
+        let arguments = ["serve", "--data-dir", dir, "--listen", address];
         let server = Server::start(arguments.into_iter().chain(more.iter().copied())).await;
         Self {
             server,
@@ -224,6 +229,11 @@ impl Manager {
     /// Runs a command against it.
     pub async fn run(&self, line: &str) -> Ran {
         self.run_with(line.split_whitespace()).await
+    }
+
+    /// Begins a command against it, which goes on whatever becomes of the manager.
+    pub fn begin(&self, line: &str) -> JoinHandle<Ran> {
+        tokio::spawn(finish(self.command(line.split_whitespace())))
     }
 
     /// Runs a command against it, and interrupts it as soon as it has said `word` on stderr.
