@@ -8,6 +8,7 @@ PEER_COMMANDS=(
     "git:git"
     "jq:jq"
     "nginx:nginx-light"
+    "openssl:openssl"
     "tar:tar"
 )
 
@@ -17,6 +18,7 @@ missing_packages() {
     for entry in "${PEER_COMMANDS[@]}"; do
         command -v "${entry%%:*}" >/dev/null || echo "${entry#*:}"
     done
+    ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || echo postgresql
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3 python3-venv
 }
 
@@ -31,6 +33,11 @@ install_packages() {
         ours=yes
         printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
         as_root chmod 755 "$policy"
+    fi
+    # A cluster for everybody is not wanted, nor the time that it takes.
+    if [[ ! -e /etc/postgresql-common/createcluster.conf ]]; then
+        as_root mkdir -p /etc/postgresql-common
+        echo 'create_main_cluster = false' | as_root tee /etc/postgresql-common/createcluster.conf >/dev/null
     fi
     as_root apt-get update -qq &&
         as_root env DEBIAN_FRONTEND=noninteractive \

@@ -1,7 +1,5 @@
 //! What can go wrong with the store.
 
-use std::path::PathBuf;
-
 /// Why something was not read or not committed. Nothing that ended in an error was acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -47,25 +45,17 @@ fn revision(revision: Option<u64>) -> String {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(
-        "{} is in use by another process ({holder}): one data directory serves one manager; stop the other one, or choose another --data-dir",
-        .path.display()
+        "{place} is in use by another process ({holder}): one data directory serves one manager; stop the other one, or choose another --data-dir"
     )]
-    Locked { path: PathBuf, holder: String },
+    Locked { place: String, holder: String },
+    #[error("{place} is not a Poolwright database ({reason}): choose another place, or move it away")]
+    Foreign { place: String, reason: String },
     #[error(
-        "{} is not a Poolwright database ({reason}): choose another --data-dir, or move the file away",
-        .path.display()
+        "{place} was written by a newer Poolwright (schema {found}, this one knows {known}): install that version again, or restore a backup that this one made"
     )]
-    Foreign { path: PathBuf, reason: String },
-    #[error(
-        "{} was written by a newer Poolwright (schema {found}, this one knows {known}): install that version again, or restore a backup that this one made",
-        .path.display()
-    )]
-    Newer { path: PathBuf, found: u32, known: u32 },
-    #[error(
-        "{} is damaged ({reason}): restore a backup; nothing was changed",
-        .path.display()
-    )]
-    Damaged { path: PathBuf, reason: String },
-    #[error("{} can't be opened: {reason}", .path.display())]
-    Io { path: PathBuf, reason: String },
+    Newer { place: String, found: u32, known: u32 },
+    #[error("{place} is damaged ({reason}): restore a backup; nothing was changed")]
+    Damaged { place: String, reason: String },
+    #[error("{place} can't be opened: {reason}")]
+    Io { place: String, reason: String },
 }

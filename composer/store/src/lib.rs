@@ -13,18 +13,22 @@
 //! tried again. A revision is never given twice, not even to a document that was deleted and made anew.
 //! Whoever wants to be fenced puts an expectation on its lease into each batch.
 //!
-//! [`SqliteStore`] is the store of a single manager.
+//! [`SqliteStore`] is the store of a single manager, [`PostgresStore`] that of several.
 
 mod batch;
 mod document;
 mod error;
+mod migrations;
+mod statements;
 mod typed;
 
+mod postgres;
 mod sqlite;
 
 pub use batch::{Batch, Committed, Expectation};
 pub use document::{Document, Event, JournalLine, Json};
 pub use error::{OpenError, StoreError};
+pub use postgres::{PostgresOptions, PostgresStore};
 pub use sqlite::SqliteStore;
 pub use typed::{Stored, Versioned, read, read_all, written};
 

@@ -1,6 +1,8 @@
 //! Opening the file: whose is it, which version, was it closed well.
 
 use crate::OpenError;
+use crate::migrations::MIGRATIONS;
+use crate::statements::{MARK, MARKED};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -10,12 +12,6 @@ use std::time::Duration;
 
 /// "Plwr", in the file's header: how we know our own file.
 const APPLICATION_ID: i32 = 0x506c_7772;
-/// Each file is applied once, in order, and never changed after a release. The header's `user_version`
-/// counts those applied.
-const MIGRATIONS: &[&str] = &[
-    include_str!("../../migrations/0001_documents.sql"),
-    include_str!("../../migrations/0002_written.sql"),
-];
 const BUSY: Duration = Duration::from_secs(5);
 
 /// A store ready to be written to.
@@ -100,7 +96,7 @@ fn lock(path: &Path) -> Result<File, OpenError> {
             // Only for the message: an unreadable file still is a held lock.
             let _ = file.read_to_string(&mut holder);
             Err(OpenError::Locked {
-                path: path.to_owned(),
+                place: path.display().to_string(),
                 holder: Some(holder.trim().to_owned())
                     .filter(|h| !h.is_empty())
                     .unwrap_or_else(|| "it left no name".to_owned()),
@@ -127,14 +123,14 @@ fn ours(path: &Path, connection: &Connection) -> Result<bool, OpenError> {
     }
     if application != APPLICATION_ID {
         return Err(OpenError::Foreign {
-            path: path.to_owned(),
+            place: path.display().to_string(),
             reason: format!("its application id is {application:#010x}, ours is {APPLICATION_ID:#010x}"),
         });
     }
     let (found, known) = (u32::try_from(version).unwrap_or(0), MIGRATIONS.len() as u32);
     if found > known {
         return Err(OpenError::Newer {
-            path: path.to_owned(),
+            place: path.display().to_string(),
             found,
             known,
         });
@@ -164,22 +160,18 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// The marker that tells how the store was left.
+const STOP: &str = "stop";
 const CLEAN: &str = "clean";
 const UNCLEAN: &str = "in-use";
 
 fn mark(connection: &Connection, stop: &str) -> rusqlite::Result<()> {
-    connection.execute(
-        "INSERT INTO marker (name, value) VALUES ('stop', ?1)
-         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        [stop],
-    )?;
+    connection.execute(MARK, [STOP, stop])?;
     Ok(())
 }
 
 fn check_after_unclean_stop(path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    let marked = connection.query_row("SELECT value FROM marker WHERE name = 'stop'", [], |row| {
-        row.get::<_, String>(0)
-    });
+    let marked = connection.query_row(MARKED, [STOP], |row| row.get::<_, String>(0));
     match marked {
         Ok(stop) if stop == CLEAN => return Ok(()),
         // Stopped before it was first marked: as good as unclean.
@@ -194,23 +186,23 @@ fn check_after_unclean_stop(path: &Path, connection: &Connection) -> Result<(), 
         return Ok(());
     }
     Err(OpenError::Damaged {
-        path: path.to_owned(),
+        place: path.display().to_string(),
         reason: verdict,
     })
 }
 
 fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
-    let (path, reason) = (path.to_owned(), error.to_string());
+    let (place, reason) = (path.display().to_string(), error.to_string());
     match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => OpenError::Foreign { path, reason },
-        Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged { path, reason },
-        _ => OpenError::Io { path, reason },
+        Some(ErrorCode::NotADatabase) => OpenError::Foreign { place, reason },
+        Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged { place, reason },
+        _ => OpenError::Io { place, reason },
     }
 }
 
 fn io(path: &Path, error: &std::io::Error) -> OpenError {
     OpenError::Io {
-        path: path.to_owned(),
+        place: path.display().to_string(),
         reason: error.to_string(),
     }
 }

@@ -1,7 +1,11 @@
-//! The statements. Text that SQLite and PostgreSQL both understand.
+//! A batch and a row, as SQLite has them.
 
 use crate::batch::Write;
 use crate::document::Json;
+use crate::statements::{
+    ADVANCE, APPEND, DELETE, EARLIEST, END, EVENTS, FORGET, FORGET_EVENTS, GET, HOW_MANY, IS_OPEN, LAST_LINE,
+    LAST_REVISION, LATEST, LINES, LIST, OPEN, OPEN_OPERATIONS, PUT, REVISION, TELL,
+};
 use crate::{Batch, Committed, Document, Event, JournalLine, Order, StoreError};
 use poolwright_model::id::OperationId;
 use rusqlite::types::Type;
@@ -41,26 +45,19 @@ pub(super) fn apply(connection: &Connection, batch: &Batch) -> Result<Committed,
         append(connection, line)?;
     }
     for operation in &batch.ended {
-        connection
-            .prepare_cached("DELETE FROM open_operation WHERE operation = ?1")?
-            .execute([operation.as_str()])?;
+        connection.prepare_cached(END)?.execute([operation.as_str()])?;
     }
     let last_event = advance(connection, "event", batch.events.len() as u64)?;
-    let mut insert = connection.prepare_cached("INSERT INTO outbox (seq, event) VALUES (?1, ?2)")?;
+    let mut insert = connection.prepare_cached(TELL)?;
     for (seq, event) in (last_event + 1 - batch.events.len() as u64..).zip(&batch.events) {
         insert.execute(params![signed(seq), event.get()])?;
     }
     for operation in &batch.forgotten {
-        connection
-            .prepare_cached(
-                "DELETE FROM journal WHERE operation = ?1
-                 AND NOT EXISTS (SELECT 1 FROM open_operation WHERE operation = ?1)",
-            )?
-            .execute([operation.as_str()])?;
+        connection.prepare_cached(FORGET)?.execute([operation.as_str()])?;
     }
     if let Some(newest) = batch.kept_events {
         connection
-            .prepare_cached("DELETE FROM outbox WHERE seq <= ?1")?
+            .prepare_cached(FORGET_EVENTS)?
             .execute([signed(last_event.saturating_sub(newest))])?;
     }
     Ok(Committed { revision, last_event })
@@ -69,35 +66,32 @@ pub(super) fn apply(connection: &Connection, batch: &Batch) -> Result<Committed,
 /// Moves a counter on, and says where it stands.
 fn advance(connection: &Connection, name: &str, by: u64) -> rusqlite::Result<u64> {
     connection
-        .prepare_cached("UPDATE counter SET value = value + ?2 WHERE name = ?1 RETURNING value")?
+        .prepare_cached(ADVANCE)?
         .query_row(params![name, signed(by)], |row| number(row, 0))
 }
 
 fn revision(connection: &Connection, kind: &str, id: &str) -> rusqlite::Result<Option<u64>> {
     connection
-        .prepare_cached("SELECT revision FROM object WHERE kind = ?1 AND id = ?2")?
+        .prepare_cached(REVISION)?
         .query_row([kind, id], |row| number(row, 0))
         .optional()
 }
 
 pub(super) fn last_revision(connection: &Connection) -> rusqlite::Result<u64> {
     connection
-        .prepare_cached("SELECT value FROM counter WHERE name = 'revision'")?
+        .prepare_cached(LAST_REVISION)?
         .query_row([], |row| number(row, 0))
 }
 
 fn put(connection: &Connection, write: &Write, revision: u64) -> rusqlite::Result<()> {
     let Write { kind, id, json } = write;
     match json {
-        Some(json) => connection
-            .prepare_cached(
-                "INSERT INTO object (kind, id, revision, doc) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (kind, id) DO UPDATE SET revision = excluded.revision, doc = excluded.doc",
-            )?
-            .execute(params![kind, id, signed(revision), json.get()])?,
-        None => connection
-            .prepare_cached("DELETE FROM object WHERE kind = ?1 AND id = ?2")?
-            .execute([kind, id])?,
+        Some(json) => {
+            connection
+                .prepare_cached(PUT)?
+                .execute(params![kind, id, signed(revision), json.get()])?
+        }
+        None => connection.prepare_cached(DELETE)?.execute([kind, id])?,
     };
     Ok(())
 }
@@ -106,11 +100,9 @@ fn put(connection: &Connection, write: &Write, revision: u64) -> rusqlite::Resul
 fn append(connection: &Connection, line: &JournalLine) -> Result<(), NotApplied> {
     let operation = line.operation.as_str();
     let last = connection
-        .prepare_cached("SELECT coalesce(max(seq), 0) FROM journal WHERE operation = ?1")?
+        .prepare_cached(LAST_LINE)?
         .query_row([operation], |row| number(row, 0))?;
-    let open = connection
-        .prepare_cached("SELECT 1 FROM open_operation WHERE operation = ?1")?
-        .exists([operation])?;
+    let open = connection.prepare_cached(IS_OPEN)?.exists([operation])?;
     if line.seq != last + 1 || (last > 0 && !open) {
         return Err(NotApplied::Refused(StoreError::Conflict {
             kind: "journal".to_owned(),
@@ -120,26 +112,24 @@ fn append(connection: &Connection, line: &JournalLine) -> Result<(), NotApplied>
         }));
     }
     connection
-        .prepare_cached("INSERT INTO journal (operation, seq, line) VALUES (?1, ?2, ?3)")?
+        .prepare_cached(APPEND)?
         .execute(params![operation, signed(line.seq), line.json.get()])?;
     if last == 0 {
-        connection
-            .prepare_cached("INSERT INTO open_operation (operation) VALUES (?1)")?
-            .execute([operation])?;
+        connection.prepare_cached(OPEN)?.execute([operation])?;
     }
     Ok(())
 }
 
 pub(super) fn get(connection: &Connection, kind: &str, id: &str) -> rusqlite::Result<Option<Document>> {
     connection
-        .prepare_cached("SELECT kind, id, revision, doc FROM object WHERE kind = ?1 AND id = ?2")?
+        .prepare_cached(GET)?
         .query_row([kind, id], document)
         .optional()
 }
 
 pub(super) fn list(connection: &Connection, kind: &str) -> rusqlite::Result<Vec<Document>> {
     connection
-        .prepare_cached("SELECT kind, id, revision, doc FROM object WHERE kind = ?1 ORDER BY id")?
+        .prepare_cached(LIST)?
         .query_map([kind], document)?
         .collect()
 }
@@ -150,23 +140,21 @@ pub(super) fn written(
     order: Order,
     limit: u32,
 ) -> rusqlite::Result<Vec<Document>> {
-    let (after, direction) = match order {
-        Order::LatestFirst => (0, "DESC"),
-        Order::EarliestFirst { after } => (after, "ASC"),
-    };
-    // Those of one commit have one revision: their ids decide.
-    connection
-        .prepare_cached(&format!(
-            "SELECT kind, id, revision, doc FROM object WHERE kind = ?1 AND revision > ?2
-             ORDER BY revision {direction}, id LIMIT ?3"
-        ))?
-        .query_map(params![kind, signed(after), limit], document)?
-        .collect()
+    match order {
+        Order::LatestFirst => connection
+            .prepare_cached(LATEST)?
+            .query_map(params![kind, limit], document)?
+            .collect(),
+        Order::EarliestFirst { after } => connection
+            .prepare_cached(EARLIEST)?
+            .query_map(params![kind, signed(after), limit], document)?
+            .collect(),
+    }
 }
 
 pub(super) fn count(connection: &Connection, kind: &str) -> rusqlite::Result<u64> {
     connection
-        .prepare_cached("SELECT count(*) FROM object WHERE kind = ?1")?
+        .prepare_cached(HOW_MANY)?
         .query_row([kind], |row| number(row, 0))
 }
 
@@ -176,7 +164,7 @@ pub(super) fn journal(
     after: u64,
 ) -> rusqlite::Result<Vec<JournalLine>> {
     connection
-        .prepare_cached("SELECT seq, line FROM journal WHERE operation = ?1 AND seq > ?2 ORDER BY seq")?
+        .prepare_cached(LINES)?
         .query_map(params![operation.as_str(), signed(after)], |row| {
             Ok(JournalLine {
                 operation: operation.clone(),
@@ -189,7 +177,7 @@ pub(super) fn journal(
 
 pub(super) fn open_operations(connection: &Connection) -> rusqlite::Result<Vec<OperationId>> {
     connection
-        .prepare_cached("SELECT operation FROM open_operation ORDER BY operation")?
+        .prepare_cached(OPEN_OPERATIONS)?
         .query_map([], |row| {
             let text: String = row.get(0)?;
             OperationId::new(text).map_err(|e| unreadable(0, e))
@@ -199,7 +187,7 @@ pub(super) fn open_operations(connection: &Connection) -> rusqlite::Result<Vec<O
 
 pub(super) fn events_after(connection: &Connection, seq: u64, limit: u32) -> rusqlite::Result<Vec<Event>> {
     connection
-        .prepare_cached("SELECT seq, event FROM outbox WHERE seq > ?1 ORDER BY seq LIMIT ?2")?
+        .prepare_cached(EVENTS)?
         .query_map(params![signed(seq), limit], |row| {
             Ok(Event {
                 seq: number(row, 0)?,

@@ -27,13 +27,13 @@ pub(super) struct Writer {
 
 impl Writer {
     pub fn start(opened: Opened) -> Result<Self, OpenError> {
-        let path = opened.path.clone();
+        let place = opened.path.display().to_string();
         let (jobs, waiting) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || run(opened, &waiting))
             .map_err(|e| OpenError::Io {
-                path,
+                place,
                 reason: e.to_string(),
             })?;
         Ok(Self {

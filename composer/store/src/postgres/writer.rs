@@ -1,0 +1,217 @@
+//! The one task that writes. It takes all batches that wait, applies each in a savepoint of its own, and
+//! commits them together: one flush for all (group commit). A caller is answered only after that flush.
+//!
+//! When the connection breaks while a commit is under way, nobody knows whether it happened. The
+//! transaction's number was noted before, so the server is asked what became of it, for as long as it
+//! takes; until then nothing else is written, and who comes new is told to come back.
+
+use super::connect::Connections;
+use super::sql::{self, NotApplied, numbered};
+use crate::statements::LAST_REVISION;
+use crate::{Batch, Committed, StoreError};
+use deadpool_postgres::{Client, GenericClient, PoolError};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// Batches in one commit, so that no caller waits for an endless one.
+const GROUP: usize = 256;
+/// How long a group may take.
+const WRITE: Duration = Duration::from_secs(30);
+/// How long the server is given to tell what became of a commit, before it is asked again.
+const LOOK_UP: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+
+type Answer = Result<Committed, StoreError>;
+
+/// A batch, and who waits for it.
+struct Job {
+    batch: Batch,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// The way to the task. When dropped, what was handed over is still committed.
+pub(super) struct Writer {
+    jobs: mpsc::UnboundedSender<Job>,
+}
+
+impl Writer {
+    pub fn start(connections: Arc<Connections>) -> Self {
+        let (jobs, waiting) = mpsc::unbounded_channel();
+        tokio::spawn(run(connections, waiting));
+        Self { jobs }
+    }
+
+    pub async fn commit(&self, batch: Batch) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        if self.jobs.send(Job { batch, answer }).is_err() {
+            return Err(gone());
+        }
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+fn gone() -> StoreError {
+    StoreError::Unavailable {
+        reason: "its writer has ended".to_owned(),
+        hint: "restart the manager",
+    }
+}
+
+async fn run(connections: Arc<Connections>, mut waiting: mpsc::UnboundedReceiver<Job>) {
+    let mut kept: Option<Client> = None;
+    let mut group = Vec::new();
+    while waiting.recv_many(&mut group, GROUP).await > 0 {
+        let (batches, answers): (Vec<_>, Vec<_>) = group.drain(..).map(|job| (job.batch, job.answer)).unzip();
+        let results = match commit_group(&connections, &mut kept, &batches).await {
+            Ok(results) => results,
+            Err(NotCommitted::Certainly(error)) => repeated(&error, batches.len()),
+            Err(NotCommitted::Perhaps { transaction, results }) => {
+                match became(&connections, &transaction, &mut waiting).await {
+                    true => results,
+                    false => repeated(&interrupted(), batches.len()),
+                }
+            }
+        };
+        for (result, answer) in results.into_iter().zip(answers) {
+            // Whoever asked may have gone away; what is committed stays committed.
+            let _ = answer.send(result);
+        }
+    }
+}
+
+fn repeated(error: &StoreError, times: usize) -> Vec<Answer> {
+    tracing::warn!(%error, batches = times, "nothing was committed");
+    std::iter::repeat_with(|| Err(error.clone()))
+        .take(times)
+        .collect()
+}
+
+fn interrupted() -> StoreError {
+    StoreError::Unavailable {
+        reason: "the database dropped the connection before it committed".to_owned(),
+        hint: "look at whether the database is up and can be reached; it is tried again",
+    }
+}
+
+/// Why a group has no answers yet.
+enum NotCommitted {
+    Certainly(StoreError),
+    /// The answer to the commit was lost. `results` hold if it happened.
+    Perhaps {
+        transaction: String,
+        results: Vec<Answer>,
+    },
+}
+
+/// Commits the batches in one transaction: a refused batch leaves no trace and does not hurt the others.
+/// A connection that failed is thrown away.
+async fn commit_group(
+    connections: &Connections,
+    kept: &mut Option<Client>,
+    batches: &[Batch],
+) -> Result<Vec<Answer>, NotCommitted> {
+    let client = match kept.take() {
+        Some(client) if !client.is_closed() => client,
+        _ => connections
+            .get()
+            .await
+            .map_err(|error| NotCommitted::Certainly(sql::unavailable(&error)))?,
+    };
+    let applied = match tokio::time::timeout(WRITE, apply_group(&client, batches)).await {
+        Ok(Ok(applied)) => applied,
+        Ok(Err(error)) => {
+            throw_away(client);
+            return Err(NotCommitted::Certainly(sql::unavailable(&PoolError::Backend(
+                error,
+            ))));
+        }
+        Err(_) => {
+            throw_away(client);
+            return Err(NotCommitted::Certainly(sql::silent(WRITE)));
+        }
+    };
+    let (transaction, results) = applied;
+    match tokio::time::timeout(WRITE, client.batch_execute("COMMIT")).await {
+        Ok(Ok(())) => {
+            *kept = Some(client);
+            Ok(results)
+        }
+        // However it failed: whether the server did it is for the server to say.
+        _ => {
+            throw_away(client);
+            Err(NotCommitted::Perhaps { transaction, results })
+        }
+    }
+}
+
+/// A connection in an unknown state must not be used again: closing it rolls back what was not committed.
+fn throw_away(client: Client) {
+    drop(Client::take(client));
+}
+
+/// All but the commit. Tells the transaction's number, and the answers that hold once it is committed.
+async fn apply_group(
+    client: &Client,
+    batches: &[Batch],
+) -> Result<(String, Vec<Answer>), tokio_postgres::Error> {
+    client.batch_execute("BEGIN").await?;
+    // From here on we are alone among all managers.
+    let lock = client
+        .prepare_cached(&format!("{LAST_REVISION} FOR UPDATE"))
+        .await?;
+    client.query_one(&lock, &[]).await?;
+    let number = client.prepare_cached("SELECT pg_current_xact_id()::text").await?;
+    let transaction = client.query_one(&number, &[]).await?.get(0);
+    let mut results = Vec::with_capacity(batches.len());
+    for batch in batches {
+        client.batch_execute("SAVEPOINT batch").await?;
+        results.push(match sql::apply(client, batch).await {
+            Ok(committed) => {
+                client.batch_execute("RELEASE batch").await?;
+                Ok(committed)
+            }
+            Err(NotApplied::Refused(error)) => {
+                client.batch_execute("ROLLBACK TO batch; RELEASE batch").await?;
+                Err(error)
+            }
+            Err(NotApplied::Failed(error)) => return Err(error),
+        });
+    }
+    Ok((transaction, results))
+}
+
+/// Whether the transaction was committed: asked until the server knows.
+async fn became(
+    connections: &Connections,
+    transaction: &str,
+    waiting: &mut mpsc::UnboundedReceiver<Job>,
+) -> bool {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let asked = tokio::time::timeout(LOOK_UP, status(connections, transaction)).await;
+        match asked.as_ref().map(|status| status.as_ref().map(Option::as_deref)) {
+            Ok(Ok(Some("committed"))) => return true,
+            Ok(Ok(Some("aborted"))) => return false,
+            other => tracing::warn!(transaction, answer = ?other, "a commit's outcome is not known yet"),
+        }
+        refuse_while(pause, waiting).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+/// Answers whoever comes new, so that nobody waits for somebody else's outcome.
+async fn refuse_while(pause: Duration, waiting: &mut mpsc::UnboundedReceiver<Job>) {
+    let end = tokio::time::Instant::now() + pause;
+    while let Ok(Some(job)) = tokio::time::timeout_at(end, waiting.recv()).await {
+        let _ = job.answer.send(Err(interrupted()));
+    }
+    tokio::time::sleep_until(end).await;
+}
+
+async fn status(connections: &Connections, transaction: &str) -> Result<Option<String>, PoolError> {
+    let client = connections.get().await?;
+    let text = numbered("SELECT pg_xact_status(?1::text::xid8)");
+    Ok(client.query_one(&text, &[&transaction]).await?.get(0))
+}

@@ -1,0 +1,235 @@
+//! What is special to the store in PostgreSQL: whose database it is, who is trusted, and what is known of a
+//! commit whose answer was lost.
+//!
+//! The tests against a server need one: `tests/run postgres` starts it, and says where it is.
+
+use crate::conformance::hold_promises;
+use crate::proxy::{Cut, Proxy};
+use poolwright_store::{Batch, OpenError, PostgresOptions, PostgresStore, Store, StoreError};
+use serde_json::value::to_raw_value;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio_postgres::NoTls;
+
+/// Where the server is, as `tests/run postgres` says.
+struct Server {
+    port: u16,
+    ca: PathBuf,
+    other_ca: PathBuf,
+}
+
+impl Server {
+    fn known() -> Self {
+        let said = |name: &str| {
+            std::env::var(name).unwrap_or_else(|_| panic!("{name} is set by tests/run postgres"))
+        };
+        Self {
+            port: said("POOLWRIGHT_TEST_POSTGRES_PORT").parse().unwrap(),
+            ca: said("POOLWRIGHT_TEST_POSTGRES_CA").into(),
+            other_ca: said("POOLWRIGHT_TEST_POSTGRES_OTHER_CA").into(),
+        }
+    }
+
+    /// A client of the test's own, and a database for it.
+    async fn database(&self) -> (tokio_postgres::Client, PostgresOptions) {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("t{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let admin = self.client("postgres").await;
+        admin
+            .batch_execute(&format!("CREATE DATABASE {name}"))
+            .await
+            .unwrap();
+        (self.client(&name).await, self.options(self.port, &name))
+    }
+
+    async fn client(&self, database: &str) -> tokio_postgres::Client {
+        let url = self.options(self.port, database).url;
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    }
+
+    fn options(&self, port: u16, database: &str) -> PostgresOptions {
+        PostgresOptions {
+            url: format!("postgres://poolwright@127.0.0.1:{port}/{database}"),
+            ..PostgresOptions::default()
+        }
+    }
+}
+
+fn writing(id: &str) -> Batch {
+    let mut batch = Batch::new();
+    batch.put_json("thing", id, to_raw_value(&1).unwrap());
+    // Done twice, it would be refused.
+    batch.expect("thing", id, None);
+    batch
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn the_promises_hold() {
+    let (_client, options) = Server::known().database().await;
+    hold_promises(Arc::new(PostgresStore::open(options).await.unwrap())).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn the_promises_hold_over_tls_and_a_stranger_is_refused() {
+    let server = Server::known();
+    let (client, mut options) = server.database().await;
+    options.ca = Some(server.other_ca.clone());
+    let error = PostgresStore::open(options.clone()).await.err().unwrap();
+    assert!(error.to_string().contains("UnknownIssuer"), "{error}");
+
+    options.ca = Some(server.ca.clone());
+    let store = Arc::new(PostgresStore::open(options).await.unwrap());
+    hold_promises(Arc::clone(&store) as Arc<dyn Store>).await;
+    let encrypted = "SELECT count(*) FILTER (WHERE ssl), count(*) FROM pg_stat_ssl
+                     JOIN pg_stat_activity USING (pid) WHERE application_name = 'poolwright' AND datname = current_database()";
+    let row = client.query_one(encrypted, &[]).await.unwrap();
+    let (encrypted, all): (i64, i64) = (row.get(0), row.get(1));
+    assert!(
+        all > 0 && encrypted == all,
+        "{encrypted} of {all} connections are encrypted"
+    );
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn a_database_of_somebody_else_or_of_a_newer_version_is_left_alone() {
+    let server = Server::known();
+    let (client, options) = server.database().await;
+    client
+        .batch_execute("CREATE TABLE invoices (id int)")
+        .await
+        .unwrap();
+    let error = PostgresStore::open(options).await.err().unwrap();
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+
+    let (client, options) = server.database().await;
+    drop(PostgresStore::open(options.clone()).await.unwrap());
+    client
+        .batch_execute("UPDATE marker SET value = '999' WHERE name = 'schema-version'")
+        .await
+        .unwrap();
+    let error = PostgresStore::open(options).await.err().unwrap();
+    assert!(matches!(error, OpenError::Newer { found: 999, .. }), "{error}");
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn two_managers_that_start_at_once_share_one_database() {
+    let (_client, options) = Server::known().database().await;
+    let starts = (0..4).map(|_| PostgresStore::open(options.clone()));
+    let stores: Vec<_> = futures_util::future::try_join_all(starts).await.unwrap();
+
+    // All of them want the same thing, at the same time, again and again: each time one gets it.
+    for round in 0..20 {
+        let id = format!("wanted-{round}");
+        let rivals = stores.iter().map(|store| store.commit(writing(&id)));
+        let results = futures_util::future::join_all(rivals).await;
+        let won = results.iter().filter(|result| result.is_ok()).count();
+        assert_eq!(won, 1, "{results:?}");
+        assert!(
+            results
+                .iter()
+                .flat_map(|result| result.as_ref().err())
+                .all(StoreError::is_conflict)
+        );
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn what_became_of_a_commit_whose_answer_was_lost_is_known() {
+    let server = Server::known();
+    let (client, options) = server.database().await;
+    let database = options.url.rsplit('/').next().unwrap().to_owned();
+    let proxy = Proxy::start(server.port).await;
+    let store = PostgresStore::open(server.options(proxy.port, &database))
+        .await
+        .unwrap();
+
+    proxy.cut_at_commit(Cut::After);
+    store.commit(writing("done")).await.unwrap();
+    assert_eq!(proxy.cuts(), 1, "the connection was cut while it committed");
+    assert!(store.get("thing", "done").await.unwrap().is_some());
+
+    proxy.cut_at_commit(Cut::Before);
+    let error = store.commit(writing("not-done")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    assert_eq!(proxy.cuts(), 2);
+    assert!(store.get("thing", "not-done").await.unwrap().is_none());
+
+    store.commit(writing("not-done")).await.unwrap();
+    let rows: i64 = client
+        .query_one("SELECT count(*) FROM object", &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(rows, 2);
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn while_backends_are_killed_what_is_acknowledged_is_there_and_nothing_else() {
+    let (client, options) = Server::known().database().await;
+    let store = Arc::new(PostgresStore::open(options).await.unwrap());
+    let mut acknowledged = Vec::new();
+    let mut refused = 0;
+    for round in 0..40 {
+        let writes = (0..4).map(|n| {
+            let (store, id) = (Arc::clone(&store), format!("{round:02}-{n}"));
+            async move { (store.commit(writing(&id)).await, id) }
+        });
+        let kill = async {
+            for _ in 0..round % 5 {
+                tokio::task::yield_now().await;
+            }
+            let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                          WHERE application_name = 'poolwright' AND datname = current_database()";
+            client.execute(others, &[]).await.unwrap();
+        };
+        let (results, ()) = futures_util::future::join(futures_util::future::join_all(writes), kill).await;
+        for (result, id) in results {
+            match result {
+                Ok(_) => acknowledged.push(id),
+                Err(StoreError::Unavailable { .. }) => refused += 1,
+                Err(error) => panic!("{id}: {error}"),
+            }
+        }
+    }
+    let rows = client
+        .query("SELECT id FROM object ORDER BY id", &[])
+        .await
+        .unwrap();
+    let there: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(there, acknowledged, "{refused} were refused");
+    assert!(!acknowledged.is_empty(), "it goes on between the kills");
+}
+
+#[tokio::test]
+async fn without_a_way_to_know_the_server_nothing_is_sent() {
+    let far = |url: &str| PostgresOptions {
+        url: url.to_owned(),
+        ..PostgresOptions::default()
+    };
+    let told = async |options| PostgresStore::open(options).await.err().unwrap().to_string();
+    let error = told(far("postgres://poolwright@db.example/pool")).await;
+    assert!(
+        error.contains("db.example/pool") && error.contains("certificate authority"),
+        "{error}"
+    );
+    let error = told(far("postgres://poolwright:secret@127.0.0.1/pool")).await;
+    assert!(
+        error.contains("a file of its own") && !error.contains("secret"),
+        "{error}"
+    );
+    let error = told(far("postgres://poolwright@127.0.0.1:port/pool")).await;
+    assert!(error.contains("the address of the database"), "{error}");
+    let mut missing = far("postgres://poolwright@127.0.0.1/pool");
+    missing.password_file = Some("no-such-file".into());
+    let error = told(missing).await;
+    assert!(error.contains("no-such-file"), "{error}");
+}
