@@ -38,13 +38,19 @@ start_postgres() {
     [[ $EUID -ne 0 ]] || chown -R postgres: "$POSTGRES_DIR"
     as_postgres "$programs/initdb" --pgdata "$POSTGRES_DIR/data" --username poolwright --auth trust --encoding UTF8 \
         --no-sync >"$SUITE_DIR/initdb.log" 2>&1 || die "initdb failed: $SUITE_DIR/initdb.log"
+    # Who is in the role `guarded` has a password to tell.
+    sed -i '1i host all +guarded 127.0.0.1/32 scram-sha-256' "$POSTGRES_DIR/data/pg_hba.conf"
     : >"$log"
     # setpriv ends the server when this shell ends, however it ends.
     setpriv --pdeathsig TERM "$(command -v bash)" -c 'exec "$@"' start $(postgres_command "$programs") >>"$log" 2>&1 &
     POSTGRES_PID=$!
     local tries
     for ((tries = 0; tries < 300; tries++)); do
-        "$programs/pg_isready" --quiet --host 127.0.0.1 --port "$POSTGRES_PORT" && return
+        if "$programs/pg_isready" --quiet --host 127.0.0.1 --port "$POSTGRES_PORT"; then
+            # Superusers are in every role, for the server's own rules too: `poolwright` must not be in this one.
+            "$programs/psql" --quiet --host 127.0.0.1 --port "$POSTGRES_PORT" --username poolwright postgres \
+                --command 'CREATE ROLE guarded' && return
+        fi
         kill -0 "$POSTGRES_PID" 2>/dev/null || break
         sleep 0.1
     done

@@ -251,14 +251,16 @@ fn only_the_wiring_names_concrete_drivers_and_only_the_store_names_its_engine() 
             .unwrap()
             .parse()
             .unwrap();
-        let engine = manifest
-            .get("dependencies")
-            .is_some_and(|table| table.get("rusqlite").is_some());
-        assert!(
-            !engine || room == "store",
-            "{} names rusqlite: go through the store",
-            member.name
-        );
+        for engine in ["rusqlite", "tokio-postgres"] {
+            let named = manifest
+                .get("dependencies")
+                .is_some_and(|table| table.get(engine).is_some());
+            assert!(
+                !named || room == "store",
+                "{} names {engine}: go through the store",
+                member.name
+            );
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::say;
-use crate::wire_up::{self, RackServing, RedfishConnector, ServedApi, ServedRack};
+use crate::wire_up::{self, RackServing, RedfishConnector, ServedApi, ServedRack, StoreArgs};
 use poolwright_service::clock::WallClock;
 use poolwright_service::{Composer, Options, runner};
 use std::convert::Infallible;
@@ -28,12 +28,16 @@ pub struct ServeArgs {
     /// Run on an emulated rack, in the same process: rack file, or the name of one that comes with Poolwright
     #[arg(long, value_name = "FILE|NAME")]
     rack: Option<String>,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   poolwright serve --data-dir pool --rack demo
   poolwright serve --data-dir /var/lib/poolwright --listen 0.0.0.0:8443
+  poolwright serve --data-dir /var/lib/poolwright --store postgres://poolwright@db/pool \
+      --store-password-file /etc/poolwright/db-password --store-ca /etc/poolwright/db-ca.pem
 
 The first start writes DIR/tls/ca.pem, DIR/tls/server.pem and DIR/initial-admin-password (account admin).
 To ask it:
@@ -45,7 +49,7 @@ SIGTERM and SIGINT stop it; operations under way are carried on at the next star
 const DRAIN: Duration = Duration::from_secs(10);
 
 pub async fn run(args: ServeArgs) -> Outcome {
-    let store = wire_up::open_store(&args.data_dir)?;
+    let store = wire_up::open_store(&args.data_dir, &args.store).await?;
     let connector = Arc::new(RedfishConnector::default());
     let composer = Composer::new(store, connector, Arc::new(WallClock), Options::default());
     // Nothing is sent to any endpoint before the address is ours.

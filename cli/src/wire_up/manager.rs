@@ -1,14 +1,12 @@
-//! A manager's store and its API, and the address that it is asked at.
+//! A manager's API, and the address that it is asked at.
 
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use poolwright_northbound::{Options, ServeError};
 use poolwright_redfish::client::{self, Endpoint, ErrorKind, NotSent, TlsFault};
 use poolwright_service::Composer;
-use poolwright_store::{OpenError, SqliteStore, Store};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use url::Url;
 
 /// An API that is being served.
@@ -63,23 +61,6 @@ pub fn unreached(base: &str, error: &reqwest::Error) -> Option<Failure> {
         ErrorKind::NotSent(why) => failed("does not answer", why, error.hint()).that_may_pass(),
         kind => failed("does not answer", kind, error.hint()).that_may_pass(),
     })
-}
-
-/// The store of a manager, in its data directory.
-pub fn open_store(data_dir: &Path) -> Result<Arc<dyn Store>, Failure> {
-    let store = SqliteStore::open(data_dir).map_err(|error| {
-        let (code, hint) = match &error {
-            OpenError::Locked { .. } => (
-                ExitCode::Conflict,
-                "one data directory serves one manager at a time",
-            ),
-            OpenError::Foreign { .. } => (ExitCode::Usage, "choose a folder of its own for --data-dir"),
-            OpenError::Newer { .. } | OpenError::Damaged { .. } => (ExitCode::Generic, "nothing was changed"),
-            OpenError::Io { .. } => (ExitCode::Generic, "check the path, who owns it, and the disk"),
-        };
-        Failure::new(code, error.to_string()).with_hint(hint)
-    })?;
-    Ok(Arc::new(store))
 }
 
 /// Serves the API. The first start makes certificates and the administrator's password.

@@ -2,14 +2,16 @@
 //! facade, or to the manager's API.
 //!
 //! * [`redfish`]: drivers for Redfish services. [`rack`]: emulated racks and recorded machines.
-//! * [`manager`]: a manager's store and its API.
+//! * [`store`]: where a manager keeps everything. [`manager`]: its API.
 
 mod manager;
 mod rack;
 mod redfish;
+mod store;
 
-pub use manager::{ServedApi, manager_address, open_store, serve_api, unreached};
+pub use manager::{ServedApi, manager_address, serve_api, unreached};
 pub use rack::{
     EndpointInfo, RackServing, ServedRack, endpoints_of, last_address, read_rack, serve_rack, serve_recording,
 };
 pub use redfish::{RedfishConnector, connect_all, record};
+pub use store::{StoreArgs, open_store};

@@ -56,6 +56,26 @@ pub enum OpenError {
     Newer { place: String, found: u32, known: u32 },
     #[error("{place} is damaged ({reason}): restore a backup; nothing was changed")]
     Damaged { place: String, reason: String },
+    #[error(
+        "{place} holds the journal of another cluster ({found}) than this data directory belongs to ({expected}): give each its own, or choose another --data-dir"
+    )]
+    OtherCluster {
+        place: String,
+        found: String,
+        expected: String,
+    },
+    #[error(
+        "{place} is empty, and was not: this data directory's manager has seen {revision} commits there; restore a backup, or choose another --data-dir to begin anew"
+    )]
+    Lost { place: String, revision: u64 },
+    #[error("{place} can't be used like that: {reason}")]
+    Options { place: String, reason: String },
+    #[error("{place} can't be reached: {reason}")]
+    Unreachable { place: String, reason: String },
+    #[error("{place} refuses the account: {reason}")]
+    Denied { place: String, reason: String },
+    #[error("{place} is not there: {reason}")]
+    Missing { place: String, reason: String },
     #[error("{place} can't be opened: {reason}")]
     Io { place: String, reason: String },
 }

@@ -16,6 +16,8 @@
 //! [`SqliteStore`] is the store of a single manager, [`PostgresStore`] that of several.
 
 mod batch;
+mod cluster;
+mod data_dir;
 mod document;
 mod error;
 mod migrations;

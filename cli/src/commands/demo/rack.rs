@@ -3,7 +3,7 @@
 
 use super::day::DayClock;
 use crate::failure::Failure;
-use crate::wire_up::{self, RackServing, RedfishConnector, ServedRack};
+use crate::wire_up::{self, RackServing, RedfishConnector, ServedRack, StoreArgs};
 use poolwright_service::{Composer, Options};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Stage {
 
     /// A manager that knows all endpoints of the rack and nothing else. It looks at the pool when it is asked.
     pub async fn manager(&self, clock: Arc<DayClock>) -> Result<Composer, Failure> {
-        let store = wire_up::open_store(&self.folder.path().join("manager"))?;
+        let store = wire_up::open_store(&self.folder.path().join("manager"), &StoreArgs::default()).await?;
         let options = Options {
             poll: None,
             ..Options::default()

@@ -21,12 +21,11 @@ const LIMITS: &str = "-c statement_timeout=20s -c lock_timeout=15s \
      -c idle_in_transaction_session_timeout=15s -c tcp_user_timeout=10s -c synchronous_commit=on";
 
 /// Where the database is.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct PostgresOptions {
     /// `postgres://USER@HOST:PORT/DATABASE`, or PostgreSQL's `key=value` form. Without a password.
     pub url: String,
-    /// A file with the password, readable by the manager alone.
-    pub password_file: Option<PathBuf>,
+    pub password: Option<String>,
     /// The certificate authority of the server, PEM. Needed unless the server is on this machine.
     pub ca: Option<PathBuf>,
 }
@@ -39,18 +38,18 @@ pub(super) struct Connections {
 
 impl Connections {
     pub fn new(options: PostgresOptions) -> Result<Self, OpenError> {
-        let mut config: Config = options.url.parse().map_err(|e: tokio_postgres::Error| {
-            unusable("the address of the database", format!("{} ({})", e, causes(&e)))
-        })?;
+        let mut config: Config = options
+            .url
+            .parse()
+            .map_err(|e: tokio_postgres::Error| wrong("the address of the database", told(&e)))?;
         let name = name(&config);
         if config.get_password().is_some() {
             let reason =
                 "the address holds a password, and addresses end up in logs: put it into a file of its own";
-            return Err(unusable(&name, reason));
+            return Err(wrong(&name, reason));
         }
-        if let Some(path) = &options.password_file {
-            let password = std::fs::read_to_string(path).map_err(|e| unreadable(path, &e))?;
-            config.password(password.trim_end_matches(['\r', '\n']));
+        if let Some(password) = &options.password {
+            config.password(password);
         }
         config
             .application_name("poolwright")
@@ -69,7 +68,7 @@ impl Connections {
             None if is_here(&config) => Manager::from_config(config, NoTls, recycling),
             None => {
                 let reason = "it is on another machine, and no certificate authority is given to know it by";
-                return Err(unusable(&name, reason));
+                return Err(wrong(&name, reason));
             }
         };
         let pool = Pool::builder(manager)
@@ -79,7 +78,7 @@ impl Connections {
             .wait_timeout(Some(SILENCE))
             .recycle_timeout(Some(CONNECT))
             .build();
-        let pool = pool.map_err(|e| unusable(&name, e))?;
+        let pool = pool.map_err(|e| wrong(&name, e))?;
         Ok(Self { pool, name })
     }
 
@@ -97,12 +96,12 @@ fn trust(ca: &Path) -> Result<rustls::ClientConfig, OpenError> {
         roots.add(certificate).map_err(|e| unreadable(ca, &e))?;
     }
     if roots.is_empty() {
-        return Err(unusable(&ca.display().to_string(), "it holds no certificate"));
+        return Err(wrong(&ca.display().to_string(), "it holds no certificate"));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|e| unusable("TLS", e))?;
+        .map_err(|e| wrong("TLS", e))?;
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
@@ -129,19 +128,45 @@ fn name(config: &Config) -> String {
     format!("PostgreSQL {}/{}", hosts.join(","), database.unwrap_or_default())
 }
 
-/// An error of the database with what is behind it: on its own it only says "db error".
-pub(super) fn causes(error: &dyn std::error::Error) -> String {
-    let mut causes = Vec::new();
+/// An error with what is behind it: on its own one of the database only says "db error".
+pub(super) fn told(error: &dyn std::error::Error) -> String {
+    let mut told = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        causes.push(cause.to_string());
+        told = format!("{told}: {cause}");
         next = cause.source();
     }
-    causes.join(": ")
+    told
+}
+
+/// Why there is no connection: nobody there, not with this account, or no such database.
+pub(super) fn no_connection(place: &str, error: &PoolError) -> OpenError {
+    let (place, reason) = (place.to_owned(), told(error));
+    let code = match error {
+        PoolError::Backend(error) => error.code().map(|state| state.code().to_owned()),
+        _ => None,
+    };
+    match code.as_deref().map(|code| (code, code.get(..2))) {
+        Some(("3D000", _)) => OpenError::Missing { place, reason },
+        Some((_, Some("28"))) => OpenError::Denied { place, reason },
+        Some((_, Some("08" | "53" | "57"))) => OpenError::Unreachable { place, reason },
+        Some(_) => OpenError::Io { place, reason },
+        // The server asked for a password, and there is none to send.
+        None if reason.ends_with("password missing") => OpenError::Denied { place, reason },
+        None => OpenError::Unreachable { place, reason },
+    }
 }
 
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> OpenError {
-    unusable(&path.display().to_string(), error)
+    wrong(&path.display().to_string(), error)
+}
+
+/// What was given to reach the database can't be right.
+fn wrong(place: &str, reason: impl std::fmt::Display) -> OpenError {
+    OpenError::Options {
+        place: place.to_owned(),
+        reason: reason.to_string(),
+    }
 }
 
 pub(super) fn unusable(place: &str, reason: impl std::fmt::Display) -> OpenError {

@@ -1,10 +1,11 @@
 //! The tables: whose are they, which version.
 
-use super::connect::{Connections, causes, unusable};
+use super::connect::{Connections, no_connection, told, unusable};
 use super::sql::numbered;
 use crate::OpenError;
+use crate::cluster::{CLUSTER, Found, Remembered, belonging, new_name};
 use crate::migrations::MIGRATIONS;
-use crate::statements::{MARK, MARKED};
+use crate::statements::{LAST_REVISION, MARK, MARKED};
 use deadpool_postgres::Transaction;
 use std::time::Duration;
 
@@ -15,8 +16,12 @@ const VERSION: &str = "schema-version";
 /// How long another manager may take to make the tables.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) async fn migrate(connections: &Connections) -> Result<(), OpenError> {
-    match tokio::time::timeout(PATIENCE, apply_missing(connections)).await {
+/// Makes the tables, or brings them up to date. Tells the name of the cluster, and the number of its last commit.
+pub(super) async fn migrate(
+    connections: &Connections,
+    remembered: Option<&Remembered>,
+) -> Result<Remembered, OpenError> {
+    match tokio::time::timeout(PATIENCE, apply_missing(connections, remembered)).await {
         Ok(applied) => applied,
         Err(_) => Err(unusable(
             &connections.name,
@@ -25,42 +30,64 @@ pub(super) async fn migrate(connections: &Connections) -> Result<(), OpenError> 
     }
 }
 
-async fn apply_missing(connections: &Connections) -> Result<(), OpenError> {
-    let failed =
-        |error: tokio_postgres::Error| unusable(&connections.name, format!("{error} ({})", causes(&error)));
-    let mut client = connections
-        .get()
-        .await
-        .map_err(|error| unusable(&connections.name, format!("{error} ({})", causes(&error))))?;
+/// One transaction: what is refused is left as it was.
+async fn apply_missing(
+    connections: &Connections,
+    remembered: Option<&Remembered>,
+) -> Result<Remembered, OpenError> {
+    let name = &connections.name;
+    let failed = |error: tokio_postgres::Error| unusable(name, told(&error));
+    let mut client = connections.get().await.map_err(|e| no_connection(name, &e))?;
     let transaction = client.transaction().await.map_err(failed)?;
     transaction
         .execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK])
         .await
         .map_err(failed)?;
     let known = MIGRATIONS.len() as u32;
-    let found = version(&transaction, &connections.name).await?;
-    if found > known {
+    let applied = version(&transaction, name).await?;
+    if applied > known {
         return Err(OpenError::Newer {
-            place: connections.name.clone(),
-            found,
+            place: name.clone(),
+            found: applied,
             known,
         });
     }
-    for text in MIGRATIONS.iter().skip(found as usize) {
+    let found = found(&transaction, applied).await.map_err(failed)?;
+    let cluster = belonging(name, remembered, &found)?.unwrap_or_else(new_name);
+    for text in MIGRATIONS.iter().skip(applied as usize) {
         // Ids are compared byte by byte, as SQLite does, whatever the language of the database.
         let text = text.replace(" TEXT ", " TEXT COLLATE \"C\" ");
         transaction.batch_execute(&text).await.map_err(failed)?;
     }
-    transaction
-        .execute(&numbered(MARK), &[&VERSION, &known.to_string()])
-        .await
-        .map_err(failed)?;
-    transaction.commit().await.map_err(failed)
+    for (marker, value) in [(VERSION, &known.to_string()), (CLUSTER, &cluster)] {
+        transaction
+            .execute(&numbered(MARK), &[&marker, value])
+            .await
+            .map_err(failed)?;
+    }
+    transaction.commit().await.map_err(failed)?;
+    Ok(Remembered {
+        cluster,
+        revision: found.revision.unwrap_or(0),
+    })
+}
+
+/// What the database says of itself.
+async fn found(transaction: &Transaction<'_>, applied: u32) -> Result<Found, tokio_postgres::Error> {
+    if applied == 0 {
+        return Ok(Found::default());
+    }
+    let cluster = transaction.query_opt(&numbered(MARKED), &[&CLUSTER]).await?;
+    let revision = transaction.query_one(LAST_REVISION, &[]).await?;
+    Ok(Found {
+        cluster: cluster.map(|row| row.get(0)),
+        revision: Some(revision.get::<_, i64>(0).unsigned_abs()),
+    })
 }
 
 /// Migrations applied so far. An error where the database holds tables of somebody else.
 async fn version(transaction: &Transaction<'_>, name: &str) -> Result<u32, OpenError> {
-    let failed = |error: tokio_postgres::Error| unusable(name, format!("{error} ({})", causes(&error)));
+    let failed = |error: tokio_postgres::Error| unusable(name, told(&error));
     let tables = "SELECT count(*), count(*) FILTER (WHERE table_name = 'marker')
                   FROM information_schema.tables WHERE table_schema = current_schema()";
     let row = transaction.query_one(tables, &[]).await.map_err(failed)?;

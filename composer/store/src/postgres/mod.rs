@@ -14,12 +14,14 @@ mod writer;
 
 pub use connect::PostgresOptions;
 
+use crate::data_dir::{DataDir, unusable};
 use crate::{
     Batch, Committed, Document, Event, JournalLine, OpenError, Order, Store, StoreError, statements,
 };
 use async_trait::async_trait;
 use connect::Connections;
 use poolwright_model::id::OperationId;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::Row;
@@ -35,12 +37,15 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects, and makes the tables where they are not there yet.
-    pub async fn open(options: PostgresOptions) -> Result<Self, OpenError> {
+    /// Connects, and makes the tables where they are not there yet. `dir` is the manager's own folder, for it
+    /// alone: what it remembers of the database is held against what is found there.
+    pub async fn open(dir: &Path, options: PostgresOptions) -> Result<Self, OpenError> {
         let connections = Arc::new(Connections::new(options)?);
-        migrate::migrate(&connections).await?;
+        let dir = DataDir::open(dir)?;
+        let known = migrate::migrate(&connections, dir.remembered()?.as_ref()).await?;
+        dir.remember(&known).map_err(|e| unusable(&dir.file(""), &e))?;
         Ok(Self {
-            writer: writer::Writer::start(Arc::clone(&connections)),
+            writer: writer::Writer::start(Arc::clone(&connections), dir, known.cluster),
             connections,
         })
     }

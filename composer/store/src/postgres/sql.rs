@@ -1,6 +1,6 @@
 //! A batch and a row, as PostgreSQL has them.
 
-use super::connect::causes;
+use super::connect::told;
 use crate::batch::Write;
 use crate::document::{Document, JournalLine, Json};
 use crate::statements::{
@@ -157,10 +157,7 @@ pub(super) fn signed(value: u64) -> i64 {
 
 /// What an error on the way to the database means for whoever asked.
 pub(super) fn unavailable(error: &PoolError) -> StoreError {
-    let reason = match causes(error) {
-        causes if causes.is_empty() => error.to_string(),
-        causes => format!("{error}: {causes}"),
-    };
+    let reason = told(error);
     let state = match error {
         PoolError::Backend(error) => error.code().map(tokio_postgres::error::SqlState::code),
         _ => None,

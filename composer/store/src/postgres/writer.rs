@@ -7,6 +7,7 @@
 
 use super::connect::Connections;
 use super::sql::{self, NotApplied, numbered};
+use crate::data_dir::DataDir;
 use crate::statements::LAST_REVISION;
 use crate::{Batch, Committed, StoreError};
 use deadpool_postgres::{Client, GenericClient, PoolError};
@@ -37,9 +38,14 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub fn start(connections: Arc<Connections>) -> Self {
+    pub fn start(connections: Arc<Connections>, dir: DataDir, cluster: String) -> Self {
         let (jobs, waiting) = mpsc::unbounded_channel();
-        tokio::spawn(run(connections, waiting));
+        tokio::spawn(async move {
+            let last = run(&connections, waiting, &dir, &cluster).await;
+            if last > 0 {
+                dir.note(&cluster, last);
+            }
+        });
         Self { jobs }
     }
 
@@ -59,26 +65,37 @@ fn gone() -> StoreError {
     }
 }
 
-async fn run(connections: Arc<Connections>, mut waiting: mpsc::UnboundedReceiver<Job>) {
+/// Until nobody can ask any more. Tells the number of the last commit.
+async fn run(
+    connections: &Connections,
+    mut waiting: mpsc::UnboundedReceiver<Job>,
+    dir: &DataDir,
+    cluster: &str,
+) -> u64 {
+    let mut last = 0;
     let mut kept: Option<Client> = None;
     let mut group = Vec::new();
     while waiting.recv_many(&mut group, GROUP).await > 0 {
         let (batches, answers): (Vec<_>, Vec<_>) = group.drain(..).map(|job| (job.batch, job.answer)).unzip();
-        let results = match commit_group(&connections, &mut kept, &batches).await {
+        let results = match commit_group(connections, &mut kept, &batches).await {
             Ok(results) => results,
             Err(NotCommitted::Certainly(error)) => repeated(&error, batches.len()),
             Err(NotCommitted::Perhaps { transaction, results }) => {
-                match became(&connections, &transaction, &mut waiting).await {
+                match became(connections, &transaction, &mut waiting).await {
                     true => results,
                     false => repeated(&interrupted(), batches.len()),
                 }
             }
         };
         for (result, answer) in results.into_iter().zip(answers) {
+            last = result.as_ref().map_or(last, |committed| committed.revision);
             // Whoever asked may have gone away; what is committed stays committed.
             let _ = answer.send(result);
         }
+        // A small file, once in a thousand commits: not worth a thread of its own.
+        dir.saw(cluster, last);
     }
+    last
 }
 
 fn repeated(error: &StoreError, times: usize) -> Vec<Answer> {

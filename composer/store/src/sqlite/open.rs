@@ -1,15 +1,20 @@
 //! Opening the file: whose is it, which version, was it closed well.
 
 use crate::OpenError;
+use crate::cluster::{CLUSTER, Found, Remembered, belonging, new_name};
+use crate::data_dir::{DataDir, unusable};
 use crate::migrations::MIGRATIONS;
 use crate::statements::{MARK, MARKED};
-use rusqlite::{Connection, ErrorCode, OpenFlags};
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The file in the data directory.
+const DATABASE: &str = "poolwright.db";
 /// "Plwr", in the file's header: how we know our own file.
 const APPLICATION_ID: i32 = 0x506c_7772;
 const BUSY: Duration = Duration::from_secs(5);
@@ -19,37 +24,45 @@ pub(super) struct Opened {
     pub path: PathBuf,
     pub connection: Connection,
     /// Held for as long as the store is open.
-    pub lock: File,
+    pub dir: DataDir,
+    pub cluster: String,
 }
 
 pub(super) fn open(dir: &Path) -> Result<Opened, OpenError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(|e| io(dir, &e))?;
-    let lock = lock(&dir.join("poolwright.lock"))?;
-    let path = dir.join("poolwright.db");
+    let dir = DataDir::open(dir)?;
+    let path = dir.file(DATABASE);
+    let remembered = dir.remembered()?;
+    // All that may be refused is found before the first change.
+    let found = inspect(&path)?;
+    let place = path.display().to_string();
+    let cluster = belonging(&place, remembered.as_ref(), &found)?.unwrap_or_else(new_name);
+    let revision = found.revision.unwrap_or(0);
+    // The folder first: a start that ends between the two has nothing to lose yet, and goes on with this name.
+    let known = Remembered { cluster, revision };
+    dir.remember(&known).map_err(|e| unusable(&dir.file(""), &e))?;
     // SQLite would create it readable for all.
     OpenOptions::new()
         .create(true)
         .append(true)
         .mode(0o600)
         .open(&path)
-        .map_err(|e| io(&path, &e))?;
-    let mut connection = Connection::open(&path).map_err(|e| refused(&path, &e))?;
-    let fresh = ours(&path, &connection)?;
-    configure(&connection).map_err(|e| refused(&path, &e))?;
-    if !fresh {
-        check_after_unclean_stop(&path, &connection)?;
-    }
-    migrate(&mut connection).map_err(|e| refused(&path, &e))?;
-    mark(&connection, UNCLEAN).map_err(|e| refused(&path, &e))?;
+        .map_err(|e| unusable(&path, &e))?;
+    let connection = prepare(&path, &known.cluster).map_err(|e| refused(&path, &e))?;
     Ok(Opened {
         path,
         connection,
-        lock,
+        dir,
+        cluster: known.cluster,
     })
+}
+
+fn prepare(path: &Path, cluster: &str) -> rusqlite::Result<Connection> {
+    let mut connection = Connection::open(path)?;
+    configure(&connection)?;
+    migrate(&mut connection)?;
+    mark(&connection, CLUSTER, cluster)?;
+    mark(&connection, STOP, UNCLEAN)?;
+    Ok(connection)
 }
 
 pub(super) fn in_memory() -> Result<Connection, OpenError> {
@@ -68,60 +81,100 @@ pub(super) fn read_only(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Writes down that the store was closed well, and empties the write-ahead log.
 pub(super) fn close(connection: Connection) -> rusqlite::Result<()> {
-    mark(&connection, CLEAN)?;
+    mark(&connection, STOP, CLEAN)?;
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     connection.close().map_err(|(_, error)| error)
 }
 
-fn lock(path: &Path) -> Result<File, OpenError> {
-    let mut file = OpenOptions::new()
-        .create(true)
-        .read(true)
-        .write(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .map_err(|e| io(path, &e))?;
-    match file.try_lock() {
-        Ok(()) => {
-            // For whoever is kept away: whom to look for.
-            let told = file
-                .set_len(0)
-                .and_then(|()| writeln!(file, "process {}", std::process::id()));
-            told.map_err(|e| io(path, &e))?;
-            Ok(file)
+/// Whose file it is and how it was left, without changing it: an error where it is not for us to write to.
+fn inspect(path: &Path) -> Result<Found, OpenError> {
+    match path.metadata() {
+        Ok(metadata) if metadata.len() > 0 => {}
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(path, &error)),
+        _ => return Ok(Found::default()),
+    }
+    if let Some(reason) = cut_off(path).map_err(|e| unusable(path, &e))? {
+        return Err(OpenError::Damaged {
+            place: path.display().to_string(),
+            reason,
+        });
+    }
+    let connection = looking(path).map_err(|e| refused(path, &e))?;
+    if !ours(path, &connection)? {
+        return Ok(Found::default());
+    }
+    let marked = |name| -> Result<Option<String>, OpenError> {
+        let value = connection.query_row(MARKED, [name], |row| row.get(0));
+        value.optional().map_err(|e| refused(path, &e))
+    };
+    // Stopped before it was first marked: as good as unclean.
+    if marked(STOP)?.as_deref() != Some(CLEAN) {
+        check_after_unclean_stop(path, &connection)?;
+    }
+    let revision = super::sql::last_revision(&connection).map_err(|e| refused(path, &e))?;
+    Ok(Found {
+        cluster: marked(CLUSTER)?,
+        revision: Some(revision),
+    })
+}
+
+/// How a SQLite file begins.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// What tells that the file's end is missing. SQLite itself does not look at the last page before it needs it.
+fn cut_off(path: &Path) -> io::Result<Option<String>> {
+    let log = path.with_extension("db-wal");
+    if log.metadata().is_ok_and(|log| log.len() > 0) {
+        // The end may be in the log still.
+        return Ok(None);
+    }
+    let (mut file, mut header) = (File::open(path)?, [0; 32]);
+    let length = file.metadata()?.len();
+    if file.read_exact(&mut header).is_err() {
+        return Ok(Some(format!(
+            "it has {length} bytes, and its header alone has more"
+        )));
+    }
+    let number = |at: usize, size: usize| {
+        header[at..at + size]
+            .iter()
+            .fold(0, |n, byte| n << 8 | u64::from(*byte))
+    };
+    // 1 stands for what does not fit into two bytes.
+    let page = match number(16, 2) {
+        1 => 65536,
+        size => size,
+    };
+    let expected = page * number(28, 4);
+    let cut = header.starts_with(MAGIC) && length < expected;
+    Ok(cut.then(|| format!("it has {length} bytes, and its header tells of {expected}")))
+}
+
+/// A connection that changes nothing; a commit that was cut short is rolled back, as it has to be.
+fn looking(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = read_only(path)?;
+    match connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(())) {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) => {
+            let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+            Ok(connection)
         }
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            // Only for the message: an unreadable file still is a held lock.
-            let _ = file.read_to_string(&mut holder);
-            Err(OpenError::Locked {
-                place: path.display().to_string(),
-                holder: Some(holder.trim().to_owned())
-                    .filter(|h| !h.is_empty())
-                    .unwrap_or_else(|| "it left no name".to_owned()),
-            })
-        }
-        Err(TryLockError::Error(error)) => Err(io(path, &error)),
+        _ => Ok(connection),
     }
 }
 
-/// Whether the file is ours: `true` where it is empty, and an error where it is somebody else's or newer.
+/// Whether the file holds our tables: `false` where it is empty, and an error where it is somebody else's or newer.
 fn ours(path: &Path, connection: &Connection) -> Result<bool, OpenError> {
-    let read = |pragma: &str| -> rusqlite::Result<i32> {
-        connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get(0))
+    let read = |text: &str| -> Result<i64, OpenError> {
+        let value = connection.query_row(text, [], |row| row.get(0));
+        value.map_err(|e| refused(path, &e))
     };
-    let application = read("application_id").map_err(|e| refused(path, &e))?;
-    let version = read("user_version").map_err(|e| refused(path, &e))?;
-    let tables = connection
-        .query_row("SELECT count(*) FROM sqlite_master", [], |row| {
-            row.get::<_, i64>(0)
-        })
-        .map_err(|e| refused(path, &e))?;
-    if tables == 0 && application == 0 {
-        return Ok(true);
+    let application = read("PRAGMA application_id")?;
+    let version = read("PRAGMA user_version")?;
+    if read("SELECT count(*) FROM sqlite_master")? == 0 && application == 0 {
+        return Ok(false);
     }
-    if application != APPLICATION_ID {
+    if application != i64::from(APPLICATION_ID) {
         return Err(OpenError::Foreign {
             place: path.display().to_string(),
             reason: format!("its application id is {application:#010x}, ours is {APPLICATION_ID:#010x}"),
@@ -135,7 +188,7 @@ fn ours(path: &Path, connection: &Connection) -> Result<bool, OpenError> {
             known,
         });
     }
-    Ok(false)
+    Ok(true)
 }
 
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
@@ -165,19 +218,11 @@ const STOP: &str = "stop";
 const CLEAN: &str = "clean";
 const UNCLEAN: &str = "in-use";
 
-fn mark(connection: &Connection, stop: &str) -> rusqlite::Result<()> {
-    connection.execute(MARK, [STOP, stop])?;
-    Ok(())
+fn mark(connection: &Connection, name: &str, value: &str) -> rusqlite::Result<()> {
+    connection.execute(MARK, [name, value]).map(|_| ())
 }
 
 fn check_after_unclean_stop(path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    let marked = connection.query_row(MARKED, [STOP], |row| row.get::<_, String>(0));
-    match marked {
-        Ok(stop) if stop == CLEAN => return Ok(()),
-        // Stopped before it was first marked: as good as unclean.
-        Ok(_) | Err(rusqlite::Error::QueryReturnedNoRows) => {}
-        Err(error) => return Err(refused(path, &error)),
-    }
     tracing::warn!(path = %path.display(), "the store was not closed well; checking it");
     let verdict = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
@@ -197,12 +242,5 @@ fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
         Some(ErrorCode::NotADatabase) => OpenError::Foreign { place, reason },
         Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged { place, reason },
         _ => OpenError::Io { place, reason },
-    }
-}
-
-fn io(path: &Path, error: &std::io::Error) -> OpenError {
-    OpenError::Io {
-        place: path.display().to_string(),
-        reason: error.to_string(),
     }
 }

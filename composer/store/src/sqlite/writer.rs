@@ -70,22 +70,29 @@ impl Drop for Writer {
 fn run(opened: Opened, waiting: &mpsc::Receiver<Job>) {
     let Opened {
         connection,
-        lock,
+        dir,
         path,
+        cluster,
     } = opened;
+    let mut last = 0;
     while let Ok(first) = waiting.recv() {
         let jobs = std::iter::once(first).chain(waiting.try_iter()).take(GROUP);
         let (batches, answers): (Vec<_>, Vec<_>) = jobs.map(|job| (job.batch, job.answer)).unzip();
         for (result, answer) in commit_group(&connection, &batches).into_iter().zip(answers) {
+            last = result.as_ref().map_or(last, |committed| committed.revision);
             // Whoever asked may have gone away; what is committed stays committed.
             let _ = answer.send(result);
         }
+        dir.saw(&cluster, last);
+    }
+    if last > 0 {
+        dir.note(&cluster, last);
     }
     if let Err(error) = open::close(connection) {
         tracing::warn!(path = %path.display(), %error, "the store was not closed well; it is checked at the next start");
     }
     // Only now may another process have it.
-    drop(lock);
+    drop(dir);
 }
 
 /// Commits the batches in one transaction: a refused batch leaves no trace and does not hurt the others;

@@ -10,6 +10,7 @@ use serde_json::value::to_raw_value;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 use tokio_postgres::NoTls;
 
 /// Where the server is, as `tests/run postgres` says.
@@ -58,6 +59,12 @@ impl Server {
     }
 }
 
+/// A store with a folder of its own.
+async fn opened(options: PostgresOptions) -> Result<PostgresStore, OpenError> {
+    let dir = tempfile::tempdir().unwrap();
+    PostgresStore::open(dir.path(), options).await
+}
+
 fn writing(id: &str) -> Batch {
     let mut batch = Batch::new();
     batch.put_json("thing", id, to_raw_value(&1).unwrap());
@@ -70,7 +77,7 @@ fn writing(id: &str) -> Batch {
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
 async fn the_promises_hold() {
     let (_client, options) = Server::known().database().await;
-    hold_promises(Arc::new(PostgresStore::open(options).await.unwrap())).await;
+    hold_promises(Arc::new(opened(options).await.unwrap())).await;
 }
 
 #[tokio::test]
@@ -79,11 +86,11 @@ async fn the_promises_hold_over_tls_and_a_stranger_is_refused() {
     let server = Server::known();
     let (client, mut options) = server.database().await;
     options.ca = Some(server.other_ca.clone());
-    let error = PostgresStore::open(options.clone()).await.err().unwrap();
+    let error = opened(options.clone()).await.err().unwrap();
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
 
     options.ca = Some(server.ca.clone());
-    let store = Arc::new(PostgresStore::open(options).await.unwrap());
+    let store = Arc::new(opened(options).await.unwrap());
     hold_promises(Arc::clone(&store) as Arc<dyn Store>).await;
     let encrypted = "SELECT count(*) FILTER (WHERE ssl), count(*) FROM pg_stat_ssl
                      JOIN pg_stat_activity USING (pid) WHERE application_name = 'poolwright' AND datname = current_database()";
@@ -104,16 +111,16 @@ async fn a_database_of_somebody_else_or_of_a_newer_version_is_left_alone() {
         .batch_execute("CREATE TABLE invoices (id int)")
         .await
         .unwrap();
-    let error = PostgresStore::open(options).await.err().unwrap();
+    let error = opened(options).await.err().unwrap();
     assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
 
     let (client, options) = server.database().await;
-    drop(PostgresStore::open(options.clone()).await.unwrap());
+    drop(opened(options.clone()).await.unwrap());
     client
         .batch_execute("UPDATE marker SET value = '999' WHERE name = 'schema-version'")
         .await
         .unwrap();
-    let error = PostgresStore::open(options).await.err().unwrap();
+    let error = opened(options).await.err().unwrap();
     assert!(matches!(error, OpenError::Newer { found: 999, .. }), "{error}");
 }
 
@@ -121,7 +128,7 @@ async fn a_database_of_somebody_else_or_of_a_newer_version_is_left_alone() {
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
 async fn two_managers_that_start_at_once_share_one_database() {
     let (_client, options) = Server::known().database().await;
-    let starts = (0..4).map(|_| PostgresStore::open(options.clone()));
+    let starts = (0..4).map(|_| opened(options.clone()));
     let stores: Vec<_> = futures_util::future::try_join_all(starts).await.unwrap();
 
     // All of them want the same thing, at the same time, again and again: each time one gets it.
@@ -147,9 +154,7 @@ async fn what_became_of_a_commit_whose_answer_was_lost_is_known() {
     let (client, options) = server.database().await;
     let database = options.url.rsplit('/').next().unwrap().to_owned();
     let proxy = Proxy::start(server.port).await;
-    let store = PostgresStore::open(server.options(proxy.port, &database))
-        .await
-        .unwrap();
+    let store = opened(server.options(proxy.port, &database)).await.unwrap();
 
     proxy.cut_at_commit(Cut::After);
     store.commit(writing("done")).await.unwrap();
@@ -175,7 +180,7 @@ async fn what_became_of_a_commit_whose_answer_was_lost_is_known() {
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
 async fn while_backends_are_killed_what_is_acknowledged_is_there_and_nothing_else() {
     let (client, options) = Server::known().database().await;
-    let store = Arc::new(PostgresStore::open(options).await.unwrap());
+    let store = Arc::new(opened(options).await.unwrap());
     let mut acknowledged = Vec::new();
     let mut refused = 0;
     for round in 0..40 {
@@ -215,7 +220,7 @@ async fn without_a_way_to_know_the_server_nothing_is_sent() {
         url: url.to_owned(),
         ..PostgresOptions::default()
     };
-    let told = async |options| PostgresStore::open(options).await.err().unwrap().to_string();
+    let told = async |options| opened(options).await.err().unwrap().to_string();
     let error = told(far("postgres://poolwright@db.example/pool")).await;
     assert!(
         error.contains("db.example/pool") && error.contains("certificate authority"),
@@ -229,7 +234,85 @@ async fn without_a_way_to_know_the_server_nothing_is_sent() {
     let error = told(far("postgres://poolwright@127.0.0.1:port/pool")).await;
     assert!(error.contains("the address of the database"), "{error}");
     let mut missing = far("postgres://poolwright@127.0.0.1/pool");
-    missing.password_file = Some("no-such-file".into());
+    missing.ca = Some("no-such-file".into());
     let error = told(missing).await;
     assert!(error.contains("no-such-file"), "{error}");
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn why_there_is_no_connection_is_told() {
+    let server = Server::known();
+    let (client, options) = server.database().await;
+    let account = format!("guarded_{}", std::process::id());
+    let make = format!("CREATE ROLE {account} LOGIN PASSWORD 'right' IN ROLE guarded");
+    client.batch_execute(&make).await.unwrap();
+    let mut guarded = options.clone();
+    guarded.url = options.url.replace("poolwright@", &format!("{account}@"));
+    let error = opened(guarded.clone()).await.err().unwrap();
+    assert!(
+        matches!(error, OpenError::Denied { .. }),
+        "without a password: {error}"
+    );
+    guarded.password = Some("wrong".to_owned());
+    let error = opened(guarded.clone()).await.err().unwrap();
+    assert!(matches!(error, OpenError::Denied { .. }), "{error}");
+    assert!(
+        error.to_string().contains(&account) && !error.to_string().contains("wrong"),
+        "{error}"
+    );
+    client
+        .batch_execute(&format!("GRANT CREATE ON SCHEMA public TO {account}"))
+        .await
+        .unwrap();
+    guarded.password = Some("right".to_owned());
+    opened(guarded).await.unwrap();
+
+    let mut missing = options.clone();
+    missing.url = format!("{}_not", options.url);
+    let error = opened(missing).await.err().unwrap();
+    assert!(matches!(error, OpenError::Missing { .. }), "{error}");
+
+    // Nobody listens there: the port was ours a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+    let nobody = server.options(port.unwrap().port(), "pool");
+    let error = opened(nobody).await.err().unwrap();
+    assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn a_folder_and_a_database_that_do_not_belong_together_are_left_alone() {
+    let server = Server::known();
+    let dir = tempfile::tempdir().unwrap();
+    let (client, options) = server.database().await;
+    let store = PostgresStore::open(dir.path(), options.clone()).await.unwrap();
+    store.commit(writing("a")).await.unwrap();
+    drop(store);
+    let reopen = async |options: &PostgresOptions| {
+        // The writer of the one before still has the folder for a moment.
+        for _ in 0..1000 {
+            match PostgresStore::open(dir.path(), options.clone()).await {
+                Err(OpenError::Locked { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
+                result => return result.map(drop),
+            }
+        }
+        panic!("the folder is never free");
+    };
+    reopen(&options).await.unwrap();
+
+    let (_other, others) = server.database().await;
+    drop(opened(others.clone()).await.unwrap());
+    let error = reopen(&others).await.unwrap_err();
+    assert!(matches!(error, OpenError::OtherCluster { .. }), "{error}");
+
+    client
+        .batch_execute("DROP TABLE counter, object, journal, open_operation, outbox, marker")
+        .await
+        .unwrap();
+    let error = reopen(&options).await.unwrap_err();
+    assert!(matches!(error, OpenError::Lost { .. }), "{error}");
+    let tables = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'";
+    let left: i64 = client.query_one(tables, &[]).await.unwrap().get(0);
+    assert_eq!(left, 0, "nothing is made where something was lost");
 }

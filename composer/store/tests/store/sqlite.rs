@@ -184,3 +184,53 @@ async fn the_newest_are_found_by_an_index() {
         .unwrap();
     assert!(plan.contains("USING INDEX object_written"), "{plan}");
 }
+
+#[tokio::test]
+async fn a_folder_and_a_database_that_do_not_belong_together_are_left_alone() {
+    let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let database = |dir: &tempfile::TempDir| dir.path().join("poolwright.db");
+    for dir in [&ours, &theirs] {
+        let store = SqliteStore::open(dir.path()).unwrap();
+        store.commit(writing("a")).await.unwrap();
+    }
+    std::fs::copy(database(&theirs), database(&ours)).unwrap();
+    let before = std::fs::read(database(&ours)).unwrap();
+    let error = SqliteStore::open(ours.path()).err().unwrap();
+    assert!(matches!(error, OpenError::OtherCluster { .. }), "{error}");
+    assert_eq!(std::fs::read(database(&ours)).unwrap(), before);
+
+    std::fs::remove_file(database(&ours)).unwrap();
+    let error = SqliteStore::open(ours.path()).err().unwrap();
+    assert!(matches!(error, OpenError::Lost { revision: 1, .. }), "{error}");
+    assert!(
+        !database(&ours).exists(),
+        "nothing is made where something was lost"
+    );
+    // The others are not touched by any of it.
+    let store = SqliteStore::open(theirs.path()).unwrap();
+    assert!(store.get("thing", "a").await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_truncated_file_is_refused_and_kept_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    for n in 0..200 {
+        store.commit(writing(&format!("thing-{n}"))).await.unwrap();
+    }
+    drop(store);
+    let path = dir.path().join("poolwright.db");
+    let whole = std::fs::read(&path).unwrap();
+    for length in [60, 4096, whole.len() / 2, whole.len() - 1] {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        let error = SqliteStore::open(dir.path()).err().unwrap();
+        assert!(
+            matches!(error, OpenError::Damaged { .. } | OpenError::Foreign { .. }),
+            "{length}: {error}"
+        );
+        assert_eq!(std::fs::read(&path).unwrap(), &whole[..length], "{length}");
+    }
+    std::fs::write(&path, &whole).unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    assert_eq!(store.count("thing").await.unwrap(), 200);
+}

@@ -1,0 +1,89 @@
+//! Where a manager keeps everything: a file in its data directory, or a PostgreSQL database.
+
+use crate::access::read_password;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use poolwright_store::{OpenError, PostgresOptions, PostgresStore, SqliteStore, Store};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Options of commands that open a store.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct StoreArgs {
+    /// PostgreSQL database to keep everything in, instead of a file in the data directory:
+    /// postgres://USER@HOST[:PORT]/DATABASE, without a password
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// File with the password of the database's account, and nothing else
+    #[arg(long, value_name = "FILE", requires = "store")]
+    store_password_file: Option<PathBuf>,
+    /// Certificate authority of the database's server, a PEM file; needed unless it is on this machine
+    #[arg(long, value_name = "FILE", requires = "store")]
+    store_ca: Option<PathBuf>,
+}
+
+/// The store of the manager that this data directory belongs to.
+pub async fn open_store(data_dir: &Path, args: &StoreArgs) -> Result<Arc<dyn Store>, Failure> {
+    let Some(url) = &args.store else {
+        let store = SqliteStore::open(data_dir).map_err(refused)?;
+        return Ok(Arc::new(store));
+    };
+    if !(url.starts_with("postgres://") || url.starts_with("postgresql://")) {
+        // It may hold a password: it is not repeated.
+        return Err(
+            Failure::usage("--store: the address does not begin with postgres://").with_hint(
+                "write it as postgres://USER@HOST/DATABASE; without --store everything is kept in a file in --data-dir",
+            ),
+        );
+    }
+    let password = args
+        .store_password_file
+        .as_deref()
+        .map(read_password)
+        .transpose()?;
+    let options = PostgresOptions {
+        url: url.clone(),
+        password,
+        ca: args.store_ca.clone(),
+    };
+    let store = PostgresStore::open(data_dir, options).await.map_err(refused)?;
+    Ok(Arc::new(store))
+}
+
+fn refused(error: OpenError) -> Failure {
+    let (code, hint) = match &error {
+        OpenError::Locked { .. } => (
+            ExitCode::Conflict,
+            "one data directory serves one manager at a time",
+        ),
+        OpenError::Foreign { .. } => (
+            ExitCode::Usage,
+            "choose a folder of its own for --data-dir, or a database of its own for --store",
+        ),
+        OpenError::OtherCluster { .. } => (
+            ExitCode::Conflict,
+            "nothing was changed; all managers of a cluster share one database, each with a --data-dir of its own",
+        ),
+        OpenError::Newer { .. } | OpenError::Damaged { .. } | OpenError::Lost { .. } => {
+            (ExitCode::Generic, "nothing was changed")
+        }
+        OpenError::Options { .. } => (
+            ExitCode::Usage,
+            "see --store, --store-password-file and --store-ca of poolwright serve --help",
+        ),
+        OpenError::Unreachable { .. } => (
+            ExitCode::Unavailable,
+            "check the address, that the database runs, and what is in between",
+        ),
+        OpenError::Denied { .. } => (
+            ExitCode::Authentication,
+            "check the account in --store and the password in --store-password-file",
+        ),
+        OpenError::Missing { .. } => (
+            ExitCode::NotFound,
+            "check the name at the end of --store, or make the database: createdb --owner USER DATABASE",
+        ),
+        OpenError::Io { .. } => (ExitCode::Generic, "check the path, who owns it, and the disk"),
+    };
+    Failure::new(code, error.to_string()).with_hint(hint)
+}

@@ -1,0 +1,213 @@
+//! A manager that keeps everything in PostgreSQL. The tests against a server need one: `tests/run postgres` starts
+//! it, and says where it is.
+
+use crate::support::{Manager, run_with};
+use std::process::Command;
+
+/// A database of its own at the server.
+struct Database {
+    port: String,
+    name: String,
+}
+
+impl Database {
+    fn new(name: &str) -> Self {
+        let port = std::env::var("POOLWRIGHT_TEST_POSTGRES_PORT");
+        let database = Self {
+            port: port.expect("it is set by tests/run postgres"),
+            name: format!("cli_{name}_{}", std::process::id()),
+        };
+        database.sql("postgres", &format!("CREATE DATABASE {}", database.name));
+        database
+    }
+
+    fn sql(&self, database: &str, text: &str) -> String {
+        let mut psql = Command::new("psql");
+        psql.args([
+            "--quiet",
+            "--no-psqlrc",
+            "--tuples-only",
+            "--no-align",
+            "--username",
+            "poolwright",
+        ]);
+        psql.args([
+            "--host",
+            "127.0.0.1",
+            "--port",
+            &self.port,
+            database,
+            "--command",
+            text,
+        ]);
+        let ran = psql.output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+    }
+
+    fn url(&self, account: &str) -> String {
+        format!("postgres://{account}@127.0.0.1:{}/{}", self.port, self.name)
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn what_a_manager_keeps_in_postgresql_is_there_at_its_next_start() {
+    let database = Database::new("kept");
+    let account = format!("guarded_{}", database.name);
+    database.sql(
+        &database.name,
+        &format!(
+            "CREATE ROLE {account} LOGIN PASSWORD 'quite secret' IN ROLE guarded; GRANT CREATE ON SCHEMA public TO {account}"
+        ),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let (data, password) = (folder.path().join("data"), folder.path().join("password"));
+    std::fs::write(&password, "quite secret\n").unwrap();
+    let (url, password) = (database.url(&account), password.to_str().unwrap());
+    let ca = std::env::var("POOLWRIGHT_TEST_POSTGRES_CA").unwrap();
+    let options = [
+        "--rack",
+        "zones",
+        "--store",
+        &url,
+        "--store-password-file",
+        password,
+        "--store-ca",
+        &ca,
+    ];
+
+    let manager = Manager::start(&data, &options).await;
+    manager
+        .run("compose --gpus 2 --name web")
+        .await
+        .expect(0, &["done"]);
+    assert!(
+        !data.join("poolwright.db").exists(),
+        "the folder holds no database"
+    );
+    let kept = database.sql(
+        &database.name,
+        "SELECT count(*) FROM object WHERE kind = 'composition'",
+    );
+    assert_eq!(kept, "1");
+    // One data directory serves one manager, whatever the store.
+    let dir = data.to_str().unwrap();
+    let again = ["serve", "--data-dir", dir, "--listen", "127.0.0.1:0"];
+    run_with(again.into_iter().chain(options))
+        .await
+        .refused(5, &["in use by another process"]);
+    manager.server.kill().await;
+
+    let manager = Manager::start(&data, &options).await;
+    let found = manager
+        .run("get compositions -o json")
+        .await
+        .expect(0, &[])
+        .json();
+    assert_eq!(found.as_array().unwrap().len(), 1);
+    manager.run("release web --yes").await.expect(0, &["done"]);
+    assert_eq!(manager.server.terminate().await, 0);
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn a_database_that_can_not_be_used_is_refused_with_the_reason() {
+    let database = Database::new("refused");
+    let account = format!("guarded_{}", database.name);
+    database.sql(
+        &database.name,
+        &format!("CREATE ROLE {account} LOGIN PASSWORD 'right' IN ROLE guarded"),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(file("wrong"), "not this one\n").unwrap();
+    let data = file("data");
+    let serve = async |url: &str, more: &[&str]| {
+        let start = [
+            "serve",
+            "--data-dir",
+            &data,
+            "--listen",
+            "127.0.0.1:0",
+            "--store",
+            url,
+        ];
+        run_with(start.into_iter().chain(more.iter().copied())).await
+    };
+
+    serve(
+        &database.url(&account),
+        &["--store-password-file", &file("wrong")],
+    )
+    .await
+    .refused(4, &["refuses the account", &account, "--store-password-file"]);
+    serve(&format!("{}x", database.url("poolwright")), &[])
+        .await
+        .refused(3, &["is not there", &database.name, "createdb"]);
+    database.sql(&database.name, "CREATE TABLE invoices (id int)");
+    serve(&database.url("poolwright"), &[])
+        .await
+        .refused(2, &["not a Poolwright database", "somebody else"]);
+    database.sql(&database.name, "DROP TABLE invoices");
+
+    let manager = Manager::start(
+        folder.path().join("first").as_path(),
+        &["--store", &database.url("poolwright")],
+    )
+    .await;
+    assert_eq!(manager.server.terminate().await, 0);
+    database.sql(
+        &database.name,
+        "UPDATE marker SET value = '999' WHERE name = 'schema-version'",
+    );
+    serve(&database.url("poolwright"), &[])
+        .await
+        .refused(1, &["newer Poolwright", "schema 999"]);
+}
+
+#[tokio::test]
+async fn an_address_that_can_not_be_right_is_refused_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let serve = async |more: &[&str]| {
+        let start = [
+            "serve",
+            "--data-dir",
+            data.to_str().unwrap(),
+            "--listen",
+            "127.0.0.1:0",
+        ];
+        run_with(start.into_iter().chain(more.iter().copied())).await
+    };
+    let with_password = serve(&["--store", "postgres://me:hush@127.0.0.1/pool"]).await;
+    assert!(!with_password.err.contains("hush"), "{with_password:?}");
+    with_password.refused(2, &["a file of its own", "--store-password-file"]);
+    serve(&["--store", "postgres://me@db.example/pool"])
+        .await
+        .refused(2, &["db.example/pool", "certificate authority", "--store-ca"]);
+    serve(&["--store", "mysql://me@db.example/pool"])
+        .await
+        .refused(2, &["postgres://USER@HOST/DATABASE"]);
+    serve(&[
+        "--store",
+        "postgres://me@127.0.0.1/pool",
+        "--store-password-file",
+        "no-such-file",
+    ])
+    .await
+    .refused(3, &["no-such-file"]);
+    serve(&["--store-password-file", "pw"])
+        .await
+        .refused(2, &["--store <URL>"]);
+    // Nobody listens on a port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    assert!(!data.exists());
+    serve(&["--store", &format!("postgres://me@127.0.0.1:{port}/pool")])
+        .await
+        .refused(10, &["can't be reached", "127.0.0.1"]);
+}
