@@ -7,3 +7,4 @@ mod conformance;
 mod postgres;
 mod proxy;
 mod sqlite;
+mod versions;

@@ -14,14 +14,14 @@ use std::time::Duration;
 use tokio_postgres::NoTls;
 
 /// Where the server is, as `tests/run postgres` says.
-struct Server {
+pub struct Server {
     port: u16,
     ca: PathBuf,
     other_ca: PathBuf,
 }
 
 impl Server {
-    fn known() -> Self {
+    pub fn known() -> Self {
         let said = |name: &str| {
             std::env::var(name).unwrap_or_else(|_| panic!("{name} is set by tests/run postgres"))
         };
@@ -33,7 +33,7 @@ impl Server {
     }
 
     /// A client of the test's own, and a database for it.
-    async fn database(&self) -> (tokio_postgres::Client, PostgresOptions) {
+    pub async fn database(&self) -> (tokio_postgres::Client, PostgresOptions) {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("t{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let admin = self.client("postgres").await;
@@ -60,7 +60,7 @@ impl Server {
 }
 
 /// A store with a folder of its own.
-async fn opened(options: PostgresOptions) -> Result<PostgresStore, OpenError> {
+pub async fn opened(options: PostgresOptions) -> Result<PostgresStore, OpenError> {
     let dir = tempfile::tempdir().unwrap();
     PostgresStore::open(dir.path(), options).await
 }

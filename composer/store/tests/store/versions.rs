@@ -1,0 +1,109 @@
+//! Databases of every earlier version, as they were left by it: what was kept is there afterwards.
+//!
+//! Whoever adds a migration adds the database that it leaves: `versions/NNNN.sql`.
+
+use crate::conformance::hold_promises;
+use crate::postgres::{Server, opened};
+use poolwright_model::id::OperationId;
+use poolwright_store::{Order, SqliteStore, Store};
+use rusqlite::Connection;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The versions with the text that makes a database of each.
+fn versions() -> Vec<(u32, String)> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let names = |folder: &str| {
+        let entries = std::fs::read_dir(here.join(folder)).unwrap();
+        let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths
+    };
+    let files = names("tests/versions");
+    assert_eq!(
+        files.len(),
+        names("migrations").len(),
+        "a database of every version"
+    );
+    (1..)
+        .zip(files)
+        .map(|(version, path)| (version, std::fs::read_to_string(path).unwrap()))
+        .collect()
+}
+
+/// What all of them hold.
+async fn hold_what_was_kept(store: &dyn Store) {
+    let things = store.list("keepsake").await.unwrap();
+    let things: Vec<_> = things
+        .iter()
+        .map(|found| (found.id.as_str(), found.revision))
+        .collect();
+    assert_eq!(things, [("old", 1), ("young", 4)]);
+    let note = store.get("note", "Ä \"quoted\" id").await.unwrap().unwrap();
+    assert_eq!(note.json.get(), "\"it's ✓\"");
+    let newest = store.written("keepsake", Order::LatestFirst, 1).await.unwrap();
+    assert_eq!(newest[0].id, "young");
+    assert_eq!(store.revision().await.unwrap(), 4);
+    let (over, open) = (
+        OperationId::new("op-over").unwrap(),
+        OperationId::new("op-open").unwrap(),
+    );
+    assert_eq!(
+        store.open_operations().await.unwrap(),
+        std::slice::from_ref(&open)
+    );
+    assert_eq!(store.journal(&over, 0).await.unwrap().len(), 2);
+    assert_eq!(store.journal(&open, 0).await.unwrap()[0].json.get(), "\"begun\"");
+    assert_eq!(store.events_after(0, 10).await.unwrap().len(), 2);
+}
+
+fn tables(database: &Path) -> Vec<String> {
+    let connection = Connection::open(database).unwrap();
+    let mut tables = connection
+        .prepare("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name")
+        .unwrap();
+    let rows = tables.query_map([], |row| row.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+#[tokio::test]
+async fn an_older_file_is_brought_up_to_date_with_all_that_it_holds() {
+    let fresh = tempfile::tempdir().unwrap();
+    drop(SqliteStore::open(fresh.path()).unwrap());
+    for (version, text) in versions() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("poolwright.db");
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch(&text).unwrap();
+        connection
+            .pragma_update(None, "application_id", 0x506c_7772)
+            .unwrap();
+        connection.pragma_update(None, "user_version", version).unwrap();
+        drop(connection);
+
+        let store = Arc::new(SqliteStore::open(dir.path()).unwrap());
+        hold_what_was_kept(&*store).await;
+        hold_promises(Arc::clone(&store) as Arc<dyn Store>).await;
+        drop(store);
+        assert_eq!(
+            tables(&path),
+            tables(&fresh.path().join("poolwright.db")),
+            "version {version} ends where a new one begins"
+        );
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn an_older_postgres_database_is_brought_up_to_date_with_all_that_it_holds() {
+    for (version, text) in versions() {
+        let (client, options) = Server::known().database().await;
+        let text = text.replace(" TEXT ", " TEXT COLLATE \"C\" ");
+        client.batch_execute(&text).await.unwrap();
+        let mark = format!("INSERT INTO marker VALUES ('schema-version', '{version}')");
+        client.batch_execute(&mark).await.unwrap();
+        let store = Arc::new(opened(options).await.unwrap());
+        hold_what_was_kept(&*store).await;
+        hold_promises(store).await;
+    }
+}
