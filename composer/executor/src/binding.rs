@@ -193,7 +193,7 @@ impl Pursuit<'_> {
         };
         note::intent(self.cx, self.live, self.line(state, asked), Some(change)).await?;
         self.live.show(self.index, Some(self.what()));
-        let answer = self.act().await;
+        let answer = self.act().await?;
         note::acted(self.cx, self.live, self.index, self.way).await;
         (asked.said_done, asked.conflict, asked.error) = (answer.is_ok(), false, None);
         asked.outstanding = Outstanding::after(&answer, &self.cx.options);
@@ -210,14 +210,18 @@ impl Pursuit<'_> {
         Ok(())
     }
 
-    async fn act(&self) -> Result<(), DriverError> {
+    async fn act(&self) -> Result<Result<(), DriverError>, Halt> {
         let (metal, target) = (&self.cx.metal, self.target());
         if self.goal == Goal::Bound {
             return metal.bind(target).await;
         }
-        host::nobody_uses(self.cx, self.live, target).await?;
-        if self.way == Way::Undo {
-            host::let_go(self.cx, target).await?;
+        if let Err(error) = host::nobody_uses(self.cx, self.live, target).await {
+            return Ok(Err(error));
+        }
+        if self.way == Way::Undo
+            && let Err(error) = host::let_go(self.cx, target).await?
+        {
+            return Ok(Err(error));
         }
         metal.unbind(target).await
     }

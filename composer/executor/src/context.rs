@@ -1,5 +1,6 @@
 //! What every step needs to do its work.
 
+use crate::charge::Charge;
 use crate::clock::Clock;
 use crate::drivers::{Drivers, Metal};
 use crate::hooks::{Hooks, Moment, Point};
@@ -12,6 +13,7 @@ use std::sync::Arc;
 pub(crate) struct Context {
     pub store: Arc<dyn Store>,
     pub metal: Metal,
+    pub charge: Arc<dyn Charge>,
     pub clock: Arc<dyn Clock>,
     pub options: Options,
     pub locks: Locks,
@@ -22,13 +24,15 @@ impl Context {
     pub fn new(
         store: Arc<dyn Store>,
         drivers: Arc<dyn Drivers>,
+        charge: Arc<dyn Charge>,
         clock: Arc<dyn Clock>,
         options: Options,
         hooks: Arc<dyn Hooks>,
     ) -> Self {
         Self {
             store,
-            metal: Metal::new(drivers, &options),
+            metal: Metal::new(drivers, Arc::clone(&charge), &options),
+            charge,
             clock,
             options,
             locks: Locks::default(),

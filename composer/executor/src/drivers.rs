@@ -1,5 +1,7 @@
 //! The way to the metal: which driver speaks for what, and each call with a deadline and in its turn.
 
+use crate::charge::{self, Charge};
+use crate::ledger::Halt;
 use crate::options::Options;
 use poolwright_driver::{Bound, Confirmation, DriverError, ErrorKind, Fabric, Holder, HostSide};
 use poolwright_driver::{HostTarget, ResetSeen, Room, TaskSeen};
@@ -23,6 +25,7 @@ pub trait Drivers: Send + Sync {
 /// Every call to the hardware goes through here.
 pub(crate) struct Metal {
     drivers: Arc<dyn Drivers>,
+    charge: Arc<dyn Charge>,
     per_endpoint: usize,
     read_deadline: Duration,
     act_deadline: Duration,
@@ -35,9 +38,10 @@ pub(crate) struct Metal {
 type Answer<T> = Result<T, DriverError>;
 
 impl Metal {
-    pub fn new(drivers: Arc<dyn Drivers>, options: &Options) -> Self {
+    pub fn new(drivers: Arc<dyn Drivers>, charge: Arc<dyn Charge>, options: &Options) -> Self {
         Self {
             drivers,
+            charge,
             per_endpoint: options.per_endpoint.max(1),
             read_deadline: options.read_deadline,
             act_deadline: options.act_deadline,
@@ -54,16 +58,24 @@ impl Metal {
         self.call(fabric.endpoint(), self.read_deadline, call).await
     }
 
-    pub async fn bind(&self, target: &Target) -> Answer<()> {
-        let fabric = self.fabric(target)?;
+    pub async fn bind(&self, target: &Target) -> Result<Answer<()>, Halt> {
+        let fabric = match self.fabric(target) {
+            Ok(fabric) => fabric,
+            Err(error) => return Ok(Err(error)),
+        };
         let call = fabric.bind(&target.unit_at, &target.port_at, self.act_deadline);
-        self.call(fabric.endpoint(), self.act_deadline, call).await
+        self.write(target, fabric.endpoint(), self.act_deadline, call)
+            .await
     }
 
-    pub async fn unbind(&self, target: &Target) -> Answer<()> {
-        let fabric = self.fabric(target)?;
+    pub async fn unbind(&self, target: &Target) -> Result<Answer<()>, Halt> {
+        let fabric = match self.fabric(target) {
+            Ok(fabric) => fabric,
+            Err(error) => return Ok(Err(error)),
+        };
         let call = fabric.unbind(&target.unit_at, &target.port_at, self.act_deadline);
-        self.call(fabric.endpoint(), self.act_deadline, call).await
+        self.write(target, fabric.endpoint(), self.act_deadline, call)
+            .await
     }
 
     pub async fn task(&self, target: &Target, task: &str) -> Answer<TaskSeen> {
@@ -72,10 +84,14 @@ impl Metal {
         self.call(fabric.endpoint(), self.read_deadline, call).await
     }
 
-    pub async fn reset(&self, target: &Target) -> Answer<ResetSeen> {
-        let fabric = self.fabric(target)?;
+    pub async fn reset(&self, target: &Target) -> Result<Answer<ResetSeen>, Halt> {
+        let fabric = match self.fabric(target) {
+            Ok(fabric) => fabric,
+            Err(error) => return Ok(Err(error)),
+        };
         let call = fabric.reset(&target.unit_at, self.act_deadline);
-        self.call(fabric.endpoint(), self.act_deadline, call).await
+        self.write(target, fabric.endpoint(), self.act_deadline, call)
+            .await
     }
 
     pub async fn preflight(&self, target: &Target) -> Answer<Room> {
@@ -96,16 +112,24 @@ impl Metal {
         self.call(host.endpoint(), self.host_deadline, call).await
     }
 
-    pub async fn drain(&self, target: &Target) -> Answer<()> {
-        let (host, question) = self.host(target)?;
+    pub async fn drain(&self, target: &Target) -> Result<Answer<()>, Halt> {
+        let (host, question) = match self.host(target) {
+            Ok(host) => host,
+            Err(error) => return Ok(Err(error)),
+        };
         let call = host.drain(&question, self.host_deadline);
-        self.call(host.endpoint(), self.host_deadline, call).await
+        self.write(target, host.endpoint(), self.host_deadline, call)
+            .await
     }
 
-    pub async fn undrain(&self, target: &Target) -> Answer<()> {
-        let (host, question) = self.host(target)?;
+    pub async fn undrain(&self, target: &Target) -> Result<Answer<()>, Halt> {
+        let (host, question) = match self.host(target) {
+            Ok(host) => host,
+            Err(error) => return Ok(Err(error)),
+        };
         let call = host.undrain(&question, self.host_deadline);
-        self.call(host.endpoint(), self.host_deadline, call).await
+        self.write(target, host.endpoint(), self.host_deadline, call)
+            .await
     }
 
     fn fabric(&self, target: &Target) -> Answer<Arc<dyn Fabric>> {
@@ -127,6 +151,28 @@ impl Metal {
             known_as: target.known_as.clone(),
         };
         Ok((host, question))
+    }
+
+    /// A call that changes something: made only if this manager is in charge at the very moment.
+    async fn write<T>(
+        &self,
+        target: &Target,
+        endpoint: &ControlEndpointId,
+        deadline: Duration,
+        call: impl Future<Output = Answer<T>>,
+    ) -> Result<Answer<T>, Halt> {
+        let mut not_ours = None;
+        let guarded = async {
+            match charge::still(&*self.charge, target) {
+                Ok(()) => call.await,
+                Err(halt) => {
+                    not_ours = Some(halt);
+                    Err(DriverError::no_effect("not in charge: nothing was sent"))
+                }
+            }
+        };
+        let answer = self.call(endpoint, deadline, guarded).await;
+        not_ours.map_or(Ok(answer), Err)
     }
 
     /// Waits for a free place at the endpoint, then for the answer. A driver ends by its deadline; one
@@ -167,6 +213,7 @@ impl Metal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::charge::Alone;
 
     struct Nobody;
 
@@ -187,7 +234,7 @@ mod tests {
             turn_deadline: Duration::from_secs(30),
             ..Options::default()
         };
-        let metal = Metal::new(Arc::new(Nobody), &options);
+        let metal = Metal::new(Arc::new(Nobody), Arc::new(Alone), &options);
         let busy = ControlEndpointId::from_lossy("box-1");
         // Longer than anybody waits for a place.
         let deadline = Duration::from_secs(600);

@@ -1,5 +1,6 @@
 //! The executor: many operations at once, each a task of its own.
 
+use crate::charge::{Alone, Charge};
 use crate::clock::Clock;
 use crate::context::Context;
 use crate::drivers::Drivers;
@@ -10,6 +11,7 @@ use crate::live::Live;
 use crate::load::{adopt, load};
 use crate::operation::{Operation, Stop, StopCause};
 use crate::options::Options;
+use crate::order::Wish;
 use crate::record::Claim;
 use crate::resolve::{self, Resolution, Resolve, ResolveError};
 use crate::retention::{self, Pruned};
@@ -18,7 +20,7 @@ use crate::state::OperationState;
 use crate::submit::{self, Submission, SubmitError, Submitted};
 use futures_util::FutureExt;
 use jiff::Timestamp;
-use poolwright_model::id::OperationId;
+use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_store::{Order, Store, StoreError, read_all, written};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -36,6 +38,8 @@ struct Inner {
     cx: Context,
     /// Operations that this process works at, or holds for an operator.
     live: Mutex<BTreeMap<OperationId, Worker>>,
+    /// At which endpoints open operations work that are in nobody's hands here. It never changes.
+    elsewhere: Mutex<BTreeMap<OperationId, BTreeSet<ControlEndpointId>>>,
     closing: AtomicBool,
 }
 
@@ -87,9 +91,22 @@ impl Executor {
         options: Options,
         hooks: Arc<dyn Hooks>,
     ) -> Self {
+        Self::with_charge(store, drivers, Arc::new(Alone), clock, options, hooks)
+    }
+
+    /// One of several managers that share the store: it works at what it is in charge of.
+    pub fn with_charge(
+        store: Arc<dyn Store>,
+        drivers: Arc<dyn Drivers>,
+        charge: Arc<dyn Charge>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+        hooks: Arc<dyn Hooks>,
+    ) -> Self {
         let inner = Inner {
-            cx: Context::new(store, drivers, clock, options, hooks),
+            cx: Context::new(store, drivers, charge, clock, options, hooks),
             live: Mutex::default(),
+            elsewhere: Mutex::default(),
             closing: AtomicBool::new(false),
         };
         Self {
@@ -115,12 +132,43 @@ impl Executor {
                     let live = Arc::new(*live);
                     inner.cx.at(&live, None, false, Moment::AfterIntent).await;
                     let id = live.id.clone();
-                    Inner::work(&inner, live);
+                    let endpoints = live.ask(Operation::endpoints);
+                    match inner.is_in_charge(&endpoints) {
+                        true => Inner::work(&inner, live),
+                        false => inner.leave(&id, endpoints),
+                    }
                     Ok(id)
                 }
             }
         })
         .await
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.cx.store
+    }
+
+    /// Whether this process works at the operation, or holds it for an operator.
+    pub(crate) fn works_at(&self, id: &OperationId) -> bool {
+        self.inner.find(id).is_some()
+    }
+
+    /// The endpoints at which this process works.
+    pub fn busy_at(&self) -> BTreeSet<ControlEndpointId> {
+        let workers = self.inner.workers();
+        let lives = workers.values().map(|worker| &worker.live);
+        let busy = lives.filter(|live| !live.ask(Operation::is_settled));
+        busy.flat_map(|live| live.ask(Operation::endpoints)).collect()
+    }
+
+    /// Leaves the operations that only wait for an operator to whoever is in charge of the endpoint next.
+    pub fn let_go_of(&self, endpoint: &ControlEndpointId) {
+        let held = |worker: &Worker| {
+            worker
+                .live
+                .ask(|operation| operation.is_settled() && operation.endpoints().contains(endpoint))
+        };
+        self.inner.workers().retain(|_, worker| !held(worker));
     }
 
     /// An operation as it is just now; `None` where there is none.
@@ -191,6 +239,13 @@ impl Executor {
     pub async fn cancel(&self, id: &OperationId, by: &str, reason: &str) -> Result<(), CancelError> {
         let Some(live) = self.inner.find(id) else {
             let ended = load(&*self.inner.cx.store, id).await?;
+            let open = ended
+                .as_ref()
+                .is_some_and(|operation| !operation.state.has_ended());
+            if open && self.inner.cx.charge.is_shared() {
+                let (by, reason) = (by.to_owned(), reason.to_owned());
+                return Ok(self.order(id, Wish::Cancel { by, reason }).await?);
+            }
             return Err(ended.map_or_else(
                 || CancelError::NotFound(id.clone()),
                 |operation| CancelError::TooLate {
@@ -207,6 +262,7 @@ impl Executor {
             lines: vec![Line::Unwind(stop)],
             changes: vec![],
             begins: Begins::Step,
+            proof: None,
         };
         match live.write(entry).await {
             Ok(()) => Ok(()),
@@ -220,25 +276,46 @@ impl Executor {
 
     /// Brings an indeterminate or quarantined operation to an end, as an operator says who looked.
     pub async fn resolve(&self, id: &OperationId, wish: Resolve) -> Result<(), ResolveError> {
-        let live = self.inner.find(id);
-        let live = live.ok_or_else(|| ResolveError::NotFound(id.clone()))?;
+        let Some(live) = self.inner.find(id) else {
+            let known = load(&*self.inner.cx.store, id)
+                .await
+                .map_err(|error| ResolveError::Halted(error.to_string()))?;
+            return match known {
+                Some(operation) if operation.state.has_ended() => Err(ResolveError::NotNeeded {
+                    operation: id.clone(),
+                    state: operation.state,
+                }),
+                Some(_) if self.inner.cx.charge.is_shared() => {
+                    Ok(self.order(id, Wish::Resolve(wish)).await?)
+                }
+                _ => Err(ResolveError::NotFound(id.clone())),
+            };
+        };
         let inner = Arc::clone(&self.inner);
         detached(async move { Inner::resolve(&inner, live, wish).await }).await
     }
 
-    /// Adopts every open operation: called once at the start. What was done is read back, and each goes
-    /// on, or is undone, from where its journal ends.
+    /// Adopts every open operation that nobody here works at and whose endpoints are in this manager's charge: at
+    /// the start, and with several managers ever again. What was done is read back, and each goes on, or is
+    /// undone, from where its journal ends.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
+        let inner = &self.inner;
         let mut recovered = Recovered::default();
-        for id in self.inner.cx.store.open_operations().await? {
-            if self.inner.find(&id).is_some() {
+        let open = inner.cx.store.open_operations().await?;
+        inner.leave_what_was_lost();
+        inner.elsewhere().retain(|id, _| open.binary_search(id).is_ok());
+        for id in open {
+            if inner.find(&id).is_some() {
                 continue;
             }
-            match adopt(&self.inner.cx, &id).await {
-                Ok(live) => {
-                    Inner::work(&self.inner, Arc::new(live));
-                    recovered.adopted.push(id);
-                }
+            let known = inner.elsewhere().get(&id).cloned();
+            if let Some(endpoints) = known.filter(|endpoints| !inner.is_in_charge(endpoints)) {
+                inner.cx.charge.want(&endpoints);
+                continue;
+            }
+            match Inner::take_up(inner, &id).await {
+                Ok(true) => recovered.adopted.push(id),
+                Ok(false) => {}
                 Err(error @ StoreError::Malformed { .. }) => {
                     tracing::error!(operation = %id, %error, "an open operation can't be read, and is left alone");
                     recovered.unreadable.push((id, error));
@@ -250,8 +327,8 @@ impl Executor {
     }
 
     /// Begins nothing more, waits until what was sent is answered and written down, at most until the
-    /// deadline, and ends. Open operations go on with the next [`Executor::recover`].
-    pub async fn shutdown(&self, deadline: Duration) {
+    /// deadline, and ends. Open operations go on with the next [`Executor::recover`]. Tells whether all was answered.
+    pub async fn shutdown(&self, deadline: Duration) -> bool {
         self.inner.closing.store(true, Ordering::SeqCst);
         let mut tasks = Vec::new();
         for worker in self.inner.workers().values_mut() {
@@ -259,12 +336,14 @@ impl Executor {
             tasks.extend(worker.task.take());
         }
         let all = futures_util::future::join_all(tasks.iter_mut());
-        if tokio::time::timeout(deadline, all).await.is_err() {
+        let answered = tokio::time::timeout(deadline, all).await.is_ok();
+        if !answered {
             tracing::warn!("some operations were cut off; they are read back at the next start");
         }
         for task in &tasks {
             task.abort();
         }
+        answered
     }
 }
 
@@ -287,6 +366,68 @@ impl Inner {
 
     fn find(&self, id: &OperationId) -> Option<Arc<Live>> {
         self.workers().get(id).map(|worker| Arc::clone(&worker.live))
+    }
+
+    fn elsewhere(&self) -> MutexGuard<'_, BTreeMap<OperationId, BTreeSet<ControlEndpointId>>> {
+        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_in_charge(&self, endpoints: &BTreeSet<ControlEndpointId>) -> bool {
+        endpoints
+            .iter()
+            .all(|endpoint| self.cx.charge.tenure(endpoint).is_some())
+    }
+
+    /// Somebody else is in charge of an endpoint of theirs: these operations are that manager's. What is on its way
+    /// is written down if that manager has not begun to write.
+    fn leave_what_was_lost(&self) {
+        if !self.cx.charge.is_shared() {
+            return;
+        }
+        self.workers().retain(|_, worker| {
+            let kept = self.is_in_charge(&worker.live.ask(Operation::endpoints));
+            if !kept {
+                worker.live.park();
+                worker.live.leave();
+            }
+            kept
+        });
+    }
+
+    /// It is in the journal; whoever is in charge of its endpoints works at it.
+    fn leave(&self, id: &OperationId, endpoints: BTreeSet<ControlEndpointId>) {
+        self.cx.charge.want(&endpoints);
+        self.elsewhere().insert(id.clone(), endpoints);
+    }
+
+    /// Works at an open operation from where its journal ends, if its endpoints are in this manager's charge.
+    /// Where there may be others, that is written into the journal first: whoever worked at it before can write
+    /// nothing more.
+    async fn take_up(inner: &Arc<Self>, id: &OperationId) -> Result<bool, StoreError> {
+        let live = Arc::new(adopt(&inner.cx, id).await?);
+        let endpoints = live.ask(Operation::endpoints);
+        if !inner.is_in_charge(&endpoints) {
+            inner.leave(id, endpoints);
+            return Ok(false);
+        }
+        if inner.cx.charge.is_shared() && !live.ask(|operation| operation.state.has_ended()) {
+            let proof = endpoints
+                .first()
+                .and_then(|endpoint| inner.cx.charge.tenure(endpoint)?.proof);
+            let entry = Entry {
+                lines: vec![Line::Adopted],
+                changes: vec![],
+                begins: Begins::Nothing,
+                proof,
+            };
+            if let Err(halt) = live.write(entry).await {
+                tracing::info!(operation = %id, ?halt, "somebody else carries it on");
+                return Ok(false);
+            }
+        }
+        inner.elsewhere().remove(id);
+        Self::work(inner, live);
+        Ok(true)
     }
 
     /// Starts the task that works at the operation.
@@ -352,8 +493,7 @@ impl Inner {
         if load(&*inner.cx.store, id).await?.is_none() {
             return Ok(false);
         }
-        let live = adopt(&inner.cx, id).await?;
-        Self::work(inner, Arc::new(live));
+        Self::take_up(inner, id).await?;
         Ok(true)
     }
 
@@ -372,6 +512,7 @@ impl Inner {
                     }],
                     changes: vec![],
                     begins: Begins::Nothing,
+                    proof: None,
                 };
                 live.write(entry).await?;
                 Self::work(inner, live);

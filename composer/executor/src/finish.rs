@@ -60,17 +60,19 @@ pub(crate) async fn rolled_back(cx: &Context, live: &Live) -> Result<(), Halt> {
             lines: vec![Line::Quarantined],
             changes: vec![],
             begins: Begins::Nothing,
+            proof: None,
         };
         return live.write(entry).await;
     }
     let units: Vec<_> = live.ask(|operation| one_a_unit(operation).cloned().collect());
     // What was bound and unbound again was in a host's hands, if only for a moment.
     let cleaned = units.iter().map(|record| async move {
-        let (change, _) = reset::clean(cx, live, &record.step.target).await;
-        (record.step.index, change)
+        let (change, _) = reset::clean(cx, live, record.step.index).await?;
+        Ok((record.step.index, change))
     });
     let mut changes = Vec::new();
-    for (index, change) in join_all(cleaned).await {
+    for cleaned in join_all(cleaned).await {
+        let (index, change) = cleaned?;
         changes.extend(change.map(|change| (index, change)));
         changes.push((index, Change::LetGo));
     }
@@ -210,6 +212,7 @@ impl Ending {
                 lines: vec![self.line.clone()],
                 changes: self.changes.clone(),
                 begins: self.begins,
+                proof: None,
             };
             let more = move |operation: &Operation, batch: &mut Batch| {
                 if let Some(after) = after {

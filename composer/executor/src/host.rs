@@ -104,7 +104,7 @@ pub(crate) async fn drain(cx: &Context, live: &Live, index: u32) -> Result<(), H
         (intent.attempts, intent.unsure) = (attempts, unsure);
         note::intent(cx, live, intent, Some(Change::DrainStarted)).await?;
         live.show(index, Some(format!("{} to let go of the GPUs", target.host)));
-        let answer = cx.metal.drain(target).await;
+        let answer = cx.metal.drain(target).await?;
         note::acted(cx, live, index, Way::Do).await;
         let evidence = match answer {
             Ok(()) => "the host let go of it".to_owned(),
@@ -170,7 +170,7 @@ pub(crate) async fn undrain(cx: &Context, live: &Live, index: u32) -> Result<(),
         let mut intent = StepLine::new(index, StepState::Undoing);
         intent.attempts = attempts;
         note::intent(cx, live, intent, None).await?;
-        let answer = cx.metal.undrain(target).await;
+        let answer = cx.metal.undrain(target).await?;
         note::acted(cx, live, index, Way::Undo).await;
         match answer {
             Ok(()) => break,
@@ -200,6 +200,7 @@ pub(crate) async fn undrain(cx: &Context, live: &Live, index: u32) -> Result<(),
             lines: vec![],
             changes: vec![(index, Change::Confirmed)],
             begins: Begins::Nothing,
+            proof: None,
         };
         live.write(entry).await?;
     }
@@ -228,15 +229,15 @@ pub(crate) async fn nobody_uses(cx: &Context, live: &Live, target: &Target) -> R
 }
 
 /// Makes the host let go of GPUs that are unbound as an undo. Nothing was unbound if it fails.
-pub(crate) async fn let_go(cx: &Context, target: &Target) -> Result<(), DriverError> {
-    match cx.metal.drain(target).await {
+pub(crate) async fn let_go(cx: &Context, target: &Target) -> Result<Result<(), DriverError>, Halt> {
+    Ok(match cx.metal.drain(target).await? {
         Ok(()) => Ok(()),
         Err(error) if error.kind == ErrorKind::CannotTell => Ok(()),
         Err(error) => Err(DriverError::no_effect(format!(
             "{} does not let go of it: {error}",
             target.host
         ))),
-    }
+    })
 }
 
 fn name(Holder { gpu, pid, command }: &Holder) -> String {

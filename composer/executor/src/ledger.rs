@@ -8,7 +8,7 @@ use crate::record::GpuRecord;
 use crate::state::StepState;
 use jiff::Timestamp;
 use poolwright_model::id::GpuId;
-use poolwright_store::{Batch, StoreError};
+use poolwright_store::{Batch, Expectation, StoreError};
 use std::collections::BTreeMap;
 
 /// What is to be written together.
@@ -18,6 +18,8 @@ pub(crate) struct Entry {
     /// What happens to which step's unit.
     pub changes: Vec<(u32, Change)>,
     pub begins: Begins,
+    /// What must still be so for it to be written: that this manager is in charge.
+    pub proof: Option<Expectation>,
 }
 
 /// Whether something new begins with an entry. If so, it is refused while the operation is parked.
@@ -83,6 +85,9 @@ impl Ledger {
         before: &mut Before,
     ) -> Result<Vec<Noted>, Halt> {
         self.remember(&entry, before);
+        if let Some(proof) = &entry.proof {
+            batch.expect(&proof.kind, &proof.id, proof.revision);
+        }
         let mut noted = Vec::with_capacity(entry.lines.len());
         for line in entry.lines {
             let line = Noted { at, line };

@@ -24,6 +24,7 @@ pub mod operation;
 pub mod record;
 pub mod state;
 
+mod charge;
 mod clock;
 mod drivers;
 mod executor;
@@ -31,6 +32,7 @@ mod hooks;
 mod key;
 mod line;
 mod options;
+mod order;
 mod resolve;
 mod retention;
 mod submit;
@@ -50,6 +52,7 @@ mod note;
 mod reset;
 mod run;
 
+pub use charge::{Alone, Charge, Tenure};
 pub use clock::{Clock, SystemClock};
 pub use drivers::Drivers;
 pub use event::Event;

@@ -20,6 +20,8 @@ pub enum Line {
     /// Together with the claims, the plan and the operation's document.
     Submitted,
     Started,
+    /// Another manager carries it on: whoever worked at it before writes nothing more.
+    Adopted,
     /// An intent, before anything is sent; or an outcome, after it was seen.
     Step(StepLine),
     /// From here on nothing new begins, and what was done is undone.

@@ -1,5 +1,6 @@
 //! Writing down what a step intends and what became of it, with the moments at which tests cut in.
 
+use crate::charge;
 use crate::context::Context;
 use crate::gpus::Change;
 use crate::hooks::Moment;
@@ -29,8 +30,11 @@ pub(crate) async fn intent(
         _ => (Begins::Step, false),
     };
     let step = Some(line.index);
+    let proof = charge::may_begin(cx, live, line.index).await?;
     cx.at(live, step, undoing, Moment::BeforeIntent).await;
-    write(live, vec![], line, change, begins).await?;
+    let mut entry = entry(vec![], line, change);
+    (entry.begins, entry.proof) = (begins, proof);
+    live.write(entry).await?;
     cx.at(live, step, undoing, Moment::AfterIntent).await;
     Ok(())
 }
@@ -49,7 +53,7 @@ pub(crate) async fn outcome(
     way: Way,
 ) -> Result<(), Halt> {
     let step = Some(line.index);
-    write(live, vec![], line, change, Begins::Nothing).await?;
+    live.write(entry(vec![], line, change)).await?;
     cx.at(live, step, way == Way::Undo, Moment::AfterOutcome).await;
     Ok(())
 }
@@ -83,7 +87,7 @@ pub(crate) async fn failed(
         cause: StopCause::Failed(step),
         message,
     });
-    write(live, vec![stop], line, change, Begins::Nothing).await?;
+    live.write(entry(vec![stop], line, change)).await?;
     cx.at(live, Some(step), false, Moment::AfterOutcome).await;
     Ok(())
 }
@@ -108,17 +112,11 @@ pub(crate) fn said(error: &DriverError) -> String {
     }
 }
 
-async fn write(
-    live: &Live,
-    and: Vec<Line>,
-    line: StepLine,
-    change: Option<Change>,
-    begins: Begins,
-) -> Result<(), Halt> {
-    let entry = Entry {
+fn entry(and: Vec<Line>, line: StepLine, change: Option<Change>) -> Entry {
+    Entry {
         changes: change.map(|change| (line.index, change)).into_iter().collect(),
         lines: std::iter::once(Line::Step(line)).chain(and).collect(),
-        begins,
-    };
-    live.write(entry).await
+        begins: Begins::Nothing,
+        proof: None,
+    }
 }

@@ -7,7 +7,7 @@
 use crate::line::{Line, Noted, StepLine};
 use crate::state::{IllegalTransition, OperationEvent, OperationState, StepState};
 use jiff::Timestamp;
-use poolwright_model::id::{OperationId, PlanId, TenantId, UnitId};
+use poolwright_model::id::{ControlEndpointId, OperationId, PlanId, TenantId, UnitId};
 use poolwright_model::step::{Step, Verb};
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
@@ -158,6 +158,12 @@ impl Operation {
         self.steps.iter().map(|record| &record.step.target.unit).collect()
     }
 
+    /// The control endpoints at which it binds, unbinds and resets.
+    pub fn endpoints(&self) -> BTreeSet<ControlEndpointId> {
+        let targets = self.steps.iter().map(|record| &record.step.target);
+        targets.map(|target| target.unit_at.endpoint.clone()).collect()
+    }
+
     /// Nothing happens to it any more by itself.
     pub fn is_settled(&self) -> bool {
         self.state.has_ended() || self.state == OperationState::Quarantined
@@ -197,7 +203,7 @@ impl Operation {
     /// Adds a journal line.
     pub(crate) fn apply(&mut self, noted: &Noted) -> Result<(), Misfit> {
         match &noted.line {
-            Line::Submitted => {}
+            Line::Submitted | Line::Adopted => {}
             Line::Started => self.happen(OperationEvent::Started)?,
             Line::Step(line) => self.apply_step(line)?,
             Line::Unwind(stop) => {

@@ -2,6 +2,7 @@
 //!
 //! The fabric is read first, always. Only of what it can't say the operator's word is taken.
 
+use crate::charge;
 use crate::context::Context;
 use crate::finish::{self, Truth};
 use crate::ledger::Halt;
@@ -11,10 +12,11 @@ use crate::state::OperationState;
 use poolwright_driver::Bound;
 use poolwright_model::id::{OperationId, UnitId};
 use poolwright_model::step::Verb;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What the operator wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resolution {
     /// Look again now, and go on from there: forward, or with the undo.
     Retry,
@@ -24,7 +26,7 @@ pub enum Resolution {
 }
 
 /// An operator's word about a unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Said {
     /// It is bound to nothing.
     Free,
@@ -33,7 +35,7 @@ pub enum Said {
 }
 
 /// A resolution, with who says so and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resolve {
     pub resolution: Resolution,
     pub by: String,
@@ -77,7 +79,7 @@ pub(crate) async fn accept(
             state,
         });
     }
-    take_drains_back(cx, live, &truths).await;
+    take_drains_back(cx, live, &truths).await?;
     Ok(finish::accepted(cx, live, (&wish.by, &wish.reason), &truths).await?)
 }
 
@@ -116,15 +118,17 @@ async fn truths(
 }
 
 /// What stays bound stays usable: an undo that failed may have drained it before.
-async fn take_drains_back(cx: &Context, live: &Live, truths: &BTreeMap<UnitId, Truth>) {
+async fn take_drains_back(cx: &Context, live: &Live, truths: &BTreeMap<UnitId, Truth>) -> Result<(), Halt> {
     for truth in truths.values() {
         let Truth::Ours(index) = truth else { continue };
         let Ok(record) = live.step(*index) else { continue };
-        if let Err(error) = cx.metal.undrain(&record.step.target).await {
+        charge::confirm(cx, live, *index).await?;
+        if let Err(error) = cx.metal.undrain(&record.step.target).await? {
             // Worth a word, not worth holding the operation for: the host has its GPU.
             tracing::warn!(operation = %live.id, step = %record.step, %error, "a drain was not taken back");
         }
     }
+    Ok(())
 }
 
 /// The step whose port an operator means by "bound": the last that was begun.

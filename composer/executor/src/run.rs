@@ -43,6 +43,7 @@ async fn started(live: &Live) -> Result<(), Halt> {
         lines: vec![Line::Started],
         changes: vec![],
         begins: Begins::Step,
+        proof: None,
     };
     match live.write(entry).await {
         // Cancelled before it began.

@@ -4,6 +4,7 @@
 //! * [`runner`]: looks at the hardware and recompositions by the calendar.
 //! * [`demand`], [`schedule`], [`window`], [`endpoint`]: what people write, and what is kept of it.
 //! * [`size`](mod@size): sizing in the words of requests.
+//! * [`leases`]: several managers on one store.
 //! * [`accounts`]: who may ask.
 //! * [`clock`]: the only place that knows what time it is.
 
@@ -13,6 +14,7 @@ mod composer;
 pub mod demand;
 pub mod endpoint;
 mod error;
+pub mod leases;
 pub mod runner;
 pub mod schedule;
 pub mod size;

@@ -109,9 +109,11 @@ impl Looked {
 
 impl Runner<'_> {
     async fn recompose(&mut self) {
+        self.composer.has_calendar().await;
         self.recall().await;
         // Before the first wait: what was missed while nobody ran.
         loop {
+            self.composer.has_calendar().await;
             let mut looked = Looked {
                 at: self.composer.clock().now(),
                 calendars: Vec::new(),

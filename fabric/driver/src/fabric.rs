@@ -39,6 +39,15 @@ pub enum TaskSeen {
     Gone,
 }
 
+/// What became of the sessions that others have at a service under our account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CutOff {
+    /// So many were ended, and none is left: what was sent under them and comes late is refused.
+    Ended(u32),
+    /// The service has none, or doesn't show them: a late request can't be cut off.
+    NoSessions,
+}
+
 /// A management service of a fabric.
 #[async_trait]
 pub trait Fabric: Send + Sync {
@@ -77,6 +86,12 @@ pub trait Fabric: Send + Sync {
 
     /// Resets an unbound unit and reads back that it was reset.
     async fn reset(&self, unit: &ControlPoint, deadline: Duration) -> Result<ResetSeen, DriverError>;
+
+    /// Ends the sessions that others have at the service under our account: a manager that took over from one
+    /// that died does so before it sends anything.
+    async fn end_other_sessions(&self, _deadline: Duration) -> Result<CutOff, DriverError> {
+        Ok(CutOff::NoSessions)
+    }
 
     /// Ends the session at the service. Called once, at exit.
     async fn close(&self) {}

@@ -18,7 +18,7 @@ mod observation;
 mod quirk;
 
 pub use error::{DriverError, ErrorKind, Late};
-pub use fabric::{Bound, Fabric, ResetSeen, TaskSeen};
+pub use fabric::{Bound, CutOff, Fabric, ResetSeen, TaskSeen};
 pub use host::{Confirmation, Holder, HostSide, HostTarget, Room};
 pub use observation::{Observation, Progress};
 pub use quirk::Quirk;

@@ -8,6 +8,7 @@
 //! * [`changing`]: compose, release, attach, detach.
 //! * [`undoing`]: the contrary of what was done.
 //! * [`requests`]: from a plan to an operation; once a key.
+//! * [`charge`]: one of several managers.
 //! * [`following`]: what is done once an operation is over.
 //! * [`pruning`]: what is forgotten of the past.
 //! * [`readiness`]: whether it may be asked at all.
@@ -17,6 +18,7 @@
 
 mod asking;
 mod changing;
+mod charge;
 mod endpoints;
 mod following;
 mod keeping;
@@ -39,9 +41,10 @@ use self::readiness::Stage;
 use crate::clock::Clock;
 use crate::endpoint::{Connections, Connector};
 use crate::error::ServiceError;
+use crate::leases::{Leases, Sharing};
 use crate::runner::Trouble;
 use poolwright_collector::CollectOptions;
-use poolwright_executor::Executor;
+use poolwright_executor::{Alone, Charge, Executor};
 use poolwright_store::Store;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
@@ -56,6 +59,8 @@ pub struct Options {
     pub execute: poolwright_executor::Options,
     /// Between two looks at all endpoints, in real time. `None`: only when asked.
     pub poll: Option<Duration>,
+    /// Where several managers have one store; `None` for the only one.
+    pub sharing: Option<Sharing>,
 }
 
 impl Default for Options {
@@ -64,6 +69,7 @@ impl Default for Options {
             collect: CollectOptions::default(),
             execute: poolwright_executor::Options::default(),
             poll: Some(Duration::from_secs(30)),
+            sharing: None,
         }
     }
 }
@@ -82,6 +88,7 @@ pub struct Parts {
     connector: Arc<dyn Connector>,
     connections: Connections,
     executor: Arc<Executor>,
+    leases: Option<Arc<Leases>>,
     clock: Arc<dyn Clock>,
     options: Options,
     stage: Mutex<Stage>,
@@ -115,12 +122,20 @@ impl Composer {
     ) -> Self {
         let connections = Connections::default();
         let drivers = Arc::new(connections.clone());
-        let executor = Executor::new(store.clone(), drivers, clock.clone(), options.execute.clone());
+        let leases = options.sharing.clone();
+        let leases = leases.map(|sharing| Arc::new(Leases::new(store.clone(), sharing)));
+        let charge: Arc<dyn Charge> = match &leases {
+            Some(leases) => leases.clone(),
+            None => Arc::new(Alone),
+        };
+        let (now, execute) = (clock.clone(), options.execute.clone());
+        let executor = Executor::with_charge(store.clone(), drivers, charge, now, execute, Arc::new(()));
         Self(Arc::new(Parts {
             store,
             connector,
             connections,
             executor: Arc::new(executor),
+            leases,
             clock,
             options,
             stage: Mutex::default(),
@@ -153,6 +168,7 @@ impl Composer {
         self.recall_ids().await?;
         self.settle_demands().await?;
         self.discover(&()).await?;
+        self.begin_charge().await?;
         for adopted in self.executor.recover().await?.adopted {
             self.follow(adopted, Tell::HoweverItEnds);
         }
@@ -176,7 +192,8 @@ impl Composer {
     /// begun any more.
     pub async fn close(&self) {
         self.enter(Stage::Closed);
-        self.executor.shutdown(SHUTDOWN).await;
+        let nothing_on_its_way = self.executor.shutdown(SHUTDOWN).await;
         self.connections.close().await;
+        self.give_back(nothing_on_its_way).await;
     }
 }

@@ -19,6 +19,10 @@ pub(super) enum Stage {
 const STORE: Duration = Duration::from_secs(2);
 
 impl Composer {
+    pub(super) fn is_at(&self, stage: Stage) -> bool {
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) == stage
+    }
+
     pub(super) fn enter(&self, stage: Stage) {
         let mut now = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         // What was closed stays so, also where a start ends after it.

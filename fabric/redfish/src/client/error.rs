@@ -164,6 +164,10 @@ pub enum ErrorKind {
         refusals: u32,
         limit: u32,
     },
+    /// A write met a session that has ended, and was refused for it. There is a new session; whether the write is
+    /// still wanted is for the caller to say: somebody may have ended the session to stop it.
+    #[error("the session had ended, so nothing was done; there is a new one")]
+    SessionEnded,
     /// Redirects are not followed: they could carry credentials elsewhere.
     #[error("redirected with {status} to {to:?}; redirects are not followed")]
     Redirected { status: u16, to: String },

@@ -28,6 +28,7 @@ impl Error {
             ErrorKind::CredentialsRefused { answer: None, .. } => {
                 "nothing was sent, so that the account is not locked: set the right password, then start again"
             }
+            ErrorKind::SessionEnded => "read how things are, and ask again if it is still wanted",
             ErrorKind::Redirected { .. } => "use the address that it points to, if you trust it",
             ErrorKind::Link {
                 why: LinkFault::OtherOrigin,

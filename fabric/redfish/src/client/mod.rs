@@ -43,6 +43,7 @@ mod path;
 mod retry;
 mod root;
 mod session;
+mod sessions;
 mod task;
 mod tls;
 mod transport;
@@ -216,9 +217,11 @@ impl Client {
             let deadline =
                 *deadline.get_or_insert_with(|| Deadline::after(wire.limits.request).or_sooner(overall));
             let mut outcome = wire.exchange(request, ticket.credential(), deadline).await;
-            // A 401 says that nothing was done, so even a write may go out again with a fresh session.
             if ticket.may_have_lapsed() && outcome.as_ref().is_ok_and(|reply| reply.status == 401) {
                 ticket = gate.renew(ticket, wire, request).await?;
+                if request.changes {
+                    return Err(Error::harmless(request.name(), ErrorKind::SessionEnded));
+                }
                 outcome = wire.exchange(request, ticket.credential(), deadline).await;
             }
             let outcome = gate.judge(ticket, request, outcome);

@@ -354,6 +354,22 @@ impl Gate {
         }))
     }
 
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.auth
+    }
+
+    /// The collection of sessions.
+    pub(crate) fn sessions(&self) -> &Place {
+        &self.sessions
+    }
+
+    /// The path of our own session; `None` where we have none, or the service did not say.
+    pub(crate) async fn own_session(&self) -> Option<String> {
+        let held = self.held.lock().await;
+        let session = held.as_ref()?.session.as_ref()?;
+        Some(session.place.as_ref()?.as_str().to_owned())
+    }
+
     /// Deletes the session, if there is one. The caller holds a slot of the wire.
     pub(crate) async fn close(&self, wire: &Wire) -> Result<()> {
         let Some(held) = self.held.lock().await.take() else {

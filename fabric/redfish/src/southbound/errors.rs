@@ -21,7 +21,7 @@ pub(crate) fn driver_error(error: &Error) -> DriverError {
 fn late(error: &Error) -> Late {
     match (error.task(), error.kind()) {
         (Some(task), _) => Late::Task(task.to_owned()),
-        (None, Kind::TaskFailed { .. }) => Late::Never,
+        (None, Kind::TaskFailed { .. } | Kind::SessionEnded) => Late::Never,
         (None, _) => Late::Perhaps,
     }
 }
@@ -31,6 +31,8 @@ fn kind(error: &Error) -> ErrorKind {
         return ErrorKind::OutcomeUnknown;
     }
     match error.kind() {
+        // Read back and asked anew, with all that is looked at before a request.
+        Kind::SessionEnded => ErrorKind::OutcomeUnknown,
         Kind::CredentialsRefused { .. } => ErrorKind::CredentialsRefused,
         Kind::Refused(refusal) => match refusal.status {
             409 | 412 | 428 => ErrorKind::Conflict,
@@ -64,7 +66,7 @@ pub(crate) fn fault_kind(error: &Error) -> FaultKind {
         Kind::Unreadable(Unreadable::Lost(_)) => FaultKind::Unreachable,
         Kind::Unreadable(_) => FaultKind::Malformed,
         Kind::NotRedfish { .. } => FaultKind::NotRedfish,
-        Kind::CredentialsRefused { .. } => FaultKind::CredentialsRefused,
+        Kind::CredentialsRefused { .. } | Kind::SessionEnded => FaultKind::CredentialsRefused,
         Kind::Redirected { .. } => FaultKind::OtherOrigin,
         Kind::Link {
             why: LinkFault::OtherOrigin | LinkFault::Climbs,

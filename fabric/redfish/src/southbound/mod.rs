@@ -23,10 +23,11 @@ use errors::driver_error;
 use host_side::{HostLook, only_the_host_knows};
 use jiff::civil::Date;
 use poolwright_driver::{
-    Bound, Confirmation, DriverError, Fabric, Holder, HostSide, HostTarget, Observation, Progress, ResetSeen,
-    Room, TaskSeen,
+    Bound, Confirmation, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget, Observation, Progress,
+    ResetSeen, Room, TaskSeen,
 };
 use poolwright_model::control::ControlPoint;
+use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
 use record::{Manifest, RecordError};
 use std::path::Path;
@@ -148,6 +149,19 @@ impl Fabric for RedfishDriver {
 
     async fn reset(&self, unit: &ControlPoint, deadline: Duration) -> Result<ResetSeen, DriverError> {
         self.call(deadline).reset(unit).await
+    }
+
+    async fn end_other_sessions(&self, deadline: Duration) -> Result<CutOff, DriverError> {
+        let ended = tokio::time::timeout(deadline, self.client.end_other_sessions()).await;
+        match ended {
+            Ok(Ok(Some(ended))) => Ok(CutOff::Ended(ended)),
+            Ok(Ok(None)) => Ok(CutOff::NoSessions),
+            Ok(Err(error)) => Err(driver_error(&error)),
+            Err(_) => {
+                let message = format!("other sessions not ended within {} s", deadline.as_secs());
+                Err(DriverError::unknown(message).with_fault(FaultKind::Timeout))
+            }
+        }
     }
 
     async fn close(&self) {

@@ -1,0 +1,578 @@
+//! Keeps this manager alive in the store, and its leases; see the module above.
+
+use super::clock::BootClock;
+use super::record::{CALENDAR, Holder, Lease, ManagerRecord, Wish};
+use jiff::Timestamp;
+use poolwright_executor::{Charge, Tenure};
+use poolwright_model::id::ControlEndpointId;
+use poolwright_store::{Batch, Expectation, Store, StoreError, Stored, Versioned, read_all};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How a manager shares its store with others.
+#[derive(Clone)]
+pub struct Sharing {
+    /// New at every start of a manager.
+    pub id: String,
+    /// The data directory's own id. Only one manager at a time may have it.
+    pub home: String,
+    /// For people.
+    pub name: String,
+    /// For so long after a beat a manager is in charge. A third of it passes from beat to beat.
+    pub term: Duration,
+    /// The longest that a request of this manager can be on its way to an endpoint.
+    pub write_deadline: Duration,
+    pub clock: Arc<dyn BootClock>,
+}
+
+impl std::fmt::Debug for Sharing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sharing")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Sharing {
+    /// Between two beats.
+    pub fn pause(&self) -> Duration {
+        self.term / 3
+    }
+}
+
+/// The leases of this manager.
+pub struct Leases {
+    store: Arc<dyn Store>,
+    sharing: Sharing,
+    state: Mutex<State>,
+    /// One at a time: a round, or the end.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The revision of this manager's own document; `None` before the first beat and after a burial.
+    beat: Option<(u64, ManagerRecord)>,
+    /// Until then this manager may believe in its leases.
+    until: Duration,
+    /// What it is in charge of, and the revision of each lease.
+    mine: BTreeMap<String, Mine>,
+    /// The other managers' beats: the revision, and when it was first seen.
+    beats: BTreeMap<String, (u64, Duration)>,
+    /// Who has the leases of others, for people.
+    holders: BTreeMap<String, String>,
+    /// What operations here wait for.
+    wanted: Vec<BTreeSet<ControlEndpointId>>,
+    /// How often this manager was buried: each life has a name of its own.
+    lives: u32,
+    /// It was given back, and is over for good.
+    over: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Mine {
+    revision: u64,
+    epoch: u64,
+    /// `None`: nothing of a manager before can be on its way.
+    from: Option<Instant>,
+    /// Sessions of the manager before are being ended.
+    cutting: bool,
+}
+
+/// An endpoint that this manager took over from one that died. Its sessions there are to be ended, and that told
+/// ([`Leases::cut_off`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Takeover {
+    pub endpoint: ControlEndpointId,
+    pub from: String,
+    pub epoch: u64,
+    /// What the manager before sent is over so long after its sessions have ended.
+    pub write_deadline: Duration,
+}
+
+/// What came of a look at managers and leases.
+#[derive(Debug, Default)]
+pub struct Round {
+    pub taken_over: Vec<Takeover>,
+    /// Endpoints that go to others now.
+    pub handed_over: Vec<ControlEndpointId>,
+}
+
+/// What is found in the store.
+struct Found {
+    managers: BTreeMap<String, Versioned<ManagerRecord>>,
+    leases: BTreeMap<String, Versioned<Lease>>,
+    wishes: BTreeMap<String, Versioned<Wish>>,
+}
+
+fn lease_of(endpoint: &ControlEndpointId) -> String {
+    format!("endpoint/{endpoint}")
+}
+
+fn endpoint_of(lease: &str) -> Option<ControlEndpointId> {
+    ControlEndpointId::new(lease.strip_prefix("endpoint/")?).ok()
+}
+
+impl Charge for Leases {
+    fn tenure(&self, endpoint: &ControlEndpointId) -> Option<Tenure> {
+        self.tenure_of(&lease_of(endpoint))
+    }
+
+    fn want(&self, endpoints: &BTreeSet<ControlEndpointId>) {
+        let mut state = self.state();
+        if !state.wanted.contains(endpoints) {
+            state.wanted.push(endpoints.clone());
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn holder(&self, endpoint: &ControlEndpointId) -> String {
+        let state = self.state();
+        let holder = state.holders.get(&lease_of(endpoint));
+        holder.map_or_else(|| "nobody".to_owned(), |name| format!("manager {name}"))
+    }
+}
+
+impl Leases {
+    pub fn new(store: Arc<dyn Store>, sharing: Sharing) -> Self {
+        Self {
+            store,
+            sharing,
+            state: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub fn sharing(&self) -> &Sharing {
+        &self.sharing
+    }
+
+    /// Whether this manager recomposes by the calendar.
+    pub fn has_calendar(&self) -> bool {
+        self.tenure_of(CALENDAR).is_some()
+    }
+
+    fn tenure_of(&self, lease: &str) -> Option<Tenure> {
+        let state = self.state();
+        let mine = state.mine.get(lease)?;
+        (self.sharing.clock.now() < state.until).then(|| Tenure {
+            proof: Some(Expectation {
+                kind: Lease::KIND.to_owned(),
+                id: lease.to_owned(),
+                revision: Some(mine.revision),
+            }),
+            from: mine.from,
+        })
+    }
+
+    /// Beats, looks at the others, takes what is anybody's, and hands over what others wait for. `busy` are the
+    /// endpoints at which operations run here.
+    pub async fn round(
+        &self,
+        kept: &BTreeSet<ControlEndpointId>,
+        busy: &BTreeSet<ControlEndpointId>,
+        now: Timestamp,
+    ) -> Result<Round, StoreError> {
+        let _turn = self.turn.lock().await;
+        if self.state().over {
+            return Ok(Round::default());
+        }
+        self.beat(now).await?;
+        let mut found = self.find().await?;
+        let mut round = Round::default();
+        self.look_at_others(&found, &mut round);
+        self.bury_the_dead(&mut found).await?;
+        let names = kept.iter().map(lease_of).chain([CALENDAR.to_owned()]);
+        let free: Vec<Lease> = names.filter_map(|id| self.if_free(&id, &found, now)).collect();
+        self.take(&free, &found, &mut round).await?;
+        self.hand_over(&found, busy, now, &mut round).await?;
+        self.wish(&found).await?;
+        Ok(round)
+    }
+
+    /// Ends this manager's life in order: what it was in charge of is anybody's at once. Only for one of which
+    /// nothing is on its way any more.
+    pub async fn give_back(&self, now: Timestamp) -> Result<(), StoreError> {
+        let _turn = self.turn.lock().await;
+        let (mine, beat) = {
+            let mut state = self.state();
+            state.over = true;
+            (std::mem::take(&mut state.mine), state.beat.take())
+        };
+        let Some((_, me)) = beat else { return Ok(()) };
+        let mut batch = Batch::new();
+        for (id, Mine { revision, epoch, .. }) in mine {
+            batch.expect(Lease::KIND, &id, Some(revision)).put(&Lease {
+                id,
+                epoch: epoch + 1,
+                manager: None,
+                after: None,
+                since: now,
+            })?;
+        }
+        batch.delete(ManagerRecord::KIND, &me.who.id);
+        match self.store.commit(batch).await {
+            // Somebody took over in the meantime.
+            Err(StoreError::Conflict { .. }) => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
+    /// The sessions of the manager before are ended at an endpoint that was taken over, or it has none: from
+    /// here on only what was on its way then may still come.
+    pub fn cut_off(&self, taken: &Takeover) {
+        let mut state = self.state();
+        if let Some(mine) = state.mine.get_mut(&lease_of(&taken.endpoint))
+            && mine.epoch == taken.epoch
+        {
+            mine.cutting = false;
+            mine.from = Some(Instant::now() + taken.write_deadline);
+        }
+    }
+
+    async fn beat(&self, now: Timestamp) -> Result<(), StoreError> {
+        let (revision, record) = {
+            let state = self.state();
+            match &state.beat {
+                Some((revision, record)) => (
+                    Some(*revision),
+                    ManagerRecord {
+                        beat: record.beat + 1,
+                        ..record.clone()
+                    },
+                ),
+                None => (None, self.born(state.lives, now)),
+            }
+        };
+        // Before the commit is sent: nobody can have seen this beat earlier.
+        let began = self.sharing.clock.now();
+        let mut batch = Batch::new();
+        batch
+            .expect(ManagerRecord::KIND, record.id(), revision)
+            .put(&record)?;
+        match self.store.commit(batch).await {
+            Ok(committed) => {
+                let mut state = self.state();
+                state.until = began + self.sharing.term;
+                state.beat = Some((committed.revision, record));
+                Ok(())
+            }
+            Err(error @ StoreError::Conflict { .. }) => {
+                tracing::error!(
+                    manager = record.id(),
+                    "this manager was taken for dead, and is in charge of nothing any more"
+                );
+                let mut state = self.state();
+                let lives = state.lives + 1;
+                *state = State {
+                    lives,
+                    wanted: std::mem::take(&mut state.wanted),
+                    ..State::default()
+                };
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn born(&self, lives: u32, now: Timestamp) -> ManagerRecord {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let id = match lives {
+            0 => self.sharing.id.clone(),
+            lives => format!("{}.{lives}", self.sharing.id),
+        };
+        ManagerRecord {
+            who: Holder {
+                id,
+                home: self.sharing.home.clone(),
+                write_deadline_ms: millis(self.sharing.write_deadline),
+            },
+            name: self.sharing.name.clone(),
+            started: now,
+            beat: 1,
+            term_ms: millis(self.sharing.term),
+        }
+    }
+
+    async fn find(&self) -> Result<Found, StoreError> {
+        fn by_id<T: Stored>(all: Vec<Versioned<T>>) -> BTreeMap<String, Versioned<T>> {
+            all.into_iter()
+                .map(|found| (found.value.id().to_owned(), found))
+                .collect()
+        }
+        // Managers last: one that a lease names and that is not there is dead, not new.
+        let leases = by_id(read_all::<Lease>(&*self.store).await?);
+        let wishes = by_id(read_all::<Wish>(&*self.store).await?);
+        let managers = by_id(read_all::<ManagerRecord>(&*self.store).await?);
+        Ok(Found {
+            managers,
+            leases,
+            wishes,
+        })
+    }
+
+    fn look_at_others(&self, found: &Found, round: &mut Round) {
+        let now = self.sharing.clock.now();
+        let mut state = self.state();
+        state.beats.retain(|id, _| found.managers.contains_key(id));
+        for (id, manager) in &found.managers {
+            let seen = state.beats.entry(id.clone()).or_insert((manager.revision, now));
+            if seen.0 != manager.revision {
+                *seen = (manager.revision, now);
+            }
+        }
+        let name = |holder: &Holder| {
+            let known = found.managers.get(&holder.id);
+            known.map_or_else(|| holder.id.clone(), |manager| manager.value.name.clone())
+        };
+        let holders = found.leases.values();
+        let holders =
+            holders.filter_map(|lease| Some((lease.value.id.clone(), name(lease.value.manager.as_ref()?))));
+        state.holders = holders.collect();
+        // What was handed to us or taken from us since the last look, or taken by a commit whose answer was lost.
+        let me = state.beat.as_ref().map(|(_, me)| me.who.id.clone());
+        let ours = |lease: &Lease| lease.manager.as_ref().map(|manager| &manager.id) == me.as_ref();
+        let stands = |id: &String, mine: &Mine| {
+            let lease = found.leases.get(id);
+            lease.is_some_and(|lease| ours(&lease.value) && lease.revision == mine.revision)
+        };
+        state.mine.retain(|id, mine| stands(id, mine));
+        for (id, lease) in &found.leases {
+            if ours(&lease.value) && !state.mine.contains_key(id) {
+                round
+                    .taken_over
+                    .extend(self.possess(&mut state, &lease.value, lease.revision));
+            }
+        }
+    }
+
+    /// From here on this manager is in charge. Where the one before died, its sessions are to be ended first.
+    fn possess(&self, state: &mut State, lease: &Lease, revision: u64) -> Option<Takeover> {
+        // Of an earlier process on this machine nothing is left that could send anything.
+        let dead = lease.after.as_ref().filter(|dead| dead.home != self.sharing.home);
+        let taken = dead.zip(endpoint_of(&lease.id)).map(|(dead, endpoint)| Takeover {
+            endpoint,
+            from: dead.id.clone(),
+            epoch: lease.epoch,
+            write_deadline: Duration::from_millis(dead.write_deadline_ms),
+        });
+        let mine = Mine {
+            revision,
+            epoch: lease.epoch,
+            from: taken.as_ref().map(|_| far_off()),
+            cutting: taken.is_some(),
+        };
+        state.mine.insert(lease.id.clone(), mine);
+        taken
+    }
+
+    /// The managers that gave no sign of life for a term and a margin, and an earlier life of this one.
+    async fn bury_the_dead(&self, found: &mut Found) -> Result<(), StoreError> {
+        let now = self.sharing.clock.now();
+        let me = self.me().map(|me| me.id);
+        let others = found
+            .managers
+            .values()
+            .filter(|manager| Some(&manager.value.who.id) != me.as_ref());
+        let dead: Vec<Versioned<ManagerRecord>> = others
+            .filter(|manager| {
+                let term = Duration::from_millis(manager.value.term_ms);
+                let seen = self
+                    .state()
+                    .beats
+                    .get(manager.value.id())
+                    .map_or(now, |(_, seen)| *seen);
+                let same_home = manager.value.who.home == self.sharing.home;
+                same_home || now.saturating_sub(seen) > term + term / 4
+            })
+            .cloned()
+            .collect();
+        for Versioned { revision, value } in dead {
+            let id = value.id();
+            let mut batch = Batch::new();
+            batch
+                .expect(ManagerRecord::KIND, id, Some(revision))
+                .delete(ManagerRecord::KIND, id);
+            match self.store.commit(batch).await {
+                Ok(_) => {
+                    tracing::warn!(manager = id, name = value.name, "a manager is taken for dead");
+                    found.managers.remove(id);
+                }
+                // It lives after all, or somebody else was faster.
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The lease as it would be with us, if nobody who lives has it.
+    fn if_free(&self, id: &str, found: &Found, now: Timestamp) -> Option<Lease> {
+        let known = found.leases.get(id).map(|lease| &lease.value);
+        let holder = known.and_then(|lease| lease.manager.clone());
+        if holder
+            .as_ref()
+            .is_some_and(|holder| found.managers.contains_key(&holder.id))
+        {
+            return None;
+        }
+        // An earlier process on this machine may have died before what it waited for was over.
+        let here = |holder: &Holder| holder.home == self.sharing.home;
+        let after = match (holder, known.and_then(|lease| lease.after.clone())) {
+            (Some(holder), Some(before)) if here(&holder) && !here(&before) => Some(before),
+            (holder, _) => holder,
+        };
+        Some(Lease {
+            id: id.to_owned(),
+            epoch: known.map_or(1, |lease| lease.epoch + 1),
+            manager: Some(self.me()?),
+            after,
+            since: now,
+        })
+    }
+
+    /// Takes leases: all in one commit, and where somebody else was faster at one of them, one by one.
+    async fn take(&self, free: &[Lease], found: &Found, round: &mut Round) -> Result<(), StoreError> {
+        if free.is_empty() {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        for lease in free {
+            let revision = found.leases.get(&lease.id).map(|known| known.revision);
+            batch.expect(Lease::KIND, &lease.id, revision).put(lease)?;
+            if let Some(dead) = &lease.after {
+                batch.expect(ManagerRecord::KIND, &dead.id, None);
+            }
+        }
+        match self.store.commit(batch).await {
+            Ok(committed) => {
+                let mut state = self.state();
+                for lease in free {
+                    if let Some(dead) = &lease.after {
+                        tracing::warn!(
+                            lease = lease.id,
+                            from = dead.id,
+                            epoch = lease.epoch,
+                            "taken over from a manager that is dead"
+                        );
+                    }
+                    round
+                        .taken_over
+                        .extend(self.possess(&mut state, lease, committed.revision));
+                }
+                Ok(())
+            }
+            Err(StoreError::Conflict { .. }) => {
+                if let [_, _, ..] = free {
+                    for lease in free {
+                        Box::pin(self.take(std::slice::from_ref(lease), found, round)).await?;
+                    }
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives away what others wait for and nothing here is at work at.
+    async fn hand_over(
+        &self,
+        found: &Found,
+        busy: &BTreeSet<ControlEndpointId>,
+        now: Timestamp,
+        round: &mut Round,
+    ) -> Result<(), StoreError> {
+        let me = self.me();
+        for (id, wish) in &found.wishes {
+            let to = found
+                .managers
+                .get(&wish.value.manager)
+                .map(|manager| manager.value.who.clone());
+            let to = to.filter(|to| Some(to) != me.as_ref());
+            let mine = self.state().mine.get(id).cloned();
+            let Some(mine) =
+                mine.filter(|mine| !mine.cutting && mine.from.is_none_or(|from| from <= Instant::now()))
+            else {
+                continue;
+            };
+            let mut batch = Batch::new();
+            batch
+                .expect(Wish::KIND, id, Some(wish.revision))
+                .delete(Wish::KIND, id);
+            let endpoint = endpoint_of(id).filter(|_| to.is_some());
+            if let Some(endpoint) = &endpoint {
+                if busy.contains(endpoint) {
+                    continue;
+                }
+                let lease = Lease {
+                    id: id.clone(),
+                    epoch: mine.epoch + 1,
+                    manager: to,
+                    after: None,
+                    since: now,
+                };
+                batch.expect(Lease::KIND, id, Some(mine.revision)).put(&lease)?;
+                // From here on nothing begins at it.
+                self.state().mine.remove(id);
+            }
+            match self.store.commit(batch).await {
+                Ok(_) | Err(StoreError::Conflict { .. }) => round.handed_over.extend(endpoint),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for what operations here wait for. Of an operation at several endpoints, the manager in charge of the
+    /// first collects the others: so no two wait for each other.
+    async fn wish(&self, found: &Found) -> Result<(), StoreError> {
+        let Some(me) = self.me() else { return Ok(()) };
+        let wanted = std::mem::take(&mut self.state().wanted);
+        for endpoints in wanted {
+            let mut leases = endpoints.iter().map(lease_of);
+            let first = leases.next();
+            let collects = first.is_some_and(|first| self.state().mine.contains_key(&first));
+            if !collects {
+                continue;
+            }
+            for id in leases {
+                let held = self.state().mine.contains_key(&id);
+                if held || found.wishes.contains_key(&id) {
+                    continue;
+                }
+                let wish = Wish {
+                    id: id.clone(),
+                    manager: me.id.clone(),
+                };
+                let mut batch = Batch::new();
+                batch.expect(Wish::KIND, &id, None).put(&wish)?;
+                match self.store.commit(batch).await {
+                    Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `None` before the first beat, and after a burial.
+    fn me(&self) -> Option<Holder> {
+        self.state().beat.as_ref().map(|(_, me)| me.who.clone())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each use leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Longer than anybody waits.
+fn far_off() -> Instant {
+    Instant::now() + Duration::from_secs(365 * 24 * 3600)
+}

@@ -1,0 +1,276 @@
+//! Leases of several managers on one store, on a clock that the test moves.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+use jiff::Timestamp;
+use poolwright_executor::Charge;
+use poolwright_model::id::ControlEndpointId;
+use poolwright_service::leases::{Leases, Round, Sharing, Takeover, TokioClock};
+use poolwright_store::{Batch, SqliteStore, Store, StoreError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const TERM: Duration = Duration::from_secs(12);
+const WRITE: Duration = Duration::from_secs(75);
+
+struct Pool {
+    store: Arc<dyn Store>,
+    kept: BTreeSet<ControlEndpointId>,
+}
+
+fn endpoint(name: &str) -> ControlEndpointId {
+    ControlEndpointId::from_lossy(name)
+}
+
+fn endpoints(names: &[&str]) -> BTreeSet<ControlEndpointId> {
+    names.iter().map(|name| endpoint(name)).collect()
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+impl Pool {
+    fn new() -> Self {
+        Self {
+            store: Arc::new(SqliteStore::in_memory().unwrap()),
+            kept: endpoints(&["box-1", "box-2"]),
+        }
+    }
+
+    fn manager(&self, name: &str) -> Leases {
+        self.manager_at(name, name)
+    }
+
+    fn manager_at(&self, name: &str, home: &str) -> Leases {
+        let sharing = Sharing {
+            id: format!("id-of-{name}"),
+            home: home.to_owned(),
+            name: name.to_owned(),
+            term: TERM,
+            write_deadline: WRITE,
+            clock: Arc::new(TokioClock::default()),
+        };
+        Leases::new(self.store.clone(), sharing)
+    }
+
+    async fn round(&self, manager: &Leases) -> Round {
+        self.try_round(manager, &[]).await.unwrap()
+    }
+
+    async fn try_round(&self, manager: &Leases, busy: &[&str]) -> Result<Round, StoreError> {
+        manager
+            .round(&self.kept, &endpoints(busy), Timestamp::UNIX_EPOCH)
+            .await
+    }
+
+    /// Lets time pass with rounds of these managers.
+    async fn live(&self, managers: &[&Leases], time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            tokio::time::sleep(TERM / 3).await;
+            for manager in managers {
+                self.round(manager).await;
+            }
+        }
+    }
+
+    /// Whether a commit of this manager that concerns the endpoint is taken.
+    async fn may_commit(&self, manager: &Leases, endpoint: &ControlEndpointId) -> bool {
+        let Some(proof) = manager.tenure(endpoint).and_then(|tenure| tenure.proof) else {
+            return false;
+        };
+        let mut batch = Batch::new();
+        batch.expect(&proof.kind, &proof.id, proof.revision);
+        self.store.commit(batch).await.is_ok()
+    }
+}
+
+fn in_charge(manager: &Leases) -> Vec<&'static str> {
+    let all = ["box-1", "box-2"];
+    let ours = |name: &&str| manager.tenure(&endpoint(name)).is_some();
+    all.into_iter().filter(ours).collect()
+}
+
+fn from(manager: &Leases) -> Option<Instant> {
+    manager.tenure(&endpoint("box-1")).unwrap().from
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_is_in_charge_and_stays_so_while_it_lives() {
+    let pool = Pool::new();
+    let (a, b) = (pool.manager("a"), pool.manager("b"));
+    pool.round(&a).await;
+    pool.live(&[&a, &b], TERM * 10).await;
+    assert_eq!(in_charge(&a), ["box-1", "box-2"]);
+    assert!(a.has_calendar() && !b.has_calendar());
+    assert!(in_charge(&b).is_empty());
+    assert!(b.holder(&endpoint("box-1")).contains("manager a"));
+    assert!(pool.may_commit(&a, &endpoint("box-1")).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_silent_is_replaced_after_it_has_stopped_by_itself() {
+    let pool = Pool::new();
+    let (a, b) = (pool.manager("a"), pool.manager("b"));
+    pool.round(&a).await;
+    pool.round(&b).await;
+    let proof = a.tenure(&endpoint("box-1")).unwrap().proof.unwrap();
+    // A is stopped. Just before its term ends it may still believe in its leases, and nobody else has them.
+    tokio::time::sleep(TERM - seconds(1)).await;
+    pool.round(&b).await;
+    assert_eq!(in_charge(&a), ["box-1", "box-2"]);
+    assert!(in_charge(&b).is_empty());
+    // Its term ends by its own clock, before anybody takes over.
+    tokio::time::sleep(seconds(2)).await;
+    pool.round(&b).await;
+    assert!(in_charge(&a).is_empty() && in_charge(&b).is_empty());
+    tokio::time::sleep(seconds(3)).await;
+    let round = pool.round(&b).await;
+    assert_eq!(in_charge(&b), ["box-1", "box-2"]);
+    assert!(b.has_calendar());
+
+    // Nothing is sent before the sessions of A are ended, nor before what it may have sent is over.
+    let taken = round.taken_over.iter().map(|taken| taken.endpoint.as_str());
+    assert_eq!(taken.collect::<Vec<_>>(), ["box-1", "box-2"]);
+    assert!(from(&b) > Some(Instant::now() + seconds(24 * 3600)));
+    tokio::time::sleep(seconds(4)).await;
+    pool.round(&b).await;
+    b.cut_off(&round.taken_over[0]);
+    assert_eq!(from(&b), Some(Instant::now() + WRITE));
+
+    // A goes on: what it wanted to journal is refused, and it learns that it is dead.
+    let mut late = Batch::new();
+    late.expect(&proof.kind, &proof.id, proof.revision);
+    let refused = pool.store.commit(late).await;
+    assert!(matches!(refused, Err(StoreError::Conflict { .. })));
+    assert!(pool.try_round(&a, &[]).await.is_err());
+    assert!(in_charge(&a).is_empty());
+    pool.live(&[&a, &b], TERM * 2).await;
+    assert!(
+        in_charge(&a).is_empty(),
+        "it lives again, and is in charge of nothing"
+    );
+    assert_eq!(in_charge(&b), ["box-1", "box-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_ends_in_order_is_replaced_at_once() {
+    let pool = Pool::new();
+    let (a, b) = (pool.manager("a"), pool.manager("b"));
+    pool.round(&a).await;
+    pool.round(&b).await;
+    a.give_back(Timestamp::UNIX_EPOCH).await.unwrap();
+    let round = pool.round(&b).await;
+    assert_eq!(
+        (in_charge(&b), round.taken_over),
+        (vec!["box-1", "box-2"], vec![])
+    );
+    assert_eq!(from(&b), None, "nothing is on its way");
+    // It does not come back to life by a round that was under way.
+    assert!(pool.round(&a).await.taken_over.is_empty());
+    assert!(in_charge(&a).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_starts_again_at_its_home_goes_on_at_once() {
+    let pool = Pool::new();
+    let a = pool.manager_at("a", "/var/lib/a");
+    pool.round(&a).await;
+    // The lock of the data directory says that the one before is gone.
+    let again = pool.manager_at("a-again", "/var/lib/a");
+    let round = pool.round(&again).await;
+    assert_eq!(
+        (in_charge(&again), round.taken_over),
+        (vec!["box-1", "box-2"], vec![])
+    );
+    assert_eq!(from(&again), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_manager_sent_is_waited_for_by_whoever_comes_after_its_successor() {
+    let pool = Pool::new();
+    let a = pool.manager("a");
+    pool.round(&a).await;
+    let b = pool.manager_at("b", "/var/lib/b");
+    pool.round(&b).await;
+    pool.live(&[&b], TERM * 2).await;
+    assert_eq!(in_charge(&b), ["box-1", "box-2"]);
+    // B is killed before it has waited, and starts again at once.
+    let again = pool.manager_at("b-again", "/var/lib/b");
+    let round = pool.round(&again).await;
+    let before = round.taken_over.iter().map(|taken| taken.from.as_str());
+    assert_eq!(before.collect::<Vec<_>>(), ["id-of-a", "id-of-a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_handed_over_to_who_collects_them_once_nothing_works_there() {
+    let pool = Pool::new();
+    let (a, b) = (pool.manager("a"), pool.manager("b"));
+    // Each is in charge of one.
+    let only = Pool {
+        store: pool.store.clone(),
+        kept: endpoints(&["box-1"]),
+    };
+    only.round(&a).await;
+    pool.round(&b).await;
+    assert_eq!((in_charge(&a), in_charge(&b)), (vec!["box-1"], vec!["box-2"]));
+
+    // B has nothing to say of an operation that begins at box-1; A collects.
+    let both = endpoints(&["box-1", "box-2"]);
+    b.want(&both);
+    a.want(&both);
+    pool.round(&b).await;
+    pool.round(&a).await;
+    // While something runs at box-2 it stays where it is.
+    let round = pool.try_round(&b, &["box-2"]).await.unwrap();
+    assert!(round.handed_over.is_empty());
+    assert_eq!(in_charge(&b), ["box-2"]);
+    let round = pool.round(&b).await;
+    assert_eq!(round.handed_over, [endpoint("box-2")]);
+    assert!(in_charge(&b).is_empty());
+    let round = pool.round(&a).await;
+    assert_eq!(
+        (in_charge(&a), round.taken_over),
+        (vec!["box-1", "box-2"], vec![])
+    );
+    assert_eq!(a.tenure(&endpoint("box-2")).unwrap().from, None);
+    pool.live(&[&a, &b], TERM).await;
+    assert_eq!(in_charge(&a), ["box-1", "box-2"], "and nobody wants it back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_that_start_at_once_each_endpoint_has_one() {
+    let pool = Pool::new();
+    let managers: Vec<Leases> = (0..8).map(|n| pool.manager(&format!("m{n}"))).collect();
+    let rounds = managers.iter().map(|manager| pool.try_round(manager, &[]));
+    for round in futures_util::future::join_all(rounds).await {
+        round.unwrap();
+    }
+    for name in ["box-1", "box-2"] {
+        let holders = managers
+            .iter()
+            .filter(|manager| manager.tenure(&endpoint(name)).is_some());
+        assert_eq!(holders.count(), 1, "{name}");
+    }
+    let by_the_calendar = managers.iter().filter(|manager| manager.has_calendar());
+    assert_eq!(by_the_calendar.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_for_another_epoch_changes_nothing() {
+    let pool = Pool::new();
+    let (a, b) = (pool.manager("a"), pool.manager("b"));
+    pool.round(&a).await;
+    pool.round(&b).await;
+    pool.live(&[&b], TERM * 2).await;
+    b.cut_off(&Takeover {
+        endpoint: endpoint("box-1"),
+        from: "id-of-a".to_owned(),
+        epoch: 1,
+        write_deadline: WRITE,
+    });
+    assert!(from(&b) > Some(Instant::now() + WRITE * 2));
+}
