@@ -77,10 +77,15 @@ impl Pool {
         }
     }
 
-    pub async fn open(&mut self) {
-        let line: Arc<dyn Connector> = Arc::new(Line {
+    /// The way to the rack, straight through.
+    pub fn line(&self) -> Arc<dyn Connector> {
+        Arc::new(Line {
             drivers: in_process(&self.emulation),
-        });
+        })
+    }
+
+    pub async fn open(&mut self) {
+        let line = self.line();
         let composer = Composer::open(
             self.store.clone(),
             line,

@@ -7,9 +7,11 @@
 
 mod calendar;
 mod kit;
+mod stopped;
 
 mod composing;
 mod every_step;
+mod managers;
 mod requests;
 mod restarts;
 mod scale;
