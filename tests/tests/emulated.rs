@@ -4,7 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use poolwright_collector::{CollectOptions, collect};
-use poolwright_driver::{Bound, Confirmation, ErrorKind, Fabric, HostSide, HostTarget, ResetSeen, Room};
+use poolwright_driver::{
+    Bound, Confirmation, CutOff, ErrorKind, Fabric, HostSide, HostTarget, Late, ResetSeen, Room,
+};
 use poolwright_emulator::{Rack, Running, ServeOptions, serve};
 use poolwright_inventory::Snapshot;
 use poolwright_model::composable::WhyNotKind;
@@ -27,6 +29,18 @@ struct Scene {
     drivers: Vec<Arc<RedfishDriver>>,
 }
 
+/// With a session of its own.
+async fn connect(rack: &Running, name: &str) -> RedfishDriver {
+    let at = rack.endpoints().iter().find(|at| at.name == name).unwrap();
+    let endpoint = Endpoint::new(&at.url)
+        .unwrap()
+        .auth(Auth::session(rack.username(), Secret::new(rack.password())))
+        .tls(Tls::Ca(rack.ca_pem().as_bytes().to_vec()))
+        .limits(Limits::with_concurrency(16));
+    let name = ControlEndpointId::from_lossy(&at.name);
+    RedfishDriver::connect(name, endpoint).await.unwrap()
+}
+
 impl Scene {
     async fn start(rack: &str) -> Self {
         Self::start_some(rack, |_| true).await
@@ -39,14 +53,7 @@ impl Scene {
             .unwrap();
         let mut drivers = Vec::new();
         for at in rack.endpoints().iter().filter(|at| wanted(&at.name)) {
-            let password = Secret::new(rack.password());
-            let endpoint = Endpoint::new(&at.url)
-                .unwrap()
-                .auth(Auth::session(rack.username(), password))
-                .tls(Tls::Ca(rack.ca_pem().as_bytes().to_vec()))
-                .limits(Limits::with_concurrency(16));
-            let name = ControlEndpointId::from_lossy(&at.name);
-            drivers.push(Arc::new(RedfishDriver::connect(name, endpoint).await.unwrap()));
+            drivers.push(Arc::new(connect(&rack, &at.name).await));
         }
         Self { rack, drivers }
     }
@@ -263,6 +270,40 @@ async fn binds_to_one_port_at_once_all_come_about() {
         };
         assert_eq!(driver.bound(unit, DEADLINE).await.unwrap(), here);
     }
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn what_comes_late_under_a_session_that_another_manager_ended_is_refused() {
+    let scene = Scene::start("zones").await;
+    let seen = scene.look(None).await;
+    let (gpu, _, port) = pair(&seen.topology);
+    let (unit, port_at) = (&gpu.control[0], port.control.as_ref().unwrap());
+    let dead = scene.driver(&port_at.endpoint);
+    let successor = connect(&scene.rack, port_at.endpoint.as_str()).await;
+    assert_eq!(
+        successor.end_other_sessions(DEADLINE).await.unwrap(),
+        CutOff::Ended(1)
+    );
+
+    // The late request changes nothing, and is not repeated under a new session without a look.
+    let late = dead.bind(unit, port_at, DEADLINE).await.unwrap_err();
+    assert_eq!((late.kind, late.late), (ErrorKind::OutcomeUnknown, Late::Never));
+    assert_eq!(successor.bound(unit, DEADLINE).await.unwrap(), Bound::Free);
+    // Whoever looks, and still wants it, may ask again.
+    assert_eq!(dead.bound(unit, DEADLINE).await.unwrap(), Bound::Free);
+    dead.bind(unit, port_at, DEADLINE).await.unwrap();
+    // The new session of the one before is one more to end; our own stays.
+    assert_eq!(
+        successor.end_other_sessions(DEADLINE).await.unwrap(),
+        CutOff::Ended(1)
+    );
+    successor.unbind(unit, port_at, DEADLINE).await.unwrap();
+    assert_eq!(
+        successor.end_other_sessions(DEADLINE).await.unwrap(),
+        CutOff::Ended(0)
+    );
+    Fabric::close(&successor).await;
     scene.end().await;
 }
 

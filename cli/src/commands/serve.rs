@@ -51,7 +51,11 @@ const DRAIN: Duration = Duration::from_secs(10);
 pub async fn run(args: ServeArgs) -> Outcome {
     let store = wire_up::open_store(&args.data_dir, &args.store).await?;
     let connector = Arc::new(RedfishConnector::default());
-    let composer = Composer::new(store, connector, Arc::new(WallClock), Options::default());
+    let mut options = Options::default();
+    options.sharing = args
+        .store
+        .sharing(&args.data_dir, args.listen, &options.execute)?;
+    let composer = Composer::new(store, connector, Arc::new(WallClock), options);
     // Nothing is sent to any endpoint before the address is ours.
     let api = wire_up::serve_api(composer.clone(), args.listen, &args.data_dir).await?;
     let mut rack = None;

@@ -3,9 +3,13 @@
 use crate::access::read_password;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use poolwright_service::ExecuteOptions;
+use poolwright_service::leases::Sharing;
 use poolwright_store::{OpenError, PostgresOptions, PostgresStore, SqliteStore, Store};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 /// Options of commands that open a store.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -20,6 +24,46 @@ pub struct StoreArgs {
     /// Certificate authority of the database's server, a PEM file; needed unless it is on this machine
     #[arg(long, value_name = "FILE", requires = "store")]
     store_ca: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// How this manager shares the store with others; `None` where it is its own.
+    pub fn sharing(
+        &self,
+        data_dir: &Path,
+        listen: SocketAddr,
+        execute: &ExecuteOptions,
+    ) -> Result<Option<Sharing>, Failure> {
+        if self.store.is_none() {
+            return Ok(None);
+        }
+        let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let name = format!("{}, {listen}", machine.trim());
+        Ok(Some(Sharing::new(home(data_dir)?, name, execute.longest_write())))
+    }
+}
+
+/// What only one living manager at a time can have: the data directory is locked by it, on this machine, since
+/// this machine was started.
+fn home(data_dir: &Path) -> Result<String, Failure> {
+    let file = data_dir.join("manager-id");
+    let id = match fs::read_to_string(&file) {
+        Ok(id) => id,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let id = uuid::Uuid::new_v4().to_string();
+            fs::write(&file, &id).map_err(|error| Failure::file(&file, "written", &error))?;
+            id
+        }
+        Err(error) => return Err(Failure::file(&file, "read", &error)),
+    };
+    let path = fs::canonicalize(data_dir).map_err(|error| Failure::file(data_dir, "found", &error))?;
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    Ok(format!(
+        "{} at {} since {}",
+        id.trim(),
+        path.display(),
+        boot.trim()
+    ))
 }
 
 /// The store of the manager that this data directory belongs to.

@@ -61,6 +61,13 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The longest that a request that changes something can be on its way: whoever takes over waits for it.
+    pub fn longest_write(&self) -> Duration {
+        // A driver ends by its deadline; one that doesn't is cut off a quarter later.
+        let longest = self.act_deadline.max(self.host_deadline);
+        longest + longest / 4
+    }
+
     pub(crate) fn pauses(&self) -> Pauses {
         Pauses {
             next: self.first_pause,

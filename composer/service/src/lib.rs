@@ -28,6 +28,8 @@ pub use composer::{
 pub use error::{ErrorCode, ServiceError};
 
 // What the facade's answers are made of, so that those above it need no other room.
-pub use poolwright_executor::{CompositionRecord, Operation, OperationKind, OperationState, StepState};
+pub use poolwright_executor::{
+    CompositionRecord, Operation, OperationKind, OperationState, Options as ExecuteOptions, StepState,
+};
 pub use poolwright_inventory::Snapshot;
 pub use poolwright_planner::{Composition, Plan};

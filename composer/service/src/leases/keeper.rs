@@ -1,6 +1,6 @@
 //! Keeps this manager alive in the store, and its leases; see the module above.
 
-use super::clock::BootClock;
+use super::clock::{BootClock, SystemBootClock};
 use super::record::{CALENDAR, Holder, Lease, ManagerRecord, Wish};
 use jiff::Timestamp;
 use poolwright_executor::{Charge, Tenure};
@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// For so long a manager may be silent. With a margin and a beat, whoever is dead is replaced within 20 s.
+const TERM: Duration = Duration::from_secs(12);
 
 /// How a manager shares its store with others.
 #[derive(Clone)]
@@ -37,6 +40,19 @@ impl std::fmt::Debug for Sharing {
 }
 
 impl Sharing {
+    /// As the managers of a cluster have it, with an id for this start. `write_deadline` is the longest that a
+    /// request of this manager can be on its way.
+    pub fn new(home: String, name: String, write_deadline: Duration) -> Self {
+        Self {
+            id: format!("manager-{}", uuid::Uuid::now_v7().simple()),
+            home,
+            name,
+            term: TERM,
+            write_deadline,
+            clock: Arc::new(SystemBootClock),
+        }
+    }
+
     /// Between two beats.
     pub fn pause(&self) -> Duration {
         self.term / 3

@@ -164,9 +164,9 @@ pub enum ErrorKind {
         refusals: u32,
         limit: u32,
     },
-    /// A write met a session that has ended, and was refused for it. There is a new session; whether the write is
-    /// still wanted is for the caller to say: somebody may have ended the session to stop it.
-    #[error("the session had ended, so nothing was done; there is a new one")]
+    /// The session that it had to be sent in has ended: nothing was done. Whether it is still wanted is for the
+    /// caller to say: somebody may have ended the session to stop it.
+    #[error("the session has ended, so nothing was done")]
     SessionEnded,
     /// Redirects are not followed: they could carry credentials elsewhere.
     #[error("redirected with {status} to {to:?}; redirects are not followed")]

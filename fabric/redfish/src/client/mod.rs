@@ -80,7 +80,16 @@ use session::{Gate, Sessions};
 ///
 /// Call [`Client::close`] when done: dropping can't delete the session.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Arc<Inner>, Renewal);
+
+/// What becomes of a request that meets a session that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    /// A new session is opened, and a request that changes nothing goes out again.
+    Renew,
+    /// It fails.
+    Fail,
+}
 
 struct Inner {
     wire: Wire,
@@ -133,13 +142,21 @@ impl Client {
             }
             Err(error) => return Err(error),
         };
-        let client = Self(Arc::new(Inner {
+        let inner = Inner {
             wire,
             gate,
             expand: Expand::new(root.expand),
-        }));
+        };
+        let client = Self(Arc::new(inner), Renewal::Renew);
         client.0.gate.log_in_early(&client.0.wire).await?;
         Ok(client)
+    }
+
+    /// The same client, bound to the session that there is: it opens no other. Whoever ends that session stops all
+    /// that is asked through this one, however late it comes ([`ErrorKind::SessionEnded`]).
+    #[must_use]
+    pub fn in_this_session(&self) -> Self {
+        Self(Arc::clone(&self.0), Renewal::Fail)
     }
 
     /// The endpoint's address: scheme, host and port.
@@ -213,15 +230,16 @@ impl Client {
         let mut deadline = None;
         let mut attempt = 0;
         loop {
-            let mut ticket = gate.ticket(wire, request).await?;
+            let mut ticket = gate.ticket(wire, request, self.1).await?;
             let deadline =
                 *deadline.get_or_insert_with(|| Deadline::after(wire.limits.request).or_sooner(overall));
             let mut outcome = wire.exchange(request, ticket.credential(), deadline).await;
             if ticket.may_have_lapsed() && outcome.as_ref().is_ok_and(|reply| reply.status == 401) {
-                ticket = gate.renew(ticket, wire, request).await?;
-                if request.changes {
+                if self.1 == Renewal::Fail {
                     return Err(Error::harmless(request.name(), ErrorKind::SessionEnded));
                 }
+                // A 401 says that nothing was done, so even a write may go out again.
+                ticket = gate.renew(ticket, wire, request).await?;
                 outcome = wire.exchange(request, ticket.credential(), deadline).await;
             }
             let outcome = gate.judge(ticket, request, outcome);
@@ -236,7 +254,7 @@ impl Client {
     async fn guarded_root(wire: &Wire, gate: &Gate) -> Result<root::ServiceRoot> {
         let place = wire.resolve("/redfish/v1/", || format!("GET {}", wire.base))?;
         let request = Request::get(&place, wire.limits.document_bytes);
-        let ticket = gate.ticket(wire, &request).await?;
+        let ticket = gate.ticket(wire, &request, Renewal::Renew).await?;
         let root = root::read(wire, ticket.credential()).await;
         let root = gate.judge_result(ticket, &request, root);
         if root.is_err()

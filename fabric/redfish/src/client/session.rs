@@ -14,13 +14,13 @@ use http::{HeaderValue, Method, StatusCode};
 use serde::Serialize;
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::Auth;
 use super::auth::Secret;
 use super::deadline::Deadline;
 use super::document::Annotations;
 use super::error::{Error, ErrorKind, NotSent, Refusal, Result, Unreadable};
 use super::exchange::{Credential, Reply, Request, Wire};
 use super::path::Place;
+use super::{Auth, Renewal};
 
 pub(crate) struct Gate {
     auth: Auth,
@@ -106,13 +106,18 @@ impl Gate {
     pub(crate) async fn log_in_early(&self, wire: &Wire) -> Result<()> {
         if matches!(self.auth, Auth::Session { .. }) {
             let request = Request::get(&self.sessions, wire.limits.answer_bytes);
-            self.ticket(wire, &request).await?;
+            self.ticket(wire, &request, Renewal::Renew).await?;
         }
         Ok(())
     }
 
     /// Lets one request pass, logging in first where that is needed. The caller holds a slot of the wire.
-    pub(crate) async fn ticket(&self, wire: &Wire, request: &Request<'_>) -> Result<Ticket<'_>> {
+    pub(crate) async fn ticket(
+        &self,
+        wire: &Wire,
+        request: &Request<'_>,
+        renewal: Renewal,
+    ) -> Result<Ticket<'_>> {
         // A wrong password at an open place may cost a try at the account, and a right one proves nothing there.
         if self.auth == Auth::None || (self.root_is_open && is_root(request.place)) {
             return Ok(Ticket {
@@ -121,6 +126,12 @@ impl Gate {
             });
         }
         let turn = self.held.lock().await;
+        let opens_one = turn.is_none()
+            && matches!(self.auth, Auth::Session { .. })
+            && !self.only_basic.load(Ordering::Acquire);
+        if opens_one && renewal == Renewal::Fail {
+            return Err(Error::harmless(request.name(), ErrorKind::SessionEnded));
+        }
         self.pass(turn, wire, request).await
     }
 

@@ -21,7 +21,8 @@ pub(crate) fn driver_error(error: &Error) -> DriverError {
 fn late(error: &Error) -> Late {
     match (error.task(), error.kind()) {
         (Some(task), _) => Late::Task(task.to_owned()),
-        (None, Kind::TaskFailed { .. } | Kind::SessionEnded) => Late::Never,
+        (None, Kind::TaskFailed { .. }) => Late::Never,
+        (None, Kind::SessionEnded) if error.effect() == Effect::None => Late::Never,
         (None, _) => Late::Perhaps,
     }
 }

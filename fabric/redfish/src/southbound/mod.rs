@@ -96,8 +96,15 @@ impl RedfishDriver {
         }
     }
 
+    /// A call that only reads.
     fn call(&self, deadline: Duration) -> Call<'_> {
-        Call::new(&self.client, &self.turns, deadline)
+        Call::new(self.client.clone(), &self.turns, deadline)
+    }
+
+    /// A call that changes something: all of it, its reads too, in the session that there is. Whoever ends that
+    /// has stopped it.
+    fn change(&self, deadline: Duration) -> Call<'_> {
+        Call::new(self.client.in_this_session(), &self.turns, deadline)
     }
 
     fn host(&self, deadline: Duration) -> HostLook<'_> {
@@ -121,7 +128,7 @@ impl Fabric for RedfishDriver {
         port: &ControlPoint,
         deadline: Duration,
     ) -> Result<(), DriverError> {
-        self.call(deadline).bind(unit, port).await
+        self.change(deadline).bind(unit, port).await
     }
 
     async fn unbind(
@@ -130,7 +137,7 @@ impl Fabric for RedfishDriver {
         port: &ControlPoint,
         deadline: Duration,
     ) -> Result<(), DriverError> {
-        self.call(deadline).unbind(unit, port).await
+        self.change(deadline).unbind(unit, port).await
     }
 
     async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError> {
@@ -148,7 +155,7 @@ impl Fabric for RedfishDriver {
     }
 
     async fn reset(&self, unit: &ControlPoint, deadline: Duration) -> Result<ResetSeen, DriverError> {
-        self.call(deadline).reset(unit).await
+        self.change(deadline).reset(unit).await
     }
 
     async fn end_other_sessions(&self, deadline: Duration) -> Result<CutOff, DriverError> {

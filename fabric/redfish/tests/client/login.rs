@@ -110,16 +110,43 @@ async fn a_lapsed_session_is_opened_again_once() {
         outcome.unwrap();
     }
     assert_eq!(sessions.opened.load(Ordering::SeqCst), 2);
-    // Who ended the session may have done it to stop a write: it is not repeated on the spot.
+    // A write that met the lapsed session was refused, so it goes out again.
     sessions.lapse_all();
-    let write = || client.patch("/redfish/v1/Systems/1", &json!({}), WriteOptions::default());
-    let error = write().await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.effect()),
-        (&ErrorKind::SessionEnded, Effect::None)
-    );
-    write().await.unwrap();
+    let nothing = json!({});
+    client
+        .patch("/redfish/v1/Systems/1", &nothing, WriteOptions::default())
+        .await
+        .unwrap();
     assert_eq!(sessions.opened.load(Ordering::SeqCst), 3);
+    client.close().await.unwrap();
+    assert!(sessions.open.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_asked_in_one_session_ends_with_it() {
+    let sessions = Arc::new(Sessions::default());
+    let service = Service::http(with_sessions(&sessions));
+    let client = Client::connect(service.endpoint().auth(auth())).await.unwrap();
+    let bound = client.in_this_session();
+    let nothing = json!({});
+    let write = || bound.patch("/redfish/v1/Systems/1", &nothing, WriteOptions::default());
+    write().await.unwrap();
+    // Who ended the session may have done it to stop a write: neither it nor a read before it opens another.
+    sessions.lapse_all();
+    for error in [
+        write().await.unwrap_err(),
+        bound.get("/redfish/v1/Systems/1").await.unwrap_err(),
+    ] {
+        assert_eq!(
+            (error.kind(), error.effect()),
+            (&ErrorKind::SessionEnded, Effect::None)
+        );
+    }
+    assert_eq!(sessions.opened.load(Ordering::SeqCst), 1);
+    // Somebody looked again.
+    client.get("/redfish/v1/Systems/1").await.unwrap();
+    write().await.unwrap();
+    assert_eq!(sessions.opened.load(Ordering::SeqCst), 2);
     client.close().await.unwrap();
     assert!(sessions.open.lock().unwrap().is_empty());
 }

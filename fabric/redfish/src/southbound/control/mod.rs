@@ -71,13 +71,13 @@ impl From<DriverError> for Failed {
 
 /// One call of the driver, with its deadline.
 pub(crate) struct Call<'a> {
-    client: &'a Client,
+    client: Client,
     turns: &'a Turns,
     until: Instant,
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new(client: &'a Client, turns: &'a Turns, deadline: Duration) -> Self {
+    pub(crate) fn new(client: Client, turns: &'a Turns, deadline: Duration) -> Self {
         Self {
             client,
             turns,
