@@ -3,6 +3,7 @@
 use super::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::follow::duration;
 use crate::output::human::counted;
 use crate::output::say;
 use crate::wire_up::{self, RackServing, RedfishConnector, ServedApi, ServedRack, StoreArgs};
@@ -28,6 +29,10 @@ pub struct ServeArgs {
     /// Run on an emulated rack, in the same process: rack file, or the name of one that comes with Poolwright
     #[arg(long, value_name = "FILE|NAME")]
     rack: Option<String>,
+    /// The longest that one bind, unbind, reset or drain may take. A manager that takes over from another one waits
+    /// for so long and a quarter
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    request_deadline: Duration,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -52,6 +57,8 @@ pub async fn run(args: ServeArgs) -> Outcome {
     let store = wire_up::open_store(&args.data_dir, &args.store).await?;
     let connector = Arc::new(RedfishConnector::default());
     let mut options = Options::default();
+    options.execute.act_deadline = args.request_deadline;
+    options.execute.host_deadline = options.execute.host_deadline.min(args.request_deadline);
     options.sharing = args
         .store
         .sharing(&args.data_dir, args.listen, &options.execute)?;

@@ -1,7 +1,9 @@
 //! A manager that keeps everything in PostgreSQL. The tests against a server need one: `tests/run postgres` starts
 //! it, and says where it is.
 
-use crate::support::{Manager, run_with};
+use crate::support::{Manager, Rack, run_with};
+use serde_json::Value;
+use std::path::Path;
 use std::process::Command;
 
 /// A database of its own at the server.
@@ -210,4 +212,106 @@ async fn an_address_that_can_not_be_right_is_refused_before_anything_is_made() {
     serve(&["--store", &format!("postgres://me@127.0.0.1:{port}/pool")])
         .await
         .refused(10, &["can't be reached", "127.0.0.1"]);
+}
+
+/// Slow enough that a manager can be caught at work.
+const SLOW: &str = r#"
+name = "slow"
+style = "zones"
+
+[latency]
+bind = "1500ms"
+unbind = "200ms"
+enumeration = "500ms"
+reset = "200ms"
+
+[[box]]
+gpus = [{ kind = "h100-pcie-80gb", count = 8 }]
+
+[[host]]
+count = 2
+slots = 8
+"#;
+
+fn is_binding(operation: &Value) -> bool {
+    let steps = operation["steps"].as_array().unwrap();
+    steps
+        .iter()
+        .any(|step| step["verb"] == "bind" && step["state"] == "running")
+}
+
+/// Two managers on one database and one rack, the first in charge and in the middle of a compose.
+async fn two_at_work(database: &Database, rack: &Rack, folder: &Path) -> (Manager, Manager, String) {
+    let url = database.url("poolwright");
+    let options = ["--store", &url, "--request-deadline", "8s"];
+    let first = Manager::start(&folder.join("first"), &options).await;
+    first
+        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .await
+        .expect(0, &[]);
+    // It is in charge of what it was given by the next beat.
+    first
+        .run("compose --gpus 1 --name before")
+        .await
+        .expect(0, &["done"]);
+    let second = Manager::start(&folder.join("second"), &options)
+        .await
+        .beside(&first);
+    let started = first
+        .run("compose --gpus 7 --name web --no-wait -o json")
+        .await
+        .expect(0, &[])
+        .json();
+    let id = started["operation"]["id"].as_str().unwrap().to_owned();
+    first.until(&format!("ops show {id} -o json"), is_binding).await;
+    (first, second, id)
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn of_two_managers_the_second_finishes_what_the_first_was_killed_at() {
+    let (database, rack) = (Database::new("killed"), Rack::start(SLOW).await);
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second, id) = two_at_work(&database, &rack, folder.path()).await;
+    first.server.kill().await;
+    second
+        .run(&format!("ops wait {id} --timeout 110s"))
+        .await
+        .expect(0, &["completed"]);
+    assert_eq!(rack.bindings().len(), 8);
+    rack.check_single_owners();
+    second.run("release web --yes").await.expect(0, &["done"]);
+    assert_eq!(rack.bindings().len(), 1);
+    assert_eq!(second.server.terminate().await, 0);
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn of_two_managers_one_that_was_stopped_for_long_changes_nothing_when_it_goes_on() {
+    let (database, rack) = (Database::new("stopped"), Rack::start(SLOW).await);
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second, id) = two_at_work(&database, &rack, folder.path()).await;
+    first.server.signal("STOP").await;
+    second
+        .run(&format!("ops wait {id} --timeout 110s"))
+        .await
+        .expect(0, &["completed"]);
+    let bound = rack.bindings();
+    assert_eq!(bound.len(), 8);
+    first.server.signal("CONT").await;
+    // It goes on, learns what became of its operation, and serves: the second does what it is asked for.
+    first
+        .until(&format!("ops show {id} -o json"), |operation| {
+            operation["state"] == "completed"
+        })
+        .await;
+    first.run("release before --yes").await.expect(0, &["done"]);
+    assert_eq!(rack.bindings().len(), 7);
+    rack.check_single_owners();
+    assert!(
+        rack.bindings().iter().all(|left| bound.contains(left)),
+        "nothing else has moved"
+    );
+    assert_eq!(first.server.terminate().await, 0);
+    assert_eq!(second.server.terminate().await, 0);
 }

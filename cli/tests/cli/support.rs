@@ -129,6 +129,13 @@ impl Server {
         self.child.kill().await.unwrap();
     }
 
+    /// Stops it where it stands, or lets it go on: SIGSTOP and SIGCONT.
+    pub async fn signal(&self, signal: &str) {
+        let pid = self.child.id().unwrap().to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &pid]).status();
+        assert!(sent.await.unwrap().success());
+    }
+
     /// Asks it to end, and returns its exit code.
     pub async fn terminate(mut self) -> i32 {
         let pid = self.child.id().unwrap().to_string();
@@ -209,6 +216,8 @@ impl Rack {
 pub struct Manager {
     pub server: Server,
     data_dir: PathBuf,
+    /// Of the account `admin`.
+    password_file: PathBuf,
 }
 
 impl Manager {
@@ -223,7 +232,14 @@ impl Manager {
         Self {
             server,
             data_dir: data_dir.to_owned(),
+            password_file: data_dir.join("initial-admin-password"),
         }
+    }
+
+    /// One that shares its store, and so its accounts, with another.
+    pub fn beside(mut self, other: &Self) -> Self {
+        self.password_file.clone_from(&other.password_file);
+        self
     }
 
     /// Runs a command against it.
@@ -281,10 +297,7 @@ impl Manager {
         let mut command = command(arguments);
         command.env("POOLWRIGHT_SERVER", &self.server.url);
         command.env("POOLWRIGHT_CA", self.data_dir.join("tls/ca.pem"));
-        command.env(
-            "POOLWRIGHT_PASSWORD_FILE",
-            self.data_dir.join("initial-admin-password"),
-        );
+        command.env("POOLWRIGHT_PASSWORD_FILE", &self.password_file);
         command
     }
 
