@@ -76,6 +76,10 @@ pub struct Connected {
 #[async_trait]
 pub trait Connector: Send + Sync {
     async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError>;
+
+    /// Somebody asks by name: credentials that were refused so often that they are sent no more may be sent once
+    /// more there.
+    fn allow_one_more_try(&self, _spec: &EndpointSpec) {}
 }
 
 /// The drivers in use, and who speaks for which host. Cheap to clone; all clones are one.

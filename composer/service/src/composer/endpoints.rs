@@ -55,6 +55,7 @@ impl Composer {
             )
             .with_hint("choose another name, or remove it first"));
         }
+        self.connector.allow_one_more_try(&spec);
         let connected = self.connector.connect(&spec).await?;
         match self.add_connected(&spec, &connected).await {
             Ok(tested) => Ok(tested),
@@ -97,9 +98,10 @@ impl Composer {
         }
     }
 
-    /// Looks at an endpoint anew, with a new connection.
+    /// Looks at an endpoint anew, with a new connection. Credentials that were refused too often are tried once.
     pub async fn test_endpoint(&self, id: &ControlEndpointId) -> Result<EndpointTest, ServiceError> {
         let endpoint = self.endpoint(id).await?;
+        self.connector.allow_one_more_try(&endpoint.spec);
         let connected = self.connector.connect(&endpoint.spec).await?;
         let observed = self.observe(&connected).await;
         connected.fabric.close().await;
@@ -150,6 +152,23 @@ impl Composer {
         }
         self.forget(id);
         Ok(())
+    }
+
+    /// Takes the connections out of use at which the credentials were refused: the next look connects anew, with
+    /// what the password file holds by then.
+    pub(super) async fn drop_refused(&self, looks: &[Look]) {
+        let refused = |look: &&Look| {
+            let faults = &look.view.faults;
+            !look.answered
+                && faults
+                    .iter()
+                    .any(|fault| fault.kind == FaultKind::CredentialsRefused)
+        };
+        for look in looks.iter().filter(refused) {
+            if let Some(connected) = self.connections.remove(&look.view.source) {
+                connected.fabric.close().await;
+            }
+        }
     }
 
     /// Connects to every endpoint that is kept and not connected. Those that can't be reached now are

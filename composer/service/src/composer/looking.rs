@@ -90,6 +90,7 @@ impl Composer {
             .collect();
         let began = self.begin_look().await?;
         let looks = look(&self.connections.fabrics(), now, self.options.collect, progress).await;
+        self.drop_refused(&looks).await;
         self.take_in(began, [looks, unreached].concat());
         let kept: BTreeSet<_> = self.endpoints().await?.into_iter().map(|e| e.spec.id).collect();
         {
