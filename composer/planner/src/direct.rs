@@ -96,6 +96,12 @@ impl Refusal {
             Self::HeldForDemand { demand, .. } => {
                 format!("let go of all that the demand holds: poolwright release {demand}")
             }
+            Self::PutOff {
+                composition, because, ..
+            } if because.is_loss() => format!(
+                "if it does not come back, give it up, and let go of the rest: \
+                 poolwright release composition/{composition} --force --reason WHY"
+            ),
             Self::PutOff { .. } => {
                 "wait for the operation, or resolve it; `poolwright ops list` shows it".to_owned()
             }
@@ -162,7 +168,7 @@ pub fn release(composition: &CompositionId, input: &PlanInput<'_>) -> Result<Pla
     let named = named.ok_or_else(|| Refusal::UnknownComposition {
         composition: composition.clone(),
     })?;
-    let together = |c: &&Composition| c.id == named.id || c.demand.is_some() && c.demand == named.demand;
+    let together = |c: &&Composition| stand_together(c, named);
     let releases = all.iter().filter(together).cloned().collect();
     let keeps = all
         .iter()
@@ -170,6 +176,26 @@ pub fn release(composition: &CompositionId, input: &PlanInput<'_>) -> Result<Pla
         .map(|c| c.id.clone())
         .collect();
     take_down(input, releases, keeps)
+}
+
+/// What a composition, and all others of its demand, hold and can't be asked to let go of: it is not seen, or bound
+/// to another port.
+pub fn lost(composition: &CompositionId, input: &PlanInput<'_>) -> BTreeMap<CompositionId, Vec<Held>> {
+    let survey = Survey::of(&input.world);
+    let is_lost = |held: &&Held| survey.deferral_of(held).is_some_and(|because| because.is_loss());
+    let all = input.world.held;
+    let Some(named) = all.iter().find(|c| c.id == *composition) else {
+        return BTreeMap::new();
+    };
+    all.iter()
+        .filter(|c| stand_together(c, named))
+        .map(|c| (c.id.clone(), c.held.iter().filter(is_lost).cloned().collect()))
+        .filter(|(_, lost): &(_, Vec<Held>)| !lost.is_empty())
+        .collect()
+}
+
+fn stand_together(one: &Composition, other: &Composition) -> bool {
+    one.id == other.id || one.demand.is_some() && one.demand == other.demand
 }
 
 /// A plan that detaches these GPUs from the hosts that they were attached to by name.

@@ -7,15 +7,16 @@
 
 mod calendar;
 mod kit;
-mod stopped;
 
 mod composing;
 mod every_step;
+mod gone;
 mod managers;
 mod requests;
 mod restarts;
 mod scale;
 mod schedule_trouble;
 mod schedules;
+mod stopped;
 mod trouble;
 mod undoing;

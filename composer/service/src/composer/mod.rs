@@ -3,9 +3,11 @@
 //! * [`looking`]: the hardware as seen last, with what we know of it.
 //! * [`endpoints`]: whom to ask.
 //! * [`wanting`]: demands and schedules.
+//! * [`suspending`]: which demands the clock has put aside.
 //! * [`keeping`]: which demands are kept, when operations decide it.
 //! * [`planning`]: from what is wanted to a plan.
 //! * [`changing`]: compose, release, attach, detach.
+//! * [`giving_up`]: ending the claim on what is gone.
 //! * [`undoing`]: the contrary of what was done.
 //! * [`requests`]: from a plan to an operation; once a key.
 //! * [`charge`]: one of several managers.
@@ -21,12 +23,14 @@ mod changing;
 mod charge;
 mod endpoints;
 mod following;
+mod giving_up;
 mod keeping;
 mod looking;
 mod planning;
 mod pruning;
 mod readiness;
 mod requests;
+mod suspending;
 mod undoing;
 mod wanting;
 

@@ -33,7 +33,7 @@ pub struct ScheduleStatus {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CalendarChange {
     pub at: Timestamp,
-    /// What schedules that are gone had added and suspended.
+    /// What schedules that are gone had added.
     #[serde(default)]
     concerns: BTreeSet<DemandId>,
 }
@@ -64,6 +64,7 @@ impl Composer {
     pub async fn remove_demand(&self, id: &DemandId) -> Result<(), ServiceError> {
         let _turn = self.turn.lock().await;
         may_be_withdrawn(&self.demand(id).await?)?;
+        self.is_suspended_by_none(id).await?;
         self.unkeep(id).await
     }
 
@@ -170,7 +171,7 @@ impl Composer {
     async fn commit_calendar(&self, mut batch: Batch, gone: Option<&Schedule>) -> Result<(), ServiceError> {
         let before = self.calendar_change().await?;
         let mut concerns = before.map(|before| before.value.concerns).unwrap_or_default();
-        concerns.extend(gone.into_iter().flat_map(Schedule::demands).cloned());
+        concerns.extend(gone.into_iter().flat_map(Schedule::own_demands).cloned());
         let at = self.clock.now();
         batch.put(&CalendarChange { at, concerns })?;
         self.store.commit(batch).await?;
@@ -178,13 +179,15 @@ impl Composer {
         Ok(())
     }
 
-    /// All demands that schedules add and suspend, and those of schedules that are gone where the pool does
-    /// not follow that yet. Nothing else is changed by the clock.
+    /// All demands that schedules add, those of schedules that are gone where the pool does not follow that yet,
+    /// and those that open windows have put aside. Nothing else is changed by the clock: not what a window
+    /// suspends that is closed.
     pub(super) async fn scheduled(&self) -> Result<BTreeSet<DemandId>, ServiceError> {
         let gone = self.calendar_change().await?;
-        let mut scheduled = gone.map(|gone| gone.value.concerns).unwrap_or_default();
+        let mut scheduled = self.put_aside().await?;
+        scheduled.extend(gone.map(|gone| gone.value.concerns).unwrap_or_default());
         for found in read_all::<Schedule>(self.store.as_ref()).await? {
-            scheduled.extend(found.value.demands().cloned());
+            scheduled.extend(found.value.own_demands().cloned());
         }
         Ok(scheduled)
     }
