@@ -18,6 +18,7 @@ mod follow;
 mod names;
 mod output;
 mod progress;
+mod silence;
 mod tables;
 mod wire_up;
 

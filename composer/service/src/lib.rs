@@ -23,7 +23,7 @@ pub mod window;
 
 pub use composer::{
     Change, Check, CheckResult, Composer, EndpointTest, How, Options, Release, Resolution, ScheduleStatus,
-    Status, Why, most_slots, pool_kinds,
+    Silent, Status, Why, most_slots, pool_kinds,
 };
 pub use error::{ErrorCode, ServiceError};
 

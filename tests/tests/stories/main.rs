@@ -7,6 +7,7 @@
 
 mod calendar;
 mod kit;
+mod stopped;
 
 mod composing;
 mod every_step;
@@ -17,6 +18,6 @@ mod restarts;
 mod scale;
 mod schedule_trouble;
 mod schedules;
-mod stopped;
+mod silence;
 mod trouble;
 mod undoing;

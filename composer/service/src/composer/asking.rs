@@ -2,11 +2,11 @@
 
 use super::Composer;
 use super::following::Tell;
+use super::silence::Silent;
 use crate::demand::DemandRecord;
 use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
 use poolwright_executor::{self as executor, CompositionRecord, Operation, OperationState, Resolve, Said};
-use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId, UnitId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Composition;
@@ -28,6 +28,9 @@ pub struct Status {
     pub compositions: usize,
     pub faults: usize,
     pub open_operations: usize,
+    /// Endpoints that do not answer: what is shown of them is as old as their last answer.
+    #[serde(default)]
+    pub silent: Vec<Silent>,
 }
 
 /// Why a demand is served, or is not.
@@ -184,6 +187,7 @@ impl Composer {
             compositions: self.compositions().await?.len(),
             faults: snapshot.faults.len(),
             open_operations: self.store.open_operations().await?.len(),
+            silent: self.silent(),
         })
     }
 
@@ -247,11 +251,9 @@ impl Composer {
         let mut checks = Vec::new();
         for endpoint in self.endpoints().await? {
             let id = endpoint.spec.id.as_str();
-            let silent = snapshot
-                .faults
-                .iter()
-                .find(|fault| fault.source == id && is_silence(fault.kind));
-            checks.push(match silent {
+            // A fault of the endpoint itself, and not of a place there, is of all that it has.
+            let troubled = snapshot.faults.iter().find(|fault| fault.source == id);
+            checks.push(match troubled {
                 None => Check::ok(
                     format!("endpoint {id}"),
                     format!("answers at {}", endpoint.spec.url),
@@ -340,17 +342,6 @@ impl Composer {
 
 fn needs_somebody(state: OperationState) -> bool {
     matches!(state, OperationState::Indeterminate | OperationState::Quarantined)
-}
-
-fn is_silence(kind: FaultKind) -> bool {
-    matches!(
-        kind,
-        FaultKind::Unreachable
-            | FaultKind::Timeout
-            | FaultKind::Tls
-            | FaultKind::CredentialsRefused
-            | FaultKind::NotRedfish
-    )
 }
 
 impl Check {

@@ -37,7 +37,8 @@ impl Composer {
         if self.find_demand(&spec.id).await?.is_some() {
             return Err(there_is_one_already(&spec.id));
         }
-        let mut record = self.record_of(spec, None).await?;
+        let record = self.record_of(spec, None).await;
+        let mut record = record.map_err(|error| self.beside_silence(error))?;
         let id = record.demand.id.clone();
         let basis = self.basis(Wanted::Only(&record.demand)).await?;
         let plan = poolwright_planner::plan(&self.input(&basis));
@@ -46,7 +47,8 @@ impl Composer {
             let help = unplaced
                 .help()
                 .unwrap_or_else(|| "name the GPUs that it needs".to_owned());
-            return Err(error.with_hint(help).with_details(unplaced.alternatives()));
+            let error = error.with_hint(help).with_details(unplaced.alternatives());
+            return Err(self.beside_silence(error));
         }
         if how.dry_run {
             return Ok(Change::none(plan));

@@ -197,6 +197,13 @@ impl Composer {
         self.lock_seen().sights.get(endpoint)?.look.label.clone()
     }
 
+    /// The last looks that are so, in the order of their endpoints.
+    pub(super) fn last_looks(&self, are_so: impl Fn(&Look) -> bool) -> Vec<Look> {
+        let seen = self.lock_seen();
+        let looks = seen.sights.values().map(|sight| &sight.look);
+        looks.filter(|look| are_so(look)).cloned().collect()
+    }
+
     /// Forgets what an endpoint showed.
     pub(super) fn forget(&self, endpoint: &ControlEndpointId) {
         let mut seen = self.lock_seen();
