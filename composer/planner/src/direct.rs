@@ -121,9 +121,6 @@ fn list(ids: &[GpuId]) -> String {
 pub fn attach(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
     let survey = Survey::of(&input.world);
     let units = whole_units(&survey, gpus)?;
-    for unit in &units {
-        is_free(&survey, &survey.units[*unit])?;
-    }
     let kinds = units
         .iter()
         .filter_map(|unit| survey.units[*unit].kind.as_deref());
@@ -261,7 +258,7 @@ fn take_down(
     Ok(changes.into_plan(input, &survey))
 }
 
-/// The units of these GPUs, which must be named completely.
+/// The units of these GPUs, which must be free, and named completely.
 fn whole_units(survey: &Survey<'_>, gpus: &[GpuId]) -> Result<BTreeSet<usize>, Refusal> {
     if gpus.is_empty() {
         return Err(Refusal::NoGpus);
@@ -276,6 +273,8 @@ fn whole_units(survey: &Survey<'_>, gpus: &[GpuId]) -> Result<BTreeSet<usize>, R
             .get(gpu)
             .ok_or_else(|| Refusal::UnknownGpu { gpu: gpu.clone() })?;
         let facts = &survey.units[*unit];
+        // Naming the rest of its unit helps only where it can be moved at all.
+        may_be_given(survey, facts, gpu)?;
         whole(facts.id, facts.gpus.iter().map(|gpu| &gpu.id), gpus)?;
         units.insert(*unit);
     }
@@ -298,13 +297,18 @@ fn whole<'g>(
 }
 
 pub(crate) fn is_free(survey: &Survey<'_>, unit: &UnitFacts<'_>) -> Result<(), Refusal> {
+    may_be_given(survey, unit, &unit.gpus[0].id)
+}
+
+/// Whether the unit may be given away; a refusal names the GPU of it that was asked for.
+fn may_be_given(survey: &Survey<'_>, unit: &UnitFacts<'_>, named: &GpuId) -> Result<(), Refusal> {
     let gpu = unit.gpus[0];
     let because = match unit.condition {
         Condition::Free | Condition::Dirty => return Ok(()),
         Condition::Held(at) => {
             let composition = &survey.world.held[at];
             return Err(Refusal::Held {
-                gpu: gpu.id.clone(),
+                gpu: named.clone(),
                 composition: composition.id.clone(),
                 host: composition.host.clone(),
                 demand: composition.demand.clone(),
@@ -325,7 +329,7 @@ pub(crate) fn is_free(survey: &Survey<'_>, unit: &UnitFacts<'_>) -> Result<(), R
         Condition::Unbindable => "no manager can bind its unit, or its kind is unknown".to_owned(),
     };
     Err(Refusal::NotFree {
-        gpu: gpu.id.clone(),
+        gpu: named.clone(),
         because,
     })
 }
