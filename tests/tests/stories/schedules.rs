@@ -343,6 +343,11 @@ async fn a_schedule_that_makes_no_sense_is_refused() {
     };
     let window = refused(|s| s["window"]["opens"] = json!("at eight")).await;
     assert!(window.message.contains("five fields"), "{window}");
+    let never = refused(|s| s["window"]["closes"] = s["window"]["opens"].clone()).await;
+    assert!(
+        never.message.contains("never opens") && never.hint.is_some(),
+        "{never}"
+    );
     let nothing = refused(|s| (s["demands"], s["suspends"]) = (json!([]), json!([]))).await;
     assert!(nothing.hint.is_some(), "{nothing}");
     assert_eq!(

@@ -6,6 +6,7 @@ use crate::demand::{DemandRecord, DemandSpec, PoolKind};
 use crate::error::{ErrorCode, ServiceError};
 use crate::runner::Trouble;
 use crate::schedule::{Calendar, Schedule, ScheduleSpec, wanted};
+use crate::window::WindowSpec;
 use jiff::Timestamp;
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::{DemandId, ScheduleId};
@@ -89,9 +90,18 @@ impl Composer {
     /// once, on its own demands and those that it suspends; other changes that wait for a plan go on waiting.
     pub async fn add_schedule(&self, spec: ScheduleSpec) -> Result<ScheduleStatus, ServiceError> {
         let now = self.clock.now();
-        spec.window
-            .parse(now)
-            .map_err(|e| ServiceError::bad_request(format!("schedule {}: {e}", spec.id)))?;
+        let window = spec.window.parse(now);
+        let window = window.map_err(|e| ServiceError::bad_request(format!("schedule {}: {e}", spec.id)))?;
+        if !window.ever_opens(now) {
+            let WindowSpec { opens, closes, .. } = &spec.window;
+            let message = format!(
+                "schedule {}: its window never opens: whenever {opens:?} opens it, {closes:?} closes it",
+                spec.id
+            );
+            return Err(
+                ServiceError::bad_request(message).with_hint("let it close at another time than it opens")
+            );
+        }
         if spec.demands.is_empty() && spec.suspends.is_empty() {
             return Err(ServiceError::bad_request(format!(
                 "schedule {} neither wants nor suspends anything",
