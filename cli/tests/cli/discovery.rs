@@ -48,9 +48,11 @@ async fn a_rack_is_discovered_through_all_its_endpoints() {
     let twice = twice.await.expect(0, &[]).json();
     assert_eq!(twice["fabrics"].as_array().unwrap().len(), 1);
     let other = url.replace("127.0.0.1", "localhost");
-    run(&format!("discover --endpoint {url} --endpoint {other} {access} -o json"))
-        .await
-        .expect(0, &["conflict", "is the same service"]);
+    run(&format!(
+        "discover --endpoint {url} --endpoint {other} {access} -o json"
+    ))
+    .await
+    .expect(0, &["conflict", "is the same service"]);
 
     let table = run(&format!("discover --endpoints {listing}")).await.expect(
         0,
