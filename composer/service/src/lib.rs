@@ -15,6 +15,7 @@ pub mod demand;
 pub mod endpoint;
 mod error;
 pub mod leases;
+mod missing;
 pub mod runner;
 pub mod schedule;
 pub mod size;

@@ -1,6 +1,9 @@
 //! A GPU that is pulled out of its box while somebody holds it.
 
 use crate::kit::{ME, Pool, demand_id, gpus};
+use poolwright_emulator::rack::GpuIx;
+use poolwright_model::fault::{Fault, FaultKind as Seen};
+use poolwright_model::id::ControlEndpointId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_service::{Change, ErrorCode, How, Release, ServiceError};
 
@@ -32,6 +35,68 @@ impl Pool {
     fn bound(&self) -> Vec<String> {
         self.truth().into_keys().collect()
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gpu_that_vanished_is_shown_as_missing_with_its_holder() {
+    let mut pool = Pool::of("demo").await;
+    pool.composed(gpus("two", KIND, 2)).await;
+    let held = pool.bound().remove(0);
+    let free = pool.emulation.rack().gpu_name(GpuIx(20));
+    assert!(!pool.bound().contains(&free));
+    let count = pool.snapshot().await.topology.gpus.len();
+    pool.vanish(&held).await;
+    pool.vanish(&free).await;
+    let told = async |pool: &Pool, gpu: &str| {
+        let gpu = pool.gpu(gpu).await;
+        assert_eq!(gpu.state, GpuState::Missing);
+        assert!(gpu.host.is_none() && !gpu.composability.is_composable());
+        let faults = &pool.snapshot().await.faults;
+        let of = |fault: &&Fault| fault.kind == Seen::Missing && fault.message.contains(gpu.id.as_str());
+        let found: Vec<String> = faults
+            .iter()
+            .filter(of)
+            .map(|fault| fault.message.clone())
+            .collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].clone()
+    };
+    assert!(told(&pool, &held).await.contains("holds it for demand two"));
+    assert!(!told(&pool, &free).await.contains("holds"));
+    assert_eq!(pool.snapshot().await.topology.gpus.len(), count);
+    let why = pool.composer().why(&demand_id("two")).await.unwrap().because;
+    assert!(
+        why.iter()
+            .any(|why| why.contains("is missing: missing: not seen since")),
+        "{why:?}"
+    );
+    let plan = pool.composer().plan().await.unwrap();
+    assert!(
+        plan.changes_nothing(),
+        "nobody else is given less, and nothing is moved"
+    );
+
+    // Whoever comes later knows what is held, and was never told of the other.
+    pool.restart().await;
+    assert!(told(&pool, &held).await.contains("since the manager started"));
+    assert_eq!(pool.snapshot().await.topology.gpus.len(), count - 1);
+
+    // A box that is silent, or is removed, is missing nothing.
+    let missing = async |pool: &Pool| {
+        let snapshot = pool.composer().discover(&()).await.unwrap();
+        let gpus = snapshot.topology.gpus.iter();
+        gpus.filter(|gpu| gpu.state == GpuState::Missing).count()
+    };
+    assert_eq!(missing(&pool).await, 1);
+    pool.silence("box-2");
+    assert_eq!(missing(&pool).await, 1);
+    pool.emulation.clear_faults();
+    let box_2 = ControlEndpointId::new("box-2").unwrap();
+    pool.composer().remove_endpoint(&box_2).await.unwrap();
+    assert_eq!(missing(&pool).await, 1);
+
+    pool.reappear(&held).await;
+    assert_eq!(missing(&pool).await, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -211,6 +211,14 @@ impl Composer {
                 gpus.join(", ")
             ));
         }
+        let snapshot = self.snapshot().await?;
+        let held: BTreeSet<&GpuId> = holds.iter().flat_map(Composition::gpus).collect();
+        let gpus = snapshot.topology.gpus.iter();
+        let missing = gpus.filter(|gpu| gpu.state == GpuState::Missing && held.contains(&gpu.id));
+        because.extend(missing.map(|gpu| {
+            let why = gpu.composability.0.as_ref().map(ToString::to_string);
+            format!("{} of these is missing: {}", gpu.id, why.unwrap_or_default())
+        }));
         let serving = self.underway().await?.serving;
         match (&record.schedule, wanted_now) {
             _ if serving.contains_key(id) => {
@@ -310,10 +318,9 @@ impl Composer {
     ) -> Result<Vec<String>, ServiceError> {
         let claims = self.executor.claims().await?;
         let in_hand: BTreeSet<&UnitId> = claims.iter().map(|claim| &claim.unit).collect();
-        let at: BTreeMap<_, _> = snapshot
-            .topology
-            .gpus
-            .iter()
+        let seen = snapshot.topology.gpus.iter();
+        let at: BTreeMap<_, _> = seen
+            .filter(|gpu| gpu.state != GpuState::Missing)
             .map(|gpu| (&gpu.id, gpu.host_port.as_ref()))
             .collect();
         let mut lost = Vec::new();
