@@ -42,10 +42,8 @@ async fn a_rack_is_discovered_through_all_its_endpoints() {
         rack.file("password"),
         rack.file("ca.pem")
     );
-    let twice = run(&format!(
-        "discover --endpoint {url} --endpoint {url}/redfish/v1 {access} -o json"
-    ));
-    let twice = twice.await.expect(0, &[]).json();
+    let line = format!("discover --endpoint {url} --endpoint {url}/redfish/v1 {access} -o json");
+    let twice = run(&line).await.expect(0, &[]).json();
     assert_eq!(twice["fabrics"].as_array().unwrap().len(), 1);
     let other = url.replace("127.0.0.1", "localhost");
     run(&format!(

@@ -67,7 +67,7 @@ async fn a_gpu_that_vanished_is_shown_as_missing_with_its_holder() {
     let why = pool.composer().why(&demand_id("two")).await.unwrap().because;
     assert!(
         why.iter()
-            .any(|why| why.contains("is missing: missing: not seen since")),
+            .any(|why| why.contains("of these is missing: not seen since")),
         "{why:?}"
     );
     let plan = pool.composer().plan().await.unwrap();
@@ -80,6 +80,8 @@ async fn a_gpu_that_vanished_is_shown_as_missing_with_its_holder() {
     pool.restart().await;
     assert!(told(&pool, &held).await.contains("since the manager started"));
     assert_eq!(pool.snapshot().await.topology.gpus.len(), count - 1);
+    let plan = pool.composer().plan().await.unwrap();
+    assert!(plan.changes_nothing() && plan.deferred.is_empty(), "{plan:?}");
 
     // A box that is silent, or is removed, is missing nothing.
     let missing = async |pool: &Pool| {

@@ -216,7 +216,7 @@ impl Composer {
         let gpus = snapshot.topology.gpus.iter();
         let missing = gpus.filter(|gpu| gpu.state == GpuState::Missing && held.contains(&gpu.id));
         because.extend(missing.map(|gpu| {
-            let why = gpu.composability.0.as_ref().map(ToString::to_string);
+            let why = gpu.composability.0.as_ref().map(|why| why.detail.as_str());
             format!("{} of these is missing: {}", gpu.id, why.unwrap_or_default())
         }));
         let serving = self.underway().await?.serving;
