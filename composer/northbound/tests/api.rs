@@ -124,7 +124,8 @@ fn client_by_name(authority: &[u8], running: &Running, name: &str) -> reqwest::C
 #[tokio::test]
 async fn it_is_known_by_other_names_and_its_authority_stays() {
     let dir = tempfile::tempdir().unwrap();
-    let running = manager(dir.path()).await;
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    let running = served(composer(store.clone()), dir.path()).await;
     let authority = std::fs::read(&running.ca).unwrap();
     let asked = async |running: &Running, name: &str| {
         let url = format!("https://{name}:{}/livez", running.address.port());
@@ -140,7 +141,7 @@ async fn it_is_known_by_other_names_and_its_authority_stays() {
         (vec!["pool.example", "10.1.2.3"], true),
         (vec![], false),
     ] {
-        let running = served_as(composer(dir.path()).await, dir.path(), &names).await;
+        let running = served_as(composer(store.clone()), dir.path(), &names).await;
         assert_eq!(asked(&running, "pool.example").await, known, "{names:?}");
         assert!(asked(&running, "localhost").await);
         assert_eq!(std::fs::read(&running.ca).unwrap(), authority);
