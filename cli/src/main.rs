@@ -19,6 +19,7 @@ mod follow;
 mod names;
 mod output;
 mod progress;
+mod silence;
 mod stop;
 mod tables;
 mod wire_up;

@@ -20,6 +20,7 @@ use poolwright_executor::{Clock, SystemClock};
 use poolwright_inventory::Snapshot;
 use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_service::endpoint::EndpointSpec;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -63,6 +64,9 @@ pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {
             Failure::usage("the list names no endpoint").with_hint("name at least one with --endpoint URL")
         );
     }
+    // Named twice it would be counted twice.
+    let mut addresses = BTreeSet::new();
+    specs.retain(|spec| spec.address().is_none_or(|address| addresses.insert(address)));
     let connector = RedfishConnector::with_concurrency(args.concurrency.map(usize::from));
     let (snapshot, failures) = discover(&connector, &specs, &Stop::heard()).await?;
     output.show_as(&snapshot, &tables::gpus(&snapshot.topology.gpus), |width| {

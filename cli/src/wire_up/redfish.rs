@@ -9,21 +9,29 @@ use futures_util::StreamExt;
 use poolwright_driver::{DriverError, Fabric};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_redfish::client::{
-    Auth, Client, Endpoint, Error, ErrorKind, Limits, NotSent, Secret, Tls, TlsFault, Transport,
+    Auth, Client, Endpoint, Error, ErrorKind, Limits, NotSent, Refusals, Secret, Tls, TlsFault, Transport,
 };
 use poolwright_redfish::southbound::RedfishDriver;
 use poolwright_redfish::southbound::record::{self, Manifest, RecordError};
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Trust};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use url::Url;
 
-/// Connects to Redfish services. Endpoints that are believed by the same rule share their connections.
+#[cfg(test)]
+mod tests;
+
+/// Connects to Redfish services. Endpoints that are believed by the same rule share their connections; whoever
+/// connects to one again goes on counting where its credentials were refused before.
 #[derive(Default)]
 pub struct RedfishConnector {
     /// Requests under way at once at one endpoint; what suits a BMC, if `None`.
     pub concurrency: Option<usize>,
     transports: Mutex<Vec<(Tls, Transport)>>,
+    /// By address and account: the password that was tried last, and how often it was refused.
+    refused: Mutex<BTreeMap<(Url, String), (Secret, Refusals)>>,
 }
 
 impl RedfishConnector {
@@ -58,10 +66,24 @@ impl RedfishConnector {
                 Failure::usage(format!("{}: an account is given, and no password file", spec.id))
                     .with_hint("give --password-file FILE with it")
             })?;
-            let password = read_password(Path::new(file))?;
-            endpoint = endpoint.auth(Auth::session(username, Secret::new(password)));
+            let password = Secret::new(read_password(Path::new(file))?);
+            endpoint.refusals = self.refusals(endpoint.base(), username, &password);
+            endpoint = endpoint.auth(Auth::session(username, password));
         }
         Ok(endpoint)
+    }
+
+    /// The count of refusals of an account. Another password is a new try.
+    fn refusals(&self, base: &Url, username: &str, password: &Secret) -> Refusals {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let account = (base.clone(), username.to_owned());
+        let (tried, refusals) = refused
+            .entry(account)
+            .or_insert_with(|| (password.clone(), Refusals::default()));
+        if tried != password {
+            (*tried, *refusals) = (password.clone(), Refusals::default());
+        }
+        refusals.clone()
     }
 
     fn transport(&self, endpoint: &Endpoint) -> Result<Transport, Failure> {
@@ -86,6 +108,13 @@ impl Connector for RedfishConnector {
             fabric: driver.clone(),
             host_side: driver,
         })
+    }
+
+    fn allow_one_more_try(&self, spec: &EndpointSpec) {
+        // Where it can't even be read, nothing is sent either, and connecting says why.
+        if let Ok(endpoint) = self.endpoint(spec) {
+            endpoint.refusals.allow_one_more();
+        }
     }
 }
 

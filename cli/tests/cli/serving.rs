@@ -139,3 +139,41 @@ async fn one_that_is_stopped_while_it_starts_leaves_no_session() {
     assert_eq!(sessions.open().await, 0);
     drop(rack);
 }
+
+#[tokio::test]
+async fn nobody_is_answered_before_all_of_its_rack_is_known() {
+    // Each answer takes a while, so that adding the rack does.
+    let rack = include_str!("../../../hw-profiles/racks/small-8.toml");
+    let slow = rack.replace(
+        "style = \"zones\"",
+        "style = \"zones\"\nlatency = { request = \"100ms\" }",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("slow.toml");
+    std::fs::write(&file, slow).unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let dir = folder.path().join("pool");
+    let (dir, file) = (dir.to_str().unwrap(), file.to_str().unwrap());
+    let arguments = ["serve", "--data-dir", dir, "--listen", &address, "--rack", file];
+    let server = Server::begin(arguments);
+    let ask = format!(
+        "get gpus -o json --server https://{address} --ca {dir}/tls/ca.pem --password-file {dir}/initial-admin-password"
+    );
+    let mut answered = None;
+    for _ in 0..1000 {
+        let asked = run(&ask).await;
+        if asked.code == 0 {
+            answered = Some(asked.json());
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(
+        answered.unwrap().as_array().unwrap().len(),
+        8,
+        "the first answer is whole"
+    );
+    assert_eq!(server.terminate().await, 0);
+}

@@ -1,5 +1,6 @@
 //! The management services that the manager asks and tells: which ones, and how to reach them.
 
+use crate::composer::Silent;
 use crate::error::ServiceError;
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -31,6 +32,14 @@ pub struct EndpointSpec {
     pub insecure_http: bool,
 }
 
+impl EndpointSpec {
+    /// Host and port: where these are the same, it is one service. `None` where the URL can't be understood.
+    pub fn address(&self) -> Option<(String, u16)> {
+        let url = url::Url::parse(&self.url).ok()?;
+        Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
+    }
+}
+
 /// Whose certificate is believed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -56,6 +65,9 @@ pub struct Endpoint {
     /// saw it, and `None` until there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<DriverLabel>,
+    /// It did not answer when it was asked last. Not kept either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent: Option<Silent>,
 }
 
 impl Stored for Endpoint {
@@ -76,6 +88,10 @@ pub struct Connected {
 #[async_trait]
 pub trait Connector: Send + Sync {
     async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError>;
+
+    /// Somebody asks by name: credentials that were refused so often that they are sent no more may be sent once
+    /// more there.
+    fn allow_one_more_try(&self, _spec: &EndpointSpec) {}
 }
 
 /// The drivers in use, and who speaks for which host. Cheap to clone; all clones are one.

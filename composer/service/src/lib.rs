@@ -15,6 +15,7 @@ pub mod demand;
 pub mod endpoint;
 mod error;
 pub mod leases;
+mod missing;
 pub mod runner;
 pub mod schedule;
 pub mod size;
@@ -23,7 +24,7 @@ pub mod window;
 
 pub use composer::{
     Change, Check, CheckResult, Composer, EndpointTest, How, Options, Release, Resolution, ScheduleStatus,
-    Status, Why, most_slots, pool_kinds,
+    Silent, Status, Why, most_slots, pool_kinds,
 };
 pub use error::{ErrorCode, ServiceError};
 

@@ -2,7 +2,7 @@
 //!
 //! Whatever woke it, the runner asks what schedules want *now*, plans, and applies: an opening that was missed
 //! is made up for at the next chance, and one that was done already finds nothing to do. It touches nothing
-//! but what schedules add and suspend. What can't be done is tried again for as long as it is wanted, less and
+//! but what schedules add, and what open windows suspend. What can't be done is tried again for as long as it is wanted, less and
 //! less often, and told. An operation that takes long is not waited for when the calendar goes on: what it
 //! has in hand is left alone, and the rest is seen to.
 
@@ -188,8 +188,11 @@ impl Runner<'_> {
         } else {
             Tried::Done(None)
         };
-        if let (Tried::Done(_), Some(change), false) = (&tried, change, scheduled.underway) {
-            self.composer.calendar_followed(&change).await?;
+        if let (Tried::Done(_), false) = (&tried, scheduled.underway) {
+            self.composer.all_back_but(&scheduled.suspended).await?;
+            if let Some(change) = change {
+                self.composer.calendar_followed(&change).await?;
+            }
         }
         Ok(tried)
     }

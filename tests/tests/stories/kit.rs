@@ -315,7 +315,7 @@ impl Pool {
             let settled = matches!(
                 gpu.state,
                 GpuState::Free | GpuState::Dirty | GpuState::Bound | GpuState::Attached | GpuState::Foreign
-            );
+            ) || gpu.state == GpuState::Missing;
             assert!(settled, "{} is {} while nothing goes on", gpu.id, gpu.state);
         }
     }

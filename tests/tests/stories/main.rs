@@ -11,11 +11,13 @@ mod stopped;
 
 mod composing;
 mod every_step;
+mod gone;
 mod managers;
 mod requests;
 mod restarts;
 mod scale;
 mod schedule_trouble;
 mod schedules;
+mod silence;
 mod trouble;
 mod undoing;

@@ -2,11 +2,11 @@
 
 use super::Composer;
 use super::following::Tell;
+use super::silence::Silent;
 use crate::demand::DemandRecord;
 use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
 use poolwright_executor::{self as executor, CompositionRecord, Operation, OperationState, Resolve, Said};
-use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId, UnitId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Composition;
@@ -28,6 +28,9 @@ pub struct Status {
     pub compositions: usize,
     pub faults: usize,
     pub open_operations: usize,
+    /// Endpoints that do not answer: what is shown of them is as old as their last answer.
+    #[serde(default)]
+    pub silent: Vec<Silent>,
 }
 
 /// Why a demand is served, or is not.
@@ -184,6 +187,7 @@ impl Composer {
             compositions: self.compositions().await?.len(),
             faults: snapshot.faults.len(),
             open_operations: self.store.open_operations().await?.len(),
+            silent: self.silent(),
         })
     }
 
@@ -207,6 +211,14 @@ impl Composer {
                 gpus.join(", ")
             ));
         }
+        let snapshot = self.snapshot().await?;
+        let held: BTreeSet<&GpuId> = holds.iter().flat_map(Composition::gpus).collect();
+        let gpus = snapshot.topology.gpus.iter();
+        let missing = gpus.filter(|gpu| gpu.state == GpuState::Missing && held.contains(&gpu.id));
+        because.extend(missing.map(|gpu| {
+            let why = gpu.composability.0.as_ref().map(|why| why.detail.as_str());
+            format!("{} of these is missing: {}", gpu.id, why.unwrap_or_default())
+        }));
         let serving = self.underway().await?.serving;
         match (&record.schedule, wanted_now) {
             _ if serving.contains_key(id) => {
@@ -247,11 +259,9 @@ impl Composer {
         let mut checks = Vec::new();
         for endpoint in self.endpoints().await? {
             let id = endpoint.spec.id.as_str();
-            let silent = snapshot
-                .faults
-                .iter()
-                .find(|fault| fault.source == id && is_silence(fault.kind));
-            checks.push(match silent {
+            // A fault of the endpoint itself, and not of a place there, is of all that it has.
+            let troubled = snapshot.faults.iter().find(|fault| fault.source == id);
+            checks.push(match troubled {
                 None => Check::ok(
                     format!("endpoint {id}"),
                     format!("answers at {}", endpoint.spec.url),
@@ -308,10 +318,9 @@ impl Composer {
     ) -> Result<Vec<String>, ServiceError> {
         let claims = self.executor.claims().await?;
         let in_hand: BTreeSet<&UnitId> = claims.iter().map(|claim| &claim.unit).collect();
-        let at: BTreeMap<_, _> = snapshot
-            .topology
-            .gpus
-            .iter()
+        let seen = snapshot.topology.gpus.iter();
+        let at: BTreeMap<_, _> = seen
+            .filter(|gpu| gpu.state != GpuState::Missing)
             .map(|gpu| (&gpu.id, gpu.host_port.as_ref()))
             .collect();
         let mut lost = Vec::new();
@@ -340,17 +349,6 @@ impl Composer {
 
 fn needs_somebody(state: OperationState) -> bool {
     matches!(state, OperationState::Indeterminate | OperationState::Quarantined)
-}
-
-fn is_silence(kind: FaultKind) -> bool {
-    matches!(
-        kind,
-        FaultKind::Unreachable
-            | FaultKind::Timeout
-            | FaultKind::Tls
-            | FaultKind::CredentialsRefused
-            | FaultKind::NotRedfish
-    )
 }
 
 impl Check {

@@ -6,6 +6,7 @@
 
 use super::Composer;
 use crate::error::ServiceError;
+use crate::missing::{Vanished, show_missing};
 use crate::view::{Known, overlay};
 use poolwright_collector::{Look, assemble, look};
 use poolwright_driver::{Fabric, Progress};
@@ -35,6 +36,8 @@ pub(super) struct Seen {
     ids_to_keep: bool,
     /// All sights in one; `None` where one of them has changed.
     joined: Option<Arc<Joined>>,
+    /// All sights in one as they were before.
+    before: Option<Arc<Joined>>,
     /// The last answer made of `joined`, and the revision of the store that it is made of.
     shown: Option<(u64, Arc<Snapshot>)>,
 }
@@ -55,6 +58,10 @@ impl Seen {
 /// What all endpoints showed last, in one.
 struct Joined {
     snapshot: Snapshot,
+    /// What was there before.
+    vanished: Vanished,
+    /// The endpoints that answered when they were looked at last.
+    answered: BTreeSet<ControlEndpointId>,
     /// How far the store was when the look at each began.
     looked_at: BTreeMap<ControlEndpointId, u64>,
 }
@@ -90,6 +97,7 @@ impl Composer {
             .collect();
         let began = self.begin_look().await?;
         let looks = look(&self.connections.fabrics(), now, self.options.collect, progress).await;
+        self.drop_refused(&looks).await;
         self.take_in(began, [looks, unreached].concat());
         let kept: BTreeSet<_> = self.endpoints().await?.into_iter().map(|e| e.spec.id).collect();
         {
@@ -139,8 +147,16 @@ impl Composer {
         let known = self.known(joined.looked_at.clone()).await?;
         let mut snapshot = joined.snapshot.clone();
         overlay(&mut snapshot, &known);
-        let shown = Arc::new(snapshot);
+        let compositions = self.compositions().await?;
         let mut seen = self.lock_seen();
+        show_missing(
+            &mut snapshot,
+            &joined.vanished,
+            &compositions,
+            &seen.ids,
+            &joined.answered,
+        );
+        let shown = Arc::new(snapshot);
         if seen.is_joined(&joined) {
             // What was committed while it was made may be in it or not: the next caller finds a later
             // revision, and makes it anew.
@@ -196,6 +212,13 @@ impl Composer {
         self.lock_seen().sights.get(endpoint)?.look.label.clone()
     }
 
+    /// The last looks that are so, in the order of their endpoints.
+    pub(super) fn last_looks(&self, are_so: impl Fn(&Look) -> bool) -> Vec<Look> {
+        let seen = self.lock_seen();
+        let looks = seen.sights.values().map(|sight| &sight.look);
+        looks.filter(|look| are_so(look)).cloned().collect()
+    }
+
     /// Forgets what an endpoint showed.
     pub(super) fn forget(&self, endpoint: &ControlEndpointId) {
         let mut seen = self.lock_seen();
@@ -233,10 +256,20 @@ impl Composer {
         self.connections.set_speakers(speakers(&snapshot.topology.hosts));
         let sights = seen.sights.iter();
         let looked_at = sights.map(|(id, sight)| (id.clone(), sight.began.revision));
+        let looked_at: BTreeMap<_, _> = looked_at.collect();
+        let mut vanished = Vanished::default();
+        if let Some(before) = &seen.before {
+            vanished.clone_from(&before.vanished);
+            vanished.compare(&before.snapshot, &snapshot, &looked_at.keys().cloned().collect());
+        }
+        let answered = seen.sights.iter().filter(|(_, sight)| sight.look.answered);
         let joined = Arc::new(Joined {
-            looked_at: looked_at.collect(),
+            answered: answered.map(|(id, _)| id.clone()).collect(),
+            vanished,
+            looked_at,
             snapshot,
         });
+        seen.before = Some(joined.clone());
         seen.joined = Some(joined.clone());
         seen.shown = None;
         joined

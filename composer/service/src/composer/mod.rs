@@ -3,9 +3,12 @@
 //! * [`looking`]: the hardware as seen last, with what we know of it.
 //! * [`endpoints`]: whom to ask.
 //! * [`wanting`]: demands and schedules.
+//! * [`silence`]: what does not answer.
+//! * [`suspending`]: which demands the clock has put aside.
 //! * [`keeping`]: which demands are kept, when operations decide it.
 //! * [`planning`]: from what is wanted to a plan.
 //! * [`changing`]: compose, release, attach, detach.
+//! * [`giving_up`]: ending the claim on what is gone.
 //! * [`undoing`]: the contrary of what was done.
 //! * [`requests`]: from a plan to an operation; once a key.
 //! * [`charge`]: one of several managers.
@@ -21,12 +24,15 @@ mod changing;
 mod charge;
 mod endpoints;
 mod following;
+mod giving_up;
 mod keeping;
 mod looking;
 mod planning;
 mod pruning;
 mod readiness;
 mod requests;
+mod silence;
+mod suspending;
 mod undoing;
 mod wanting;
 
@@ -35,6 +41,7 @@ pub use changing::Release;
 pub use endpoints::EndpointTest;
 pub(crate) use following::Tell;
 pub use planning::{Change, How};
+pub use silence::Silent;
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
 use self::readiness::Stage;
@@ -165,6 +172,13 @@ impl Composer {
     /// Connects to the endpoints that are kept, looks at them once, and adopts the operations that an earlier
     /// run left open. Whoever calls it closes the composer, also where it fails or is cut off.
     pub async fn start(&self) -> Result<(), ServiceError> {
+        self.take_up().await?;
+        self.open_up();
+        Ok(())
+    }
+
+    /// All of a start but its end: nobody may ask it before [`Composer::open_up`].
+    pub async fn take_up(&self) -> Result<(), ServiceError> {
         self.recall_ids().await?;
         self.settle_demands().await?;
         self.discover(&()).await?;
@@ -172,8 +186,12 @@ impl Composer {
         for adopted in self.executor.recover().await?.adopted {
             self.follow(adopted, Tell::HoweverItEnds);
         }
-        self.enter(Stage::Started);
         Ok(())
+    }
+
+    /// From now on it may be asked.
+    pub fn open_up(&self) {
+        self.enter(Stage::Started);
     }
 
     pub fn clock(&self) -> &dyn Clock {

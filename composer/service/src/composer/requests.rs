@@ -59,9 +59,8 @@ impl Composer {
         Ok(Some(match known.answer_to(key)? {
             KeyAnswer::Operation(id) => self.replayed(&id).await?,
             KeyAnswer::NothingToDo(plan) => Change {
-                plan: *plan,
-                operation: None,
                 replayed: true,
+                ..Change::none(*plan)
             },
         }))
     }
@@ -69,9 +68,9 @@ impl Composer {
     async fn replayed(&self, id: &OperationId) -> Result<Change, ServiceError> {
         let operation = self.operation(id).await?;
         Ok(Change {
-            plan: self.plan_of(&operation).await?,
-            operation: Some(operation),
             replayed: true,
+            operation: Some(operation.clone()),
+            ..Change::none(self.plan_of(&operation).await?)
         })
     }
 
@@ -100,8 +99,7 @@ impl Composer {
         self.follow(id.clone(), Tell::UnlessTheRunnerWaits);
         Ok(Change {
             operation: Some(self.operation(&id).await?),
-            plan,
-            replayed: false,
+            ..Change::none(plan)
         })
     }
 

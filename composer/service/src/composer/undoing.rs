@@ -69,7 +69,7 @@ impl Composer {
         let demands: BTreeSet<&DemandId> = demands_of(done.composes.iter().chain(&done.releases)).collect();
         for found in read_all::<Schedule>(self.store.as_ref()).await? {
             let Schedule { spec, .. } = &found.value;
-            let concerned = found.value.demands().find(|demand| demands.contains(demand));
+            let concerned = demands.iter().find(|demand| found.value.concerns(demand));
             if let (false, Some(demand)) = (spec.paused, concerned) {
                 let what = format!(
                     "schedule {} decides about demand {demand}, and would do it again",

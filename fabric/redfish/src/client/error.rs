@@ -160,7 +160,7 @@ pub enum ErrorKind {
     #[error("this is not a Redfish service: {saw}")]
     NotRedfish { saw: String },
     /// The service does not take our user name and password. `answer` is absent where nothing was sent any more.
-    #[error("credentials refused{} ({refusals} in a row; nothing more is sent after {limit})", shown(.answer))]
+    #[error("credentials refused{} ({refusals} in a row; after {limit} nothing more is sent unless somebody asks)", shown(.answer))]
     CredentialsRefused {
         answer: Option<Refusal>,
         refusals: u32,

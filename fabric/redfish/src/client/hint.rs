@@ -28,7 +28,7 @@ impl Error {
                 "check user name and password; a further wrong try may lock the account on the service"
             }
             ErrorKind::CredentialsRefused { answer: None, .. } => {
-                "nothing was sent, so that the account is not locked: set the right password, then start again"
+                "nothing was sent, so that the account is not locked: put the right password into its file; one that is right by now is tried once more by poolwright endpoint test NAME"
             }
             ErrorKind::SessionEnded => "read how things are, and ask again if it is still wanted",
             ErrorKind::Redirected { .. } => "use the address that it points to, if you trust it",

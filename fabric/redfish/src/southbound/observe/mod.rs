@@ -78,7 +78,8 @@ impl FromIterator<Devices> for Devices {
     }
 }
 
-/// Looks at everything. An error means that not even the service root could be read.
+/// Looks at everything. An error means that not even the service root could be read, or that the service shut us
+/// out: what is still open to everybody is not what it has.
 pub(crate) async fn observe(
     client: &Client,
     endpoint: &ControlEndpointId,
@@ -92,6 +93,9 @@ pub(crate) async fn observe(
         walk.quirk(quirks::NO_SESSION_SERVICE);
     }
     let (seen, label) = tokio::join!(look(&walk, &root), label::read(&walk, &root));
+    if let Some(error) = client.shut_out() {
+        return Err(errors::driver_error(&error));
+    }
     let mut findings = walk.into_findings();
     let topology = join::topology(endpoint, &seen, &mut findings);
     let (faults, quirks) = findings.told(endpoint);
