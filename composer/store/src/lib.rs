@@ -21,6 +21,7 @@ mod data_dir;
 mod document;
 mod error;
 mod migrations;
+mod remembering;
 mod statements;
 mod typed;
 
@@ -31,6 +32,7 @@ pub use batch::{Batch, Committed, Expectation};
 pub use document::{Document, Event, JournalLine, Json};
 pub use error::{OpenError, StoreError};
 pub use postgres::{PostgresOptions, PostgresStore};
+pub use remembering::Remembering;
 pub use sqlite::{Copied, SqliteStore, backup, restore};
 pub use typed::{Stored, Versioned, read, read_all, written};
 
@@ -74,6 +76,17 @@ pub trait Store: Send + Sync {
     /// are gone. Until that was accepted ([`Batch::accept_restored`]) nothing must be done by what it says.
     /// Revisions have made a leap then: none that was given after the backup comes again.
     async fn restored(&self) -> Result<Option<String>, StoreError>;
+
+    /// Why documents are told from memory just now, and since when; `None` where they are as in the store.
+    fn silence(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether it is on the other side of a network, and may fall silent while whoever asks goes on: worth
+    /// [`Remembering`].
+    fn is_remote(&self) -> bool {
+        false
+    }
 
     /// The lines of an operation with a number above `after`, in order.
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError>;

@@ -107,6 +107,10 @@ impl Store for PostgresStore {
         Ok(rows.first().map(|row| row.get(0)))
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         let rows = self
             .rows(statements::LINES, &[&operation.as_str(), &sql::signed(after)])
