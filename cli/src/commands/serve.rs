@@ -60,10 +60,15 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// After so many endpoints that were added the next line says so.
 const TOLD_EACH: usize = 100;
 
+/// A file would grow beyond what the process may write.
+const XFSZ: SignalKind = SignalKind::from_raw(25);
+
 pub async fn run(args: ServeArgs) -> Outcome {
     // What can be wrong with the arguments comes before anything is kept.
     let rack = args.rack.as_deref().map(wire_up::read_rack).transpose()?;
     let listener = wire_up::listen(args.listen)?;
+    // That is an error of the write, and not the end of the process. Held for as long as it runs.
+    let _write_fails = signal(XFSZ);
     let store = wire_up::open_store(&args.data_dir, &args.store).await?;
     let connector = Arc::new(RedfishConnector::default());
     let mut options = Options::default();
