@@ -14,6 +14,7 @@ mod composer;
 pub mod demand;
 pub mod endpoint;
 mod error;
+mod ids;
 pub mod leases;
 pub mod runner;
 pub mod schedule;
