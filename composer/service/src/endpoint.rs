@@ -4,7 +4,7 @@ use crate::composer::Silent;
 use crate::error::ServiceError;
 use async_trait::async_trait;
 use jiff::Timestamp;
-use poolwright_driver::{DriverError, Fabric, HostSide};
+use poolwright_driver::{Confirmation, DriverError, Fabric, Holder, HostSide, HostTarget, Room};
 use poolwright_executor::Drivers;
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::{ControlEndpointId, HostId};
@@ -12,6 +12,7 @@ use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 /// How to reach a management service. The password is not here: `password_file` says where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,8 +113,45 @@ impl Drivers for Connections {
     }
 
     fn host(&self, host: &HostId) -> Option<Arc<dyn HostSide>> {
-        self.get(&self.speaker(host)?)
-            .map(|connected| connected.host_side)
+        let speaker = self.speaker(host)?;
+        Some(match self.get(&speaker) {
+            Some(connected) => connected.host_side,
+            // That it can't be asked now does not make it nobody.
+            None => Arc::new(Unreached(speaker)),
+        })
+    }
+}
+
+/// The host's side of an endpoint that is known and not connected.
+struct Unreached(ControlEndpointId);
+
+impl Unreached {
+    fn error<T>(&self) -> Result<T, DriverError> {
+        let message = format!("{}, which speaks for the host, is not connected", self.0);
+        Err(DriverError::no_effect(message)
+            .with_hint(format!("see why: poolwright endpoint test {}", self.0)))
+    }
+}
+
+#[async_trait]
+impl HostSide for Unreached {
+    fn endpoint(&self) -> &ControlEndpointId {
+        &self.0
+    }
+    async fn preflight(&self, _: &HostTarget, _: Duration) -> Result<Room, DriverError> {
+        self.error()
+    }
+    async fn verify(&self, _: &HostTarget, _: Duration) -> Result<Confirmation, DriverError> {
+        self.error()
+    }
+    async fn holders(&self, _: &HostTarget, _: Duration) -> Result<Vec<Holder>, DriverError> {
+        self.error()
+    }
+    async fn drain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
+        self.error()
+    }
+    async fn undrain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
+        self.error()
     }
 }
 

@@ -14,6 +14,7 @@ mod composer;
 pub mod demand;
 pub mod endpoint;
 mod error;
+mod ids;
 pub mod leases;
 mod missing;
 pub mod runner;

@@ -5,7 +5,7 @@
 use super::Composer;
 use super::keeping::there_is_one_already;
 use super::planning::{Change, How, Wanted};
-use super::requests::{Request, new_operation};
+use super::requests::Request;
 use crate::demand::{DemandRecord, DemandSpec, Pending};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::OperationKind;
@@ -59,7 +59,7 @@ impl Composer {
             self.add_to(&mut with, &record).await?;
             return self.nothing_to_do(request, plan, with).await;
         }
-        let operation = new_operation();
+        let operation = self.new_operation();
         record.pending = Some(Pending::Composing(operation.clone()));
         self.hang(&mut with, &record).await?;
         self.submit(request, operation, plan, with).await
@@ -129,7 +129,7 @@ impl Composer {
             }
             self.nothing_to_do(request, plan, with).await?
         } else {
-            let operation = new_operation();
+            let operation = self.new_operation();
             if let Some(record) = record {
                 let pending = Some(Pending::Releasing(operation.clone()));
                 self.hang(&mut with, &DemandRecord { pending, ..record }).await?;
@@ -142,7 +142,12 @@ impl Composer {
             // What was written of them is not newer than what they are.
             self.look_again(&holding).await?;
         }
-        Ok(Change { given_up, ..done })
+        let operation = self.new_operation();
+        if let Some(record) = record {
+            let pending = Some(Pending::Releasing(operation.clone()));
+            self.hang(&mut with, &DemandRecord { pending, ..record }).await?;
+        }
+        self.submit(request, operation, plan, with).await
     }
 
     /// Attaches GPUs by name to a host.

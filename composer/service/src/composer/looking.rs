@@ -32,6 +32,8 @@ pub(super) struct Seen {
     elapsed_ms: u64,
     /// What everything that was ever seen is called.
     ids: Topology,
+    /// Who was ever seen to speak for each host. One that is silent just now still does.
+    speakers: BTreeMap<HostId, ControlEndpointId>,
     /// There are new ones, which the store doesn't have yet.
     ids_to_keep: bool,
     /// All sights in one; `None` where one of them has changed.
@@ -80,6 +82,19 @@ struct Ids(Topology);
 
 impl Stored for Ids {
     const KIND: &'static str = "ids";
+    fn id(&self) -> &'static str {
+        "pool"
+    }
+}
+
+/// Who speaks for each host, kept over a restart: an endpoint that is silent at the first look is still asked who
+/// uses a GPU, and its silence is no leave to pull it.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+struct Speakers(BTreeMap<HostId, ControlEndpointId>);
+
+impl Stored for Speakers {
+    const KIND: &'static str = "speakers";
     fn id(&self) -> &'static str {
         "pool"
     }
@@ -165,10 +180,14 @@ impl Composer {
         Ok(shown)
     }
 
-    /// Takes over what everything was called before the restart.
+    /// Takes over what everything was called, and who spoke for whom, before the restart.
     pub(super) async fn recall_ids(&self) -> Result<(), ServiceError> {
         if let Some(kept) = read::<Ids>(self.store.as_ref(), Ids(Topology::default()).id()).await? {
             self.lock_seen().ids = kept.value.0;
+        }
+        let none = Speakers(BTreeMap::new());
+        if let Some(kept) = read::<Speakers>(self.store.as_ref(), none.id()).await? {
+            self.lock_seen().speakers = kept.value.0;
         }
         Ok(())
     }
@@ -223,6 +242,9 @@ impl Composer {
     pub(super) fn forget(&self, endpoint: &ControlEndpointId) {
         let mut seen = self.lock_seen();
         seen.sights.remove(endpoint);
+        let before = seen.speakers.len();
+        seen.speakers.retain(|_, speaker| speaker != endpoint);
+        seen.ids_to_keep |= seen.speakers.len() < before;
         seen.joined = None;
     }
 
@@ -234,14 +256,15 @@ impl Composer {
                 Some(joined) => joined.clone(),
                 None => self.join(&mut seen),
             };
-            (joined, seen.ids_to_keep.then(|| Ids(seen.ids.clone())))
+            let known = || (Ids(seen.ids.clone()), Speakers(seen.speakers.clone()));
+            (joined, seen.ids_to_keep.then(known))
         };
-        if let Some(ids) = ids {
+        if let Some((ids, speakers)) = ids {
             let mut batch = Batch::new();
-            batch.put(&ids)?;
+            batch.put(&ids)?.put(&speakers)?;
             self.store.commit(batch).await?;
             let mut seen = self.lock_seen();
-            seen.ids_to_keep &= seen.ids != ids.0;
+            seen.ids_to_keep &= seen.ids != ids.0 || seen.speakers != speakers.0;
         }
         Ok(joined)
     }
@@ -253,7 +276,11 @@ impl Composer {
         let mut snapshot = assemble(looks, Some(&seen.ids), taken_at);
         snapshot.elapsed_ms = seen.elapsed_ms;
         seen.ids_to_keep |= remember(&mut seen.ids, &snapshot.topology);
-        self.connections.set_speakers(speakers(&snapshot.topology.hosts));
+        for (host, speaker) in speakers(&snapshot.topology.hosts) {
+            seen.ids_to_keep |= seen.speakers.get(&host) != Some(&speaker);
+            seen.speakers.insert(host, speaker);
+        }
+        self.connections.set_speakers(seen.speakers.clone());
         let sights = seen.sights.iter();
         let looked_at = sights.map(|(id, sight)| (id.clone(), sight.began.revision));
         let looked_at: BTreeMap<_, _> = looked_at.collect();
@@ -298,10 +325,8 @@ impl Composer {
     }
 }
 
-/// Who speaks for each host.
-fn speakers(hosts: &[Host]) -> BTreeMap<HostId, ControlEndpointId> {
-    let speaks = hosts
-        .iter()
-        .filter_map(|host| Some((host.id.clone(), host.bmc.clone()?)));
-    speaks.collect()
+/// Who is seen to speak for each host.
+fn speakers(hosts: &[Host]) -> impl Iterator<Item = (HostId, ControlEndpointId)> {
+    let speaks = |host: &Host| Some((host.id.clone(), host.bmc.clone()?));
+    hosts.iter().filter_map(speaks)
 }

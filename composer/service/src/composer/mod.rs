@@ -48,10 +48,12 @@ use self::readiness::Stage;
 use crate::clock::Clock;
 use crate::endpoint::{Connections, Connector};
 use crate::error::ServiceError;
+use crate::ids::Ids;
 use crate::leases::{Leases, Sharing};
 use crate::runner::Trouble;
 use poolwright_collector::CollectOptions;
 use poolwright_executor::{Alone, Charge, Executor};
+use poolwright_model::id::OperationId;
 use poolwright_store::{Remembering, Store};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
@@ -68,6 +70,8 @@ pub struct Options {
     pub poll: Option<Duration>,
     /// Where several managers have one store; `None` for the only one.
     pub sharing: Option<Sharing>,
+    /// For simulation: with a seed, the same calls give new things the same ids.
+    pub seed: Option<u64>,
 }
 
 impl Default for Options {
@@ -77,6 +81,7 @@ impl Default for Options {
             execute: poolwright_executor::Options::default(),
             poll: Some(Duration::from_secs(30)),
             sharing: None,
+            seed: None,
         }
     }
 }
@@ -97,6 +102,7 @@ pub struct Parts {
     executor: Arc<Executor>,
     leases: Option<Arc<Leases>>,
     clock: Arc<dyn Clock>,
+    ids: Ids,
     options: Options,
     stage: Mutex<Stage>,
     seen: Mutex<looking::Seen>,
@@ -149,6 +155,7 @@ impl Composer {
             executor: Arc::new(executor),
             leases,
             clock,
+            ids: Ids::new(options.seed),
             options,
             stage: Mutex::default(),
             seen: Mutex::default(),
@@ -201,6 +208,15 @@ impl Composer {
 
     pub fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
+    }
+
+    /// An id that nothing had before.
+    pub(crate) fn new_id(&self) -> String {
+        self.ids.next(self.clock.now())
+    }
+
+    fn new_operation(&self) -> OperationId {
+        OperationId::from_lossy(&format!("op-{}", self.new_id()))
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

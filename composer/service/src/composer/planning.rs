@@ -264,7 +264,7 @@ impl Composer {
 
     pub(super) fn input<'a>(&self, basis: &'a Basis) -> PlanInput<'a> {
         PlanInput {
-            id: PlanId::from_lossy(&format!("plan-{}", uuid::Uuid::now_v7().simple())),
+            id: PlanId::from_lossy(&format!("plan-{}", self.new_id())),
             parent: None,
             now: self.clock.now(),
             seed: 0,

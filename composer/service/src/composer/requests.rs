@@ -111,7 +111,8 @@ impl Composer {
         if plan.steps.is_empty() {
             return self.nothing_to_do(request, plan, Batch::new()).await;
         }
-        self.submit(request, new_operation(), plan, Batch::new()).await
+        let operation = self.new_operation();
+        self.submit(request, operation, plan, Batch::new()).await
     }
 
     /// Commits what is different although no operation is needed for it, and keeps that under the key.
@@ -137,8 +138,4 @@ impl Composer {
         };
         found.map(|found| found.value.plan).ok_or_else(missing)
     }
-}
-
-pub(super) fn new_operation() -> OperationId {
-    OperationId::from_lossy(&format!("op-{}", uuid::Uuid::now_v7().simple()))
 }
