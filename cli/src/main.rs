@@ -114,6 +114,8 @@ fn trace(verbose: u8) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // Where stderr is a file on a full disk, a message is lost, and not the thread that had it to tell.
+        .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && !plain)
         .init();
 }

@@ -53,7 +53,12 @@ SIGTERM and SIGINT stop it; operations under way are carried on at the next star
 /// The longest that a stop may take.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// A file would grow beyond what the process may write.
+const XFSZ: SignalKind = SignalKind::from_raw(25);
+
 pub async fn run(args: ServeArgs) -> Outcome {
+    // That is an error of the write, and not the end of the process. Held for as long as it runs.
+    let _write_fails = signal(XFSZ);
     let store = wire_up::open_store(&args.data_dir, &args.store).await?;
     let connector = Arc::new(RedfishConnector::default());
     let mut options = Options::default();

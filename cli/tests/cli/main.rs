@@ -7,6 +7,7 @@ mod arguments;
 mod bad_input;
 mod demo;
 mod discovery;
+mod full;
 mod manager;
 mod postgres;
 mod recovery;

@@ -5,6 +5,10 @@ use crate::support::{Manager, Rack, run_with};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
 
 /// A database of its own at the server.
 struct Database {
@@ -166,6 +170,87 @@ async fn a_database_that_can_not_be_used_is_refused_with_the_reason() {
     serve(&database.url("poolwright"), &[])
         .await
         .refused(1, &["newer Poolwright", "schema 999"]);
+}
+
+/// Something between a manager and its database that can be cut.
+struct Cable {
+    port: u16,
+    cut: Arc<AtomicBool>,
+}
+
+impl Cable {
+    async fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let cable = Self {
+            port: listener.local_addr().unwrap().port(),
+            cut: Arc::default(),
+        };
+        let cut = Arc::clone(&cable.cut);
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let cut = Arc::clone(&cut);
+                tokio::spawn(async move {
+                    if cut.load(SeqCst) {
+                        return;
+                    }
+                    let mut server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                    let broken = async {
+                        while !cut.load(SeqCst) {
+                            tokio::time::sleep(Duration::from_millis(10)).await;
+                        }
+                    };
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                        () = broken => {}
+                    }
+                });
+            }
+        });
+        cable
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn while_the_database_is_cut_off_reads_are_marked_and_changes_refused_until_it_is_back() {
+    let database = Database::new("cut");
+    let cable = Cable::to(database.port.parse().unwrap()).await;
+    let (rack, folder) = (Rack::start("zones").await, tempfile::tempdir().unwrap());
+    let url = format!("postgres://poolwright@127.0.0.1:{}/{}", cable.port, database.name);
+    let manager = Manager::start(folder.path(), &["--store", &url]).await;
+    manager
+        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .await
+        .expect(0, &[]);
+    manager
+        .run("compose --gpus 1 --name web")
+        .await
+        .expect(0, &["done"]);
+    let bound = rack.bindings();
+    let gpus = manager.run("get gpus -o json").await.expect(0, &[]);
+    assert!(!gpus.err.contains("from memory"), "{gpus:?}");
+
+    cable.cut.store(true, SeqCst);
+    for list in ["gpus", "hosts", "compositions", "demands", "endpoints"] {
+        let told = manager.run(&format!("get {list} -o json")).await;
+        let told = told.expect(0, &["tells this from memory", "the database"]);
+        assert!(
+            told.json().as_array().is_some_and(|list| !list.is_empty()),
+            "{told:?}"
+        );
+    }
+    manager
+        .run("compose --gpus 1 --name more")
+        .await
+        .refused(10, &["the database", "tried again"]);
+    assert_eq!(rack.bindings(), bound, "nothing is done without a commit");
+
+    cable.cut.store(false, SeqCst);
+    let back = async { while manager.run("compose --gpus 1 --name more").await.code != 0 {} };
+    tokio::time::timeout(Duration::from_secs(60), back).await.unwrap();
+    let gpus = manager.run("get gpus -o json").await.expect(0, &[]);
+    assert!(!gpus.err.contains("from memory"), "{gpus:?}");
+    assert_eq!(rack.bindings().len(), bound.len() + 1);
 }
 
 #[tokio::test]

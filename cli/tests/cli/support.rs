@@ -124,6 +124,33 @@ impl Server {
         Self { child, url }
     }
 
+    /// With its messages in a file.
+    async fn start_logging<'a>(arguments: impl IntoIterator<Item = &'a str>, log: &Path) -> Self {
+        let mut child = command(arguments);
+        child
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(log).unwrap());
+        let child = child.spawn().unwrap();
+        let ready = async {
+            loop {
+                let said = std::fs::read_to_string(log).unwrap();
+                let mut lines = said.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+                if let Some(url) = lines.find_map(|line| line.strip_prefix("ready ")) {
+                    return url.trim().to_owned();
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let url = tokio::time::timeout(PATIENCE, ready)
+            .await
+            .expect("it is ready in time");
+        Self { child, url }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
     /// Ends it at once, as a power cut would.
     pub async fn kill(mut self) {
         self.child.kill().await.unwrap();
@@ -240,6 +267,17 @@ impl Manager {
     pub fn beside(mut self, other: &Self) -> Self {
         self.password_file.clone_from(&other.password_file);
         self
+    }
+
+    /// With its messages in a file.
+    pub async fn start_logging(data_dir: &Path, log: &Path) -> Self {
+        let dir = data_dir.to_str().unwrap();
+        let arguments = ["serve", "--data-dir", dir, "--listen", "127.0.0.1:0"];
+        Self {
+            server: Server::start_logging(arguments, log).await,
+            data_dir: data_dir.to_owned(),
+            password_file: data_dir.join("initial-admin-password"),
+        }
     }
 
     /// Runs a command against it.

@@ -58,6 +58,10 @@ impl Store for Shaky {
     async fn revision(&self) -> Result<u64, StoreError> {
         self.steady()?.revision().await
     }
+
+    async fn restored(&self) -> Result<Option<String>, StoreError> {
+        self.steady()?.restored().await
+    }
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         self.steady()?.journal(operation, after).await
     }

@@ -166,6 +166,9 @@ impl Store for GatedStore {
     async fn revision(&self) -> Result<u64, StoreError> {
         self.read(self.store.revision()).await
     }
+    async fn restored(&self) -> Result<Option<String>, StoreError> {
+        self.read(self.store.restored()).await
+    }
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         self.read(self.store.journal(operation, after)).await
     }

@@ -102,6 +102,10 @@ impl Store for Disk {
     async fn revision(&self) -> Result<u64, StoreError> {
         self.store.revision().await
     }
+
+    async fn restored(&self) -> Result<Option<String>, StoreError> {
+        self.store.restored().await
+    }
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         self.store.journal(operation, after).await
     }

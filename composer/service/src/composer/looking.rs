@@ -9,7 +9,7 @@ use crate::error::ServiceError;
 use crate::view::{Known, overlay};
 use poolwright_collector::{Look, assemble, look};
 use poolwright_driver::{Fabric, Progress};
-use poolwright_executor::{CompositionRecord, GpuRecord};
+use poolwright_executor::{Claim, CompositionRecord, GpuRecord};
 use poolwright_inventory::{Snapshot, remember};
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::{ControlEndpointId, HostId};
@@ -271,12 +271,12 @@ impl Composer {
 
     async fn known(&self, looked_at: BTreeMap<ControlEndpointId, u64>) -> Result<Known, ServiceError> {
         // Claims first: what an operation lets go of while we read is then still in its hands.
-        let claims = self.executor.claims().await?;
+        let claims = read_all::<Claim>(self.store.as_ref()).await?;
         let compositions = read_all::<CompositionRecord>(self.store.as_ref()).await?;
         let held = compositions.into_iter().flat_map(|c| c.value.composition.held);
         let records = read_all::<GpuRecord>(self.store.as_ref()).await?;
         Ok(Known {
-            in_hand: claims.into_iter().map(|claim| claim.unit).collect(),
+            in_hand: claims.into_iter().map(|claim| claim.value.unit).collect(),
             ours: held.map(|held| held.unit).collect(),
             records: records
                 .into_iter()

@@ -47,7 +47,7 @@ use crate::runner::Trouble;
 use poolwright_collector::CollectOptions;
 use poolwright_executor::{Alone, Charge, Executor};
 use poolwright_model::id::OperationId;
-use poolwright_store::Store;
+use poolwright_store::{Remembering, Store};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -136,6 +136,11 @@ impl Composer {
         };
         let (now, execute) = (clock.clone(), options.execute.clone());
         let executor = Executor::with_charge(store.clone(), drivers, charge, now, execute, Arc::new(()));
+        // What is shown may be old, and is marked then. The executor knows the store itself, or nothing.
+        let store: Arc<dyn Store> = match store.is_remote() {
+            true => Arc::new(Remembering::new(store)),
+            false => store,
+        };
         Self(Arc::new(Parts {
             store,
             connector,
