@@ -5,7 +5,8 @@
 //! * [`api_client`] speaks to the manager, [`follow`] waits for its operations.
 //! * [`output`] is the only place that writes on stdout; [`tables`] says what is shown of each noun.
 //! * [`names`] says what a mistyped name may have meant.
-//! * [`failure`] and [`exit_code`] are how a command fails, [`access`] is how services are reached.
+//! * [`failure`] and [`exit_code`] are how a command fails, [`stop`] is how it is interrupted, [`access`] is how
+//!   services are reached.
 
 mod access;
 mod api_client;
@@ -18,6 +19,7 @@ mod follow;
 mod names;
 mod output;
 mod progress;
+mod stop;
 mod tables;
 mod wire_up;
 

@@ -9,9 +9,11 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::human::counted;
 use crate::progress::Progress;
+use crate::stop::Stop;
 use crate::tables;
 use crate::wire_up::{self, RedfishConnector};
 use clap::ArgGroup;
+use futures_util::future::join_all;
 use poolwright_collector::{CollectOptions, Look, assemble, look};
 use poolwright_driver::Fabric;
 use poolwright_executor::{Clock, SystemClock};
@@ -20,7 +22,6 @@ use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_service::endpoint::EndpointSpec;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 
 #[derive(Debug, clap::Args)]
@@ -48,9 +49,6 @@ Examples:
 JSON: {gpus, hosts, fabrics, switches, links, units, faults, requests, elapsed_ms}; CSV: the GPUs.
 Exit code 0 as long as one endpoint could be read; what could not be read is in faults.";
 
-/// The longest that the ends of sessions are waited for.
-const GOODBYE: Duration = Duration::from_secs(5);
-
 pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {
     let mut specs: Vec<EndpointSpec> = args
         .endpoint
@@ -66,15 +64,19 @@ pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {
         );
     }
     let connector = RedfishConnector::with_concurrency(args.concurrency.map(usize::from));
-    let snapshot = discover(&connector, &specs).await?;
+    let snapshot = discover(&connector, &specs, &Stop::heard()).await?;
     output.show_as(&snapshot, &tables::gpus(&snapshot.topology.gpus), |width| {
         tables::snapshot(&snapshot, width)
     })?;
     Ok(ExitCode::Ok)
 }
 
-/// Looks at all of them; fails where none could be read.
-async fn discover(connector: &RedfishConnector, specs: &[EndpointSpec]) -> Result<Snapshot, Failure> {
+/// Looks at all of them; fails where none could be read. However it ends, so do its sessions.
+async fn discover(
+    connector: &RedfishConnector,
+    specs: &[EndpointSpec],
+    stop: &Stop,
+) -> Result<Snapshot, Failure> {
     let began = Instant::now();
     let now = SystemClock.now();
     let options = CollectOptions::default();
@@ -83,7 +85,7 @@ async fn discover(connector: &RedfishConnector, specs: &[EndpointSpec]) -> Resul
     let mut fabrics: Vec<Arc<dyn Fabric>> = Vec::new();
     let mut unreached = Vec::new();
     let mut failures = Vec::new();
-    for (id, connected) in wire_up::connect_all(connector, specs, options.endpoints_at_once).await? {
+    for (id, connected) in wire_up::connect_all(connector, specs, options.endpoints_at_once, stop).await? {
         match connected {
             Ok(fabric) => fabrics.push(fabric),
             Err(error) => {
@@ -92,15 +94,11 @@ async fn discover(connector: &RedfishConnector, specs: &[EndpointSpec]) -> Resul
             }
         }
     }
-    let looks = look(&fabrics, now, options, &progress).await;
+    let looks = stop.or(look(&fabrics, now, options, &progress)).await;
     drop(progress);
     let goodbyes = fabrics.iter().map(|fabric| fabric.close());
-    if tokio::time::timeout(GOODBYE, futures_util::future::join_all(goodbyes))
-        .await
-        .is_err()
-    {
-        tracing::warn!("not every session could be ended; the services will end them");
-    }
+    stop.goodbye(join_all(goodbyes)).await;
+    let looks = looks?;
     failures.extend(looks.iter().filter_map(nothing_but_a_fault));
     if failures.len() == specs.len() {
         return Err(all_failed(failures));

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::follow::duration;
 use crate::output::human::counted;
 use crate::output::say;
+use crate::stop::until_stopped;
 use crate::wire_up::{self, RackServing, RedfishConnector, ServedApi, ServedRack, StoreArgs};
 use poolwright_service::clock::WallClock;
 use poolwright_service::{Composer, Options, runner};
@@ -117,22 +118,6 @@ async fn stop(composer: Composer, api: ServedApi, rack: Option<ServedRack>) {
             "not everything ended within {} s; the journal has what is needed to go on",
             DRAIN.as_secs()
         ));
-    }
-}
-
-/// Returns at SIGTERM or SIGINT.
-pub async fn until_stopped() {
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-        }
-        Err(error) => {
-            tracing::warn!("SIGTERM can't be waited for: {error}");
-            let _ = tokio::signal::ctrl_c().await;
-        }
     }
 }
 

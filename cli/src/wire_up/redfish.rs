@@ -3,6 +3,7 @@
 use crate::access::read_password;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::stop::Stop;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use poolwright_driver::{DriverError, Fabric};
@@ -91,23 +92,29 @@ impl Connector for RedfishConnector {
 /// Both sides of one endpoint, and who it is; or why it can't be reached.
 pub type Attempt = (ControlEndpointId, Result<Arc<dyn Fabric>, DriverError>);
 
-/// Connects to many endpoints side by side. What is wrong with files or addresses ends it.
+/// Connects to many endpoints side by side. What is wrong with files or addresses ends it. After a stop no other
+/// is begun; what is begun is waited for, so that its session can be ended.
 pub async fn connect_all(
     connector: &RedfishConnector,
     specs: &[EndpointSpec],
     at_once: usize,
+    stop: &Stop,
 ) -> Result<Vec<Attempt>, Failure> {
     for spec in specs {
         connector.endpoint(spec)?;
     }
-    let attempts = futures_util::stream::iter(specs).map(|spec| async move {
+    let wanted = futures_util::stream::iter(specs.iter().enumerate());
+    let wanted = wanted.take_while(|_| std::future::ready(!stop.is_asked()));
+    let attempts = wanted.map(|(place, spec)| async move {
         let driver = connector.driver(spec).await;
-        (
-            spec.id.clone(),
-            driver.map(|driver| Arc::new(driver) as Arc<dyn Fabric>),
-        )
+        let fabric = driver.map(|driver| Arc::new(driver) as Arc<dyn Fabric>);
+        (place, (spec.id.clone(), fabric))
     });
-    Ok(attempts.buffered(at_once.max(1)).collect().await)
+    let attempts = attempts.buffer_unordered(at_once.max(1));
+    let patience = std::pin::pin!(stop.out_of_patience());
+    let mut made: Vec<(usize, Attempt)> = attempts.take_until(patience).collect().await;
+    made.sort_by_key(|(place, _)| *place);
+    Ok(made.into_iter().map(|(_, attempt)| attempt).collect())
 }
 
 fn as_driver_error(failure: Failure) -> DriverError {
@@ -150,15 +157,18 @@ pub async fn record(
     folder: &Path,
     today: jiff::civil::Date,
     progress: &dyn poolwright_driver::Progress,
+    stop: &Stop,
 ) -> Result<Manifest, Failure> {
-    let client = Client::connect(connector.endpoint(spec)?)
-        .await
-        .map_err(failure)?;
-    let recorded = record::record(&client, folder, today, progress).await;
-    if let Err(error) = client.close().await {
-        tracing::warn!("the session could not be deleted: {error}");
-    }
-    recorded.map_err(|error| {
+    let client = Client::connect(connector.endpoint(spec)?);
+    let client = stop.or_soon(client).await?.map_err(failure)?;
+    let recorded = stop.or(record::record(&client, folder, today, progress)).await;
+    let closing = async {
+        if let Err(error) = client.close().await {
+            tracing::warn!("the session could not be deleted: {error}");
+        }
+    };
+    stop.goodbye(closing).await;
+    recorded?.map_err(|error| {
         let (code, hint) = match &error {
             RecordError::NotEmpty(_) => (ExitCode::Usage, "give a folder that does not exist yet"),
             RecordError::Unreadable(_) => (

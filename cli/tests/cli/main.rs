@@ -8,6 +8,7 @@ mod bad_input;
 mod demo;
 mod discovery;
 mod full;
+mod interrupted;
 mod manager;
 mod postgres;
 mod recovery;

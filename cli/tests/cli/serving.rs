@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use std::net::TcpListener;
 
 /// The sessions of each of a rack's services, as the rack's own account sees them.
-struct Sessions {
+pub struct Sessions {
     client: reqwest::Client,
     urls: Vec<String>,
     account: (String, String),
 }
 
 impl Sessions {
-    fn of(rack: &Rack) -> Self {
+    pub fn of(rack: &Rack) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap();
         let listing: Value = serde_json::from_str(&read(&rack.file("endpoints.json"))).unwrap();
         let ca = reqwest::Certificate::from_pem(read(&rack.file("ca.pem")).as_bytes()).unwrap();
@@ -34,7 +34,7 @@ impl Sessions {
     }
 
     /// How many are open, of all services together.
-    async fn open(&self) -> u64 {
+    pub async fn open(&self) -> u64 {
         let mut open = 0;
         for url in &self.urls {
             let request = self

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -70,7 +70,11 @@ pub async fn run_with<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Ran {
 }
 
 async fn finish(mut command: Command) -> Ran {
-    let output = tokio::time::timeout(PATIENCE, command.output())
+    ran(command.output()).await
+}
+
+async fn ran(running: impl Future<Output = std::io::Result<Output>>) -> Ran {
+    let output = tokio::time::timeout(PATIENCE, running)
         .await
         .expect("it ends in time")
         .unwrap();
@@ -78,6 +82,33 @@ async fn finish(mut command: Command) -> Ran {
         code: output.status.code().expect("it ends by itself"),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A command that goes on by itself, to be sent signals.
+pub struct Begun {
+    pid: String,
+    ended: JoinHandle<Ran>,
+}
+
+/// Begins a command.
+pub fn begin(line: &str) -> Begun {
+    let mut command = command(line.split_whitespace());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id().unwrap().to_string();
+    let ended = tokio::spawn(async move { ran(child.wait_with_output()).await });
+    Begun { pid, ended }
+}
+
+impl Begun {
+    /// Sends it a signal, such as `-INT`.
+    pub fn signal(&self, how: &str) {
+        let sent = std::process::Command::new("kill").args([how, &self.pid]).status();
+        assert!(sent.unwrap().success(), "it has ended already");
+    }
+
+    pub async fn ended(self) -> Ran {
+        self.ended.await.unwrap()
     }
 }
 
