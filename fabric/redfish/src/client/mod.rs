@@ -219,6 +219,9 @@ impl Client {
     async fn get_document(&self, request: Request<'_>) -> Result<Document> {
         let reply = self.send(&request, None).await?;
         document::looks_like_json_object(&reply.body).map_err(|why| request.unusable(why))?;
+        if let Some(message) = message::in_place_of_document(&reply.body) {
+            return Err(Error::harmless(request.name(), ErrorKind::ErrorBody(message)));
+        }
         let etag = reply.header(ETAG).map(str::to_owned);
         Ok(Document::new(request.place.clone(), etag, reply.body))
     }
