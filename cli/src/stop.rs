@@ -103,7 +103,8 @@ impl Stop {
 }
 
 pub fn interrupted() -> Failure {
-    Failure::new(ExitCode::Generic, "interrupted").with_hint("nothing was changed at any service; run it again")
+    Failure::new(ExitCode::Generic, "interrupted")
+        .with_hint("nothing was changed at any service; run it again")
 }
 
 /// Returns at SIGTERM or SIGINT.

@@ -6,8 +6,8 @@ use super::Outcome;
 use crate::access::{AccessArgs, read_listing};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::output::Output;
 use crate::output::human::counted;
+use crate::output::{Output, say};
 use crate::progress::Progress;
 use crate::stop::Stop;
 use crate::tables;
@@ -46,8 +46,8 @@ Examples:
   poolwright discover --endpoint http://127.0.0.1:8000 -o json
   poolwright discover --endpoints rack/endpoints.json -o csv
 
-JSON: {gpus, hosts, fabrics, switches, links, units, faults, requests, elapsed_ms}; CSV: the GPUs.
-Exit code 0 as long as one endpoint could be read; what could not be read is in faults.";
+JSON: {gpus, hosts, fabrics, switches, links, units, device_ports, endpoints, faults, requests, elapsed_ms}; CSV: the GPUs.
+Exit code 8 where some endpoints could not be read, and others could. What could not be read within an endpoint is in faults.";
 
 pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {
     let mut specs: Vec<EndpointSpec> = args
@@ -64,19 +64,24 @@ pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {
         );
     }
     let connector = RedfishConnector::with_concurrency(args.concurrency.map(usize::from));
-    let snapshot = discover(&connector, &specs, &Stop::heard()).await?;
+    let (snapshot, failures) = discover(&connector, &specs, &Stop::heard()).await?;
     output.show_as(&snapshot, &tables::gpus(&snapshot.topology.gpus), |width| {
         tables::snapshot(&snapshot, width)
     })?;
-    Ok(ExitCode::Ok)
+    if failures.is_empty() {
+        return Ok(ExitCode::Ok);
+    }
+    let count = counted(specs.len(), "endpoint");
+    say(&some_failed(&failures, &count).to_string());
+    Ok(ExitCode::Partial)
 }
 
-/// Looks at all of them; fails where none could be read. However it ends, so do its sessions.
+/// Looks at all of them, and tells which could not be read; fails where none could be. However it ends, so do its sessions.
 async fn discover(
     connector: &RedfishConnector,
     specs: &[EndpointSpec],
     stop: &Stop,
-) -> Result<Snapshot, Failure> {
+) -> Result<(Snapshot, Vec<Failure>), Failure> {
     let began = Instant::now();
     let now = SystemClock.now();
     let options = CollectOptions::default();
@@ -105,7 +110,7 @@ async fn discover(
     }
     let mut snapshot = assemble([looks, unreached].concat(), None, now);
     snapshot.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Ok(snapshot)
+    Ok((snapshot, failures))
 }
 
 /// The failure of an endpoint that was connected and then showed nothing at all.
@@ -130,6 +135,21 @@ fn nothing_but_a_fault(look: &Look) -> Option<Failure> {
         ),
     };
     Some(Failure::new(code, format!("{}: {message}", fault.source)).with_hint(hint))
+}
+
+/// Which endpoints are missing in what was shown.
+fn some_failed(failures: &[Failure], of: &str) -> Failure {
+    let told: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
+    let message = format!(
+        "{} of {of} could not be read:\n  {}",
+        failures.len(),
+        told.join("\n  ")
+    );
+    let hint = failures.iter().find_map(|failure| failure.hint.clone());
+    Failure {
+        hint,
+        ..Failure::new(ExitCode::Partial, message)
+    }
 }
 
 fn all_failed(failures: Vec<Failure>) -> Failure {

@@ -80,7 +80,7 @@ async fn slots_are_unknown_until_a_host_tells_them() {
 }
 
 #[tokio::test]
-async fn one_silent_endpoint_is_a_fault_and_not_an_error() {
+async fn one_silent_endpoint_is_a_fault_and_the_others_are_shown() {
     let rack = Rack::start("small-8").await;
     let line = format!(
         "discover --endpoint {} --endpoint https://127.255.255.254:1 --username admin --password-file {} --ca {} -o json",
@@ -88,7 +88,13 @@ async fn one_silent_endpoint_is_a_fault_and_not_an_error() {
         rack.file("password"),
         rack.file("ca.pem")
     );
-    let snapshot = run(&line).await.expect(0, &[]).json();
+    let words = ["1 of 2 endpoints could not be read", "127.255.255.254:1"];
+    let snapshot = run(&line).await.expect(8, &words).json();
+    let table = run(line.trim_end_matches(" -o json")).await.expect(8, &words).out;
+    assert!(
+        table.lines().any(|line| line.starts_with("127.255.255.254:1: ")),
+        "{table}"
+    );
     assert_eq!(snapshot["gpus"].as_array().unwrap().len(), 8);
     let faults = snapshot["faults"].as_array().unwrap();
     let silent = |fault: &&Value| fault["source"] == "127.255.255.254:1" && fault["kind"] == "unreachable";

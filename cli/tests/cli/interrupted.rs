@@ -49,7 +49,10 @@ async fn who_interrupts_a_look_leaves_no_session() {
         running.ended().await.refused(1, &["interrupted"]);
         assert_eq!(sessions.open().await, 0, "{line}");
     }
-    assert!(!std::path::Path::new(&copy).exists(), "half of a recording was kept");
+    assert!(
+        !std::path::Path::new(&copy).exists(),
+        "half of a recording was kept"
+    );
 }
 
 #[tokio::test]
@@ -59,7 +62,11 @@ async fn who_interrupts_a_trial_finds_the_gpu_free() {
     let running = begin(&format!("endpoint qualify --endpoints {listing} --yes -o json"));
     until("it is bound", async || !rack.bindings().is_empty()).await;
     running.signal("-INT");
-    let report = running.ended().await.expect(1, &["interrupted", "read back free"]).json();
+    let report = running
+        .ended()
+        .await
+        .expect(1, &["interrupted", "read back free"])
+        .json();
     assert_eq!(report["qualified"], false, "{report}");
     assert_eq!(rack.bindings(), []);
     assert_eq!(sessions.open().await, 0);

@@ -94,7 +94,11 @@ pub struct Begun {
 /// Begins a command.
 pub fn begin(line: &str) -> Begun {
     let mut command = command(line.split_whitespace());
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let pid = child.id().unwrap().to_string();
     let ended = tokio::spawn(async move { ran(child.wait_with_output()).await });
     Begun { pid, ended }

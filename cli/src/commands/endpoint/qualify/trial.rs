@@ -69,7 +69,8 @@ impl Trial<'_> {
                 Err(interrupted) => {
                     self.watch_for_late_bind().await;
                     Err(Failure {
-                        message: "interrupted after the bind; it was undone, and the GPU was read back free".to_owned(),
+                        message: "interrupted after the bind; it was undone, and the GPU was read back free"
+                            .to_owned(),
                         ..interrupted
                     })
                 }
@@ -507,11 +508,17 @@ mod tests {
         let (went, _, after) = tried_until(state(), Stop::default(), soon).await;
         let failure = went.unwrap_err();
         assert_eq!(failure.code, ExitCode::Indeterminate);
-        assert!(failure.message.contains("gpu-1 may be bound to host-1"), "{failure}");
+        assert!(
+            failure.message.contains("gpu-1 may be bound to host-1"),
+            "{failure}"
+        );
         assert!(after.shows_at.is_some());
         let (went, steps, _) = tried_until(state(), Stop::default(), std::future::ready(())).await;
         let failure = went.unwrap_err();
-        assert!(steps.is_empty() || failure.code == ExitCode::Indeterminate, "{failure}");
+        assert!(
+            steps.is_empty() || failure.code == ExitCode::Indeterminate,
+            "{failure}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
