@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use poolwright_driver::{DriverError, Fabric};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_redfish::client::{
-    Auth, Client, Endpoint, Error, ErrorKind, Limits, NotSent, Secret, Tls, Transport,
+    Auth, Client, Endpoint, Error, ErrorKind, Limits, NotSent, Secret, Tls, TlsFault, Transport,
 };
 use poolwright_redfish::southbound::RedfishDriver;
 use poolwright_redfish::southbound::record::{self, Manifest, RecordError};
@@ -130,7 +130,15 @@ fn believed(trust: &Trust) -> Result<Tls, Failure> {
         Trust::System => Tls::SystemRoots,
         Trust::CaFile(file) => {
             let path = Path::new(file);
-            Tls::Ca(fs::read(path).map_err(|error| Failure::file(path, "read", &error))?)
+            let text = fs::read(path).map_err(|error| Failure::file(path, "read", &error))?;
+            let begin = b"-----BEGIN CERTIFICATE-----";
+            if !text.windows(begin.len()).any(|window| window == begin) {
+                let message = format!("{file} holds no certificate in PEM form");
+                return Err(
+                    Failure::usage(message).with_hint("give a PEM file with at least one CA certificate")
+                );
+            }
+            Tls::Ca(text)
         }
         Trust::Pinned(fingerprint) => Tls::Pinned(fingerprint.parse().map_err(|error: String| {
             Failure::usage(error).with_hint("openssl x509 -in FILE -noout -fingerprint -sha256 shows it")
@@ -142,7 +150,8 @@ fn believed(trust: &Trust) -> Result<Tls, Failure> {
 /// An error of the Redfish client as people see it.
 fn failure(error: Error) -> Failure {
     let code = match error.kind() {
-        ErrorKind::NotSent(NotSent::BadAddress(_) | NotSent::PlainHttp) => ExitCode::Usage,
+        ErrorKind::NotSent(NotSent::BadAddress(_) | NotSent::PlainHttp)
+        | ErrorKind::Tls(TlsFault::BadCa(_)) => ExitCode::Usage,
         ErrorKind::CredentialsRefused { .. } => ExitCode::Authentication,
         _ if matches!(error.status(), Some(401 | 403)) => ExitCode::Authentication,
         _ => ExitCode::Unavailable,

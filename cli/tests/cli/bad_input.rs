@@ -69,6 +69,10 @@ async fn wrong_authorities_and_passwords() {
     run(&format!("discover --endpoint {url} {account} --ca no-such.pem"))
         .await
         .refused(3, &["no-such.pem"]);
+    let password = rack.file("password");
+    run(&format!("discover --endpoint {url} {account} --ca {password}"))
+        .await
+        .refused(2, &[&password, "no certificate"]);
     run(&format!("discover --endpoint {url} {account} --pin abc"))
         .await
         .refused(2, &["abc", "64 hexadecimal"]);

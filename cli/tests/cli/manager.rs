@@ -349,6 +349,17 @@ async fn endpoints_come_and_go() {
         .await
         .refused(8, &["already"]);
     manager.run("endpoint test box-1").await.expect(0, &["box-1"]);
+    let wrong = folder.path().join("wrong");
+    std::fs::write(&wrong, "not the password").unwrap();
+    manager
+        .run(&format!(
+            "endpoint add other --url {} --endpoint-username admin --endpoint-password-file {} --endpoint-ca {}",
+            rack.server.url,
+            wrong.display(),
+            rack.file("ca.pem")
+        ))
+        .await
+        .refused(4, &["credentials"]);
     manager
         .run("endpoints")
         .await

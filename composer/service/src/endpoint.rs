@@ -205,7 +205,8 @@ impl From<DriverError> for ServiceError {
         use crate::error::ErrorCode;
         use poolwright_driver::ErrorKind;
         let code = match error.kind {
-            ErrorKind::NoEffect | ErrorKind::CredentialsRefused => ErrorCode::Unavailable,
+            ErrorKind::NoEffect => ErrorCode::Unavailable,
+            ErrorKind::CredentialsRefused => ErrorCode::CredentialsRefused,
             ErrorKind::Conflict => ErrorCode::Conflict,
             ErrorKind::OutcomeUnknown => ErrorCode::Indeterminate,
             ErrorKind::CannotTell => ErrorCode::BadRequest,
