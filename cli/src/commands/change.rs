@@ -126,6 +126,13 @@ fn show(change: &Change, output: Output) -> Result<(), Failure> {
     })
 }
 
+/// How an operation ended whose steps were told while it ran.
+pub fn show_ended(operation: &poolwright_executor::Operation, output: Output) -> Result<(), Failure> {
+    output.show_as(operation, &tables::steps(operation), |width| {
+        tables::operations(std::slice::from_ref(operation)).render(width)
+    })
+}
+
 /// The table of operations, for a single one.
 pub fn show_operation(operation: &poolwright_executor::Operation, output: Output) -> Result<(), Failure> {
     output.show_as(operation, &tables::steps(operation), |width| {

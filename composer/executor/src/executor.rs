@@ -256,7 +256,10 @@ impl Executor {
         };
         let stop = Stop {
             cause: StopCause::Cancelled(by.to_owned()),
-            message: format!("cancelled by {by}: {reason}"),
+            message: match reason.trim() {
+                "" => format!("cancelled by {by}"),
+                reason => format!("cancelled by {by}: {reason}"),
+            },
         };
         let entry = Entry {
             lines: vec![Line::Unwind(stop)],

@@ -275,7 +275,7 @@ impl Composer {
             0 => Check::ok("faults", "none was met while looking"),
             n => Check::warning(
                 "faults",
-                format!("{n} were met while looking"),
+                format!("{n} {} met while looking", if n == 1 { "was" } else { "were" }),
                 "poolwright get faults",
             ),
         });
