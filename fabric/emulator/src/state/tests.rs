@@ -1,3 +1,5 @@
+//! The bindings: no GPU is ever bound twice, whatever is asked in whatever order.
+
 use super::*;
 use crate::rack::{BoxIx, Style};
 use proptest::prelude::*;
