@@ -269,7 +269,7 @@ mod tests {
             assert!(text.contains(whole), "{whole}: {text}");
         }
         assert!(
-            text.ends_with("no room for CREATED: use a wider terminal, or -o csv\n"),
+            text.ends_with("no room for BY, CREATED: use a wider terminal, or -o csv\n"),
             "{text}"
         );
         assert!(table.render(Some(200)).contains("Europe/Berlin"));
