@@ -349,14 +349,14 @@ async fn endpoints_come_and_go() {
         .await
         .refused(8, &["already"]);
     manager.run("endpoint test box-1").await.expect(0, &["box-1"]);
-    let wrong = folder.path().join("wrong");
+    let (wrong, another) = (folder.path().join("wrong"), Rack::start("small-8").await);
     std::fs::write(&wrong, "not the password").unwrap();
     manager
         .run(&format!(
             "endpoint add other --url {} --endpoint-username admin --endpoint-password-file {} --endpoint-ca {}",
-            rack.server.url,
+            another.server.url,
             wrong.display(),
-            rack.file("ca.pem")
+            another.file("ca.pem")
         ))
         .await
         .refused(4, &["credentials"]);

@@ -202,7 +202,7 @@ async fn a_manager_that_is_restarted_after_a_password_change_tries_three_times()
 
     // Whoever asks by name has one try, and no more.
     let refused = site.test(&manager).await.unwrap_err();
-    assert_eq!(refused.code, ErrorCode::Unavailable);
+    assert_eq!(refused.code, ErrorCode::CredentialsRefused);
     assert!(refused.message.contains("4 in a row"), "{refused}");
     look_often(&manager).await;
     assert_eq!(site.bmc.refused(), 4);
