@@ -9,7 +9,8 @@ use poolwright_model::id::{ControlEndpointId, FabricId};
 use poolwright_model::topology::{Gpu, Health, Topology};
 use std::collections::{BTreeSet, HashSet};
 
-/// One GPU told in two ways: the same name, but another UUID, serial number or memory.
+/// One GPU told in two ways: the same name, but another UUID or serial number; or two endpoints that each
+/// say that it is theirs to bind.
 pub(crate) fn contradictions<'a>(
     gpu: &mut Gpu,
     told: impl Iterator<Item = &'a Gpu>,
@@ -21,12 +22,16 @@ pub(crate) fn contradictions<'a>(
         uuids.extend(lower(&other.uuid));
         serials.extend(lower(&other.serial));
     }
-    for (what, all) in [("UUIDs", uuids), ("serial numbers", serials)] {
+    let owners = gpu.control.iter().map(|at| at.endpoint.to_string());
+    let owners: BTreeSet<_> = owners.collect();
+    for (what, all) in [
+        ("told with several UUIDs", uuids),
+        ("told with several serial numbers", serials),
+        ("claimed by several endpoints", owners),
+    ] {
         if all.len() > 1 {
-            let message = format!(
-                "told with several {what}: {}",
-                all.into_iter().collect::<Vec<_>>().join(", ")
-            );
+            let all = all.into_iter().collect::<Vec<_>>().join(", ");
+            let message = format!("{what}: {all}");
             let source = gpu
                 .seen_by
                 .iter()

@@ -253,6 +253,7 @@ fn a_host_is_called_by_its_name_once_it_is_known_unless_it_holds_something() {
     }
 }
 
+/// Fault 41: one serial number, two GPUs.
 #[test]
 fn two_gpus_that_claim_one_serial_are_both_in_conflict() {
     let mut views = a_box_and_its_host(false, false);
@@ -270,6 +271,29 @@ fn two_gpus_that_claim_one_serial_are_both_in_conflict() {
             .faults
             .iter()
             .any(|fault| fault.message.contains("g1") && fault.message.contains("g2"))
+    );
+}
+
+/// Fault 41: each of two boxes says that the GPU is its own.
+#[test]
+fn a_gpu_that_two_boxes_claim_is_in_conflict() {
+    let mut views = a_box_and_its_host(false, false);
+    let serial = views[0].topology.gpus[0].serial.clone().unwrap();
+    let mut other = view("box-2", vec![pooled("box-2", "g9", &serial)], vec![]);
+    other.topology.fabrics = views[0].topology.fabrics.clone();
+    views.push(other);
+    let merged = joined(views, None);
+    for gpu in &merged.topology.gpus {
+        let why = gpu.composability.0.as_ref().map(|why| why.kind);
+        assert_eq!(why, Some(WhyNotKind::Conflict), "{gpu:#?}");
+    }
+    let both = |message: &str| message.contains("box-1") && message.contains("box-2");
+    let told = merged.faults.iter().find(|fault| both(&fault.message));
+    assert_eq!(
+        told.map(|fault| fault.kind),
+        Some(FaultKind::Conflict),
+        "{:?}",
+        merged.faults
     );
 }
 
