@@ -135,6 +135,22 @@ pub fn tree_to_judge() -> PathBuf {
     env::var_os("POOLWRIGHT_TREE").map_or_else(trees::repository, PathBuf::from)
 }
 
+/// Committed files that are text, by their paths from `root`.
+pub fn committed_texts(root: &Path) -> io::Result<Vec<(PathBuf, String)>> {
+    let mut git = Command::new("git");
+    let output = git.arg("-C").arg(root).args(["ls-files", "-z"]).output()?;
+    if !output.status.success() {
+        let root = root.display();
+        return Err(io::Error::other(format!("git ls-files in {root}: {output:?}")));
+    }
+    let names = String::from_utf8_lossy(&output.stdout);
+    let texts = names.split_terminator('\0').filter_map(|name| {
+        let text = std::fs::read_to_string(root.join(name)).ok()?;
+        Some((PathBuf::from(name), text))
+    });
+    Ok(texts.collect())
+}
+
 /// The part of `cargo metadata`'s answer that is used here.
 #[derive(Deserialize)]
 struct Metadata {

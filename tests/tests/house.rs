@@ -4,10 +4,9 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use poolwright_tests::workspace::{Workspace, tree_to_judge};
+use poolwright_tests::workspace::{self, Workspace, tree_to_judge};
 
 fn manifest(path: &Path) -> toml::Table {
     fs::read_to_string(path).unwrap().parse().unwrap()
@@ -88,26 +87,10 @@ fn a_crate_is_called_poolwright_and_the_name_of_its_room() {
     }
 }
 
-/// Committed files that are text. Cargo.lock is cargo's, and names where crates come from.
 fn committed_texts() -> Vec<(PathBuf, String)> {
-    let root = tree_to_judge();
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(&root)
-        .args(["ls-files", "-z"])
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "git ls-files in {}: {output:?}",
-        root.display()
-    );
-    let names = String::from_utf8(output.stdout).unwrap();
-    let texts: Vec<_> = names
-        .split_terminator('\0')
-        .filter(|name| *name != "Cargo.lock")
-        .filter_map(|name| Some((name.into(), fs::read_to_string(root.join(name)).ok()?)))
-        .collect();
+    let mut texts = workspace::committed_texts(&tree_to_judge()).unwrap();
+    // It is cargo's, and names where crates come from.
+    texts.retain(|(path, _)| path != Path::new("Cargo.lock"));
     assert!(texts.len() > 20, "only {} committed texts found", texts.len());
     texts
 }

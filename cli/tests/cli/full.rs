@@ -12,6 +12,7 @@ fn limit(manager: &Manager, bytes: &str) {
     assert!(set.unwrap().success());
 }
 
+/// Fault 55: the real program, whose files can not grow.
 #[tokio::test]
 async fn what_can_not_be_written_is_refused_and_all_goes_on_once_it_can() {
     let (rack, folder) = (Rack::start("zones").await, tempfile::tempdir().unwrap());

@@ -28,6 +28,7 @@ async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
     panic!("never: {what}");
 }
 
+/// Fault 38: nor by a program that is interrupted.
 #[tokio::test]
 async fn who_interrupts_a_look_leaves_no_session() {
     let (rack, sessions) = slow_rack().await;

@@ -210,6 +210,7 @@ impl Cable {
     }
 }
 
+/// Fault 57: cut off, and back.
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
 async fn while_the_database_is_cut_off_reads_are_marked_and_changes_refused_until_it_is_back() {
@@ -352,6 +353,7 @@ async fn two_at_work(database: &Database, rack: &Rack, folder: &Path) -> (Manage
     (first, second, id)
 }
 
+/// Fault 1: kill -9 of the real program; another one adopts.
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
 async fn of_two_managers_the_second_finishes_what_the_first_was_killed_at() {
@@ -370,6 +372,7 @@ async fn of_two_managers_the_second_finishes_what_the_first_was_killed_at() {
     assert_eq!(second.server.terminate().await, 0);
 }
 
+/// Fault 8: two real processes, SIGSTOP and SIGCONT.
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
 async fn of_two_managers_one_that_was_stopped_for_long_changes_nothing_when_it_goes_on() {

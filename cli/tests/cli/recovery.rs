@@ -28,6 +28,7 @@ fn at_work(operation: &Value) -> bool {
     operation["state"] == "running" && steps.iter().any(|step| binding(&step))
 }
 
+/// Fault 1: kill -9 of the real program.
 #[tokio::test]
 async fn what_was_begun_is_finished_or_undone() {
     let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
@@ -100,6 +101,7 @@ async fn a_manager_that_is_asked_to_stop_leaves_its_operation_to_the_next() {
     rack.check_single_owners();
 }
 
+/// Fault 12: the operation goes on without who asked for it.
 #[tokio::test]
 async fn who_interrupts_a_wait_is_told_how_to_go_on() {
     let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());

@@ -189,6 +189,7 @@ mod tests {
         assert_eq!(weekdays.next_change(saturday), Some(at("2026-11-23T20:00:00Z")));
     }
 
+    /// Fault 54: in three zones.
     #[test]
     fn the_local_hour_stays_when_the_clocks_change() {
         for (zone, winter, summer) in [
@@ -208,6 +209,7 @@ mod tests {
         }
     }
 
+    /// Fault 54: once, on either day.
     #[test]
     fn a_time_that_is_skipped_or_comes_twice_counts_once() {
         let spec = |opens: &str| WindowSpec {

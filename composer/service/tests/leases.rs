@@ -241,6 +241,7 @@ async fn a_lease_is_handed_over_to_who_collects_them_once_nothing_works_there() 
     assert_eq!(in_charge(&a), ["box-1", "box-2"], "and nobody wants it back");
 }
 
+/// Fault 9: eight of them.
 #[tokio::test(start_paused = true)]
 async fn of_many_that_start_at_once_each_endpoint_has_one() {
     let pool = Pool::new();
@@ -273,4 +274,31 @@ async fn an_answer_that_comes_for_another_epoch_changes_nothing() {
         write_deadline: WRITE,
     });
     assert!(from(&b) > Some(Instant::now() + WRITE * 2));
+}
+
+/// Fault 53: terms are counted on a clock that nobody sets; whatever the wall clock says, no lease is lost to it, and
+/// none kept for it.
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_is_set_moves_no_lease() {
+    let pool = Pool::new();
+    let (a, b) = (pool.manager("a"), pool.manager("b"));
+    let round = async |manager: &Leases, hours: i64| {
+        let wall = Timestamp::from_second(hours * 3600).unwrap();
+        manager.round(&pool.kept, &BTreeSet::new(), wall).await.unwrap();
+    };
+    round(&a, 0).await;
+    for n in 0..20 {
+        tokio::time::sleep(TERM / 3).await;
+        round(&a, n % 3 - 1).await;
+        round(&b, 1 - n % 3).await;
+        assert_eq!(in_charge(&a), ["box-1", "box-2"]);
+        assert!(in_charge(&b).is_empty());
+    }
+    // A is silent, and the other's clock is set back each time.
+    for n in 0..8 {
+        tokio::time::sleep(TERM / 3).await;
+        round(&b, -n).await;
+    }
+    assert!(in_charge(&a).is_empty());
+    assert_eq!(in_charge(&b), ["box-1", "box-2"]);
 }

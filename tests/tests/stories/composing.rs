@@ -111,6 +111,7 @@ async fn a_dry_run_changes_nothing() {
     assert_eq!(pool.demands().await, ["here"]);
 }
 
+/// Fault 11: a compose is asked for twice.
 #[tokio::test(start_paused = true)]
 async fn the_same_key_is_the_same_operation() {
     let pool = Pool::of("demo").await;
@@ -169,6 +170,7 @@ async fn the_same_key_is_the_same_operation() {
     pool.all_is_well().await;
 }
 
+/// Fault 10: demands for the last GPUs.
 #[tokio::test(start_paused = true)]
 async fn of_two_who_want_the_last_gpus_one_gets_them() {
     let pool = Pool::of("small-8").await;

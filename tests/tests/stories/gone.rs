@@ -37,6 +37,7 @@ impl Pool {
     }
 }
 
+/// Fault 43: missing, with its holder.
 #[tokio::test(start_paused = true)]
 async fn a_gpu_that_vanished_is_shown_as_missing_with_its_holder() {
     let mut pool = Pool::of("demo").await;

@@ -177,6 +177,7 @@ async fn stopped_in_the_middle(verb: &str, after: Duration) {
     all_is_well(&mut pool, &[&a, &b]).await;
 }
 
+/// Fault 8: stopped before, in and after a bind, for ten terms.
 #[tokio::test(start_paused = true)]
 async fn a_manager_stopped_while_it_binds_is_replaced() {
     for after in [0, 100, 700, 1_500, 3_100] {
@@ -184,6 +185,7 @@ async fn a_manager_stopped_while_it_binds_is_replaced() {
     }
 }
 
+/// Fault 8: and around an unbind.
 #[tokio::test(start_paused = true)]
 async fn a_manager_stopped_while_it_unbinds_is_replaced() {
     for after in [0, 100, 700, 1_500, 3_100] {
@@ -218,6 +220,7 @@ async fn a_manager_that_ends_in_order_leaves_its_work_to_the_other() {
     all_is_well(&mut pool, &[&b]).await;
 }
 
+/// Fault 10: asked at two managers.
 #[tokio::test(start_paused = true)]
 async fn many_at_both_managers_get_each_gpu_once() {
     let (mut pool, a, b) = two("demo").await;

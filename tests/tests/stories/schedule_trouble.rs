@@ -33,6 +33,7 @@ async fn a_recomposition_that_fails_is_tried_again_and_told() {
     clockwork.stop().await;
 }
 
+/// Fault 40: silent for ten minutes of a recomposition.
 #[tokio::test(start_paused = true)]
 async fn a_box_that_falls_silent_during_a_recomposition_is_waited_for() {
     let pool = Pool::of("demo").await;

@@ -3,13 +3,14 @@
 use crate::calendar::*;
 use crate::kit::{ME, Pool, at, demand_id, gpus, spec};
 use async_trait::async_trait;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use poolwright_emulator::Rack;
 use poolwright_executor::Clock as _;
 use poolwright_service::clock::{Clock, FastClock};
 use poolwright_service::schedule::ScheduleSpec;
 use poolwright_service::{ErrorCode, How, OperationKind};
 use poolwright_store::SqliteStore;
+use poolwright_tests::torture::clock::JumpingClock;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -54,6 +55,7 @@ async fn a_window_opens_and_closes() {
     clockwork.stop().await;
 }
 
+/// Fault 71: made up for once.
 #[tokio::test(start_paused = true)]
 async fn an_opening_that_was_missed_is_made_up_for_and_nothing_is_done_twice() {
     let mut pool = Pool::of("demo").await;
@@ -209,6 +211,41 @@ async fn a_window_that_opens_while_the_calendar_is_looked_at_is_not_missed() {
         let clockwork = Clockwork::of(&pool);
         pool.pass_until("2026-03-02T20:05:00Z").await;
         assert_eq!(pool.holders().await, holds(&[("training", 24)]), "after {looks}");
+        clockwork.stop().await;
+    }
+}
+
+/// Fault 53: the manager's clock is set back after an opening, or forward over it and back again.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_does_a_windows_work_once() {
+    let minutes = |minutes: u64| tokio::time::sleep(Duration::from_secs(60 * minutes));
+    let hour = SignedDuration::from_hours(1);
+    // From noon: so many minutes pass, then the clock is set.
+    for jumps in [vec![(8 * 60 + 10, -hour)], vec![(7 * 60 + 30, hour), (10, -hour)]] {
+        let store = Arc::new(SqliteStore::in_memory().unwrap());
+        let mut pool = Pool::bare(Rack::builtin("demo").unwrap(), store);
+        let clock = Arc::new(JumpingClock::new());
+        pool.managers_clock = clock.clone();
+        pool.open().await;
+        minutes(12 * 60).await;
+        pool.add_all_endpoints().await;
+        pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+        pool.schedule(night()).await;
+        let clockwork = Clockwork::of(&pool);
+        for (passed, by) in &jumps {
+            minutes(*passed).await;
+            clock.jump(*by);
+        }
+        assert_eq!(pool.holders().await, holds(&[("training", 24)]), "{jumps:?}");
+        let operations = pool.operations().await;
+        // Eight strikes once more.
+        minutes(120).await;
+        assert_eq!(pool.holders().await, holds(&[("training", 24)]), "{jumps:?}");
+        assert_eq!(pool.operations().await, operations, "{jumps:?}");
+        minutes(12 * 60).await;
+        assert_eq!(pool.holders().await, holds(&[("chat", 20)]), "{jumps:?}");
+        assert_eq!(pool.operations().await, operations + 1, "{jumps:?}");
+        pool.all_is_well().await;
         clockwork.stop().await;
     }
 }

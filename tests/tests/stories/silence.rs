@@ -8,6 +8,8 @@ use poolwright_service::{CheckResult, ErrorCode};
 
 const KIND: &str = "l40s-48gb";
 
+/// Fault 23: it is told to be old.
+/// Fault 24: the last good data stay.
 #[tokio::test(start_paused = true)]
 async fn what_is_shown_of_a_silent_endpoint_is_told_to_be_old() {
     let mut pool = Pool::of("demo").await;

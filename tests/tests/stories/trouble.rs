@@ -15,6 +15,7 @@ use poolwright_service::{
 use serde_json::json;
 use std::time::Duration;
 
+/// Fault 19: nothing of it stays.
 #[tokio::test(start_paused = true)]
 async fn a_compose_that_fails_half_way_leaves_nothing() {
     let pool = Pool::of("demo").await;
@@ -50,6 +51,7 @@ async fn a_compose_that_fails_half_way_leaves_nothing() {
     pool.composed(gpus("chat", "h100-pcie-80gb", 4)).await;
 }
 
+/// Fault 18: what others bound is left to them.
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_bound_is_left_alone() {
     let pool = Pool::of("zones").await;
@@ -214,6 +216,7 @@ async fn an_endpoint_that_is_silent_keeps_what_it_had() {
     pool.all_is_well().await;
 }
 
+/// Fault 17: a binding that is gone is told.
 #[tokio::test(start_paused = true)]
 async fn a_binding_that_vanished_is_told() {
     let pool = Pool::of("demo").await;

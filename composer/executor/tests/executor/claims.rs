@@ -9,6 +9,7 @@ use poolwright_store::SqliteStore;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Fault 10: one gets it, and is named to the others.
 #[tokio::test(start_paused = true)]
 async fn of_many_who_want_one_gpu_exactly_one_gets_it() {
     let kit = Kit::new();
@@ -69,6 +70,7 @@ async fn of_many_who_release_one_gpu_at_once_exactly_one_does() {
     kit.all_is_well().await;
 }
 
+/// Fault 11: the same key, the same operation.
 #[tokio::test(start_paused = true)]
 async fn the_same_key_is_the_same_operation() {
     let kit = Kit::new();
@@ -120,6 +122,7 @@ async fn a_key_is_for_one_request() {
 }
 
 /// The store commits, and says that it did not: the operation is found, and nobody begins it twice.
+/// Fault 57: a commit whose answer was lost is found.
 #[tokio::test(start_paused = true)]
 async fn a_beginning_whose_answer_was_lost_is_found() {
     for silent_for in [0, 30_000] {

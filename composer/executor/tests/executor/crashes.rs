@@ -139,6 +139,7 @@ fn crash_again_at_every_moment_of_every_recovery() {
     }
 }
 
+/// Fault 2: a recovery that is asked for twice adopts once.
 #[tokio::test(start_paused = true)]
 async fn recovering_twice_is_as_good_as_once() {
     let kind = OperationKind::Compose;
@@ -192,6 +193,7 @@ fn killed(from: &Path) -> tempfile::TempDir {
     to
 }
 
+/// Fault 1: with the journal in a file, as a kill leaves it.
 #[tokio::test]
 async fn killed_at_every_point_with_the_journal_on_disk() {
     let kind = OperationKind::Apply;
@@ -223,6 +225,7 @@ async fn killed_at_every_point_with_the_journal_on_disk() {
     }
 }
 
+/// Fault 1: what was acknowledged is there, and holds its units.
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_was_acknowledged_is_never_forgotten() {
     let kind = OperationKind::Compose;

@@ -19,6 +19,7 @@ fn release() -> Plan {
     Draft::new("release").release(composed()).plan()
 }
 
+/// Fault 47: refused, with process and command.
 #[tokio::test(start_paused = true)]
 async fn a_gpu_in_use_is_not_pulled_and_the_answer_names_who_holds_it() {
     let kit = Kit::new();
@@ -33,6 +34,7 @@ async fn a_gpu_in_use_is_not_pulled_and_the_answer_names_who_holds_it() {
     kit.all_is_well().await;
 }
 
+/// Fault 47: forced, with a reason.
 #[tokio::test(start_paused = true)]
 async fn with_a_reason_it_is_pulled_all_the_same() {
     let kit = Kit::new();
@@ -47,6 +49,7 @@ async fn with_a_reason_it_is_pulled_all_the_same() {
     assert_eq!(done.force.as_deref(), Some("the host is on fire"));
 }
 
+/// Fault 46: forced, with a reason.
 #[tokio::test(start_paused = true)]
 async fn with_a_reason_it_is_pulled_from_a_host_that_does_not_let_go() {
     for how in [How::Refuse, How::HangBefore] {
@@ -94,6 +97,7 @@ async fn somebody_who_came_during_the_drain_is_noticed() {
     kit.all_is_well().await;
 }
 
+/// Fault 46: nothing is unbound.
 #[tokio::test(start_paused = true)]
 async fn a_host_that_does_not_answer_keeps_its_gpu() {
     let kit = Kit::new();
@@ -210,6 +214,7 @@ async fn a_drain_that_was_not_possible_is_no_obstacle_to_going_back() {
     kit.all_is_well().await;
 }
 
+/// Fault 49: the host says so before anything is bound.
 #[tokio::test(start_paused = true)]
 async fn no_room_is_told_before_anything_is_bound() {
     let kit = Kit::new();

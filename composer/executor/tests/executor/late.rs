@@ -59,6 +59,7 @@ async fn is_still_held(kit: &Kit, executor: &Executor, id: &OperationId) {
     assert!(crate::kit::is_claimed(&error), "{error}");
 }
 
+/// Fault 15: held for as long as the task goes on.
 #[tokio::test(start_paused = true)]
 async fn a_bind_that_comes_long_after_its_deadline_is_waited_for() {
     let kit = Kit::new();
@@ -130,6 +131,7 @@ async fn a_task_that_is_gone_is_read_back() {
     }
 }
 
+/// Fault 16: a task says that it is done.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_lies_is_caught() {
     let kit = Kit::new();
@@ -164,6 +166,7 @@ async fn a_cancelled_bind_is_undone_when_it_comes() {
     }
 }
 
+/// Fault 15: and after a restart too.
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_it_is_still_waited_for() {
     for cancelled in [false, true] {

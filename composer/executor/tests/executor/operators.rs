@@ -44,6 +44,7 @@ async fn quarantined(kit: &Kit, executor: &poolwright_executor::Executor) -> Ope
     done.id
 }
 
+/// Fault 5: quarantined, held, also after a restart.
 #[tokio::test(start_paused = true)]
 async fn an_undo_that_fails_is_quarantined_and_holds_what_it_holds() {
     let kit = Kit::new();
@@ -72,6 +73,7 @@ async fn an_undo_that_fails_is_quarantined_and_holds_what_it_holds() {
     assert_eq!(ended(&executor, &id).await.state, OperationState::Quarantined);
 }
 
+/// Fault 5: the way out, once it is mended.
 #[tokio::test(start_paused = true)]
 async fn a_quarantined_operation_can_be_tried_again() {
     let kit = Kit::new();
@@ -184,6 +186,7 @@ async fn retrying_an_indeterminate_operation_looks_at_once() {
     kit.all_is_well().await;
 }
 
+/// Fault 59: what was done is undone.
 #[tokio::test(start_paused = true)]
 async fn cancelled_means_as_before() {
     let kit = Kit::new();
@@ -206,6 +209,7 @@ async fn cancelled_means_as_before() {
     assert!(matches!(error, CancelError::TooLate { .. }), "{error}");
 }
 
+/// Fault 59: nothing new begins.
 #[tokio::test(start_paused = true)]
 async fn once_a_cancel_is_acknowledged_nothing_is_sent() {
     let kit = Kit::new();
@@ -255,6 +259,7 @@ async fn a_shutdown_parks_and_the_next_start_goes_on() {
     kit.all_is_well().await;
 }
 
+/// Fault 6: the operation is carried on.
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_a_driver_ends_neither_the_process_nor_the_operation() {
     let kit = Kit::new();
@@ -268,6 +273,7 @@ async fn a_panic_in_a_driver_ends_neither_the_process_nor_the_operation() {
     kit.all_is_well().await;
 }
 
+/// Fault 6: the other steps in flight are not lost.
 #[tokio::test(start_paused = true)]
 async fn a_panic_beside_steps_in_flight_loses_none_of_them() {
     let units = ["u1", "u2", "u3", "u4", "u5", "u6"];
@@ -289,6 +295,7 @@ async fn a_panic_beside_steps_in_flight_loses_none_of_them() {
     }
 }
 
+/// Fault 12: whenever it hangs up.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_hangs_up_leaves_nothing_half_done() {
     // Polled so often, then dropped; the store answers late, so that there is something to interrupt.

@@ -18,6 +18,7 @@ fn release() -> Plan {
     Draft::new("release").release(composed()).plan()
 }
 
+/// Fault 14: read back, and not asked again.
 #[tokio::test(start_paused = true)]
 async fn no_answer_but_done_goes_on_without_asking_twice() {
     for how in [How::LostAfter, How::HangAfter] {
@@ -34,6 +35,7 @@ async fn no_answer_but_done_goes_on_without_asking_twice() {
     }
 }
 
+/// Fault 13: read back, and asked once more.
 #[tokio::test(start_paused = true)]
 async fn no_answer_and_not_done_is_asked_once_more() {
     for how in [How::LostBefore, How::HangBefore] {
@@ -80,6 +82,7 @@ async fn a_request_that_has_its_effect_late_is_undone() {
     kit.all_is_well().await;
 }
 
+/// Fault 16: the read-back tells.
 #[tokio::test(start_paused = true)]
 async fn says_yes_and_does_nothing_is_caught() {
     let kit = Kit::new();

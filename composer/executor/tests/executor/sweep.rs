@@ -9,7 +9,7 @@ use crate::rack::{Call, How};
 use crate::registered::{each_kind, prepared, still_usable, verbs};
 use crate::runs::{Calm, Crash, Moments, Start, Told, Way, bindings, calm, go, id_of, recover};
 use poolwright_executor::{Operation, OperationKind, OperationState, Resolution, Resolve};
-use poolwright_model::step::Verb;
+use poolwright_model::step::{Step, Verb};
 use poolwright_planner::Plan;
 use std::collections::BTreeSet;
 
@@ -245,15 +245,18 @@ async fn held_until_resolved(kit: &Kit, operation: &Operation, unit: &str) -> Op
     ended(&executor, &operation.id).await
 }
 
-/// Whose own request was swept with what, and how many cases there were.
-#[derive(Default)]
+/// A step, done or undone, and what was tried with its own request.
+type Tried = BTreeSet<(u32, Way, Sort)>;
+
+/// What was swept of a kind.
 struct Swept {
-    steps: BTreeSet<(Verb, Way, Sort)>,
+    plan: Plan,
+    tried: Tried,
     cases: usize,
 }
 
 async fn sweep(kind: OperationKind) -> Swept {
-    let mut swept = Swept::default();
+    let (mut tried, mut cases) = (Tried::new(), 0);
     for way in [Way::Do, Way::Undo] {
         let calm = calm(kind, way, |_| {}).await;
         for (n, (call, unit)) in calm.calls.iter().enumerate() {
@@ -272,14 +275,13 @@ async fn sweep(kind: OperationKind) -> Swept {
                     fault,
                 };
                 one(&case, &calm).await;
-                swept.cases += 1;
-                swept
-                    .steps
-                    .extend(case.verb.map(|verb| (verb, way, fault.sort())));
+                cases += 1;
+                tried.extend(own.map(|step| (step.index, way, fault.sort())));
             }
         }
     }
-    swept
+    let (_, plan) = prepared(kind).await;
+    Swept { plan, tried, cases }
 }
 
 /// What is tried with a step's own request, and with one beside it.
@@ -303,12 +305,25 @@ fn faults(verb: Option<Verb>, way: Way) -> Vec<Fault> {
     once.chain(often).chain(crashes).chain([Fault::Twice]).collect()
 }
 
-/// Whether undoing such a step asks anything of anybody.
-fn is_undone_by_asking(verb: Verb, of: &[Verb]) -> bool {
-    match verb {
+/// All that should be tried with the steps of a plan.
+fn due(plan: &Plan) -> Tried {
+    let mut due = Tried::new();
+    for step in &plan.steps {
+        due.extend(SORTS.map(|sort| (step.index, Way::Do, sort)));
+        if is_undone_by_asking(step, plan) {
+            due.extend(SORTS.map(|sort| (step.index, Way::Undo, sort)));
+        }
+    }
+    due
+}
+
+/// Whether undoing a step asks anything of anybody.
+fn is_undone_by_asking(step: &Step, plan: &Plan) -> bool {
+    let binds = |other: &Step| other.verb == Verb::Bind && other.target.unit == step.target.unit;
+    match step.verb {
         Verb::Preflight | Verb::Verify => false,
         // What nobody was given since needs no other reset.
-        Verb::Reset => of.contains(&Verb::Bind),
+        Verb::Reset => plan.steps.iter().any(binds),
         Verb::Bind | Verb::Drain | Verb::Unbind => true,
     }
 }
@@ -320,19 +335,12 @@ fn is_undone_by_asking(verb: Verb, of: &[Verb]) -> bool {
 fn every_request_of_every_operation_goes_wrong_in_every_way() {
     let swept = each_kind(sweep);
     let mut all = BTreeSet::new();
-    for (kind, Swept { steps, cases }) in &swept {
-        eprintln!("{kind:?}: {cases} cases");
-        let mut due = BTreeSet::new();
-        for verb in verbs(*kind) {
-            for sort in SORTS {
-                due.insert((*verb, Way::Do, sort));
-                if is_undone_by_asking(*verb, verbs(*kind)) {
-                    due.insert((*verb, Way::Undo, sort));
-                }
-            }
-        }
-        assert_eq!(*steps, due, "{kind:?}: swept (left), and what should be");
-        all.extend(steps.iter().map(|(verb, ..)| *verb));
+    for (kind, Swept { plan, tried, cases }) in &swept {
+        eprintln!("{kind:?}: {} steps, {cases} cases", plan.steps.len());
+        assert_eq!(*tried, due(plan), "{kind:?}: tried (left), and what should be");
+        let there: BTreeSet<_> = plan.steps.iter().map(|step| step.verb).collect();
+        assert_eq!(there, verbs(*kind).iter().copied().collect(), "{kind:?}");
+        all.extend(there);
     }
     assert_eq!(all, BTreeSet::from(Verb::ALL), "some steps are in no operation");
     let cases: usize = swept.iter().map(|(_, swept)| swept.cases).sum();
@@ -357,8 +365,4 @@ fn nothing_is_missing_in_the_registers() {
         .collect();
     assert_eq!(kinds.len(), names::<OperationKind>());
     assert_eq!(BTreeSet::from(Verb::ALL).len(), names::<Verb>());
-    for kind in OperationKind::ALL {
-        let swept: BTreeSet<_> = verbs(kind).iter().collect();
-        assert_eq!(swept.len(), verbs(kind).len(), "{kind:?}");
-    }
 }

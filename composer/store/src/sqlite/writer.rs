@@ -176,6 +176,7 @@ mod tests {
         );
     }
 
+    /// Fault 55: a full disk.
     #[test]
     fn a_full_disk_acknowledges_nothing_and_heals_by_itself() {
         let connection = open::in_memory().unwrap();
@@ -199,6 +200,7 @@ mod tests {
         assert_eq!(ids(&connection), ["big"]);
     }
 
+    /// Fault 55: read-only.
     #[test]
     fn a_read_only_database_acknowledges_nothing() {
         let connection = open::in_memory().unwrap();

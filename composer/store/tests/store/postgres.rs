@@ -135,6 +135,7 @@ async fn a_database_of_somebody_else_or_of_a_newer_version_is_left_alone() {
     assert!(matches!(error, OpenError::Newer { found: 999, .. }), "{error}");
 }
 
+/// Fault 9: on a database that is empty.
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
 async fn two_managers_that_start_at_once_share_one_database() {
@@ -187,6 +188,7 @@ async fn what_became_of_a_commit_whose_answer_was_lost_is_known() {
     assert_eq!(rows, 2);
 }
 
+/// Fault 57: sessions are killed.
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
 async fn while_backends_are_killed_what_is_acknowledged_is_there_and_nothing_else() {

@@ -88,6 +88,7 @@ async fn with_a_memory_the_promises_hold() {
     hold_promises(Arc::new(Remembering::new(Far::new()))).await;
 }
 
+/// Fault 57: reads are told from memory.
 #[tokio::test(start_paused = true)]
 async fn while_a_store_is_silent_documents_are_told_as_they_were_last_and_nothing_is_committed() {
     let far = Far::new();

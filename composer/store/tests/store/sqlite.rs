@@ -97,6 +97,7 @@ async fn a_foreign_file_is_left_alone() {
     assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
 }
 
+/// Fault 60: both versions are named.
 #[tokio::test]
 async fn a_newer_schema_is_refused_with_both_versions() {
     let dir = tempfile::tempdir().unwrap();
@@ -235,6 +236,7 @@ async fn a_truncated_file_is_refused_and_kept_as_it_is() {
     assert_eq!(store.count("thing").await.unwrap(), 200);
 }
 
+/// Fault 58: it says that it was restored.
 #[tokio::test]
 async fn a_backup_of_a_running_store_restored_says_so_until_it_is_accepted() {
     let (dir, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -55,6 +55,7 @@ async fn a_document_comes_with_its_etag() {
     assert_eq!(&client.get_bytes("/redfish/v1/A").await.unwrap()[..], b"{}");
 }
 
+/// Fault 31: the other host hears nothing.
 #[tokio::test]
 async fn a_redirect_is_an_error_and_credentials_stay_here() {
     let canary = Service::http(Router::new().fallback(|| async { "caught" }));
@@ -71,6 +72,7 @@ async fn a_redirect_is_an_error_and_credentials_stay_here() {
     assert_eq!(canary.recorder.seen().len(), 0);
 }
 
+/// Fault 32: other origins, metadata addresses, climbing.
 #[tokio::test]
 async fn a_link_elsewhere_is_not_followed() {
     let canary = Service::http(Router::new().fallback(|| async { "caught" }));
@@ -96,6 +98,7 @@ async fn a_link_elsewhere_is_not_followed() {
     assert_eq!(client.requests(), 1, "only the root was asked for");
 }
 
+/// Fault 26: a body without end.
 #[tokio::test]
 async fn an_endless_body_is_cut_at_the_cap() {
     const PIECE: usize = 64 * 1024;
@@ -123,6 +126,7 @@ async fn an_endless_body_is_cut_at_the_cap() {
     assert!(sent < cap + 16 * 1024 * 1024, "{sent}");
 }
 
+/// Fault 26: 2 GiB, announced.
 #[tokio::test]
 async fn an_announced_giant_is_not_even_begun() {
     let giant = b"HTTP/1.1 200 OK\r\ncontent-length: 2147483648\r\n\r\n{".to_vec();
@@ -137,6 +141,8 @@ async fn an_announced_giant_is_not_even_begun() {
     assert_eq!(connections.load(Ordering::SeqCst), 1);
 }
 
+/// Fault 24: each by its name.
+/// Fault 28: what is compressed is not unpacked.
 #[tokio::test]
 async fn html_empty_and_garbage_are_told_apart() {
     let (html, _) = outcome_of(|| answer(200, &[], "<!DOCTYPE html><title>Login</title>")).await;
@@ -150,6 +156,8 @@ async fn html_empty_and_garbage_are_told_apart() {
     assert_eq!(unreadable(&zipped), &Unreadable::Compressed("gzip".into()));
 }
 
+/// Fault 24: text that is not UTF-8.
+/// Fault 27: a hundred thousand deep.
 #[tokio::test]
 async fn deep_and_broken_json_is_an_error_of_parsing() {
     let deep = format!("{{\"a\":{}", "[".repeat(100_000));
@@ -182,6 +190,28 @@ async fn deep_and_broken_json_is_an_error_of_parsing() {
     assert!(matches!(unreadable(&error), Unreadable::WrongShape(_)), "{error}");
 }
 
+/// Fault 27: neither a number that no type holds nor a million keys does any harm.
+#[tokio::test]
+async fn numbers_out_of_range_and_a_million_keys_are_errors() {
+    let number = get(|| async { answer(200, &[], "{\"MemorySizeMiB\":1e400}") });
+    let keys: String = (0..1_000_000).map(|key| format!("\"k{key:07}\":1,")).collect();
+    let keys = get(move || async move { answer(200, &[], format!("{{{keys}\"last\":1}}")) });
+    let service = Service::http(
+        root()
+            .route("/redfish/v1/Number", number)
+            .route("/redfish/v1/Keys", keys),
+    );
+    let client = service.connect().await;
+    let error = client.read::<Value>("/redfish/v1/Number").await.unwrap_err();
+    assert!(matches!(unreadable(&error), Unreadable::NotJson(_)), "{error}");
+    let error = client.read::<Value>("/redfish/v1/Keys").await.unwrap_err();
+    assert!(
+        matches!(unreadable(&error), Unreadable::TooLarge { .. }),
+        "{error}"
+    );
+}
+
+/// Fault 25: cut off, or shorter than announced.
 #[tokio::test]
 async fn a_lost_connection_is_tried_again_and_a_lying_length_is_not_believed() {
     let cut = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"a\":1}".to_vec();
@@ -244,6 +274,7 @@ async fn a_root_known_by_its_other_name_is_found() {
     service.connect().await;
 }
 
+/// Fault 29: the deadline is for the whole.
 #[tokio::test]
 async fn a_drip_is_cut_off_by_the_deadline() {
     let drip = get(|| async {
@@ -298,6 +329,7 @@ async fn refusals_carry_the_services_words() {
     }
 }
 
+/// Fault 39: a read.
 #[tokio::test]
 async fn retry_after_is_honoured_within_the_deadline() {
     let tries = Arc::new(AtomicUsize::new(0));

@@ -75,6 +75,8 @@ async fn pages_are_followed_in_order() {
     assert_eq!(client.requests(), 1 + 3 + 3 + 30);
 }
 
+/// Fault 32: pages in a circle.
+/// Fault 33: pages and members are capped.
 #[tokio::test]
 async fn pages_in_a_circle_and_without_end_are_left() {
     let circle = get(|RawQuery(query): RawQuery| async move {

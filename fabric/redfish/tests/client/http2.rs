@@ -61,6 +61,7 @@ async fn the_limit_of_requests_at_once_holds_on_one_connection() {
     assert_eq!(service.recorder.most_at_once.load(Ordering::SeqCst), 3);
 }
 
+/// Fault 26: over HTTP/2.
 #[tokio::test]
 async fn an_endless_body_is_cut_at_the_cap() {
     let endless = get(|| async {
@@ -79,6 +80,7 @@ async fn an_endless_body_is_cut_at_the_cap() {
     client.get("/redfish/v1/").await.unwrap();
 }
 
+/// Fault 25: over HTTP/2.
 #[tokio::test]
 async fn a_body_that_breaks_off_is_asked_for_again() {
     let tries = Arc::new(AtomicUsize::new(0));

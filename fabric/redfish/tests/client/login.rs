@@ -72,6 +72,7 @@ fn auth() -> Auth {
     Auth::session("operator", Secret::new(PASSWORD))
 }
 
+/// Fault 38: one session, which is ended.
 #[tokio::test]
 async fn one_session_serves_all_requests_and_is_deleted() {
     let sessions = Arc::new(Sessions::default());
@@ -151,6 +152,7 @@ async fn what_is_asked_in_one_session_ends_with_it() {
     assert!(sessions.open.lock().unwrap().is_empty());
 }
 
+/// Fault 38: none is left behind.
 #[tokio::test]
 async fn a_session_refused_for_another_reason_is_not_leaked() {
     let sessions = Arc::new(Sessions::default());
@@ -281,6 +283,7 @@ async fn a_wrong_password_shows_at_once_and_nowhere_is_it_printed() {
     }
 }
 
+/// Fault 37: three, however many ask.
 #[tokio::test]
 async fn nothing_is_sent_after_three_refusals_however_many_wait() {
     let refuse = get(|| async { answer(401, &[], "") });
@@ -317,6 +320,7 @@ async fn nothing_is_sent_after_three_refusals_however_many_wait() {
     assert_eq!(service.recorder.seen().len(), 5);
 }
 
+/// Fault 37: also over new connections.
 #[tokio::test]
 async fn a_client_that_comes_later_goes_on_counting() {
     let sessions = Arc::new(Sessions::default());

@@ -133,6 +133,7 @@ async fn a_monitor_that_hands_over_a_refusal_failed() {
     assert!(error.message().unwrap().is("ResourceInUse"));
 }
 
+/// Fault 15: the wait for it ends, and its outcome is unknown.
 #[tokio::test]
 async fn a_task_that_never_ends_is_left_at_the_deadline() {
     let service = Service::http(accepting(TASK).route(TASK, get(|| async { json_body(&task("Running")) })));
@@ -182,6 +183,7 @@ async fn a_task_can_be_asked_for_later() {
     look(|| answer(500, &[], "")).await.unwrap_err();
 }
 
+/// Fault 40: away while a task goes on.
 #[tokio::test]
 async fn a_service_that_is_away_for_a_while_is_waited_for() {
     let service = Service::http(accepting(TASK).route(

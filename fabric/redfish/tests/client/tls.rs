@@ -1,11 +1,13 @@
 //! Whom the client believes.
 
+use std::time::Duration;
+
 use axum::Router;
 use poolwright_redfish::client::{
-    Client, Endpoint, Error, ErrorKind, Fingerprint, NotSent, Tls, TlsFault, Transport,
+    Client, Effect, Endpoint, Error, ErrorKind, Fingerprint, Limits, NotSent, Tls, TlsFault, Transport,
 };
 
-use crate::service::{Authority, Service, quick, root};
+use crate::service::{Authority, Service, quick, raw, root};
 
 fn tls_fault(error: &Error) -> &TlsFault {
     match error.kind() {
@@ -25,6 +27,7 @@ async fn refusal(service: &Service, tls: Tls) -> Error {
     error
 }
 
+/// Fault 34: an unknown authority.
 #[tokio::test]
 async fn a_private_ca_is_believed_and_another_is_not() {
     let ours = Authority::new();
@@ -52,6 +55,7 @@ async fn the_systems_cas_do_not_know_a_private_one() {
     }
 }
 
+/// Fault 34: another name, too old, too early.
 #[tokio::test]
 async fn wrong_name_and_wrong_time_are_told_apart() {
     let ca = Authority::new();
@@ -80,6 +84,8 @@ async fn wrong_name_and_wrong_time_are_told_apart() {
     );
 }
 
+/// Fault 34: unless it is pinned.
+/// Fault 36: another certificate is refused.
 #[tokio::test]
 async fn a_pin_holds_for_one_certificate_only() {
     let ca = Authority::new();
@@ -119,6 +125,66 @@ async fn a_port_without_tls_says_so() {
     assert_eq!(tls_fault(&error), &TlsFault::NotTls, "{error}");
 }
 
+/// The first answer of a server that speaks this version of TLS and nothing newer.
+fn server_hello(minor: u8) -> Vec<u8> {
+    // Version, random, no session, TLS_RSA_WITH_AES_128_CBC_SHA, no compression.
+    let mut hello = vec![3, minor];
+    hello.extend([7; 32]);
+    hello.extend([0, 0x00, 0x2f, 0]);
+    let length = u8::try_from(hello.len()).unwrap();
+    let handshake = [&[2, 0, 0, length], &hello[..]].concat();
+    [&[22, 3, minor, 0, length + 4], &handshake[..]].concat()
+}
+
+/// Fault 35: TLS 1.0 and 1.1 are not spoken.
+#[tokio::test]
+async fn what_speaks_only_old_tls_is_refused() {
+    for minor in [1, 2] {
+        let (url, connections) = raw(server_hello(minor)).await;
+        let endpoint = Endpoint::new(&url.replace("http:", "https:")).unwrap();
+        let error = Client::connect(endpoint.limits(quick()).tls(Tls::Insecure))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error.kind(), ErrorKind::Tls(_)),
+            "TLS 1.{}: {error:?}",
+            minor - 1
+        );
+        assert_eq!(error.effect(), Effect::None);
+        assert_eq!(
+            connections.load(std::sync::atomic::Ordering::SeqCst),
+            1,
+            "asked once"
+        );
+    }
+}
+
+/// Fault 35: who takes the connection and never says a word is given up at the deadline for that.
+#[tokio::test]
+async fn a_handshake_that_stalls_is_given_up() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = Endpoint::new(&format!("https://{}", listener.local_addr().unwrap())).unwrap();
+    let limits = Limits {
+        connect: Duration::from_millis(200),
+        // So it is not this one that ends it.
+        request: Duration::from_secs(3600),
+        ..quick()
+    };
+    // Nobody accepts: the system takes the connection, and no more comes.
+    let error = Client::connect(endpoint.limits(limits).tls(Tls::Insecure))
+        .await
+        .unwrap_err();
+    assert_eq!(error.effect(), Effect::None);
+    assert!(
+        matches!(
+            error.kind(),
+            ErrorKind::NotSent(_) | ErrorKind::DeadlineExceeded { .. }
+        ),
+        "{error:?}"
+    );
+    drop(listener);
+}
+
 #[tokio::test]
 async fn a_useless_ca_file_fails_before_anything_is_sent() {
     let service = Service::https(root(), &Authority::new().issue(&["127.0.0.1"], |_| {}));
@@ -155,6 +221,7 @@ async fn a_transport_serves_many_endpoints_of_one_kind() {
     );
 }
 
+/// Fault 67: a name that nobody knows.
 #[tokio::test]
 async fn nobody_there_is_told_from_nobody_known() {
     let gone = Service::http(Router::new());

@@ -117,6 +117,8 @@ async fn a_4xx_had_no_effect() {
     }
 }
 
+/// Fault 24: as the answer to a write it leaves the outcome open.
+/// Fault 26: the answer to a write.
 #[tokio::test]
 async fn a_5xx_and_garbage_leave_the_outcome_open() {
     for status in [500, 502, 503, 504] {
@@ -143,6 +145,7 @@ async fn a_5xx_and_garbage_leave_the_outcome_open() {
     assert_eq!(error.effect(), Effect::Unknown);
 }
 
+/// Fault 39: a write.
 #[tokio::test]
 async fn a_busy_service_gets_it_again_only_where_it_asks() {
     for status in [429, 503] {

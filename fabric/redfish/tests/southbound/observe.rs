@@ -219,6 +219,7 @@ async fn a_zone_of_two_hosts_is_no_place_to_bind_to() {
     assert_eq!(told.source, format!("box-1 {FABRIC}/Zones/0"));
 }
 
+/// Fault 41: one GPU, two owners.
 #[tokio::test]
 async fn a_gpu_with_two_owners_is_a_conflict_and_not_composable() {
     let seen = observe(zoned(&["S1", "S2"], &[&["H1", "S1"], &["H2", "S1", "S2"]])).await;

@@ -188,6 +188,7 @@ async fn a_zone_that_always_changes_is_given_up_without_effect() {
     }
 }
 
+/// Fault 16: a zone that stays as it was.
 #[tokio::test]
 async fn a_service_that_says_yes_and_does_nothing_is_found_out() {
     let service = Service::start(rack(), |_, _| DONE).await;

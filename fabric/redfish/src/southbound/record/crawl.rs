@@ -159,6 +159,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// Fault 32: each place once.
     #[test]
     fn every_link_is_followed_once_and_private_places_are_not_entered() {
         let document = json!({"@odata.id": "/redfish/v1", "Systems": {"@odata.id": "/redfish/v1/Systems/"},

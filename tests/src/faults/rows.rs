@@ -1,0 +1,393 @@
+//! What may go wrong, in the order of its numbers. A number stays with its fault.
+
+use super::Row;
+
+/// Shown by tests.
+const fn covered(number: u16, fault: &'static str, behaviour: &'static str) -> Row {
+    Row {
+        number,
+        fault,
+        behaviour,
+        waits_for: None,
+    }
+}
+
+/// Not shown, or not all of it, before something else is there.
+const fn open(number: u16, fault: &'static str, behaviour: &'static str, waits_for: &'static str) -> Row {
+    Row {
+        number,
+        fault,
+        behaviour,
+        waits_for: Some(waits_for),
+    }
+}
+
+/// The whole catalogue.
+pub const ROWS: [Row; 71] = [
+    covered(
+        1,
+        "The manager is killed at any moment of an operation",
+        "The next start carries it on; it ends completed or undone, no GPU is bound twice or lost",
+    ),
+    covered(
+        2,
+        "It is killed again while it recovers, twice and more",
+        "The same end: a recovery is a run like any other",
+    ),
+    covered(3, "A step's request is made twice", "One effect"),
+    covered(4, "An undo's request is made twice", "One effect"),
+    covered(
+        5,
+        "An undo fails for good",
+        "Quarantined: both ends stay held, also after a restart, until `ops resolve`",
+    ),
+    covered(
+        6,
+        "A panic in the work at an operation",
+        "The process lives, the operation goes on from its journal, others notice nothing",
+    ),
+    open(
+        7,
+        "The work at an operation hangs",
+        "The watchdog lapses and the service manager restarts the process within 30 s",
+        "the watchdog of the service manager",
+    ),
+    covered(
+        8,
+        "A manager is stopped for ten lease times, then goes on",
+        "It changes nothing any more, and knows it",
+    ),
+    covered(
+        9,
+        "Several managers start at once",
+        "Each endpoint has one in charge",
+    ),
+    covered(
+        10,
+        "Several clients want the same GPU at once",
+        "One gets it, the others are told who has it; nothing is half done",
+    ),
+    covered(
+        11,
+        "A client asks again because the answer was lost",
+        "The same operation, one effect",
+    ),
+    covered(
+        12,
+        "A client hangs up in the middle of a request",
+        "What it began goes on, and can be looked at",
+    ),
+    covered(
+        13,
+        "A request times out and had no effect",
+        "Read back, then asked once more",
+    ),
+    covered(
+        14,
+        "A request times out and had its effect",
+        "Read back, and gone on; not sent again",
+    ),
+    covered(
+        15,
+        "The fabric takes a request on as a task that never ends",
+        "At the deadline it is read back; Indeterminate, with both ends held, for as long as the task goes on",
+    ),
+    covered(
+        16,
+        "The fabric says that it is done, and it is not",
+        "Read back, caught, undone",
+    ),
+    open(
+        17,
+        "The fabric restarts without its bindings",
+        "Shown as drift within one poll; bound again only where the policy says so",
+        "drift: wanted against found",
+    ),
+    open(
+        18,
+        "Somebody else changes the fabric",
+        "Shown as drift; not fought over: three flaps, then hold",
+        "drift: wanted against found",
+    ),
+    covered(
+        19,
+        "Of several GPUs one can't be bound",
+        "All or nothing: those that were bound are unbound again",
+    ),
+    open(
+        20,
+        "An event is lost",
+        "The next poll finds what it would have told",
+        "the event service",
+    ),
+    open(
+        21,
+        "Events come twice, out of order or years late",
+        "Ignored by their sequence",
+        "the event service",
+    ),
+    open(
+        22,
+        "Ten thousand events a second",
+        "A bounded queue; the API stays quick",
+        "the event service",
+    ),
+    open(
+        23,
+        "A BMC is silent for ten minutes",
+        "What it told last is shown as stale; composing from it is refused with exit code 6",
+        "staleness judged on what an operation touches",
+    ),
+    covered(
+        24,
+        "A BMC answers with HTML, nothing or garbage",
+        "An error that says what it was; the last good data stay",
+    ),
+    covered(
+        25,
+        "JSON that breaks off, a length that lies, a connection that ends early",
+        "As 24: nothing is taken in part",
+    ),
+    covered(
+        26,
+        "A body of 2 GiB, or one without end",
+        "Cut at the cap: 8 MiB for a document, 64 KiB for the answer to a write",
+    ),
+    covered(
+        27,
+        "JSON nested 100,000 deep, a million keys, numbers beyond all bounds",
+        "An error of parsing; no stack overflows",
+    ),
+    covered(
+        28,
+        "A compressed body that unpacks to far more",
+        "No compression is asked for, and none accepted",
+    ),
+    covered(
+        29,
+        "A BMC that drips a byte at a time",
+        "Cut off by the deadline of the whole request; its place is free again",
+    ),
+    open(
+        30,
+        "Clients that drip their requests to the manager",
+        "Cut off after 10 s; a cap on connections; others are served",
+        "limits on the API's connections",
+    ),
+    covered(
+        31,
+        "A redirect to another host",
+        "Not followed; no credentials leave",
+    ),
+    covered(
+        32,
+        "A link to another origin, one that climbs, links in a circle",
+        "Refused; each place is visited once",
+    ),
+    covered(
+        33,
+        "A collection without end, pages in a circle",
+        "A cap on pages and members; each page once",
+    ),
+    covered(
+        34,
+        "A certificate that is expired, from an unknown authority or for another name",
+        "Refused with what is wrong, unless its fingerprint is pinned",
+    ),
+    covered(
+        35,
+        "TLS older than 1.2, or a handshake that stalls",
+        "Refused; given up at the deadline",
+    ),
+    covered(
+        36,
+        "A pinned certificate changes",
+        "Refused, with both fingerprints, until somebody pins the new one",
+    ),
+    covered(
+        37,
+        "Credentials are refused again and again",
+        "Nothing is sent after three refusals in a row, so that no account is locked",
+    ),
+    covered(
+        38,
+        "The BMC's session table fills up",
+        "One session for all requests, always ended, whatever ends the program",
+    ),
+    covered(39, "429 or 503 with Retry-After", "Honoured, within the deadline"),
+    covered(
+        40,
+        "A BMC restarts in the middle of an operation",
+        "Waited for and tried again; the operation goes on",
+    ),
+    covered(
+        41,
+        "Two GPUs claim one identity, or two endpoints one GPU",
+        "Both in conflict, and neither is composable",
+    ),
+    open(
+        42,
+        "A free GPU is pulled",
+        "Gone within one poll, and told",
+        "drift: wanted against found",
+    ),
+    open(
+        43,
+        "An attached GPU is pulled",
+        "Its holder is told; nothing is bound to the ghost",
+        "the host agent",
+    ),
+    open(
+        44,
+        "A GPU vanishes without an event of the kernel",
+        "Found by comparing host, fabric and driver at each poll",
+        "the host agent",
+    ),
+    open(
+        45,
+        "A GPU falls off the bus (Xid 79)",
+        "Suspect; drained; replaced where the policy says so",
+        "the host agent",
+    ),
+    covered(
+        46,
+        "A host hangs when it is to let go",
+        "The fabric is not asked to unbind, unless somebody forces it with a reason",
+    ),
+    covered(
+        47,
+        "A GPU is in use when it is to go",
+        "Refused, naming process and command, unless somebody forces it with a reason",
+    ),
+    open(
+        48,
+        "A host restarts in the middle of an attach",
+        "Verified again under its new boot",
+        "the host agent",
+    ),
+    open(
+        49,
+        "A host has no room for the GPU's BARs or buses",
+        "The attach fails and is undone; the reason names what is short",
+        "the host agent",
+    ),
+    open(
+        50,
+        "A link trains down",
+        "Degraded, or undone below what the policy allows",
+        "the host agent",
+    ),
+    open(
+        51,
+        "A flood of correctable PCIe errors",
+        "Counted; suspect above a threshold",
+        "the host agent",
+    ),
+    open(
+        52,
+        "A fatal PCIe error",
+        "The port is contained, the GPU quarantined, its neighbours untouched",
+        "the host agent",
+    ),
+    covered(
+        53,
+        "The clock is set an hour forward or back",
+        "Leases don't follow it; a window's work is done once",
+    ),
+    covered(
+        54,
+        "Clocks change for summer at a schedule's hour",
+        "A time that is skipped or comes twice counts once",
+    ),
+    covered(
+        55,
+        "The disk is full, read-only or fails",
+        "Changes are refused, reads served, nothing acknowledged that is not kept; it heals by itself",
+    ),
+    open(
+        56,
+        "The power goes",
+        "All that was acknowledged is there",
+        "power cuts",
+    ),
+    covered(
+        57,
+        "The database is gone, slow or kills its sessions",
+        "Changes are refused, reads told from memory and marked; no effect without a commit before it",
+    ),
+    open(
+        58,
+        "The database is an old backup",
+        "Only looked at, until an operator has accepted the difference",
+        "observing only after a restore",
+    ),
+    covered(
+        59,
+        "An operation is cancelled in the middle of a step",
+        "Nothing new begins, and what was done is undone",
+    ),
+    covered(
+        60,
+        "An older version meets a newer database",
+        "Refused, naming both versions; the database is left as it is",
+    ),
+    open(
+        61,
+        "A configuration that can't be read is loaded again",
+        "The old one stays",
+        "a configuration that is read again",
+    ),
+    open(
+        62,
+        "No file descriptors are left",
+        "",
+        "a test that takes them all",
+    ),
+    open(
+        63,
+        "The manager is killed for want of memory",
+        "As 1",
+        "kill -9 of the real program at random moments",
+    ),
+    open(
+        64,
+        "The manager reaches its database, and not the BMC",
+        "",
+        "a network that is cut in tests",
+    ),
+    open(
+        65,
+        "A network that is cut in one direction",
+        "",
+        "a network that is cut in tests",
+    ),
+    open(66, "A network of IPv6 alone", "", "a network of IPv6 in tests"),
+    covered(
+        67,
+        "A name that can't be resolved",
+        "Told apart from a host that does not answer",
+    ),
+    open(
+        68,
+        "The manager's own certificate runs out",
+        "Told 30, 7 and 1 day before",
+        "the renewal of certificates",
+    ),
+    open(
+        69,
+        "The workload scheduler can't be reached at a commit",
+        "",
+        "the scheduler integration",
+    ),
+    open(
+        70,
+        "Plans of two schedules overlap",
+        "",
+        "a rule for schedules that want the same",
+    ),
+    covered(
+        71,
+        "A schedule was missed for days",
+        "What should be now is made so, once",
+    ),
+];
