@@ -46,7 +46,7 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 authentication, 5 conflict, 6
 8 partial, 9 indeterminate, 10 unavailable";
 
 /// Nouns that stand for `get NOUN` when they stand alone.
-pub const NOUNS: [&str; 9] = [
+pub const NOUNS: [&str; 10] = [
     "gpus",
     "hosts",
     "fabrics",
@@ -56,6 +56,7 @@ pub const NOUNS: [&str; 9] = [
     "demands",
     "schedules",
     "endpoints",
+    "pauses",
 ];
 
 #[derive(Debug, Subcommand)]
@@ -92,6 +93,10 @@ pub enum Command {
     Schedule(commands::schedule::ScheduleArgs),
     /// Operations: list, show, wait, cancel, resolve
     Ops(commands::ops::OpsArgs),
+    /// Stop what changes hardware: everything, what runs by itself, or one endpoint
+    Pause(commands::pause::PauseArgs),
+    /// Let it go on
+    Resume(commands::pause::ResumeArgs),
     /// Management services: add, list, test, remove, record, qualify
     Endpoint(commands::endpoint::EndpointArgs),
     /// Say why a demand is served, or is not

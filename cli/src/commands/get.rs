@@ -52,6 +52,8 @@ enum Noun {
     Ops,
     #[value(alias = "endpoint")]
     Endpoints,
+    #[value(alias = "pause")]
+    Pauses,
 }
 
 pub async fn run(args: GetArgs, output: Output) -> Outcome {
@@ -67,6 +69,7 @@ pub async fn run(args: GetArgs, output: Output) -> Outcome {
         Noun::Schedules => list(&api, "schedules", output, tables::schedules).await,
         Noun::Ops => list(&api, "operations", output, tables::operations).await,
         Noun::Endpoints => list(&api, "endpoints", output, tables::endpoints).await,
+        Noun::Pauses => list(&api, "pauses", output, tables::pauses).await,
     }?;
     Ok(ExitCode::Ok)
 }

@@ -11,6 +11,7 @@ pub mod emulate;
 pub mod endpoint;
 pub mod get;
 pub mod ops;
+pub mod pause;
 pub mod plan;
 pub mod release;
 pub mod schedule;
@@ -49,6 +50,8 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Apply(args) => plan::apply(args, output).await,
         Command::Schedule(args) => schedule::run(args, output).await,
         Command::Ops(args) => ops::run(args, output).await,
+        Command::Pause(args) => pause::pause(args, output).await,
+        Command::Resume(args) => pause::resume(args, output).await,
         Command::Endpoint(args) => endpoint::run(args, output).await,
         Command::Why(args) => why::run(args, output).await,
         Command::Doctor(args) => doctor::run(args, output).await,

@@ -7,7 +7,7 @@ mod work;
 
 pub use pool::{fabrics, faults, gpus, held_gpus, hosts, not_composable, snapshot, switches};
 pub use work::{
-    checks, compositions, demands, endpoints, operations, plan_steps, schedule_runs, schedules, steps,
+    checks, compositions, demands, endpoints, operations, pauses, plan_steps, schedule_runs, schedules, steps,
 };
 
 use crate::output::{Cell, Table, column};

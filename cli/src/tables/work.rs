@@ -10,7 +10,7 @@ use poolwright_service::demand::DemandRecord;
 use poolwright_service::endpoint::{Endpoint, Trust};
 use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::Schedule;
-use poolwright_service::{Check, CheckResult, ScheduleStatus};
+use poolwright_service::{Check, CheckResult, Pause, ScheduleStatus};
 
 pub fn compositions(compositions: &[Composition]) -> Table {
     let mut table = Table::new([
@@ -156,6 +156,7 @@ pub fn operations(operations: &[Operation]) -> Table {
         column("CREATED"),
         column("TOOK").for_people(),
         in_csv("ended"),
+        column("WAITS FOR").for_people().if_any(),
         column("ERROR").if_any(),
     ]);
     for operation in operations {
@@ -173,7 +174,40 @@ pub fn operations(operations: &[Operation]) -> Table {
             Cell::at(operation.created),
             Cell::maybe(took),
             Cell::at(operation.ended),
+            Cell::maybe(waits(operation)),
             Cell::maybe(operation.error()),
+        ]);
+    }
+    table
+}
+
+/// What holds it up: one reason, and how many more there are.
+fn waits(operation: &Operation) -> Option<String> {
+    let mut waits = operation.waits();
+    waits.sort();
+    waits.dedup();
+    let more = waits
+        .len()
+        .checked_sub(2)
+        .map(|more| format!("; and {} more", more + 1));
+    let first = waits.into_iter().next()?;
+    Some(format!("{first}{}", more.unwrap_or_default()))
+}
+
+pub fn pauses(pauses: &[Pause]) -> Table {
+    let mut table = Table::new([
+        column("PAUSED").named("what"),
+        column("BY"),
+        column("SINCE"),
+        column("REASON").if_any(),
+    ]);
+    for pause in pauses {
+        let reason = Some(&pause.reason).filter(|reason| !reason.is_empty());
+        table.row([
+            Cell::text(&pause.what),
+            Cell::text(&pause.by),
+            Cell::at(pause.since),
+            Cell::maybe(reason),
         ]);
     }
     table

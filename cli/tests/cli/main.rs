@@ -8,6 +8,7 @@ mod bad_input;
 mod demo;
 mod discovery;
 mod manager;
+mod pausing;
 mod postgres;
 mod recovery;
 mod serving;

@@ -112,17 +112,22 @@ pub(crate) async fn pursue(cx: &Context, live: &Live, index: u32, way: Way) -> R
     };
     let port = &pursuit.target().host_port;
     live.show(index, Some(format!("its turn at {port}")));
+    let pass = cx.pass(live, index, way);
+    let endpoint = &pursuit.target().unit_at.endpoint;
     loop {
+        let since = pass.pauses();
         let turn = cx
             .locks
             .turn(pursuit.target(), &live.id, cx.options.turn_deadline);
         match live.unless_halted(way == Way::Do, turn).await? {
             Ok(_turn) => return pursuit.run(asked).await,
-            Err(busy) if way == Way::Do => {
+            // Whoever is there is held up by nobody but itself.
+            Err(busy) if way == Way::Do && pass.is_open(endpoint) && pass.pauses() == since => {
                 let message = format!("{}: {busy}", pursuit.what());
                 return pursuit.fail(&asked, message, None).await;
             }
-            // What was done must be undone: wait for whoever is there, and say so.
+            // What was done must be undone, and what is paused goes on later: wait for whoever is there, and
+            // say so.
             Err(busy) => live.show(index, Some(format!("its turn at {port} ({busy})"))),
         }
     }
@@ -212,18 +217,19 @@ impl Pursuit<'_> {
 
     async fn act(&self) -> Result<Result<(), DriverError>, Halt> {
         let (metal, target) = (&self.cx.metal, self.target());
+        let pass = self.cx.pass(self.live, self.index, self.way);
         if self.goal == Goal::Bound {
-            return metal.bind(target).await;
+            return metal.bind(target, pass).await;
         }
         if let Err(error) = host::nobody_uses(self.cx, self.live, target).await {
             return Ok(Err(error));
         }
         if self.way == Way::Undo
-            && let Err(error) = host::let_go(self.cx, target).await?
+            && let Err(error) = host::let_go(self.cx, target, pass).await?
         {
             return Ok(Err(error));
         }
-        metal.unbind(target).await
+        metal.unbind(target, pass).await
     }
 
     /// Whether what was seen may be different in a moment, because of what was sent before.

@@ -12,6 +12,7 @@ use crate::load::{adopt, load};
 use crate::operation::{Operation, Stop, StopCause};
 use crate::options::Options;
 use crate::order::Wish;
+use crate::pause::Pause;
 use crate::record::Claim;
 use crate::resolve::{self, Resolution, Resolve, ResolveError};
 use crate::retention::{self, Pruned};
@@ -112,6 +113,13 @@ impl Executor {
         Self {
             inner: Arc::new(inner),
         }
+    }
+
+    /// What is paused from now on, and nothing else. When this returns nothing is sent any more where it holds,
+    /// but for what is on its way; see [`Pause`]. Not kept: the caller sets it again before
+    /// [`Executor::recover`].
+    pub fn set_pauses(&self, pauses: Vec<Pause>) {
+        self.inner.cx.gate.set(pauses);
     }
 
     /// Begins an operation. When this returns it is in the journal, and goes on after any crash. The same

@@ -12,7 +12,7 @@ use crate::operation::{Operation, StepRecord};
 use crate::record::{Claim, CompositionRecord};
 use crate::reset;
 use crate::state::StepState;
-use futures_util::future::join_all;
+use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use poolwright_model::id::{CompositionId, HostPortId, UnitId};
 use poolwright_model::step::{Target, Verb};
@@ -67,12 +67,11 @@ pub(crate) async fn rolled_back(cx: &Context, live: &Live) -> Result<(), Halt> {
     let units: Vec<_> = live.ask(|operation| one_a_unit(operation).cloned().collect());
     // What was bound and unbound again was in a host's hands, if only for a moment.
     let cleaned = units.iter().map(|record| async move {
-        let (change, _) = reset::clean(cx, live, record.step.index).await?;
+        let (change, _) = reset::clean(cx, live, record).await?;
         Ok((record.step.index, change))
     });
     let mut changes = Vec::new();
-    for cleaned in join_all(cleaned).await {
-        let (index, change) = cleaned?;
+    for (index, change) in try_join_all(cleaned).await? {
         changes.extend(change.map(|change| (index, change)));
         changes.push((index, Change::LetGo));
     }

@@ -88,6 +88,15 @@ impl Live {
         });
     }
 
+    /// Says what keeps a step from beginning, or from going on.
+    pub fn hold_back(&self, index: u32, waiting_for: Option<String>) {
+        self.journal.seen.send_modify(|operation| {
+            if let Some(record) = operation.steps.get_mut(index as usize) {
+                record.waiting_for = waiting_for;
+            }
+        });
+    }
+
     /// Says what the operation as a whole waits for.
     pub fn show_all(&self, waiting_for: String) {
         self.journal

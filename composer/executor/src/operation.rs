@@ -31,6 +31,13 @@ pub enum OperationKind {
     Undo,
 }
 
+impl OperationKind {
+    /// Whether it runs by itself, and not because somebody asked for it just then.
+    pub fn is_automatic(self) -> bool {
+        matches!(self, Self::Schedule)
+    }
+}
+
 /// The run of one plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Operation {

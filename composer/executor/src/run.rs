@@ -63,7 +63,7 @@ async fn steps(cx: &Context, live: &Live, way: Way) -> Result<(), Halt> {
         if halt.is_none() && !turned {
             for index in live.ask(|operation| ready(operation, way)) {
                 if in_flight.insert(index) {
-                    running.push(async move { (index, step(cx, live, index, way).await) }.boxed());
+                    running.push(async move { (index, begin(cx, live, index, way).await) }.boxed());
                 }
             }
         }
@@ -123,6 +123,17 @@ fn ready_to_undo(operation: &Operation) -> Vec<u32> {
         }
     }
     ready
+}
+
+/// Takes a step up, once nothing keeps it from beginning. What has begun goes on: it is read back, and waits at
+/// the last moment before something is sent.
+async fn begin(cx: &Context, live: &Live, index: u32, way: Way) -> Result<(), Halt> {
+    let record = live.step(index)?;
+    if way == Way::Do && record.state == StepState::Pending {
+        let endpoint = &record.step.target.unit_at.endpoint;
+        cx.pass(live, index, way).through(endpoint).await?;
+    }
+    step(cx, live, index, way).await
 }
 
 fn step<'a>(cx: &'a Context, live: &'a Live, index: u32, way: Way) -> BoxFuture<'a, Result<(), Halt>> {

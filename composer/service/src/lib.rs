@@ -29,7 +29,8 @@ pub use error::{ErrorCode, ServiceError};
 
 // What the facade's answers are made of, so that those above it need no other room.
 pub use poolwright_executor::{
-    CompositionRecord, Operation, OperationKind, OperationState, Options as ExecuteOptions, StepState,
+    CompositionRecord, Operation, OperationKind, OperationState, Options as ExecuteOptions, Pause, Paused,
+    StepState,
 };
 pub use poolwright_inventory::Snapshot;
 pub use poolwright_planner::{Composition, Plan};

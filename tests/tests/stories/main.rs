@@ -12,6 +12,7 @@ mod stopped;
 mod composing;
 mod every_step;
 mod managers;
+mod pausing;
 mod requests;
 mod restarts;
 mod scale;

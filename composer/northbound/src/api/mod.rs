@@ -4,6 +4,7 @@ mod changes;
 mod demands;
 mod endpoints;
 mod operations;
+mod pauses;
 mod pool;
 mod probes;
 mod schedules;
@@ -32,6 +33,7 @@ pub(crate) fn router(api: Api) -> Router {
         .merge(demands::routes())
         .merge(changes::routes())
         .merge(operations::routes())
+        .merge(pauses::routes())
         .merge(schedules::routes())
         .merge(endpoints::routes())
         .fallback(no_such_path)

@@ -293,6 +293,15 @@ impl Composer {
                 "poolwright ops show ID",
             ),
         });
+        let pauses: Vec<String> = self.pauses().await?.iter().map(ToString::to_string).collect();
+        checks.push(match pauses.is_empty() {
+            true => Check::ok("pauses", "nothing is paused"),
+            false => Check::warning(
+                "pauses",
+                pauses.join("; "),
+                "poolwright resume, once that is right",
+            ),
+        });
         let lost = self.not_as_recorded(&snapshot).await?;
         checks.push(match lost.is_empty() {
             true => Check::ok("bindings", "all compositions are bound as recorded"),

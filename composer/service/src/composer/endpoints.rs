@@ -6,6 +6,7 @@ use crate::error::{ErrorCode, ServiceError};
 use futures_util::StreamExt;
 use poolwright_collector::Look;
 use poolwright_driver::{DriverError, Observation};
+use poolwright_executor::{Pause, Paused};
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_store::{Batch, Stored, read, read_all};
@@ -143,8 +144,11 @@ impl Composer {
             }
         }
         let mut batch = Batch::new();
-        batch.delete(Endpoint::KIND, id.as_str());
+        batch
+            .delete(Endpoint::KIND, id.as_str())
+            .delete(Pause::KIND, &Paused::Endpoint(id.clone()).to_string());
         self.store.commit(batch).await?;
+        self.recall_pauses().await?;
         if let Some(connected) = self.connections.remove(id) {
             connected.fabric.close().await;
         }

@@ -10,6 +10,7 @@
 //! * [`requests`]: from a plan to an operation; once a key.
 //! * [`charge`]: one of several managers.
 //! * [`following`]: what is done once an operation is over.
+//! * [`pausing`]: stopping it all, or some of it.
 //! * [`pruning`]: what is forgotten of the past.
 //! * [`readiness`]: whether it may be asked at all.
 //! * [`asking`]: operations, compositions, and why things are as they are.
@@ -23,6 +24,7 @@ mod endpoints;
 mod following;
 mod keeping;
 mod looking;
+mod pausing;
 mod planning;
 mod pruning;
 mod readiness;
@@ -96,6 +98,8 @@ pub struct Parts {
     /// Held while a plan is made and submitted: each sees what the one before has taken. Operations run side
     /// by side all the same.
     turn: tokio::sync::Mutex<()>,
+    /// Held while pauses are changed: what the executor is told last is what stands.
+    pausing: tokio::sync::Mutex<()>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
     pub(crate) calendar_changed: Notify,
     /// What keeps the pool from following the calendar just now.
@@ -141,6 +145,7 @@ impl Composer {
             stage: Mutex::default(),
             seen: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
+            pausing: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
             trouble: Mutex::default(),
             tasks: Mutex::default(),
@@ -166,6 +171,7 @@ impl Composer {
     /// run left open. Whoever calls it closes the composer, also where it fails or is cut off.
     pub async fn start(&self) -> Result<(), ServiceError> {
         self.recall_ids().await?;
+        self.recall_pauses().await?;
         self.settle_demands().await?;
         self.discover(&()).await?;
         self.begin_charge().await?;

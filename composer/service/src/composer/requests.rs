@@ -75,7 +75,7 @@ impl Composer {
         })
     }
 
-    /// Begins the operation, with all that hangs on it. To be called with the turn.
+    /// Begins the operation, with all that hangs on it, unless that is paused. To be called with the turn.
     pub(super) async fn submit(
         &self,
         request: Request<'_>,
@@ -83,6 +83,7 @@ impl Composer {
         plan: Plan,
         with: Batch,
     ) -> Result<Change, ServiceError> {
+        self.may_begin(&request, &plan).await?;
         let submission = Submission {
             id: id.clone(),
             plan: plan.clone(),
