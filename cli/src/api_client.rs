@@ -143,7 +143,21 @@ impl Api {
         path: &[&str],
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        self.send(Method::POST, self.url(path), Some(body)).await
+        self.post_where(path, &[], body).await
+    }
+
+    /// The same, with more said in the address.
+    pub async fn post_where<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let mut url = self.url(path);
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        self.send(Method::POST, url, Some(body)).await
     }
 
     pub async fn delete(&self, path: &[&str]) -> Result<(), Failure> {

@@ -97,7 +97,7 @@ pub enum Command {
     Pause(commands::pause::PauseArgs),
     /// Let it go on
     Resume(commands::pause::ResumeArgs),
-    /// Management services: add, list, test, remove, record, qualify
+    /// Management services: add, adopt, list, test, remove, record, qualify
     Endpoint(commands::endpoint::EndpointArgs),
     /// Say why a demand is served, or is not
     Why(commands::why::WhyArgs),

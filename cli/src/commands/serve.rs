@@ -8,6 +8,7 @@ use crate::output::human::counted;
 use crate::output::say;
 use crate::wire_up::{self, RackServing, RedfishConnector, ServedApi, ServedRack, StoreArgs};
 use poolwright_service::clock::WallClock;
+use poolwright_service::endpoint::Standing;
 use poolwright_service::{Composer, Options, runner};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -155,7 +156,8 @@ async fn add_endpoints(composer: &Composer, rack: &ServedRack, data_dir: &Path) 
     for spec in wire_up::endpoints_of(rack, &data_dir) {
         match known.iter().find(|endpoint| endpoint.spec.id == spec.id) {
             None => {
-                composer.add_endpoint(spec).await?;
+                // The rack is our own, and new.
+                composer.add_endpoint(spec, Standing::Adopted).await?;
             }
             Some(endpoint) if endpoint.spec == spec => {}
             Some(endpoint) => {

@@ -246,6 +246,7 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
         in_csv("vendor"),
         in_csv("product"),
         in_csv("firmware"),
+        column("STANDING"),
         column("ADDED"),
     ]);
     for endpoint in endpoints {
@@ -269,6 +270,7 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
             Cell::maybe(service.and_then(|service| service.vendor.as_ref())),
             Cell::maybe(service.and_then(|service| service.product.as_ref())),
             Cell::maybe(service.and_then(|service| service.firmware.as_ref())),
+            word(&endpoint.standing),
             Cell::at(endpoint.added),
         ]);
     }

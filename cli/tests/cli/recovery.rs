@@ -33,7 +33,10 @@ async fn what_was_begun_is_finished_or_undone() {
     let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
     let manager = Manager::start(folder.path(), &[]).await;
     manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .run(&format!(
+            "endpoint add --adopt --from {}",
+            rack.file("endpoints.json")
+        ))
         .await
         .expect(0, &[]);
     let started = manager
@@ -79,7 +82,10 @@ async fn a_manager_that_is_asked_to_stop_leaves_its_operation_to_the_next() {
     let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
     let manager = Manager::start(folder.path(), &[]).await;
     manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .run(&format!(
+            "endpoint add --adopt --from {}",
+            rack.file("endpoints.json")
+        ))
         .await
         .expect(0, &[]);
     let started = manager
@@ -105,7 +111,10 @@ async fn who_interrupts_a_wait_is_told_how_to_go_on() {
     let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
     let manager = Manager::start(folder.path(), &[]).await;
     manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .run(&format!(
+            "endpoint add --adopt --from {}",
+            rack.file("endpoints.json")
+        ))
         .await
         .expect(0, &[]);
     let ran = manager.interrupt("compose --gpus 2 --name web", "started").await;
@@ -129,7 +138,10 @@ async fn a_wait_that_ends_too_early_names_the_operation() {
     let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
     let manager = Manager::start(folder.path(), &[]).await;
     manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .run(&format!(
+            "endpoint add --adopt --from {}",
+            rack.file("endpoints.json")
+        ))
         .await
         .expect(0, &[]);
     let late = manager
@@ -171,7 +183,10 @@ async fn who_waits_hears_the_end_from_the_manager_that_comes_after() {
     let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
     let manager = Manager::start(folder.path(), &[]).await;
     manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .run(&format!(
+            "endpoint add --adopt --from {}",
+            rack.file("endpoints.json")
+        ))
         .await
         .expect(0, &[]);
     let waiting = manager.begin("compose --gpus 8 --name web");
@@ -195,7 +210,10 @@ async fn who_waits_for_a_manager_that_never_comes_back_is_told_what_goes_on_with
     let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
     let manager = Manager::start(folder.path(), &[]).await;
     manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .run(&format!(
+            "endpoint add --adopt --from {}",
+            rack.file("endpoints.json")
+        ))
         .await
         .expect(0, &[]);
     let waiting = manager.begin("compose --gpus 8 --name web");

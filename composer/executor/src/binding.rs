@@ -22,6 +22,7 @@ use crate::ledger::Halt;
 use crate::line::StepLine;
 use crate::live::Live;
 use crate::note::{self, Way, said};
+use crate::operation::OperationKind;
 use crate::options::Pauses;
 use crate::state::StepState;
 use poolwright_driver::{Bound, DriverError, ErrorKind, TaskSeen};
@@ -165,6 +166,11 @@ impl Pursuit<'_> {
                 Seen::Goal => return self.succeed(&asked).await,
                 Seen::Elsewhere(what) => return self.elsewhere(&asked, &what).await,
                 Seen::Several(what) => return self.not_ours(&asked, &what).await,
+                Seen::Start if self.only_looks() => {
+                    let unit = &self.target().unit;
+                    let message = format!("{unit} is bound to nothing any more, so it can't be taken over");
+                    return self.fail(&asked, message, Some(Change::SeenFree)).await;
+                }
                 Seen::Start if !self.may_ask(&asked) => return self.unchanged(&asked).await,
                 Seen::Start => {}
             }
@@ -305,6 +311,11 @@ impl Pursuit<'_> {
                 port_addresses.join(", ")
             )),
         }
+    }
+
+    /// What is taken over is where it is already, or is not taken over.
+    fn only_looks(&self) -> bool {
+        self.live.ask(|operation| operation.kind == OperationKind::Adopt)
     }
 
     fn may_ask(&self, asked: &Asked) -> bool {

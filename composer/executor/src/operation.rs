@@ -29,6 +29,8 @@ pub enum OperationKind {
     Clean,
     /// The contrary of an operation that is completed.
     Undo,
+    /// Taking over what somebody else bound: it reads back, and sends nothing.
+    Adopt,
 }
 
 impl OperationKind {

@@ -269,10 +269,13 @@ async fn take(
         }
     }
     let mut gpus: Gpus = records.into_iter().collect();
+    let adopts = operation.kind == OperationKind::Adopt;
     for (unit, target) in first_targets(plan) {
         let takes = operation.takes(unit);
         for record in gpus.of_unit(unit) {
             let may = match record.state {
+                // Whatever we knew of it: it is bound now, as the plan says, or it is not taken over.
+                state if adopts => !matches!(state, GpuState::Quarantined | GpuState::Indeterminate),
                 GpuState::Free | GpuState::Dirty => takes || only_resets(plan, unit),
                 GpuState::Bound | GpuState::Attached => !takes,
                 _ => false,
@@ -285,7 +288,7 @@ async fn take(
                 });
             }
         }
-        if takes {
+        if takes && !adopts {
             closed_to_others(cx, operation, &gpus, unit)?;
             let of = gpus::Context {
                 operation: &operation.id,

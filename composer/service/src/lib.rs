@@ -22,8 +22,8 @@ mod view;
 pub mod window;
 
 pub use composer::{
-    Change, Check, CheckResult, Composer, EndpointTest, How, Options, Release, Resolution, ScheduleStatus,
-    Status, Why, most_slots, pool_kinds,
+    Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, Options, Release, Resolution,
+    ScheduleStatus, Status, Why, most_slots, pool_kinds,
 };
 pub use error::{ErrorCode, ServiceError};
 

@@ -19,12 +19,20 @@ pub struct Known {
     pub ours: BTreeSet<UnitId>,
     /// Units that running operations have in hand.
     pub in_hand: BTreeSet<UnitId>,
+    /// Endpoints that were not adopted.
+    pub observed: BTreeSet<ControlEndpointId>,
     /// How far the store was when the look at each endpoint began. What was written later was read from the
     /// hardware later, too.
     pub looked_at: BTreeMap<ControlEndpointId, u64>,
 }
 
 impl Known {
+    /// Where a GPU could be bound, and nothing may be changed.
+    fn observed_at<'g>(&self, gpu: &'g Gpu) -> Option<&'g ControlEndpointId> {
+        let mut endpoints = gpu.control.iter().map(|at| &at.endpoint);
+        endpoints.find(|endpoint| self.observed.contains(*endpoint))
+    }
+
     /// What was written down of a GPU after the look at whoever binds it.
     fn newer(&self, gpu: &Gpu) -> Option<&GpuRecord> {
         let record = self.records.get(&gpu.id)?;
@@ -75,6 +83,15 @@ pub fn overlay(snapshot: &mut Snapshot, known: &Known) {
                 gpu.state = GpuState::Dirty;
             }
             _ => {}
+        }
+        if !ours
+            && gpu.composability.is_composable()
+            && let Some(endpoint) = known.observed_at(gpu)
+        {
+            let detail = format!(
+                "{endpoint} is only observed until it is adopted (poolwright endpoint adopt {endpoint})"
+            );
+            gpu.composability = Composability::no(WhyNotKind::ObserveOnly, detail);
         }
     }
 }
@@ -152,6 +169,18 @@ mod tests {
             ..Known::default()
         };
         assert_eq!(one_gpu(Some("p"), &in_hand), (GpuState::Bound, None));
+    }
+
+    #[test]
+    fn nothing_is_to_be_had_where_we_only_look() {
+        let observed = Known {
+            observed: BTreeSet::from(["box".parse().unwrap()]),
+            ..Known::default()
+        };
+        let observe_only = Some(WhyNotKind::ObserveOnly);
+        assert_eq!(one_gpu(None, &observed), (GpuState::Free, observe_only));
+        let foreign = (GpuState::Foreign, Some(WhyNotKind::Foreign));
+        assert_eq!(one_gpu(Some("p"), &observed), foreign);
     }
 
     #[test]

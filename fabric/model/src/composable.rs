@@ -22,6 +22,8 @@ pub enum WhyNotKind {
     NoMemorySize,
     /// The hardware says that it is not well.
     Unhealthy,
+    /// Its endpoint was not adopted: the manager looks at it and changes nothing there.
+    ObserveOnly,
     /// Bound to a host by somebody else; left alone until adopted.
     Foreign,
     /// Not seen in the latest look.
@@ -30,7 +32,7 @@ pub enum WhyNotKind {
     Cordoned,
 }
 
-const KINDS: [(WhyNotKind, &str); 11] = [
+const KINDS: [(WhyNotKind, &str); 12] = [
     (WhyNotKind::Soldered, "soldered"),
     (WhyNotKind::Conflict, "conflict"),
     (WhyNotKind::NoIdentity, "no-identity"),
@@ -39,6 +41,7 @@ const KINDS: [(WhyNotKind, &str); 11] = [
     (WhyNotKind::NoHost, "no-host"),
     (WhyNotKind::NoMemorySize, "no-memory-size"),
     (WhyNotKind::Unhealthy, "unhealthy"),
+    (WhyNotKind::ObserveOnly, "observe-only"),
     (WhyNotKind::Foreign, "foreign"),
     (WhyNotKind::Missing, "missing"),
     (WhyNotKind::Cordoned, "cordoned"),

@@ -12,7 +12,7 @@ use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::Gpu;
 use poolwright_service::clock::{Clock, FastClock};
 use poolwright_service::demand::DemandSpec;
-use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Trust};
+use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Standing, Trust};
 use poolwright_service::{
     Change, Composer, How, Operation, OperationState, Options, Release, ServiceError, Snapshot,
 };
@@ -120,6 +120,10 @@ impl Pool {
     }
 
     pub async fn add_endpoint(&self, name: &str) {
+        self.add_endpoint_as(name, Standing::Adopted).await;
+    }
+
+    pub async fn add_endpoint_as(&self, name: &str, standing: Standing) {
         let spec = EndpointSpec {
             id: ControlEndpointId::from_lossy(name),
             url: format!("https://{name}"),
@@ -128,7 +132,7 @@ impl Pool {
             trust: Trust::System,
             insecure_http: false,
         };
-        self.composer().add_endpoint(spec).await.unwrap();
+        self.composer().add_endpoint(spec, standing).await.unwrap();
     }
 
     pub async fn compose(&self, demand: Value) -> Result<Change, ServiceError> {

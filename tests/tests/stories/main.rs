@@ -9,6 +9,7 @@ mod calendar;
 mod kit;
 mod stopped;
 
+mod adopting;
 mod composing;
 mod every_step;
 mod managers;

@@ -8,6 +8,7 @@ mod kit;
 mod plans;
 mod rack;
 
+mod adopting;
 mod claims;
 mod crashes;
 mod failures;

@@ -25,7 +25,7 @@ pub(super) fn routes() -> Router<Api> {
 }
 
 /// Who asks; there is one account so far.
-const BY: &str = poolwright_service::accounts::ADMIN;
+pub(super) const BY: &str = poolwright_service::accounts::ADMIN;
 
 type Changed = Result<(StatusCode, Json<Change>), Problem>;
 
@@ -39,7 +39,7 @@ fn changed(change: Change) -> (StatusCode, Json<Change>) {
 }
 
 /// The key may come as a header; two different ones are a mistake.
-fn with_key(mut how: How, headers: &HeaderMap) -> Result<How, Problem> {
+pub(super) fn with_key(mut how: How, headers: &HeaderMap) -> Result<How, Problem> {
     let Some(value) = headers.get("idempotency-key") else {
         return Ok(how);
     };

@@ -1,7 +1,7 @@
 //! Adding, testing and removing the management services that the manager speaks to.
 
 use super::Composer;
-use crate::endpoint::{Connected, Endpoint, EndpointSpec};
+use crate::endpoint::{Connected, Endpoint, EndpointSpec, Standing};
 use crate::error::{ErrorCode, ServiceError};
 use futures_util::StreamExt;
 use poolwright_collector::Look;
@@ -44,8 +44,13 @@ impl Composer {
         }
     }
 
-    /// Connects to an endpoint, looks at it once, and keeps it. One that can't be read is not kept.
-    pub async fn add_endpoint(&self, spec: EndpointSpec) -> Result<EndpointTest, ServiceError> {
+    /// Connects to an endpoint, looks at it once, and keeps it. One that can't be read is not kept. Whoever adds
+    /// it as adopted says that it is new, or ours already.
+    pub async fn add_endpoint(
+        &self,
+        spec: EndpointSpec,
+        standing: Standing,
+    ) -> Result<EndpointTest, ServiceError> {
         if read::<Endpoint>(self.store.as_ref(), spec.id.as_str())
             .await?
             .is_some()
@@ -57,7 +62,7 @@ impl Composer {
             .with_hint("choose another name, or remove it first"));
         }
         let connected = self.connector.connect(&spec).await?;
-        match self.add_connected(&spec, &connected).await {
+        match self.add_connected(&spec, standing, &connected).await {
             Ok(tested) => Ok(tested),
             Err(error) => {
                 connected.fabric.close().await;
@@ -69,6 +74,7 @@ impl Composer {
     async fn add_connected(
         &self,
         spec: &EndpointSpec,
+        standing: Standing,
         connected: &Connected,
     ) -> Result<EndpointTest, ServiceError> {
         let began = self.begin_look().await?;
@@ -77,6 +83,7 @@ impl Composer {
         let endpoint = Endpoint {
             spec: spec.clone(),
             added: self.clock.now(),
+            standing,
             service: None,
         };
         let mut batch = Batch::new();

@@ -249,6 +249,7 @@ impl Composer {
         let held = compositions.into_iter().flat_map(|c| c.value.composition.held);
         let records = read_all::<GpuRecord>(self.store.as_ref()).await?;
         Ok(Known {
+            observed: self.observed().await?,
             in_hand: claims.into_iter().map(|claim| claim.unit).collect(),
             ours: held.map(|held| held.unit).collect(),
             records: records

@@ -1,5 +1,6 @@
 //! The facade: everything that anybody asks of Poolwright, be it at the CLI or through a service.
 //!
+//! * [`adopting`]: what was there before us.
 //! * [`looking`]: the hardware as seen last, with what we know of it.
 //! * [`endpoints`]: whom to ask.
 //! * [`wanting`]: demands and schedules.
@@ -17,6 +18,7 @@
 //!
 //! Invariant: every change of hardware goes through a plan and the executor.
 
+mod adopting;
 mod asking;
 mod changing;
 mod charge;
@@ -32,6 +34,7 @@ mod requests;
 mod undoing;
 mod wanting;
 
+pub use adopting::Adopting;
 pub use asking::{Check, CheckResult, Resolution, Status, Why};
 pub use changing::Release;
 pub use endpoints::EndpointTest;

@@ -84,6 +84,7 @@ impl Composer {
         with: Batch,
     ) -> Result<Change, ServiceError> {
         self.may_begin(&request, &plan).await?;
+        self.are_adopted(request.kind, &plan).await?;
         let submission = Submission {
             id: id.clone(),
             plan: plan.clone(),

@@ -166,6 +166,10 @@ fn changed(id: &OperationId, refusal: &Refusal) -> ServiceError {
 fn may_be_undone(operation: &Operation) -> Result<(), ServiceError> {
     let (id, state) = (&operation.id, operation.state);
     let (why, hint) = match state {
+        OperationState::Completed if operation.kind == OperationKind::Adopt => (
+            "it took over what was bound already, and moved nothing".to_owned(),
+            Some("let go of what is not needed: poolwright release COMPOSITION".to_owned()),
+        ),
         OperationState::Completed => return Ok(()),
         OperationState::RolledBack | OperationState::Cancelled => {
             (format!("it is {state}, so everything is as it was before"), None)
