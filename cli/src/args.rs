@@ -99,6 +99,8 @@ pub enum Command {
     Resume(commands::pause::ResumeArgs),
     /// Management services: add, adopt, list, test, remove, record, qualify
     Endpoint(commands::endpoint::EndpointArgs),
+    /// Show where the fabric is not as recorded: wanted against found
+    Diff(commands::diff::DiffArgs),
     /// Say why a demand is served, or is not
     Why(commands::why::WhyArgs),
     /// Check that everything is well

@@ -5,6 +5,7 @@ pub mod compose;
 pub mod demand;
 pub mod demo;
 pub mod describe;
+pub mod diff;
 pub mod discover;
 pub mod doctor;
 pub mod emulate;
@@ -53,6 +54,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Pause(args) => pause::pause(args, output).await,
         Command::Resume(args) => pause::resume(args, output).await,
         Command::Endpoint(args) => endpoint::run(args, output).await,
+        Command::Diff(args) => diff::run(args, output).await,
         Command::Why(args) => why::run(args, output).await,
         Command::Doctor(args) => doctor::run(args, output).await,
     }

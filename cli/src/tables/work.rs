@@ -10,7 +10,7 @@ use poolwright_service::demand::DemandRecord;
 use poolwright_service::endpoint::{Endpoint, Trust};
 use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::Schedule;
-use poolwright_service::{Check, CheckResult, Pause, ScheduleStatus};
+use poolwright_service::{Check, CheckResult, Drift, Pause, ScheduleStatus};
 
 pub fn compositions(compositions: &[Composition]) -> Table {
     let mut table = Table::new([
@@ -272,6 +272,31 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
             Cell::maybe(service.and_then(|service| service.firmware.as_ref())),
             word(&endpoint.standing),
             Cell::at(endpoint.added),
+        ]);
+    }
+    table
+}
+
+/// Wanted against found.
+pub fn drifts(drifts: &[Drift]) -> Table {
+    let mut table = Table::new([
+        column("GPU"),
+        column("DRIFT").named("kind"),
+        column("WANTED"),
+        column("FOUND"),
+        column("COMPOSITION").if_any(),
+        column("DEMAND").if_any(),
+        column("DETAIL").if_any(),
+    ]);
+    for drift in drifts {
+        table.row([
+            Cell::text(&drift.gpu),
+            Cell::text(drift.kind),
+            Cell::maybe(drift.wanted.as_ref()),
+            Cell::maybe(drift.found.as_ref()),
+            Cell::maybe(drift.composition.as_ref()),
+            Cell::maybe(drift.demand.as_ref()),
+            Cell::maybe(drift.detail.as_ref()),
         ]);
     }
     table

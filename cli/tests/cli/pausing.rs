@@ -1,4 +1,4 @@
-//! Pausing a manager from the command line.
+//! Pausing a manager, adopting what was there, and seeing what is not as recorded, from the command line.
 
 use crate::support::Manager;
 use serde_json::Value;
@@ -50,5 +50,16 @@ async fn a_manager_is_paused_and_resumed() {
         .run("compose --gpus 1 --name web")
         .await
         .expect(0, &["done"]);
+    // One is bound from the start, by somebody else.
+    manager
+        .run("diff --look")
+        .await
+        .expect(1, &["foreign", "1 GPU not as recorded"]);
+    let adopted = manager.run("endpoint adopt box-1 --yes -o json").await;
+    assert_eq!(adopted.expect(0, &[]).json()["operation"]["kind"], "adopt");
+    manager
+        .run("diff -o json")
+        .await
+        .expect(0, &["[]", "as recorded"]);
     assert_eq!(manager.server.terminate().await, 0);
 }

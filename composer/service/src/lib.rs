@@ -3,6 +3,7 @@
 //! * [`Composer`]: everything that anybody asks of Poolwright, be it at the CLI or through a service.
 //! * [`runner`]: looks at the hardware and recompositions by the calendar.
 //! * [`demand`], [`schedule`], [`window`], [`endpoint`]: what people write, and what is kept of it.
+//! * [`drift`](mod@drift): what is recorded against what is found.
 //! * [`size`](mod@size): sizing in the words of requests.
 //! * [`leases`]: several managers on one store.
 //! * [`accounts`]: who may ask.
@@ -12,6 +13,7 @@ pub mod accounts;
 pub mod clock;
 mod composer;
 pub mod demand;
+pub mod drift;
 pub mod endpoint;
 mod error;
 pub mod leases;
@@ -25,6 +27,7 @@ pub use composer::{
     Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, Options, Release, Resolution,
     ScheduleStatus, Status, Why, most_slots, pool_kinds,
 };
+pub use drift::{Drift, DriftKind};
 pub use error::{ErrorCode, ServiceError};
 
 // What the facade's answers are made of, so that those above it need no other room.

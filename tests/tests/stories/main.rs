@@ -11,6 +11,7 @@ mod stopped;
 
 mod adopting;
 mod composing;
+mod drifting;
 mod every_step;
 mod managers;
 mod pausing;

@@ -8,7 +8,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use poolwright_model::fault::Fault;
 use poolwright_model::topology::{Fabric, Gpu, Host, Switch, Topology};
-use poolwright_service::{Check, ServiceError, Status};
+use poolwright_service::{Check, Drift, ServiceError, Status};
 use serde::{Deserialize, Serialize};
 
 pub(super) fn routes() -> Router<Api> {
@@ -36,6 +36,7 @@ pub(super) fn routes() -> Router<Api> {
             get(|State(api): State<Api>| async move { list::<Switch>(&api, |t| &t.switches).await }),
         )
         .route("/faults", get(faults))
+        .route("/drift", get(drift))
         .route("/doctor", get(doctor))
         .route("/events", get(events))
 }
@@ -86,6 +87,10 @@ async fn one<T>(api: &Api, kind: &str, id: &str, find: impl Fn(&Topology) -> Opt
 
 async fn faults(State(api): State<Api>) -> Answer<Vec<Fault>> {
     Ok(Json(api.composer.snapshot().await?.faults.clone()))
+}
+
+async fn drift(State(api): State<Api>) -> Answer<Vec<Drift>> {
+    Ok(Json(api.composer.drift().await?))
 }
 
 async fn doctor(State(api): State<Api>) -> Answer<Vec<Check>> {

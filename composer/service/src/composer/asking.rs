@@ -7,12 +7,11 @@ use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
 use poolwright_executor::{self as executor, CompositionRecord, Operation, OperationState, Resolve, Said};
 use poolwright_model::fault::FaultKind;
-use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId, UnitId};
+use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Composition;
 use poolwright_store::{Event, read, read_all};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The manager in a few numbers.
@@ -302,48 +301,28 @@ impl Composer {
                 "poolwright resume, once that is right",
             ),
         });
-        let lost = self.not_as_recorded(&snapshot).await?;
+        let lost: Vec<String> = self
+            .drift_in(&snapshot)
+            .await?
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         checks.push(match lost.is_empty() {
             true => Check::ok("bindings", "all compositions are bound as recorded"),
-            false => Check::problem("bindings", lost.join("; "), "poolwright describe composition ID"),
+            false => Check::problem("bindings", some(&lost), "poolwright diff"),
         });
         Ok(checks)
     }
+}
 
-    /// What a composition should hold and the hardware shows elsewhere.
-    async fn not_as_recorded(
-        &self,
-        snapshot: &poolwright_inventory::Snapshot,
-    ) -> Result<Vec<String>, ServiceError> {
-        let claims = self.executor.claims().await?;
-        let in_hand: BTreeSet<&UnitId> = claims.iter().map(|claim| &claim.unit).collect();
-        let at: BTreeMap<_, _> = snapshot
-            .topology
-            .gpus
-            .iter()
-            .map(|gpu| (&gpu.id, gpu.host_port.as_ref()))
-            .collect();
-        let mut lost = Vec::new();
-        for composition in self.compositions().await? {
-            for held in composition
-                .held
-                .iter()
-                .filter(|held| !in_hand.contains(&held.unit))
-            {
-                for gpu in &held.gpus {
-                    match at.get(gpu) {
-                        Some(Some(port)) if **port == held.host_port => {}
-                        Some(Some(port)) => lost.push(format!(
-                            "{gpu} of {} is bound to {port}, not to {}",
-                            composition.id, held.host_port
-                        )),
-                        Some(None) => lost.push(format!("{gpu} of {} is bound to nothing", composition.id)),
-                        None => lost.push(format!("{gpu} of {} is not seen", composition.id)),
-                    }
-                }
-            }
-        }
-        Ok(lost)
+/// The first of many.
+fn some(all: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let more = all.len().saturating_sub(SHOWN);
+    let shown = all[..all.len() - more].join("; ");
+    match more {
+        0 => shown,
+        more => format!("{shown}; and {more} more"),
     }
 }
 
@@ -351,7 +330,7 @@ fn needs_somebody(state: OperationState) -> bool {
     matches!(state, OperationState::Indeterminate | OperationState::Quarantined)
 }
 
-fn is_silence(kind: FaultKind) -> bool {
+pub(super) fn is_silence(kind: FaultKind) -> bool {
     matches!(
         kind,
         FaultKind::Unreachable

@@ -1,6 +1,7 @@
 //! The facade: everything that anybody asks of Poolwright, be it at the CLI or through a service.
 //!
 //! * [`adopting`]: what was there before us.
+//! * [`drifting`]: what is recorded against what was found.
 //! * [`looking`]: the hardware as seen last, with what we know of it.
 //! * [`endpoints`]: whom to ask.
 //! * [`wanting`]: demands and schedules.
@@ -22,6 +23,7 @@ mod adopting;
 mod asking;
 mod changing;
 mod charge;
+mod drifting;
 mod endpoints;
 mod following;
 mod keeping;
