@@ -150,9 +150,11 @@ struct Now {
 
 impl Gate {
     pub fn set(&self, pauses: Vec<Pause>) {
-        self.0.send_modify(|now| {
+        self.0.send_if_modified(|now| {
+            let changed = now.pauses != pauses;
+            now.changes += u64::from(changed);
             now.pauses = pauses;
-            now.changes += 1;
+            changed
         });
     }
 
