@@ -84,6 +84,9 @@ struct Listing {
     #[serde(default)]
     ca: Option<PathBuf>,
     endpoints: Vec<Listed>,
+    /// Where an emulated rack takes faults: for tests.
+    #[serde(default, rename = "fault_control")]
+    _fault_control: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -171,6 +174,16 @@ mod tests {
             read_listing(&file, &mine).unwrap()[0].trust,
             Trust::InsecureAnyone
         );
+
+        let written = poolwright_emulator::EndpointsFile {
+            username: "admin".into(),
+            password_file: "password".into(),
+            ca: "ca.pem".into(),
+            endpoints: Vec::new(),
+            fault_control: Some("http://127.0.0.1:9".into()),
+        };
+        fs::write(&file, serde_json::to_string(&written).unwrap()).unwrap();
+        assert_eq!(read_listing(&file, &AccessArgs::default()), Ok(Vec::new()));
 
         fs::write(&file, r#"{"endpoint": []}"#).unwrap();
         let failure = read_listing(&file, &mine).unwrap_err();

@@ -6,6 +6,7 @@
 use crate::access::read_password;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::output::say;
 use crate::wire_up;
 use poolwright_service::ErrorCode;
 use reqwest::{Method, StatusCode};
@@ -206,6 +207,12 @@ impl Api {
             .await
             .map_err(|error| self.unreached(&error, safe))?;
         let status = answer.status();
+        if let Some(why) = answer.headers().get("poolwright-stale") {
+            let why = why.to_str().unwrap_or("its store does not answer");
+            say(&format!(
+                "warning: the manager tells this from memory, it may be old: {why}"
+            ));
+        }
         let mut text = Vec::new();
         while let Some(chunk) = answer
             .chunk()

@@ -17,11 +17,12 @@ pub struct Arguments {
         global = true,
         value_enum,
         value_name = "FORM",
-        default_value = "table"
+        default_value = "table",
+        help_heading = "Every command"
     )]
     pub output: Format,
     /// Say more on stderr; twice for still more (RUST_LOG goes before it)
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Every command")]
     pub verbose: u8,
     #[command(subcommand)]
     pub command: Command,

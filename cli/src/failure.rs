@@ -114,6 +114,7 @@ fn usual_hint(code: ErrorCode) -> Option<&'static str> {
         ErrorCode::Timeout => "it goes on: see poolwright ops list",
         ErrorCode::Unplaced => "see what is free: poolwright get gpus",
         ErrorCode::Indeterminate => "see poolwright ops list, then poolwright ops resolve",
+        ErrorCode::CredentialsRefused => "check the account and its password file on the manager's machine",
         ErrorCode::Unavailable => "see poolwright doctor, and try again later",
         ErrorCode::Internal => return None,
     })
@@ -151,7 +152,7 @@ mod tests {
         assert_eq!(failure.code, ExitCode::NotFound);
         assert_eq!(
             failure.to_string(),
-            "error: there is no demand \"web\"\nhint: poolwright get --help has the nouns, and poolwright get NOUN what there is of each"
+            "error: there is no demand \"web\"\nhint: poolwright get demands has the names"
         );
     }
 

@@ -240,10 +240,8 @@ fn late(operation: &Operation, timeout: Duration) -> Failure {
         waits => format!("; it waits for {}", waits.join("; ")),
     };
     let message = format!(
-        "operation {} is {} after {} s, and goes on{waits}",
-        operation.id,
-        operation.state,
-        timeout.as_secs()
+        "operation {} is {} after {timeout:?}, and goes on{waits}",
+        operation.id, operation.state
     );
     Failure::new(ExitCode::Timeout, message)
         .with_hint(format!("wait for it again: poolwright ops wait {}", operation.id))

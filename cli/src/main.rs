@@ -5,7 +5,8 @@
 //! * [`api_client`] speaks to the manager, [`follow`] waits for its operations.
 //! * [`output`] is the only place that writes on stdout; [`tables`] says what is shown of each noun.
 //! * [`names`] says what a mistyped name may have meant.
-//! * [`failure`] and [`exit_code`] are how a command fails, [`access`] is how services are reached.
+//! * [`failure`] and [`exit_code`] are how a command fails, [`stop`] is how it is interrupted, [`access`] is how
+//!   services are reached.
 
 mod access;
 mod api_client;
@@ -18,6 +19,8 @@ mod follow;
 mod names;
 mod output;
 mod progress;
+mod silence;
+mod stop;
 mod tables;
 mod wire_up;
 
@@ -114,6 +117,8 @@ fn trace(verbose: u8) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // Where stderr is a file on a full disk, a message is lost, and not the thread that had it to tell.
+        .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && !plain)
         .init();
 }

@@ -71,6 +71,7 @@ fn add_fabrics(topology: &mut Topology, index: usize, view: View, scope: &Scope)
             switch.fabric = scope.fabric(index, &switch.fabric);
             switch
         }));
+    topology.device_ports.extend(view.topology.device_ports);
     topology
         .links
         .extend(view.topology.links.into_iter().map(|mut link| {

@@ -24,6 +24,17 @@ pub struct Snapshot {
     pub elapsed_ms: u64,
 }
 
+impl Snapshot {
+    /// The faults of endpoints that could not be read at all: their source is the endpoint, and no place in it.
+    pub fn unread_endpoints(&self) -> impl Iterator<Item = &Fault> {
+        let whole = |fault: &&Fault| !fault.source.contains(' ');
+        let answered = |fault: &&Fault| self.endpoints.iter().any(|seen| seen.id.as_str() == fault.source);
+        self.faults
+            .iter()
+            .filter(move |fault| whole(fault) && !answered(fault))
+    }
+}
+
 /// An endpoint that answered: who it says that it is, and how far its driver can be relied upon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointSeen {

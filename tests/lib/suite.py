@@ -22,6 +22,7 @@ SHARED = Path(os.environ["POOLWRIGHT_SHARED"]) if os.environ.get("POOLWRIGHT_SHA
 PLANTED = os.environ.get("PLANTED") == "yes"
 POOLWRIGHT = os.environ.get("POOLWRIGHT", str(ROOT / "target/release/poolwright"))
 SERVE_TREE = os.environ.get("SERVE_TREE", str(ROOT / "target/release/serve-tree"))
+TORTURE = os.environ.get("TORTURE", str(ROOT / "target/release/torture"))
 SERVE_HOSTILE = os.environ.get("SERVE_HOSTILE", str(ROOT / "target/release/serve-hostile"))
 
 

@@ -36,6 +36,38 @@ fn every_crate_inherits_the_lints_and_unsafe_is_forbidden() {
 }
 
 #[test]
+fn each_lint_has_a_reason_above_it() {
+    let workspace = Workspace::load().unwrap();
+    let text = fs::read_to_string(workspace.root.join("Cargo.toml")).unwrap();
+    let mut in_lints = false;
+    let mut before = "";
+    for line in text.lines() {
+        if line.starts_with('[') {
+            in_lints = line.starts_with("[workspace.lints");
+        } else if in_lints && line.contains(" = ") {
+            assert!(before.starts_with('#'), "no reason above {line:?}");
+        }
+        before = line;
+    }
+}
+
+#[test]
+fn the_api_is_documented_path_by_path() {
+    let root = Workspace::load().unwrap().root;
+    let page = fs::read_to_string(root.join("docs/API.md")).unwrap();
+    let mut paths = 0;
+    for file in fs::read_dir(root.join("composer/northbound/src/api")).unwrap() {
+        let code = fs::read_to_string(file.unwrap().path()).unwrap();
+        for route in code.split(".route(").skip(1) {
+            let path = route.split('"').nth(1).unwrap();
+            assert!(page.contains(&format!(" {path}`")), "docs/API.md lacks {path}");
+            paths += 1;
+        }
+    }
+    assert!(paths > 30, "only {paths} routes were found");
+}
+
+#[test]
 fn a_crate_is_called_poolwright_and_the_name_of_its_room() {
     for member in Workspace::load().unwrap().members() {
         let folder = member

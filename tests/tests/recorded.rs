@@ -7,7 +7,7 @@ use poolwright_model::composable::WhyNotKind;
 use poolwright_model::control::ControlStyle;
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
-use poolwright_model::topology::{Gpu, Topology};
+use poolwright_model::topology::{DeviceKind, Gpu, Topology};
 use poolwright_model::units::Bytes;
 use poolwright_redfish::client::{Endpoint, Limits};
 use poolwright_redfish::southbound::RedfishDriver;
@@ -86,8 +86,37 @@ async fn dgx_h100_has_8_gpus_on_a_baseboard_and_none_can_be_moved() {
     let sum = |count: fn(&poolwright_model::topology::Fabric) -> u32| fabrics.iter().map(count).sum::<u32>();
     assert_eq!(fabrics.len(), 10);
     assert_eq!(sum(|fabric| fabric.switches), 13);
-    // Of the 325 ports in this tree these are the switches'; the others are the GPUs' and the network cards'.
+    // 325 files of this tree are ports.
     assert_eq!(sum(|fabric| fabric.ports), 165);
+    let of_devices = |kind| {
+        let ports = seen
+            .topology
+            .device_ports
+            .iter()
+            .filter(|device| device.kind == kind);
+        ports.map(|device| device.ports).sum::<u32>()
+    };
+    assert_eq!(of_devices(DeviceKind::Gpu), 144);
+    assert_eq!(of_devices(DeviceKind::Processor), 2, "the FPGA's");
+    assert_eq!(of_devices(DeviceKind::NetworkAdapter), 14);
+    // Every GPU has 18 NVLinks to 4 switches, and its way to the host; no switch is cabled to another.
+    for gpu in gpus {
+        let on_nvlink: BTreeSet<_> = gpu
+            .ports
+            .iter()
+            .filter(|at| at.fabric.as_str() == "HGX_NVLinkFabric_0")
+            .collect();
+        assert_eq!((on_nvlink.len(), gpu.ports.len()), (18, 19));
+        assert_eq!(
+            on_nvlink
+                .iter()
+                .map(|at| &at.switch)
+                .collect::<BTreeSet<_>>()
+                .len(),
+            4
+        );
+    }
+    assert_eq!(seen.topology.links, []);
     assert_eq!(sum(|fabric| fabric.endpoints), 20);
     assert_eq!(sum(|fabric| fabric.zones), 10);
     assert!(
@@ -136,7 +165,14 @@ async fn an_nvlink_switch_tray_is_a_fabric_with_unreadable_ports() {
         .faults
         .iter()
         .filter(|fault| fault.source.contains("/Fabrics/"));
-    assert_eq!(unreadable.count(), 4);
+    assert_eq!(unreadable.clone().count(), 4);
+    assert!(
+        unreadable
+            .clone()
+            .all(|fault| fault.kind == FaultKind::DanglingLink),
+        "{:?}",
+        seen.faults
+    );
 }
 
 #[tokio::test]

@@ -24,10 +24,10 @@ pub struct ChangeArgs {
     wait: WaitArgs,
 }
 
-/// Pulling GPUs that somebody uses.
+/// Pulling GPUs that somebody uses, and giving up those that are gone.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ForceArgs {
-    /// Pull GPUs although they are in use; say why with --reason
+    /// Pull GPUs although they are in use, and give up those that are gone; say why with --reason
     #[arg(long, requires = "reason")]
     force: bool,
     /// Why they are pulled; it is kept with the operation
@@ -111,6 +111,10 @@ const STEPS_SHOWN: usize = 50;
 fn show(change: &Change, output: Output) -> Result<(), Failure> {
     output.show_as(change, &tables::plan_steps(&change.plan), |_| {
         let mut lines = explain(&change.plan);
+        let given_up = change.given_up.iter();
+        lines.extend(given_up.map(|gpu| {
+            format!("{gpu} is given up: it is not where it was put; if it comes back it is reset before anybody gets it")
+        }));
         let steps = &change.plan.steps;
         // What would be done, where it can be taken in at a glance; `-o csv` has the steps of any plan.
         if change.operation.is_none() && steps.len() <= STEPS_SHOWN {
@@ -123,6 +127,13 @@ fn show(change: &Change, output: Output) -> Result<(), Failure> {
                 .map(|operation| format!("operation {} is {}", operation.id, operation.state)),
         );
         lines.join("\n")
+    })
+}
+
+/// How an operation ended whose steps were told while it ran.
+pub fn show_ended(operation: &poolwright_executor::Operation, output: Output) -> Result<(), Failure> {
+    output.show_as(operation, &tables::steps(operation), |width| {
+        tables::operations(std::slice::from_ref(operation)).render(width)
     })
 }
 

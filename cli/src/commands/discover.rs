@@ -6,21 +6,23 @@ use super::Outcome;
 use crate::access::{AccessArgs, read_listing};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::output::Output;
 use crate::output::human::counted;
+use crate::output::{Output, say};
 use crate::progress::Progress;
+use crate::stop::Stop;
 use crate::tables;
 use crate::wire_up::{self, RedfishConnector};
 use clap::ArgGroup;
+use futures_util::future::join_all;
 use poolwright_collector::{CollectOptions, Look, assemble, look};
 use poolwright_driver::Fabric;
 use poolwright_executor::{Clock, SystemClock};
 use poolwright_inventory::Snapshot;
 use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_service::endpoint::EndpointSpec;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 
 #[derive(Debug, clap::Args)]
@@ -45,11 +47,8 @@ Examples:
   poolwright discover --endpoint http://127.0.0.1:8000 -o json
   poolwright discover --endpoints rack/endpoints.json -o csv
 
-JSON: {gpus, hosts, fabrics, switches, links, units, faults, requests, elapsed_ms}; CSV: the GPUs.
-Exit code 0 as long as one endpoint could be read; what could not be read is in faults.";
-
-/// The longest that the ends of sessions are waited for.
-const GOODBYE: Duration = Duration::from_secs(5);
+JSON: {gpus, hosts, fabrics, switches, links, units, device_ports, endpoints, faults, requests, elapsed_ms}; CSV: the GPUs.
+Exit code 8 where some endpoints could not be read, and others could. What could not be read within an endpoint is in faults.";
 
 pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {
     let mut specs: Vec<EndpointSpec> = args
@@ -65,16 +64,28 @@ pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {
             Failure::usage("the list names no endpoint").with_hint("name at least one with --endpoint URL")
         );
     }
+    // Named twice it would be counted twice.
+    let mut addresses = BTreeSet::new();
+    specs.retain(|spec| spec.address().is_none_or(|address| addresses.insert(address)));
     let connector = RedfishConnector::with_concurrency(args.concurrency.map(usize::from));
-    let snapshot = discover(&connector, &specs).await?;
+    let (snapshot, failures) = discover(&connector, &specs, &Stop::heard()).await?;
     output.show_as(&snapshot, &tables::gpus(&snapshot.topology.gpus), |width| {
         tables::snapshot(&snapshot, width)
     })?;
-    Ok(ExitCode::Ok)
+    if failures.is_empty() {
+        return Ok(ExitCode::Ok);
+    }
+    let count = counted(specs.len(), "endpoint");
+    say(&some_failed(&failures, &count).to_string());
+    Ok(ExitCode::Partial)
 }
 
-/// Looks at all of them; fails where none could be read.
-async fn discover(connector: &RedfishConnector, specs: &[EndpointSpec]) -> Result<Snapshot, Failure> {
+/// Looks at all of them, and tells which could not be read; fails where none could be. However it ends, so do its sessions.
+async fn discover(
+    connector: &RedfishConnector,
+    specs: &[EndpointSpec],
+    stop: &Stop,
+) -> Result<(Snapshot, Vec<Failure>), Failure> {
     let began = Instant::now();
     let now = SystemClock.now();
     let options = CollectOptions::default();
@@ -83,7 +94,7 @@ async fn discover(connector: &RedfishConnector, specs: &[EndpointSpec]) -> Resul
     let mut fabrics: Vec<Arc<dyn Fabric>> = Vec::new();
     let mut unreached = Vec::new();
     let mut failures = Vec::new();
-    for (id, connected) in wire_up::connect_all(connector, specs, options.endpoints_at_once).await? {
+    for (id, connected) in wire_up::connect_all(connector, specs, options.endpoints_at_once, stop).await? {
         match connected {
             Ok(fabric) => fabrics.push(fabric),
             Err(error) => {
@@ -92,22 +103,18 @@ async fn discover(connector: &RedfishConnector, specs: &[EndpointSpec]) -> Resul
             }
         }
     }
-    let looks = look(&fabrics, now, options, &progress).await;
+    let looks = stop.or(look(&fabrics, now, options, &progress)).await;
     drop(progress);
     let goodbyes = fabrics.iter().map(|fabric| fabric.close());
-    if tokio::time::timeout(GOODBYE, futures_util::future::join_all(goodbyes))
-        .await
-        .is_err()
-    {
-        tracing::warn!("not every session could be ended; the services will end them");
-    }
+    stop.goodbye(join_all(goodbyes)).await;
+    let looks = looks?;
     failures.extend(looks.iter().filter_map(nothing_but_a_fault));
     if failures.len() == specs.len() {
         return Err(all_failed(failures));
     }
     let mut snapshot = assemble([looks, unreached].concat(), None, now);
     snapshot.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Ok(snapshot)
+    Ok((snapshot, failures))
 }
 
 /// The failure of an endpoint that was connected and then showed nothing at all.
@@ -132,6 +139,21 @@ fn nothing_but_a_fault(look: &Look) -> Option<Failure> {
         ),
     };
     Some(Failure::new(code, format!("{}: {message}", fault.source)).with_hint(hint))
+}
+
+/// Which endpoints are missing in what was shown.
+fn some_failed(failures: &[Failure], of: &str) -> Failure {
+    let told: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
+    let message = format!(
+        "{} of {of} could not be read:\n  {}",
+        failures.len(),
+        told.join("\n  ")
+    );
+    let hint = failures.iter().find_map(|failure| failure.hint.clone());
+    Failure {
+        hint,
+        ..Failure::new(ExitCode::Partial, message)
+    }
 }
 
 fn all_failed(failures: Vec<Failure>) -> Failure {

@@ -5,6 +5,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::say;
+use crate::stop::until_stopped;
 use crate::wire_up::{self, EndpointInfo, RackServing};
 use clap::ArgGroup;
 use std::net::SocketAddr;
@@ -84,7 +85,7 @@ async fn emulate(named: &str, listen: SocketAddr, data_dir: PathBuf, fault_contr
         say(&format!("faults are taken at {url}"));
     }
     announce(running.endpoints(), running.username(), &data_dir);
-    super::serve::until_stopped().await;
+    until_stopped().await;
     running.stop().await;
     Ok(ExitCode::Ok)
 }
@@ -92,7 +93,7 @@ async fn emulate(named: &str, listen: SocketAddr, data_dir: PathBuf, fault_contr
 async fn replay(tree: &Path, listen: SocketAddr, data_dir: &Path) -> Outcome {
     let served = wire_up::serve_recording(tree, listen, data_dir).await?;
     announce(served.endpoints(), served.username(), data_dir);
-    super::serve::until_stopped().await;
+    until_stopped().await;
     served.stop().await;
     Ok(ExitCode::Ok)
 }

@@ -5,6 +5,7 @@ use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Output, Table};
+use crate::silence;
 use crate::tables;
 use clap::ValueEnum;
 use poolwright_model::topology::{Gpu, Host};
@@ -56,6 +57,16 @@ enum Noun {
     Pauses,
 }
 
+impl Noun {
+    /// Whether it is as the endpoints showed it.
+    fn is_seen(self) -> bool {
+        matches!(
+            self,
+            Self::Gpus | Self::Hosts | Self::Fabrics | Self::Switches | Self::Endpoints
+        )
+    }
+}
+
 pub async fn run(args: GetArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
     match args.noun {
@@ -71,6 +82,9 @@ pub async fn run(args: GetArgs, output: Output) -> Outcome {
         Noun::Endpoints => list(&api, "endpoints", output, tables::endpoints).await,
         Noun::Pauses => list(&api, "pauses", output, tables::pauses).await,
     }?;
+    if args.noun.is_seen() {
+        silence::tell(&api).await;
+    }
     Ok(ExitCode::Ok)
 }
 

@@ -1,7 +1,7 @@
 //! `ops`: operations, and what to do with those that need somebody.
 
 use super::Outcome;
-use super::change::{ChangeArgs, ForceArgs, show_operation};
+use super::change::{ChangeArgs, ForceArgs, show_ended, show_operation};
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
@@ -184,7 +184,7 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
         }
         Action::Wait(WaitOneArgs { one, timeout }) => {
             let operation = follow(&Api::new(&one.manager)?, &one.id, timeout, &mut interrupts()?).await?;
-            show_operation(&operation, output)?;
+            show_ended(&operation, output)?;
             return Ok(conclude(&operation));
         }
         Action::Cancel(CancelArgs { one, reason, confirm }) => {

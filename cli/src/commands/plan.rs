@@ -6,6 +6,7 @@ use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Output, say};
+use crate::silence;
 use crate::tables::plan_steps;
 use poolwright_planner::{Plan, explain};
 use serde::Serialize;
@@ -50,9 +51,8 @@ Examples:
 Exit code 6 where the pool has changed since the plan was made: make a new one.";
 
 pub async fn plan(args: PlanArgs, output: Output) -> Outcome {
-    let plan: Plan = Api::new(&args.manager)?
-        .post(&["plan"], &serde_json::json!({}))
-        .await?;
+    let api = Api::new(&args.manager)?;
+    let plan: Plan = api.post(&["plan"], &serde_json::json!({})).await?;
     if let Some(file) = &args.out {
         let text = serde_json::to_vec_pretty(&plan)
             .map_err(|error| Failure::new(ExitCode::Generic, error.to_string()))?;
@@ -73,6 +73,7 @@ pub async fn plan(args: PlanArgs, output: Output) -> Outcome {
         }
         lines.join("\n")
     })?;
+    silence::tell(&api).await;
     Ok(ExitCode::Ok)
 }
 

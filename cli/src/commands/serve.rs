@@ -6,7 +6,10 @@ use crate::failure::Failure;
 use crate::follow::duration;
 use crate::output::human::counted;
 use crate::output::say;
-use crate::wire_up::{self, RackServing, RedfishConnector, ServedApi, ServedRack, StoreArgs};
+use crate::stop::until_stopped;
+use crate::wire_up::{self, Rack, RackServing, RedfishConnector, ServedApi, ServedRack, StoreArgs};
+use futures_util::StreamExt;
+use poolwright_collector::CollectOptions;
 use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::Standing;
 use poolwright_service::{Composer, Options, runner};
@@ -27,6 +30,9 @@ pub struct ServeArgs {
     /// Address to serve at; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8443")]
     listen: SocketAddr,
+    /// Name or address that clients ask it by, beside those of this machine; repeatable
+    #[arg(long, value_name = "NAME", value_parser = name_of_server)]
+    name: Vec<String>,
     /// Run on an emulated rack, in the same process: rack file, or the name of one that comes with Poolwright
     #[arg(long, value_name = "FILE|NAME")]
     rack: Option<String>,
@@ -41,7 +47,7 @@ pub struct ServeArgs {
 const EXAMPLES: &str = "\
 Examples:
   poolwright serve --data-dir pool --rack demo
-  poolwright serve --data-dir /var/lib/poolwright --listen 0.0.0.0:8443
+  poolwright serve --data-dir /var/lib/poolwright --listen 0.0.0.0:8443 --name pool.example.com --name 10.0.0.9
   poolwright serve --data-dir /var/lib/poolwright --store postgres://poolwright@db/pool \
       --store-password-file /etc/poolwright/db-password --store-ca /etc/poolwright/db-ca.pem
 
@@ -53,8 +59,18 @@ SIGTERM and SIGINT stop it; operations under way are carried on at the next star
 
 /// The longest that a stop may take.
 const DRAIN: Duration = Duration::from_secs(10);
+/// After so many endpoints that were added the next line says so.
+const TOLD_EACH: usize = 100;
+
+/// A file would grow beyond what the process may write.
+const XFSZ: SignalKind = SignalKind::from_raw(25);
 
 pub async fn run(args: ServeArgs) -> Outcome {
+    // What can be wrong with the arguments comes before anything is kept.
+    let rack = args.rack.as_deref().map(wire_up::read_rack).transpose()?;
+    let listener = wire_up::listen(args.listen)?;
+    // That is an error of the write, and not the end of the process. Held for as long as it runs.
+    let _write_fails = signal(XFSZ);
     let store = wire_up::open_store(&args.data_dir, &args.store).await?;
     let connector = Arc::new(RedfishConnector::default());
     let mut options = Options::default();
@@ -65,16 +81,16 @@ pub async fn run(args: ServeArgs) -> Outcome {
         .sharing(&args.data_dir, args.listen, &options.execute)?;
     let composer = Composer::new(store, connector, Arc::new(WallClock), options);
     // Nothing is sent to any endpoint before the address is ours.
-    let api = wire_up::serve_api(composer.clone(), args.listen, &args.data_dir).await?;
-    let mut rack = None;
+    let api = wire_up::serve_api(composer.clone(), listener, &args.data_dir, &args.name).await?;
+    let mut served = None;
     let managed = tokio::select! {
-        never = manage(&args, &composer, &api, &mut rack) => never.map(|never| match never {}),
+        never = manage(&args, rack, &composer, &api, &mut served) => never.map(|never| match never {}),
         () = until_stopped() => {
             say("stopping; operations under way are carried on at the next start");
             Ok(ExitCode::Ok)
         }
     };
-    stop(composer, api, rack).await;
+    stop(composer, api, served).await;
     managed
 }
 
@@ -82,18 +98,20 @@ pub async fn run(args: ServeArgs) -> Outcome {
 /// end.
 async fn manage(
     args: &ServeArgs,
+    rack: Option<Rack>,
     composer: &Composer,
     api: &ServedApi,
-    rack: &mut Option<ServedRack>,
+    served: &mut Option<ServedRack>,
 ) -> Result<Infallible, Failure> {
     let rack_dir = args.data_dir.join("rack");
-    if let Some(named) = &args.rack {
-        *rack = Some(start_rack(named, &rack_dir).await?);
+    if let (Some(named), Some(rack)) = (&args.rack, rack) {
+        *served = Some(start_rack(named, rack, &rack_dir).await?);
     }
-    composer.start().await?;
-    if let Some(rack) = rack {
+    composer.take_up().await?;
+    if let Some(rack) = served {
         add_endpoints(composer, rack, &rack_dir).await?;
     }
+    composer.open_up();
     say(&format!("authority {}, account admin", api.ca.display()));
     say(&format!("ready https://{}", reachable(api.address)));
     runner::run(composer.clone(), CancellationToken::new()).await;
@@ -116,25 +134,8 @@ async fn stop(composer: Composer, api: ServedApi, rack: Option<ServedRack>) {
     }
 }
 
-/// Returns at SIGTERM or SIGINT.
-pub async fn until_stopped() {
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-        }
-        Err(error) => {
-            tracing::warn!("SIGTERM can't be waited for: {error}");
-            let _ = tokio::signal::ctrl_c().await;
-        }
-    }
-}
-
 /// Serves the rack where it was served before, because the manager knows its endpoints by their addresses.
-async fn start_rack(named: &str, data_dir: &Path) -> Result<ServedRack, Failure> {
-    let rack = wire_up::read_rack(named)?;
+async fn start_rack(named: &str, rack: Rack, data_dir: &Path) -> Result<ServedRack, Failure> {
     let listen = wire_up::last_address(data_dir).unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let serving = RackServing {
         listen,
@@ -149,16 +150,14 @@ async fn start_rack(named: &str, data_dir: &Path) -> Result<ServedRack, Failure>
     Ok(running)
 }
 
-/// Adds the rack's endpoints that the manager does not know yet.
+/// Adds the rack's endpoints that the manager does not know yet, many at a time.
 async fn add_endpoints(composer: &Composer, rack: &ServedRack, data_dir: &Path) -> Result<(), Failure> {
     let data_dir = std::path::absolute(data_dir).map_err(|error| Failure::file(data_dir, "found", &error))?;
     let known = composer.endpoints().await?;
+    let mut new = Vec::new();
     for spec in wire_up::endpoints_of(rack, &data_dir) {
         match known.iter().find(|endpoint| endpoint.spec.id == spec.id) {
-            None => {
-                // The rack is our own, and new.
-                composer.add_endpoint(spec, Standing::Adopted).await?;
-            }
+            None => new.push(spec),
             Some(endpoint) if endpoint.spec == spec => {}
             Some(endpoint) => {
                 let message = format!(
@@ -171,7 +170,30 @@ async fn add_endpoints(composer: &Composer, rack: &ServedRack, data_dir: &Path) 
             }
         }
     }
+    let all = new.len();
+    // The rack is our own, and new.
+    let add = |spec| composer.add_endpoint(spec, Standing::Adopted);
+    let adding = futures_util::stream::iter(new).map(add);
+    let mut adding = adding.buffer_unordered(CollectOptions::default().endpoints_at_once);
+    let mut added = 0;
+    while let Some(tested) = adding.next().await {
+        tested?;
+        added += 1;
+        if added % TOLD_EACH == 0 && added < all {
+            say(&format!("{added} of {} added", counted(all, "endpoint")));
+        }
+    }
     Ok(())
+}
+
+/// A name that a certificate can be for.
+fn name_of_server(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    let is_name = !text.is_empty() && text.chars().all(plain);
+    match is_name || text.parse::<IpAddr>().is_ok() {
+        true => Ok(text.to_owned()),
+        false => Err("a host name or an IP address is wanted, such as pool.example.com".to_owned()),
+    }
 }
 
 /// An address that a client on this machine can use.

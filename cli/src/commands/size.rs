@@ -76,10 +76,13 @@ Examples:
   poolwright size --list kinds                         the GPUs that are known; also models and rules
   poolwright size --batch cases.csv
 
-Columns: SAFE PER GPU is what to count on of the memory of each GPU (OF), ESTIMATE the middle estimate, GROUP how
+Columns: SAFE PER GPU is what to count on of the memory of each GPU (OF), ESTIMATE the middle estimate, GROUP how \
 many GPUs must share a host, HOSTS the fewest hosts (with --host-slots), PRICE and POWER those of the whole set.
-JSON: {model, params, task, label, bytes_per_gpu, safe_bytes_per_gpu, terms, notes, sets, rejected}; sets are
-ranked, the best first, with price_usd and power_w. Exit code 5 where no set of any kind fits.";
+
+JSON: {model, params, task, label, bytes_per_gpu, safe_bytes_per_gpu, terms, notes, sets, rejected}; sets are \
+ranked, the best first, with price_usd and power_w.
+
+Exit code 5 where no set of any kind fits.";
 
 /// The kind that tables are for where none is named.
 const USUAL_KIND: &str = "h100-sxm5-80gb";
@@ -115,6 +118,13 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
     }
     let model = read_model(args.model.as_deref().unwrap_or_default())?;
     if let Some(rule) = &args.rule {
+        if args.task != Task::Infer {
+            let message = format!(
+                "rule {rule} is for inference, and says nothing of training (--task {})",
+                args.task
+            );
+            return Err(Failure::usage(message).with_hint("leave --rule out: the estimates know that task"));
+        }
         return rules::size(rule, &model, args.weights.as_deref(), &kinds, output);
     }
     let job = JobSpec {

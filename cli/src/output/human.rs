@@ -147,7 +147,8 @@ fn is_short_list(value: &Value) -> bool {
 }
 
 fn shown(name: &str, value: &Value) -> String {
-    match (name.ends_with("bytes"), value.as_u64()) {
+    let is_memory = name.ends_with("bytes") || name.ends_with("memory per gpu");
+    match (is_memory, value.as_u64()) {
         (true, Some(bytes)) => Bytes(bytes).to_string(),
         _ => text_of(value),
     }
@@ -201,13 +202,14 @@ mod tests {
     #[test]
     fn an_outline_shows_every_member() {
         let value = json!({
-            "id": "gpu-1", "memory_bytes": 85_899_345_920_u64, "why_not": null,
+            "id": "gpu-1", "memory_bytes": 85_899_345_920_u64, "min_memory_per_gpu": 1024, "why_not": null,
             "functions": [{"number": 0, "class": "030200"}, {"number": 1, "class": null}],
             "seen_by": ["box-1", "host-1-bmc"],
         });
         let expected = "\
 id: gpu-1
 memory bytes: 80.0 GiB
+min memory per gpu: 1.0 KiB
 why not: -
 functions:
   - number: 0

@@ -9,6 +9,7 @@ pub mod human;
 mod json;
 pub mod natural;
 mod table;
+mod widths;
 
 pub use cell::Cell;
 pub use table::{Table, column, in_csv};

@@ -1,9 +1,10 @@
 //! Rows under a header, for people and for programs. For people: aligned, numbers to the right, as wide as the
-//! terminal at most (and as wide as it takes where there is none), columns without a value left out where they
-//! may be. For programs: every column, every value as it is.
+//! terminal at most (and as wide as it takes where there is none), columns without a value or without room left
+//! out where they may be. For programs: every column, every value as it is.
 
 use super::Cell;
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, presets};
+use super::widths::{self, GAP, Need};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 
 /// A column: what it is called, and who sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct Column {
     seen_by: SeenBy,
     /// Left out of a table where no row has a value.
     if_any: bool,
+    /// Left out of a table that is too wide for its terminal.
+    if_room: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +33,7 @@ pub fn column(header: &str) -> Column {
         name: header.to_lowercase().replace(' ', "_"),
         seen_by: SeenBy::All,
         if_any: false,
+        if_room: false,
     }
 }
 
@@ -51,6 +55,12 @@ impl Column {
     /// People see it only where some row has a value.
     pub fn if_any(mut self) -> Self {
         self.if_any = true;
+        self
+    }
+
+    /// People see it only where the terminal is wide enough; of several the last goes first.
+    pub fn if_room(mut self) -> Self {
+        self.if_room = true;
         self
     }
 
@@ -96,31 +106,36 @@ impl Table {
         if self.rows.is_empty() {
             return "none\n".to_owned();
         }
-        let places: Vec<usize> = (0..self.columns.len()).filter(|at| self.is_shown(*at)).collect();
+        let shown: Vec<usize> = (0..self.columns.len()).filter(|at| self.is_shown(*at)).collect();
+        let fitted = match width {
+            Some(width) => self.fit(&shown, usize::from(width)),
+            None => vec![None; shown.len()],
+        };
+        let is_out = |place: usize| width.is_some() && fitted[place].is_none();
+        let places: Vec<usize> = (0..shown.len()).filter(|place| !is_out(*place)).collect();
         let mut drawn = comfy_table::Table::new();
         drawn
             .load_style(presets::NOTHING)
-            .set_header(places.iter().map(|at| &self.columns[*at].header))
+            .set_header(places.iter().map(|place| &self.columns[shown[*place]].header))
             .add_rows(self.rows.iter().map(|row| {
                 places
                     .iter()
-                    .map(|at| row.get(*at).map_or("", |cell| cell.shown.as_str()))
+                    .map(|place| row.get(shown[*place]).map_or("", |cell| cell.shown.as_str()))
             }));
         if let Some(width) = width {
+            // The gap after the last column is cut off below.
             drawn
-                .set_width(width)
+                .set_width(width.saturating_add(GAP as u16))
                 .set_content_arrangement(ContentArrangement::Dynamic);
         }
-        for (column, at) in drawn.column_iter_mut().zip(&places) {
-            column.set_padding((0, 2));
-            let mut values = self.values(*at).peekable();
-            if values.peek().is_some() && values.all(is_figure) {
+        for (column, place) in drawn.column_iter_mut().zip(&places) {
+            column.set_padding((0, GAP as u16));
+            if self.is_of_figures(shown[*place]) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
-            // What a row is about is typed again and copied: it is not broken over lines.
-            let longest = self.values(*at).map(|value| value.chars().count()).max();
-            if *at == 0 && longest.is_some_and(|longest| longest <= usize::from(width.unwrap_or(0)) / 2) {
-                column.set_constraint(ColumnConstraint::ContentWidth);
+            if let Some(wide) = fitted[*place] {
+                let wide = u16::try_from(wide + GAP).unwrap_or(u16::MAX);
+                column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(wide)));
             }
         }
         let mut text = String::new();
@@ -128,7 +143,44 @@ impl Table {
             text.push_str(line.trim_end());
             text.push('\n');
         }
+        let out = (0..shown.len()).filter(|place| is_out(*place));
+        let out: Vec<&str> = out
+            .map(|place| self.columns[shown[place]].header.as_str())
+            .collect();
+        if !out.is_empty() {
+            text.push_str(&format!(
+                "no room for {}: use a wider terminal, or -o csv\n",
+                out.join(", ")
+            ));
+        }
         text
+    }
+
+    /// The widths of these columns within a terminal.
+    fn fit(&self, shown: &[usize], width: usize) -> Vec<Option<usize>> {
+        let need = |(place, at): (usize, &usize)| {
+            let column = &self.columns[*at];
+            let cells = self
+                .rows
+                .iter()
+                .filter_map(|row| row.get(*at))
+                .map(|cell| cell.shown.as_str());
+            let longest = self.values(*at).map(|value| value.chars().count()).max();
+            // What a row is about is typed again and copied: it is not broken over lines.
+            let is_name = place == 0 && longest.is_some_and(|longest| longest <= width / 2);
+            let unbroken = is_name || self.is_of_figures(*at);
+            Need::of(
+                std::iter::once(column.header.as_str()).chain(cells),
+                unbroken,
+                column.if_room,
+            )
+        };
+        widths::fit(&shown.iter().enumerate().map(need).collect::<Vec<_>>(), width)
+    }
+
+    fn is_of_figures(&self, at: usize) -> bool {
+        let mut values = self.values(at).peekable();
+        values.peek().is_some() && values.all(is_figure)
     }
 
     fn is_shown(&self, at: usize) -> bool {
@@ -181,6 +233,46 @@ mod tests {
         let text = sample().render(Some(30));
         assert!(text.lines().all(|line| line.chars().count() <= 30), "{text}");
         assert!(text.contains("upstream") && text.contains("host-12"), "{text}");
+    }
+
+    #[test]
+    fn words_and_figures_stay_whole_and_what_has_no_room_is_said() {
+        let columns = [
+            column("OPERATION"),
+            column("KIND"),
+            column("STATE"),
+            column("BY").if_room(),
+            column("CREATED").if_room(),
+            column("MEMORY"),
+            column("ERROR"),
+        ];
+        let mut table = Table::new(columns);
+        let cells = [
+            "op-019a-7c44-93d1-2f00aa11bb22",
+            "recompose",
+            "quarantined",
+            "schedule nights",
+            "2026-11-21 16:30:19 Europe/Berlin",
+            "79.6 GiB",
+            "the box did not answer in time",
+        ];
+        table.row(cells);
+        let text = table.render(Some(80));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        for whole in [
+            "op-019a-7c44-93d1-2f00aa11bb22",
+            "recompose",
+            "quarantined",
+            "79.6 GiB",
+            "answer",
+        ] {
+            assert!(text.contains(whole), "{whole}: {text}");
+        }
+        assert!(
+            text.ends_with("no room for BY, CREATED: use a wider terminal, or -o csv\n"),
+            "{text}"
+        );
+        assert!(table.render(Some(200)).contains("Europe/Berlin"));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub fn held_gpus(gpus: &[Gpu], compositions: &[Composition]) -> Table {
         in_csv("vendor"),
         in_csv("model"),
         column("MEMORY").named("memory_bytes"),
-        column("CHASSIS"),
+        column("CHASSIS").if_room(),
         column("SLOT"),
         column("STATE"),
         column("HOST").if_any(),
@@ -259,7 +259,8 @@ fn drivers(snapshot: &Snapshot) -> String {
     }
 }
 
-/// A whole snapshot: its tables one after the other, the faults as numbers by kind.
+/// A whole snapshot: its tables one after the other, the faults as numbers by kind. What keeps a whole endpoint from
+/// being read is told in full.
 pub fn snapshot(snapshot: &Snapshot, width: Option<u16>) -> String {
     let topology = &snapshot.topology;
     let composable = topology
@@ -284,6 +285,10 @@ pub fn snapshot(snapshot: &Snapshot, width: Option<u16>) -> String {
             kinds.join(", ")
         ),
     };
+    let unread = snapshot
+        .unread_endpoints()
+        .map(|fault| format!("{}: {} ({})", fault.source, fault.message, fault.kind));
+    let faults = unread.chain([faults]).collect::<Vec<_>>().join("\n");
     [
         drivers(snapshot),
         format!("{}, {composable} composable", counted(topology.gpus.len(), "GPU")),

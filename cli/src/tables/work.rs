@@ -68,7 +68,7 @@ pub fn plan_steps(plan: &Plan) -> Table {
 pub fn demands(demands: &[DemandRecord]) -> Table {
     let mut table = Table::new([
         column("DEMAND").named("id"),
-        column("TENANT"),
+        column("TENANT").if_room(),
         column("PRIORITY"),
         column("WANTS").named("label"),
         column("BEST SET").for_people(),
@@ -76,7 +76,7 @@ pub fn demands(demands: &[DemandRecord]) -> Table {
         in_csv("best_kind"),
         in_csv("best_min_memory_bytes"),
         column("SCHEDULE").if_any(),
-        column("SINCE").named("created"),
+        column("SINCE").named("created").if_room(),
     ]);
     for record in demands {
         let best = record.demand.need.best();
@@ -149,11 +149,11 @@ pub fn operations(operations: &[Operation]) -> Table {
         column("OPERATION").named("id"),
         column("KIND"),
         column("STATE"),
-        column("STEPS").for_people(),
+        column("STEPS").for_people().if_room(),
         in_csv("steps_done"),
         in_csv("steps"),
-        column("BY"),
-        column("CREATED"),
+        column("BY").if_room(),
+        column("CREATED").if_room(),
         column("TOOK").for_people(),
         in_csv("ended"),
         column("WAITS FOR").for_people().if_any(),
@@ -241,13 +241,13 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
         column("ENDPOINT").named("id"),
         column("URL"),
         column("ACCOUNT"),
-        column("BELIEVES"),
+        column("BELIEVES").if_room(),
         column("DRIVER"),
         in_csv("vendor"),
         in_csv("product"),
         in_csv("firmware"),
         column("STANDING"),
-        column("ADDED"),
+        column("ADDED").if_room(),
     ]);
     for endpoint in endpoints {
         let (spec, service) = (&endpoint.spec, endpoint.service.as_ref());

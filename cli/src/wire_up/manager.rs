@@ -2,7 +2,7 @@
 
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use poolwright_northbound::{Options, ServeError};
+use poolwright_northbound::{Listener, Options, ServeError};
 use poolwright_redfish::client::{self, Endpoint, ErrorKind, NotSent, TlsFault};
 use poolwright_service::Composer;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ pub fn unreached(base: &str, error: &reqwest::Error) -> Option<Failure> {
         ErrorKind::Tls(fault @ TlsFault::WrongName { .. }) => failed(
             "is not believed",
             fault,
-            "ask it by a name that its certificate is for: --server https://NAME:PORT, or POOLWRIGHT_SERVER",
+            "ask it by a name that its certificate is for (--server https://NAME:PORT, or POOLWRIGHT_SERVER), or start it with poolwright serve --name NAME",
         ),
         ErrorKind::Tls(fault @ (TlsFault::Expired | TlsFault::NotYetValid)) => failed(
             "is not believed",
@@ -63,30 +63,38 @@ pub fn unreached(base: &str, error: &reqwest::Error) -> Option<Failure> {
     })
 }
 
-/// Serves the API. The first start makes certificates and the administrator's password.
+/// Takes the address of the API. Nothing is changed where it can't be had.
+pub fn listen(address: SocketAddr) -> Result<Listener, Failure> {
+    Listener::bind(address).map_err(unserved)
+}
+
+/// Serves the API, also for clients that ask by these names. The first start makes certificates and the
+/// administrator's password.
 pub async fn serve_api(
     composer: Composer,
-    listen: SocketAddr,
+    listener: Listener,
     data_dir: &Path,
+    names: &[String],
 ) -> Result<ServedApi, Failure> {
     let options = Options {
-        listen,
         data_dir: data_dir.to_owned(),
+        names: names.to_vec(),
     };
-    poolwright_northbound::serve(composer, options)
-        .await
-        .map_err(|error| {
-            let (code, hint) = match &error {
-                ServeError::Listen { .. } => (
-                    ExitCode::Unavailable,
-                    "choose another address with --listen; port 0 takes a free one",
-                ),
-                ServeError::Tls(_) | ServeError::Certificate { .. } => (
-                    ExitCode::Generic,
-                    "remove the folder tls in the data directory to have new certificates made",
-                ),
-                ServeError::Accounts(_) => (ExitCode::Generic, "see the messages above"),
-            };
-            Failure::new(code, error.to_string()).with_hint(hint)
-        })
+    let served = poolwright_northbound::serve(composer, listener, options).await;
+    served.map_err(unserved)
+}
+
+fn unserved(error: ServeError) -> Failure {
+    let (code, hint) = match &error {
+        ServeError::Listen { .. } => (
+            ExitCode::Unavailable,
+            "choose another address with --listen; port 0 takes a free one",
+        ),
+        ServeError::Tls(_) | ServeError::Certificate { .. } => (
+            ExitCode::Generic,
+            "remove the folder tls in the data directory to have new certificates made",
+        ),
+        ServeError::Accounts(_) => (ExitCode::Generic, "see the messages above"),
+    };
+    Failure::new(code, error.to_string()).with_hint(hint)
 }

@@ -9,9 +9,10 @@ mod rack;
 mod redfish;
 mod store;
 
-pub use manager::{ServedApi, manager_address, serve_api, unreached};
+pub use manager::{ServedApi, listen, manager_address, serve_api, unreached};
 pub use rack::{
-    EndpointInfo, RackServing, ServedRack, endpoints_of, last_address, read_rack, serve_rack, serve_recording,
+    EndpointInfo, Rack, RackServing, ServedRack, endpoints_of, last_address, read_rack, serve_rack,
+    serve_recording,
 };
 pub use redfish::{RedfishConnector, connect_all, record};
 pub use store::{StoreArgs, open_store};

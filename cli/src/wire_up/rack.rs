@@ -2,7 +2,7 @@
 
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use poolwright_emulator::{EndpointsFile, Rack, RackError, ServeError, ServeOptions, Served};
+use poolwright_emulator::{EndpointsFile, RackError, ServeError, ServeOptions, Served};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_model::nearest::{did_you_mean, nearest};
 use poolwright_service::endpoint::{EndpointSpec, Trust};
@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// A service of a rack.
 pub use poolwright_emulator::EndpointInfo;
+/// A rack, read and found to be right.
+pub use poolwright_emulator::Rack;
 /// A rack that is being served.
 pub use poolwright_emulator::Running as ServedRack;
 

@@ -3,26 +3,35 @@
 use crate::access::read_password;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::stop::Stop;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use poolwright_driver::{DriverError, Fabric};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_redfish::client::{
-    Auth, Client, Endpoint, Error, ErrorKind, Limits, NotSent, Secret, Tls, Transport,
+    Auth, Client, Endpoint, Error, ErrorKind, Limits, NotSent, Refusals, Secret, Tls, TlsFault, Transport,
 };
 use poolwright_redfish::southbound::RedfishDriver;
 use poolwright_redfish::southbound::record::{self, Manifest, RecordError};
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Trust};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use url::Url;
 
-/// Connects to Redfish services. Endpoints that are believed by the same rule share their connections.
+#[cfg(test)]
+mod tests;
+
+/// Connects to Redfish services. Endpoints that are believed by the same rule share their connections; whoever
+/// connects to one again goes on counting where its credentials were refused before.
 #[derive(Default)]
 pub struct RedfishConnector {
     /// Requests under way at once at one endpoint; what suits a BMC, if `None`.
     pub concurrency: Option<usize>,
     transports: Mutex<Vec<(Tls, Transport)>>,
+    /// By address and account: the password that was tried last, and how often it was refused.
+    refused: Mutex<BTreeMap<(Url, String), (Secret, Refusals)>>,
 }
 
 impl RedfishConnector {
@@ -57,10 +66,24 @@ impl RedfishConnector {
                 Failure::usage(format!("{}: an account is given, and no password file", spec.id))
                     .with_hint("give --password-file FILE with it")
             })?;
-            let password = read_password(Path::new(file))?;
-            endpoint = endpoint.auth(Auth::session(username, Secret::new(password)));
+            let password = Secret::new(read_password(Path::new(file))?);
+            endpoint.refusals = self.refusals(endpoint.base(), username, &password);
+            endpoint = endpoint.auth(Auth::session(username, password));
         }
         Ok(endpoint)
+    }
+
+    /// The count of refusals of an account. Another password is a new try.
+    fn refusals(&self, base: &Url, username: &str, password: &Secret) -> Refusals {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let account = (base.clone(), username.to_owned());
+        let (tried, refusals) = refused
+            .entry(account)
+            .or_insert_with(|| (password.clone(), Refusals::default()));
+        if tried != password {
+            (*tried, *refusals) = (password.clone(), Refusals::default());
+        }
+        refusals.clone()
     }
 
     fn transport(&self, endpoint: &Endpoint) -> Result<Transport, Failure> {
@@ -86,28 +109,41 @@ impl Connector for RedfishConnector {
             host_side: driver,
         })
     }
+
+    fn allow_one_more_try(&self, spec: &EndpointSpec) {
+        // Where it can't even be read, nothing is sent either, and connecting says why.
+        if let Ok(endpoint) = self.endpoint(spec) {
+            endpoint.refusals.allow_one_more();
+        }
+    }
 }
 
 /// Both sides of one endpoint, and who it is; or why it can't be reached.
 pub type Attempt = (ControlEndpointId, Result<Arc<dyn Fabric>, DriverError>);
 
-/// Connects to many endpoints side by side. What is wrong with files or addresses ends it.
+/// Connects to many endpoints side by side. What is wrong with files or addresses ends it. After a stop no other
+/// is begun; what is begun is waited for, so that its session can be ended.
 pub async fn connect_all(
     connector: &RedfishConnector,
     specs: &[EndpointSpec],
     at_once: usize,
+    stop: &Stop,
 ) -> Result<Vec<Attempt>, Failure> {
     for spec in specs {
         connector.endpoint(spec)?;
     }
-    let attempts = futures_util::stream::iter(specs).map(|spec| async move {
+    let wanted = futures_util::stream::iter(specs.iter().enumerate());
+    let wanted = wanted.take_while(|_| std::future::ready(!stop.is_asked()));
+    let attempts = wanted.map(|(place, spec)| async move {
         let driver = connector.driver(spec).await;
-        (
-            spec.id.clone(),
-            driver.map(|driver| Arc::new(driver) as Arc<dyn Fabric>),
-        )
+        let fabric = driver.map(|driver| Arc::new(driver) as Arc<dyn Fabric>);
+        (place, (spec.id.clone(), fabric))
     });
-    Ok(attempts.buffered(at_once.max(1)).collect().await)
+    let attempts = attempts.buffer_unordered(at_once.max(1));
+    let patience = std::pin::pin!(stop.out_of_patience());
+    let mut made: Vec<(usize, Attempt)> = attempts.take_until(patience).collect().await;
+    made.sort_by_key(|(place, _)| *place);
+    Ok(made.into_iter().map(|(_, attempt)| attempt).collect())
 }
 
 fn as_driver_error(failure: Failure) -> DriverError {
@@ -123,7 +159,15 @@ fn believed(trust: &Trust) -> Result<Tls, Failure> {
         Trust::System => Tls::SystemRoots,
         Trust::CaFile(file) => {
             let path = Path::new(file);
-            Tls::Ca(fs::read(path).map_err(|error| Failure::file(path, "read", &error))?)
+            let text = fs::read(path).map_err(|error| Failure::file(path, "read", &error))?;
+            let begin = b"-----BEGIN CERTIFICATE-----";
+            if !text.windows(begin.len()).any(|window| window == begin) {
+                let message = format!("{file} holds no certificate in PEM form");
+                return Err(
+                    Failure::usage(message).with_hint("give a PEM file with at least one CA certificate")
+                );
+            }
+            Tls::Ca(text)
         }
         Trust::Pinned(fingerprint) => Tls::Pinned(fingerprint.parse().map_err(|error: String| {
             Failure::usage(error).with_hint("openssl x509 -in FILE -noout -fingerprint -sha256 shows it")
@@ -135,7 +179,8 @@ fn believed(trust: &Trust) -> Result<Tls, Failure> {
 /// An error of the Redfish client as people see it.
 fn failure(error: Error) -> Failure {
     let code = match error.kind() {
-        ErrorKind::NotSent(NotSent::BadAddress(_) | NotSent::PlainHttp) => ExitCode::Usage,
+        ErrorKind::NotSent(NotSent::BadAddress(_) | NotSent::PlainHttp)
+        | ErrorKind::Tls(TlsFault::BadCa(_)) => ExitCode::Usage,
         ErrorKind::CredentialsRefused { .. } => ExitCode::Authentication,
         _ if matches!(error.status(), Some(401 | 403)) => ExitCode::Authentication,
         _ => ExitCode::Unavailable,
@@ -150,15 +195,18 @@ pub async fn record(
     folder: &Path,
     today: jiff::civil::Date,
     progress: &dyn poolwright_driver::Progress,
+    stop: &Stop,
 ) -> Result<Manifest, Failure> {
-    let client = Client::connect(connector.endpoint(spec)?)
-        .await
-        .map_err(failure)?;
-    let recorded = record::record(&client, folder, today, progress).await;
-    if let Err(error) = client.close().await {
-        tracing::warn!("the session could not be deleted: {error}");
-    }
-    recorded.map_err(|error| {
+    let client = Client::connect(connector.endpoint(spec)?);
+    let client = stop.or_soon(client).await?.map_err(failure)?;
+    let recorded = stop.or(record::record(&client, folder, today, progress)).await;
+    let closing = async {
+        if let Err(error) = client.close().await {
+            tracing::warn!("the session could not be deleted: {error}");
+        }
+    };
+    stop.goodbye(closing).await;
+    recorded?.map_err(|error| {
         let (code, hint) = match &error {
             RecordError::NotEmpty(_) => (ExitCode::Usage, "give a folder that does not exist yet"),
             RecordError::Unreadable(_) => (

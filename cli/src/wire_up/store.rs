@@ -127,6 +127,7 @@ fn refused(error: OpenError) -> Failure {
             ExitCode::NotFound,
             "check the name at the end of --store, or make the database: createdb --owner USER DATABASE",
         ),
+        OpenError::Occupied { .. } => (ExitCode::Conflict, "choose another name, or move it away"),
         OpenError::Io { .. } => (ExitCode::Generic, "check the path, who owns it, and the disk"),
     };
     Failure::new(code, error.to_string()).with_hint(hint)

@@ -49,6 +49,13 @@ async fn every_command_helps_with_an_example() {
             .expect(0, &["Usage: poolwright", "Example"]);
         let name = format!("  poolwright {}", command.split(' ').next().unwrap());
         assert!(help.out.contains(&name), "{command}: {}", help.out);
+        // What every command takes stands by itself, not between the command's own options.
+        let common = help.out.split("\nEvery command:\n").nth(1);
+        let common = common.unwrap_or_else(|| panic!("{command}: {}", help.out));
+        assert!(
+            common.contains("--output") && common.contains("--verbose"),
+            "{command}"
+        );
         assert_eq!(help.err, "", "{command}");
     }
 }

@@ -69,6 +69,10 @@ async fn wrong_authorities_and_passwords() {
     run(&format!("discover --endpoint {url} {account} --ca no-such.pem"))
         .await
         .refused(3, &["no-such.pem"]);
+    let password = rack.file("password");
+    run(&format!("discover --endpoint {url} {account} --ca {password}"))
+        .await
+        .refused(2, &[&password, "no certificate"]);
     run(&format!("discover --endpoint {url} {account} --pin abc"))
         .await
         .refused(2, &["abc", "64 hexadecimal"]);
@@ -101,6 +105,21 @@ async fn wrong_racks_and_models() {
     run(&format!("demo --rack {}", file.display()))
         .await
         .refused(2, &["rack.toml", "number_of_wheels"]);
+    // The manager finds both out before it keeps anything.
+    let kept = folder.path().join("pool");
+    let serve = format!("serve --data-dir {}", kept.display());
+    run(&format!("{serve} --listen 127.0.0.1:0 --rack {}", file.display()))
+        .await
+        .refused(2, &["rack.toml", "number_of_wheels"]);
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap();
+    run(&format!("{serve} --listen {address} --rack small-8"))
+        .await
+        .refused(10, &["can't listen", &address.to_string()]);
+    assert!(!kept.exists(), "nothing was kept");
+    run(&format!("{serve} --listen 127.0.0.1:0 --name https://pool"))
+        .await
+        .expect(2, &["--name", "pool.example.com"]);
     run("emulate --rack no-such")
         .await
         .refused(3, &["no-such", "small-8"]);

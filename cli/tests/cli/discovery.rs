@@ -31,6 +31,27 @@ async fn a_rack_is_discovered_through_all_its_endpoints() {
     );
     assert!(endpoints.iter().any(|at| at["id"] == "box-1"));
 
+    // Named twice it is no more than once, and under two addresses it is told.
+    let text = std::fs::read_to_string(&listing).unwrap();
+    let listed: Value = serde_json::from_str(&text).unwrap();
+    let listed = listed["endpoints"].as_array().unwrap();
+    let box_1 = listed.iter().find(|at| at["name"] == "box-1").unwrap();
+    let url = box_1["url"].as_str().unwrap();
+    let access = format!(
+        "--username admin --password-file {} --ca {}",
+        rack.file("password"),
+        rack.file("ca.pem")
+    );
+    let line = format!("discover --endpoint {url} --endpoint {url}/redfish/v1 {access} -o json");
+    let twice = run(&line).await.expect(0, &[]).json();
+    assert_eq!(twice["fabrics"].as_array().unwrap().len(), 1);
+    let other = url.replace("127.0.0.1", "localhost");
+    run(&format!(
+        "discover --endpoint {url} --endpoint {other} {access} -o json"
+    ))
+    .await
+    .expect(0, &["conflict", "is the same service"]);
+
     let table = run(&format!("discover --endpoints {listing}")).await.expect(
         0,
         &[
@@ -80,7 +101,7 @@ async fn slots_are_unknown_until_a_host_tells_them() {
 }
 
 #[tokio::test]
-async fn one_silent_endpoint_is_a_fault_and_not_an_error() {
+async fn one_silent_endpoint_is_a_fault_and_the_others_are_shown() {
     let rack = Rack::start("small-8").await;
     let line = format!(
         "discover --endpoint {} --endpoint https://127.255.255.254:1 --username admin --password-file {} --ca {} -o json",
@@ -88,7 +109,13 @@ async fn one_silent_endpoint_is_a_fault_and_not_an_error() {
         rack.file("password"),
         rack.file("ca.pem")
     );
-    let snapshot = run(&line).await.expect(0, &[]).json();
+    let words = ["1 of 2 endpoints could not be read", "127.255.255.254:1"];
+    let snapshot = run(&line).await.expect(8, &words).json();
+    let table = run(line.trim_end_matches(" -o json")).await.expect(8, &words).out;
+    assert!(
+        table.lines().any(|line| line.starts_with("127.255.255.254:1: ")),
+        "{table}"
+    );
     assert_eq!(snapshot["gpus"].as_array().unwrap().len(), 8);
     let faults = snapshot["faults"].as_array().unwrap();
     let silent = |fault: &&Value| fault["source"] == "127.255.255.254:1" && fault["kind"] == "unreachable";

@@ -7,6 +7,8 @@ mod arguments;
 mod bad_input;
 mod demo;
 mod discovery;
+mod full;
+mod interrupted;
 mod manager;
 mod pausing;
 mod postgres;

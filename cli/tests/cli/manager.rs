@@ -349,6 +349,17 @@ async fn endpoints_come_and_go() {
         .await
         .refused(8, &["already"]);
     manager.run("endpoint test box-1").await.expect(0, &["box-1"]);
+    let (wrong, another) = (folder.path().join("wrong"), Rack::start("small-8").await);
+    std::fs::write(&wrong, "not the password").unwrap();
+    manager
+        .run(&format!(
+            "endpoint add other --url {} --endpoint-username admin --endpoint-password-file {} --endpoint-ca {}",
+            another.server.url,
+            wrong.display(),
+            another.file("ca.pem")
+        ))
+        .await
+        .refused(4, &["credentials"]);
     manager
         .run("endpoint remove box-1 --yes")
         .await
@@ -389,4 +400,59 @@ async fn endpoints_come_and_go() {
     manager
         .until("gpus -o json", |gpus| *gpus == Value::Array(Vec::new()))
         .await;
+}
+
+#[tokio::test]
+async fn a_service_is_not_added_under_a_second_name() {
+    let (rack, folder) = (Rack::start("small-8").await, tempfile::tempdir().unwrap());
+    let manager = Manager::start(folder.path(), &[]).await;
+    let listing = rack.file("endpoints.json");
+    manager
+        .run(&format!("endpoint add --from {listing}"))
+        .await
+        .expect(0, &["box-1"]);
+    let text = std::fs::read_to_string(&listing).unwrap();
+    let endpoints: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let endpoints = endpoints["endpoints"].as_array().unwrap();
+    let box_1 = endpoints
+        .iter()
+        .find(|endpoint| endpoint["name"] == "box-1")
+        .unwrap();
+    let url = box_1["url"].as_str().unwrap();
+    // By its address, and by another address that leads to it.
+    for url in [url.to_owned(), url.replace("127.0.0.1", "localhost")] {
+        manager
+            .run(&format!(
+                "endpoint add again --url {url} --endpoint-username admin --endpoint-password-file {} --endpoint-ca {}",
+                rack.file("password"),
+                rack.file("ca.pem")
+            ))
+            .await
+            .refused(5, &["is endpoint box-1 already", "endpoint remove box-1"]);
+    }
+    let known = manager.run("endpoint list -o json").await.json();
+    assert_eq!(known.as_array().unwrap().len(), endpoints.len());
+
+    // Once its rack is gone, what is shown is told to be old; after a restart, that nothing is known.
+    drop(rack);
+    manager.run("doctor").await;
+    let gpus = manager.run("get gpus -o json").await;
+    assert_eq!(gpus.json().as_array().unwrap().len(), 8);
+    assert!(gpus.err.contains("box-1 has not answered since 20"), "{gpus:?}");
+    manager
+        .run("plan")
+        .await
+        .expect(0, &["box-1 has not answered since 20"]);
+    let known = manager.run("endpoint list -o json").await.json();
+    assert!(known[0]["silent"]["last_answer"].is_string(), "{known}");
+    manager.server.terminate().await;
+    let manager = Manager::start(folder.path(), &[]).await;
+    manager
+        .run("get gpus")
+        .await
+        .expect(0, &["box-1 has not answered since the manager started"]);
+    manager
+        .run("compose 8B")
+        .await
+        .refused(5, &["do not answer (", "box-1", "poolwright doctor"]);
 }

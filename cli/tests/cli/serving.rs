@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use std::net::TcpListener;
 
 /// The sessions of each of a rack's services, as the rack's own account sees them.
-struct Sessions {
+pub struct Sessions {
     client: reqwest::Client,
     urls: Vec<String>,
     account: (String, String),
 }
 
 impl Sessions {
-    fn of(rack: &Rack) -> Self {
+    pub fn of(rack: &Rack) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap();
         let listing: Value = serde_json::from_str(&read(&rack.file("endpoints.json"))).unwrap();
         let ca = reqwest::Certificate::from_pem(read(&rack.file("ca.pem")).as_bytes()).unwrap();
@@ -34,7 +34,7 @@ impl Sessions {
     }
 
     /// How many are open, of all services together.
-    async fn open(&self) -> u64 {
+    pub async fn open(&self) -> u64 {
         let mut open = 0;
         for url in &self.urls {
             let request = self
@@ -138,4 +138,42 @@ async fn one_that_is_stopped_while_it_starts_leaves_no_session() {
     assert_eq!(child.terminate().await, 0);
     assert_eq!(sessions.open().await, 0);
     drop(rack);
+}
+
+#[tokio::test]
+async fn nobody_is_answered_before_all_of_its_rack_is_known() {
+    // Each answer takes a while, so that adding the rack does.
+    let rack = include_str!("../../../hw-profiles/racks/small-8.toml");
+    let slow = rack.replace(
+        "style = \"zones\"",
+        "style = \"zones\"\nlatency = { request = \"100ms\" }",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("slow.toml");
+    std::fs::write(&file, slow).unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let dir = folder.path().join("pool");
+    let (dir, file) = (dir.to_str().unwrap(), file.to_str().unwrap());
+    let arguments = ["serve", "--data-dir", dir, "--listen", &address, "--rack", file];
+    let server = Server::begin(arguments);
+    let ask = format!(
+        "get gpus -o json --server https://{address} --ca {dir}/tls/ca.pem --password-file {dir}/initial-admin-password"
+    );
+    let mut answered = None;
+    for _ in 0..1000 {
+        let asked = run(&ask).await;
+        if asked.code == 0 {
+            answered = Some(asked.json());
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(
+        answered.unwrap().as_array().unwrap().len(),
+        8,
+        "the first answer is whole"
+    );
+    assert_eq!(server.terminate().await, 0);
 }

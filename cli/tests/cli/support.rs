@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -70,7 +70,11 @@ pub async fn run_with<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Ran {
 }
 
 async fn finish(mut command: Command) -> Ran {
-    let output = tokio::time::timeout(PATIENCE, command.output())
+    ran(command.output()).await
+}
+
+async fn ran(running: impl Future<Output = std::io::Result<Output>>) -> Ran {
+    let output = tokio::time::timeout(PATIENCE, running)
         .await
         .expect("it ends in time")
         .unwrap();
@@ -78,6 +82,37 @@ async fn finish(mut command: Command) -> Ran {
         code: output.status.code().expect("it ends by itself"),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A command that goes on by itself, to be sent signals.
+pub struct Begun {
+    pid: String,
+    ended: JoinHandle<Ran>,
+}
+
+/// Begins a command.
+pub fn begin(line: &str) -> Begun {
+    let mut command = command(line.split_whitespace());
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id().unwrap().to_string();
+    let ended = tokio::spawn(async move { ran(child.wait_with_output()).await });
+    Begun { pid, ended }
+}
+
+impl Begun {
+    /// Sends it a signal, such as `-INT`.
+    pub fn signal(&self, how: &str) {
+        let sent = std::process::Command::new("kill").args([how, &self.pid]).status();
+        assert!(sent.unwrap().success(), "it has ended already");
+    }
+
+    pub async fn ended(self) -> Ran {
+        self.ended.await.unwrap()
     }
 }
 
@@ -124,6 +159,33 @@ impl Server {
         Self { child, url }
     }
 
+    /// With its messages in a file.
+    async fn start_logging<'a>(arguments: impl IntoIterator<Item = &'a str>, log: &Path) -> Self {
+        let mut child = command(arguments);
+        child
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(log).unwrap());
+        let child = child.spawn().unwrap();
+        let ready = async {
+            loop {
+                let said = std::fs::read_to_string(log).unwrap();
+                let mut lines = said.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+                if let Some(url) = lines.find_map(|line| line.strip_prefix("ready ")) {
+                    return url.trim().to_owned();
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let url = tokio::time::timeout(PATIENCE, ready)
+            .await
+            .expect("it is ready in time");
+        Self { child, url }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
     /// Ends it at once, as a power cut would.
     pub async fn kill(mut self) {
         self.child.kill().await.unwrap();
@@ -154,6 +216,29 @@ impl Server {
             .code()
             .expect("it ends by itself")
     }
+}
+
+/// A rack file: 8 GPUs and 2 hosts, slow enough that a manager can be caught at work.
+pub fn slow_rack(bind: &str) -> String {
+    format!(
+        r#"
+name = "slow"
+style = "zones"
+
+[latency]
+bind = "{bind}"
+unbind = "200ms"
+enumeration = "500ms"
+reset = "200ms"
+
+[[box]]
+gpus = [{{ kind = "h100-pcie-80gb", count = 8 }}]
+
+[[host]]
+count = 2
+slots = 8
+"#
+    )
 }
 
 /// An emulated rack in a process of its own.
@@ -240,6 +325,24 @@ impl Manager {
     pub fn beside(mut self, other: &Self) -> Self {
         self.password_file.clone_from(&other.password_file);
         self
+    }
+
+    /// With its messages in a file.
+    pub async fn start_logging(data_dir: &Path, log: &Path) -> Self {
+        let dir = data_dir.to_str().unwrap();
+        let arguments = ["serve", "--data-dir", dir, "--listen", "127.0.0.1:0"];
+        Self {
+            server: Server::start_logging(arguments, log).await,
+            data_dir: data_dir.to_owned(),
+            password_file: data_dir.join("initial-admin-password"),
+        }
+    }
+
+    /// Puts it in charge of a rack.
+    pub async fn adopt(&self, rack: &Rack) {
+        let endpoints = rack.file("endpoints.json");
+        let add = format!("endpoint add --adopt --from {endpoints}");
+        self.run(&add).await.expect(0, &[]);
     }
 
     /// Runs a command against it.

@@ -2,7 +2,8 @@
 //!
 //! All four are one pursuit of a goal that can be read back:
 //!
-//! 1. Read. The goal holds: done, and nothing is sent. Something else than expected: stop.
+//! 1. Read. The goal holds: done, and nothing is sent; but what is found bound before anything was sent is somebody
+//!    else's. Something else than expected: stop.
 //! 2. Journal the intent. Ask the fabric. Read again, whatever it answered.
 //! 3. The goal holds: done. The old state: if nobody knew what became of the request, ask once more; if
 //!    the fabric said "done", it lied, and that is a failure. Unreadable: *Indeterminate*; keep both ends
@@ -163,6 +164,9 @@ impl Pursuit<'_> {
                 continue;
             }
             match seen {
+                Seen::Goal if self.found_bound(&asked) => {
+                    return self.not_ours(&asked, "is bound there already").await;
+                }
                 Seen::Goal => return self.succeed(&asked).await,
                 Seen::Elsewhere(what) => return self.elsewhere(&asked, &what).await,
                 Seen::Several(what) => return self.not_ours(&asked, &what).await,
@@ -246,6 +250,12 @@ impl Pursuit<'_> {
             Seen::Goal => self.late && asked.attempts == 0,
             Seen::Elsewhere(_) | Seen::Several(_) => goes_on,
         }
+    }
+
+    /// Nothing was ever sent for it: somebody else has bound it, and it stays theirs.
+    fn found_bound(&self, asked: &Asked) -> bool {
+        let never_sent = asked.attempts == 0 && !asked.unsure;
+        self.way == Way::Do && self.goal == Goal::Bound && never_sent
     }
 
     /// Waits a little for something that may still come; holds the operation meanwhile.

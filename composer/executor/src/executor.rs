@@ -9,7 +9,7 @@ use crate::ledger::{Begins, Entry, Halt};
 use crate::line::Line;
 use crate::live::Live;
 use crate::load::{adopt, load};
-use crate::operation::{Operation, Stop, StopCause};
+use crate::operation::{Operation, Stop};
 use crate::options::Options;
 use crate::order::Wish;
 use crate::pause::Pause;
@@ -262,10 +262,7 @@ impl Executor {
                 },
             ));
         };
-        let stop = Stop {
-            cause: StopCause::Cancelled(by.to_owned()),
-            message: format!("cancelled by {by}: {reason}"),
-        };
+        let stop = Stop::cancelled(by, reason);
         let entry = Entry {
             lines: vec![Line::Unwind(stop)],
             changes: vec![],

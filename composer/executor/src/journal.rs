@@ -16,7 +16,8 @@ use crate::line::Noted;
 use crate::operation::Operation;
 use crate::options::Options;
 use poolwright_model::id::OperationId;
-use poolwright_store::{Batch, Store, StoreError};
+use poolwright_store::{Batch, JournalLine, Store, StoreError};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -139,6 +140,7 @@ impl Journal {
 
     async fn commit_group(&self, ledger: &mut Ledger, group: Vec<Queued>) {
         let (mut batch, mut before) = (Batch::new(), Before::default());
+        let after = ledger.operation.seq;
         let (mut lines, mut answers) = (Vec::new(), Vec::new());
         let mut broken = None;
         for Queued { entry, more, answer } in group {
@@ -157,16 +159,50 @@ impl Journal {
         }
         let committed = match broken {
             Some(halt) => Err(halt),
-            None => self.patiently(|| self.store.commit(batch.clone())).await,
+            None => self.commit(&batch, after, &lines).await,
         };
         match committed {
-            Ok(_) => self.publish(&lines),
+            Ok(()) => self.publish(&lines),
             Err(_) => ledger.restore(before),
         }
-        let result = committed.map(|_| ());
         for answer in answers {
-            reply(answer, result.clone());
+            reply(answer, committed.clone());
         }
+    }
+
+    /// Commits, however long the store can't answer. A try whose answer was lost may have been committed: then
+    /// the next one finds our own lines in its way, after line `after`.
+    async fn commit(&self, batch: &Batch, after: u64, lines: &[Noted]) -> Result<(), Halt> {
+        let in_doubt = AtomicBool::new(false);
+        self.patiently(|| async {
+            let error = match self.store.commit(batch.clone()).await {
+                Ok(_) => return Ok(()),
+                Err(error) => error,
+            };
+            match &error {
+                StoreError::Conflict { .. } if in_doubt.load(Ordering::Relaxed) => {
+                    match self.is_written(after, lines).await? {
+                        true => Ok(()),
+                        false => Err(error),
+                    }
+                }
+                StoreError::Unavailable { .. } => {
+                    in_doubt.store(true, Ordering::Relaxed);
+                    Err(error)
+                }
+                _ => Err(error),
+            }
+        })
+        .await
+    }
+
+    /// Whether these are the lines that the journal has after line `after`.
+    async fn is_written(&self, after: u64, lines: &[Noted]) -> Result<bool, StoreError> {
+        let written = self.store.journal(&self.id, after).await?;
+        let same = |(written, line): (&JournalLine, &Noted)| {
+            serde_json::from_str::<Noted>(written.json.get()).is_ok_and(|written| written == *line)
+        };
+        Ok(written.len() == lines.len() && written.iter().zip(lines).all(same))
     }
 
     fn prepare(

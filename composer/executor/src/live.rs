@@ -123,6 +123,7 @@ impl Live {
     pub async fn settled_here(&self) {
         let (mut seen, mut left) = (self.journal.seen.subscribe(), self.left.subscribe());
         tokio::select! {
+            biased;
             _ = seen.wait_for(Operation::is_settled) => {}
             _ = left.wait_for(|left| *left) => {}
         }
@@ -137,6 +138,7 @@ impl Live {
     pub async fn pause(&self, pause: Duration, forward: bool) -> Result<(), Halt> {
         let paused = async {
             tokio::select! {
+                biased;
                 () = self.hurry.notified() => {}
                 () = tokio::time::sleep(pause) => {}
             }

@@ -74,6 +74,20 @@ pub struct Stop {
     pub message: String,
 }
 
+impl Stop {
+    /// Somebody wants it undone, with or without a reason.
+    pub(crate) fn cancelled(by: &str, reason: &str) -> Self {
+        let message = match reason.trim() {
+            "" => format!("cancelled by {by}"),
+            reason => format!("cancelled by {by}: {reason}"),
+        };
+        Self {
+            cause: StopCause::Cancelled(by.to_owned()),
+            message,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StopCause {
@@ -309,5 +323,19 @@ impl Operation {
             record.waiting_for = None;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cancellation_without_a_reason_gives_none() {
+        assert_eq!(Stop::cancelled("admin", " ").message, "cancelled by admin");
+        assert_eq!(
+            Stop::cancelled("admin", "wrong host").message,
+            "cancelled by admin: wrong host"
+        );
     }
 }

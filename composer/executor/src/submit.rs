@@ -276,7 +276,10 @@ async fn take(
             let may = match record.state {
                 // Whatever we knew of it: it is bound now, as the plan says, or it is not taken over.
                 state if adopts => !matches!(state, GpuState::Quarantined | GpuState::Indeterminate),
-                GpuState::Free | GpuState::Dirty => takes || only_resets(plan, unit),
+                GpuState::Free | GpuState::Dirty => {
+                    // Somebody may have unbound what a composition holds: it can be let go of all the same.
+                    takes || only_resets(plan, unit) || releases(plan, unit)
+                }
                 GpuState::Bound | GpuState::Attached => !takes,
                 _ => false,
             };
@@ -361,6 +364,11 @@ fn first_targets(plan: &Plan) -> BTreeMap<&UnitId, &Target> {
         first.entry(&step.target.unit).or_insert(&step.target);
     }
     first
+}
+
+fn releases(plan: &Plan, unit: &UnitId) -> bool {
+    let mut held = plan.releases.iter().flat_map(|composition| &composition.held);
+    held.any(|held| held.unit == *unit)
 }
 
 fn only_resets(plan: &Plan, unit: &UnitId) -> bool {

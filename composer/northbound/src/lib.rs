@@ -10,7 +10,7 @@ mod problem;
 mod server;
 mod tls;
 
-pub use server::{Options, Running, ServeError, serve};
+pub use server::{Listener, Options, Running, ServeError, serve};
 
 use poolwright_service::Composer;
 use poolwright_service::accounts::Accounts;

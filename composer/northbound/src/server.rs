@@ -13,11 +13,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// Where to serve, and where certificates and the first password lie.
+/// An address that is ours. Nobody is answered there yet.
+#[derive(Debug)]
+pub struct Listener {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// Where certificates and the first password lie, and by which names clients may ask.
 #[derive(Debug, Clone)]
 pub struct Options {
-    pub listen: SocketAddr,
     pub data_dir: PathBuf,
+    /// Names and addresses beside those of this machine and the one that is listened at.
+    pub names: Vec<String>,
 }
 
 /// Why the API can't be served.
@@ -46,17 +54,11 @@ pub struct Running {
 /// How long requests under way may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// Serves until it is stopped, from now on: until the composer has started it says so (503). At the first start it makes certificates and the administrator's password.
-pub async fn serve(composer: Composer, options: Options) -> Result<Running, ServeError> {
-    let error = |source| ServeError::Listen {
-        address: options.listen,
-        source,
-    };
-    let listener = TcpListener::bind(options.listen).map_err(error)?;
-    listener.set_nonblocking(true).map_err(error)?;
-    let address = listener.local_addr().map_err(error)?;
-
-    let files = tls::ensure(&options.data_dir, address.ip())?;
+/// Serves until it is stopped, from now on: until the composer has started it says so (503). At the first start it
+/// makes certificates and the administrator's password.
+pub async fn serve(composer: Composer, listener: Listener, options: Options) -> Result<Running, ServeError> {
+    let Listener { listener, address } = listener;
+    let files = tls::ensure(&options.data_dir, address.ip(), &options.names)?;
     let config = RustlsConfig::from_pem_file(&files.server, &files.server).await;
     let config = config.map_err(|source| ServeError::Certificate {
         path: files.server.clone(),
@@ -79,7 +81,7 @@ pub async fn serve(composer: Composer, options: Options) -> Result<Running, Serv
     });
     let handle = Handle::new();
     let server = axum_server::from_tcp_rustls(listener, config)
-        .map_err(error)?
+        .map_err(|source| ServeError::Listen { address, source })?
         .handle(handle.clone());
     let task = tokio::spawn(server.serve(router.into_make_service()));
     Ok(Running {
@@ -88,6 +90,17 @@ pub async fn serve(composer: Composer, options: Options) -> Result<Running, Serv
         handle,
         task,
     })
+}
+
+impl Listener {
+    /// Takes the address, and keeps nothing else: where it is taken already, nothing was changed.
+    pub fn bind(address: SocketAddr) -> Result<Self, ServeError> {
+        let error = |source| ServeError::Listen { address, source };
+        let listener = TcpListener::bind(address).map_err(error)?;
+        listener.set_nonblocking(true).map_err(error)?;
+        let address = listener.local_addr().map_err(error)?;
+        Ok(Self { listener, address })
+    }
 }
 
 impl Running {

@@ -1,9 +1,11 @@
 //! The manager's own certificate authority and server certificate, made at the first start.
 //!
-//! `tls/ca.pem` is what clients are given; `tls/server.pem` holds the server's certificate and its key, and
-//! only the manager can read it. The CA's key is not kept: a new server certificate means a new CA.
+//! `tls/ca.pem` is what clients are given; `tls/server.pem` holds the server's certificate and its key, and only the
+//! manager can read it. The authority's key is kept beside them, as closed as the server's, so that a manager that is
+//! to be known by another name needs no other authority.
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -30,15 +32,26 @@ pub enum TlsError {
     Make(#[from] rcgen::Error),
 }
 
-/// The certificates of `data_dir`; made there where there are none.
-pub fn ensure(data_dir: &Path, address: IpAddr) -> Result<TlsFiles, TlsError> {
+/// The certificates of `data_dir`, made where there are none. `address` is listened at, `more` are names that clients
+/// use beside it; where these are others than before, the server's certificate is made anew by the same authority.
+pub fn ensure(data_dir: &Path, address: IpAddr, more: &[String]) -> Result<TlsFiles, TlsError> {
     let dir = data_dir.join("tls");
     let files = TlsFiles {
         ca: dir.join("ca.pem"),
         server: dir.join("server.pem"),
     };
+    let (names_file, key_file) = (dir.join("names"), dir.join("ca-key.pem"));
+    let names = names(address, more);
+    let names_text = names.iter().map(|name| format!("{name}\n")).collect::<String>();
     if files.ca.is_file() && files.server.is_file() {
-        return Ok(files);
+        let unchanged = match fs::read_to_string(&names_file) {
+            Ok(kept) => kept == names_text,
+            // Made before names were kept.
+            Err(_) => more.is_empty(),
+        };
+        if unchanged {
+            return Ok(files);
+        }
     }
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
     made.map_err(|source| TlsError::Io {
@@ -46,38 +59,52 @@ pub fn ensure(data_dir: &Path, address: IpAddr) -> Result<TlsFiles, TlsError> {
         what: "made",
         source,
     })?;
-    let (ca, server) = make(address)?;
-    // The server's file last: both are there, or they are made again.
-    write(&files.ca, &ca, 0o644)?;
-    write(&files.server, &server, 0o600)?;
+    let known = match files.ca.is_file() {
+        true => fs::read_to_string(&key_file).ok(),
+        false => None,
+    };
+    let key = match known {
+        Some(pem) => KeyPair::from_pem(&pem)?,
+        None => {
+            let key = KeyPair::generate()?;
+            write(&files.ca, &authority().self_signed(&key)?.pem(), 0o644)?;
+            write(&key_file, &key.serialize_pem(), 0o600)?;
+            key
+        }
+    };
+    write(&files.server, &server(&names, key)?, 0o600)?;
+    // Last: whatever was cut off before is made again.
+    write(&names_file, &names_text, 0o644)?;
     Ok(files)
 }
 
-fn make(address: IpAddr) -> Result<(String, String), TlsError> {
+fn authority() -> CertificateParams {
     let mut params = CertificateParams::default();
     params
         .distinguished_name
         .push(DnType::CommonName, "Poolwright manager CA");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+    params
+}
 
-    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-    if !address.is_unspecified() && !address.is_loopback() {
-        names.push(address.to_string());
-    }
-    names.extend(host_name());
-    let mut params = CertificateParams::new(names)?;
+fn server(names: &BTreeSet<String>, key_of_authority: KeyPair) -> Result<String, TlsError> {
+    let mut params = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())?;
     params
         .distinguished_name
         .push(DnType::CommonName, "Poolwright manager");
     params.use_authority_key_identifier_extension = true;
     let key = KeyPair::generate()?;
-    let certificate = params.signed_by(&key, &issuer)?;
-    Ok((
-        issuer.pem(),
-        format!("{}{}", certificate.pem(), key.serialize_pem()),
-    ))
+    let certificate = params.signed_by(&key, &Issuer::new(authority(), key_of_authority))?;
+    Ok(format!("{}{}", certificate.pem(), key.serialize_pem()))
+}
+
+/// By which names the server is known: this machine's own, the address that it listens at, and those that were given.
+fn names(address: IpAddr, more: &[String]) -> BTreeSet<String> {
+    let here = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let listened = (!address.is_unspecified()).then(|| address.to_string());
+    let all = here.into_iter().chain(listened).chain(host_name());
+    all.chain(more.iter().cloned()).collect()
 }
 
 fn host_name() -> Option<String> {

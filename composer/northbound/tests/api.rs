@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use poolwright_driver::DriverError;
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::OperationId;
-use poolwright_northbound::{Options, Running, serve};
+use poolwright_northbound::{Listener, Options, Running, serve};
 use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
 use poolwright_service::{Composer, Options as ServiceOptions};
@@ -58,6 +58,10 @@ impl Store for Shaky {
     async fn revision(&self) -> Result<u64, StoreError> {
         self.steady()?.revision().await
     }
+
+    async fn restored(&self) -> Result<Option<String>, StoreError> {
+        self.steady()?.restored().await
+    }
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         self.steady()?.journal(operation, after).await
     }
@@ -97,16 +101,61 @@ async fn manager(data_dir: &Path) -> Running {
 
 async fn served(composer: Composer, data_dir: &Path) -> Running {
     drop(rustls::crypto::ring::default_provider().install_default());
+    served_as(composer, data_dir, &[]).await
+}
+
+async fn served_as(composer: Composer, data_dir: &Path, names: &[&str]) -> Running {
     let options = Options {
-        listen: "127.0.0.1:0".parse().unwrap(),
         data_dir: data_dir.to_owned(),
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
     };
-    serve(composer, options).await.unwrap()
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    serve(composer, listener, options).await.unwrap()
 }
 
 fn client(running: &Running) -> reqwest::Client {
     let ca = reqwest::Certificate::from_pem(&std::fs::read(&running.ca).unwrap()).unwrap();
     reqwest::Client::builder().tls_certs_only([ca]).build().unwrap()
+}
+
+/// A client that knows this authority, and finds every name at the manager's address.
+fn client_by_name(authority: &[u8], running: &Running, name: &str) -> reqwest::Client {
+    let ca = reqwest::Certificate::from_pem(authority).unwrap();
+    let client = reqwest::Client::builder().tls_certs_only([ca]);
+    client.resolve(name, running.address).build().unwrap()
+}
+
+#[tokio::test]
+async fn it_is_known_by_other_names_and_its_authority_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    let running = served(composer(store.clone()), dir.path()).await;
+    let authority = std::fs::read(&running.ca).unwrap();
+    let asked = async |running: &Running, name: &str| {
+        let url = format!("https://{name}:{}/livez", running.address.port());
+        let client = client_by_name(&authority, running, name);
+        client.get(url).send().await.is_ok()
+    };
+    assert!(asked(&running, "localhost").await);
+    assert!(!asked(&running, "pool.example").await, "it has no such name");
+    running.stop().await;
+
+    for (names, known) in [
+        (vec!["pool.example", "10.1.2.3"], true),
+        (vec!["pool.example", "10.1.2.3"], true),
+        (vec![], false),
+    ] {
+        let running = served_as(composer(store.clone()), dir.path(), &names).await;
+        assert_eq!(asked(&running, "pool.example").await, known, "{names:?}");
+        assert!(asked(&running, "localhost").await);
+        assert_eq!(std::fs::read(&running.ca).unwrap(), authority);
+        running.stop().await;
+    }
+    let mode = std::fs::metadata(dir.path().join("tls/ca-key.pem"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
 
 fn password(data_dir: &Path) -> String {

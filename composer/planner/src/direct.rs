@@ -96,6 +96,12 @@ impl Refusal {
             Self::HeldForDemand { demand, .. } => {
                 format!("let go of all that the demand holds: poolwright release {demand}")
             }
+            Self::PutOff {
+                composition, because, ..
+            } if because.is_loss() => format!(
+                "if it does not come back, give it up, and let go of the rest: \
+                 poolwright release composition/{composition} --force --reason WHY"
+            ),
             Self::PutOff { .. } => {
                 "wait for the operation, or resolve it; `poolwright ops list` shows it".to_owned()
             }
@@ -115,9 +121,6 @@ fn list(ids: &[GpuId]) -> String {
 pub fn attach(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
     let survey = Survey::of(&input.world);
     let units = whole_units(&survey, gpus)?;
-    for unit in &units {
-        is_free(&survey, &survey.units[*unit])?;
-    }
     let kinds = units
         .iter()
         .filter_map(|unit| survey.units[*unit].kind.as_deref());
@@ -162,7 +165,7 @@ pub fn release(composition: &CompositionId, input: &PlanInput<'_>) -> Result<Pla
     let named = named.ok_or_else(|| Refusal::UnknownComposition {
         composition: composition.clone(),
     })?;
-    let together = |c: &&Composition| c.id == named.id || c.demand.is_some() && c.demand == named.demand;
+    let together = |c: &&Composition| stand_together(c, named);
     let releases = all.iter().filter(together).cloned().collect();
     let keeps = all
         .iter()
@@ -170,6 +173,26 @@ pub fn release(composition: &CompositionId, input: &PlanInput<'_>) -> Result<Pla
         .map(|c| c.id.clone())
         .collect();
     take_down(input, releases, keeps)
+}
+
+/// What a composition, and all others of its demand, hold and can't be asked to let go of: it is not seen, or bound
+/// to another port.
+pub fn lost(composition: &CompositionId, input: &PlanInput<'_>) -> BTreeMap<CompositionId, Vec<Held>> {
+    let survey = Survey::of(&input.world);
+    let is_lost = |held: &&Held| survey.deferral_of(held).is_some_and(|because| because.is_loss());
+    let all = input.world.held;
+    let Some(named) = all.iter().find(|c| c.id == *composition) else {
+        return BTreeMap::new();
+    };
+    all.iter()
+        .filter(|c| stand_together(c, named))
+        .map(|c| (c.id.clone(), c.held.iter().filter(is_lost).cloned().collect()))
+        .filter(|(_, lost): &(_, Vec<Held>)| !lost.is_empty())
+        .collect()
+}
+
+fn stand_together(one: &Composition, other: &Composition) -> bool {
+    one.id == other.id || one.demand.is_some() && one.demand == other.demand
 }
 
 /// A plan that detaches these GPUs from the hosts that they were attached to by name.
@@ -235,7 +258,7 @@ fn take_down(
     Ok(changes.into_plan(input, &survey))
 }
 
-/// The units of these GPUs, which must be named completely.
+/// The units of these GPUs, which must be free, and named completely.
 fn whole_units(survey: &Survey<'_>, gpus: &[GpuId]) -> Result<BTreeSet<usize>, Refusal> {
     if gpus.is_empty() {
         return Err(Refusal::NoGpus);
@@ -250,6 +273,8 @@ fn whole_units(survey: &Survey<'_>, gpus: &[GpuId]) -> Result<BTreeSet<usize>, R
             .get(gpu)
             .ok_or_else(|| Refusal::UnknownGpu { gpu: gpu.clone() })?;
         let facts = &survey.units[*unit];
+        // Naming the rest of its unit helps only where it can be moved at all.
+        may_be_given(survey, facts, gpu)?;
         whole(facts.id, facts.gpus.iter().map(|gpu| &gpu.id), gpus)?;
         units.insert(*unit);
     }
@@ -272,13 +297,18 @@ fn whole<'g>(
 }
 
 pub(crate) fn is_free(survey: &Survey<'_>, unit: &UnitFacts<'_>) -> Result<(), Refusal> {
+    may_be_given(survey, unit, &unit.gpus[0].id)
+}
+
+/// Whether the unit may be given away; a refusal names the GPU of it that was asked for.
+fn may_be_given(survey: &Survey<'_>, unit: &UnitFacts<'_>, named: &GpuId) -> Result<(), Refusal> {
     let gpu = unit.gpus[0];
     let because = match unit.condition {
         Condition::Free | Condition::Dirty => return Ok(()),
         Condition::Held(at) => {
             let composition = &survey.world.held[at];
             return Err(Refusal::Held {
-                gpu: gpu.id.clone(),
+                gpu: named.clone(),
                 composition: composition.id.clone(),
                 host: composition.host.clone(),
                 demand: composition.demand.clone(),
@@ -299,7 +329,7 @@ pub(crate) fn is_free(survey: &Survey<'_>, unit: &UnitFacts<'_>) -> Result<(), R
         Condition::Unbindable => "no manager can bind its unit, or its kind is unknown".to_owned(),
     };
     Err(Refusal::NotFree {
-        gpu: gpu.id.clone(),
+        gpu: named.clone(),
         because,
     })
 }

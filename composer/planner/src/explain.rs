@@ -315,7 +315,7 @@ impl Display for Help {
                 write!(f, "resolve the open outcome of {}", gpus(*count))
             }
             Self::SeeWhyNotComposable { gpus: count } => {
-                write!(f, "see why {} can't be moved", gpus(*count))
+                write!(f, "see why {} can't be moved: poolwright get gpus", gpus(*count))
             }
             Self::PowerOnHosts { hosts } => write!(f, "power on {}", counted(*hosts, "host")),
             Self::FreeSlots { slots } => write!(f, "free {} on one host", counted(*slots, "more slot")),

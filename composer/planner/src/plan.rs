@@ -102,6 +102,17 @@ pub enum Deferral {
     },
 }
 
+impl Deferral {
+    /// Whether the unit is gone from where it was put: waiting may not bring it back.
+    pub fn is_loss(&self) -> bool {
+        match self {
+            Self::NotSeen { .. } | Self::Elsewhere { .. } => true,
+            Self::Unsettled { state, .. } => *state == GpuState::Missing,
+            Self::InOperation { .. } => false,
+        }
+    }
+}
+
 /// A plan in numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {

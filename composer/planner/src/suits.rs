@@ -1,7 +1,8 @@
 //! Whether what is held is what is wanted.
 
 use crate::composition::{Composition, Held};
-use crate::survey::Survey;
+use crate::survey::{Survey, UnitFacts};
+use poolwright_model::lifecycle::GpuState;
 use poolwright_sizing::need::{GpuSet, Need};
 use std::collections::BTreeSet;
 
@@ -17,15 +18,22 @@ pub(crate) fn serves(survey: &Survey<'_>, need: &Need, compositions: &[&Composit
     })
 }
 
+/// A unit as it is seen; `None` where it is missing, and what is said of it may be less than what it is.
+fn seen<'s, 'a>(survey: &'s Survey<'a>, held: &Held) -> Option<&'s UnitFacts<'a>> {
+    let unit = survey.unit(&held.unit)?;
+    let is_missing = unit.gpus.iter().any(|gpu| gpu.state == GpuState::Missing);
+    (!is_missing).then_some(unit)
+}
+
 /// Whether every unit of a composition may be one of a set.
 pub(crate) fn all_admitted(survey: &Survey<'_>, set: &GpuSet, composition: &Composition) -> bool {
-    let mut seen = composition.held.iter().filter_map(|held| survey.unit(&held.unit));
+    let mut seen = composition.held.iter().filter_map(|held| seen(survey, held));
     seen.all(|unit| set.admits(unit.kind.as_deref(), unit.memory))
 }
 
 fn one_kind(survey: &Survey<'_>, compositions: &[&Composition]) -> bool {
     let units = compositions.iter().flat_map(|c| &c.held);
-    let kinds = units.filter_map(|held| survey.unit(&held.unit)?.kind.as_deref());
+    let kinds = units.filter_map(|held| seen(survey, held)?.kind.as_deref());
     kinds.collect::<BTreeSet<_>>().len() <= 1
 }
 

@@ -1,6 +1,6 @@
 //! What the snapshot and the records say about every unit and host port, worked out once for a plan.
 
-use crate::composition::Composition;
+use crate::composition::{Composition, Held};
 use crate::plan::{Deferral, World};
 use poolwright_model::composable::WhyNotKind;
 use poolwright_model::control::{ControlPoint, ControlStyle};
@@ -154,26 +154,29 @@ impl<'a> Survey<'a> {
 
     /// Why a composition can't be taken down, or changed, just now.
     pub fn deferral(&self, composition: &Composition) -> Option<Deferral> {
-        composition.held.iter().find_map(|held| {
-            let unit = held.unit.clone();
-            let Some(facts) = self.unit(&unit) else {
-                return Some(Deferral::NotSeen { unit });
-            };
-            if facts.condition == Condition::Reserved {
-                return Some(Deferral::InOperation { unit });
-            }
-            facts.gpus.iter().find_map(|gpu| match &gpu.host_port {
-                Some(seen) if *seen != held.host_port => Some(Deferral::Elsewhere {
-                    unit: unit.clone(),
-                    recorded: held.host_port.clone(),
-                    seen: seen.clone(),
-                }),
-                _ if settled(gpu.state) => None,
-                _ => Some(Deferral::Unsettled {
-                    gpu: gpu.id.clone(),
-                    state: gpu.state,
-                }),
-            })
+        composition.held.iter().find_map(|held| self.deferral_of(held))
+    }
+
+    /// Why a unit that is held can't be released just now.
+    pub fn deferral_of(&self, held: &Held) -> Option<Deferral> {
+        let unit = held.unit.clone();
+        if self.world.reserved.iter().any(|reserved| reserved.unit == unit) {
+            return Some(Deferral::InOperation { unit });
+        }
+        let Some(facts) = self.unit(&unit) else {
+            return Some(Deferral::NotSeen { unit });
+        };
+        facts.gpus.iter().find_map(|gpu| match &gpu.host_port {
+            Some(seen) if *seen != held.host_port => Some(Deferral::Elsewhere {
+                unit: unit.clone(),
+                recorded: held.host_port.clone(),
+                seen: seen.clone(),
+            }),
+            _ if settled(gpu.state) => None,
+            _ => Some(Deferral::Unsettled {
+                gpu: gpu.id.clone(),
+                state: gpu.state,
+            }),
         })
     }
 }

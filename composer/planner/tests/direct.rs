@@ -3,6 +3,7 @@
 
 mod support;
 
+use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::id::{GpuId, HostId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Verb;
@@ -228,4 +229,19 @@ fn refusals_of_detach() {
     rack.gpu_mut("g006").state = GpuState::Indeterminate;
     let refusal = detach(&ids(&["g005", "g006"]), &rack.input()).unwrap_err();
     assert!(matches!(refusal, Refusal::PutOff { .. }), "{refusal}");
+}
+
+/// Naming the rest of a board would not help: it can't be moved at all.
+#[test]
+fn what_cannot_be_moved_is_not_asked_to_be_named_as_a_whole() {
+    let mut rack = rack();
+    for gpu in ["g005", "g006"] {
+        rack.gpu_mut(gpu).composability = Composability::no(WhyNotKind::Soldered, "on a baseboard");
+    }
+    let refusal = attach(&ids(&["g006"]), &host("h"), &rack.input()).unwrap_err();
+    assert!(matches!(refusal, Refusal::NotFree { .. }), "{refusal}");
+    assert!(
+        refusal.to_string().contains("GPU g006") && refusal.to_string().contains("baseboard"),
+        "{refusal}"
+    );
 }

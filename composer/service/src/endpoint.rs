@@ -1,9 +1,10 @@
 //! The management services that the manager asks and tells: which ones, and how to reach them.
 
+use crate::composer::Silent;
 use crate::error::ServiceError;
 use async_trait::async_trait;
 use jiff::Timestamp;
-use poolwright_driver::{DriverError, Fabric, HostSide};
+use poolwright_driver::{Confirmation, DriverError, Fabric, Holder, HostSide, HostTarget, Room};
 use poolwright_executor::Drivers;
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::{ControlEndpointId, HostId};
@@ -11,6 +12,7 @@ use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 /// How to reach a management service. The password is not here: `password_file` says where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +31,14 @@ pub struct EndpointSpec {
     /// Plain http to another machine, which anybody on the way can read and change.
     #[serde(default)]
     pub insecure_http: bool,
+}
+
+impl EndpointSpec {
+    /// Host and port: where these are the same, it is one service. `None` where the URL can't be understood.
+    pub fn address(&self) -> Option<(String, u16)> {
+        let url = url::Url::parse(&self.url).ok()?;
+        Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
+    }
 }
 
 /// Whose certificate is believed.
@@ -58,6 +68,9 @@ pub struct Endpoint {
     /// saw it, and `None` until there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<DriverLabel>,
+    /// It did not answer when it was asked last. Not kept either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent: Option<Silent>,
 }
 
 /// Whether the manager may change anything at an endpoint.
@@ -95,6 +108,10 @@ pub struct Connected {
 #[async_trait]
 pub trait Connector: Send + Sync {
     async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError>;
+
+    /// Somebody asks by name: credentials that were refused so often that they are sent no more may be sent once
+    /// more there.
+    fn allow_one_more_try(&self, _spec: &EndpointSpec) {}
 }
 
 /// The drivers in use, and who speaks for which host. Cheap to clone; all clones are one.
@@ -115,8 +132,45 @@ impl Drivers for Connections {
     }
 
     fn host(&self, host: &HostId) -> Option<Arc<dyn HostSide>> {
-        self.get(&self.speaker(host)?)
-            .map(|connected| connected.host_side)
+        let speaker = self.speaker(host)?;
+        Some(match self.get(&speaker) {
+            Some(connected) => connected.host_side,
+            // That it can't be asked now does not make it nobody.
+            None => Arc::new(Unreached(speaker)),
+        })
+    }
+}
+
+/// The host's side of an endpoint that is known and not connected.
+struct Unreached(ControlEndpointId);
+
+impl Unreached {
+    fn error<T>(&self) -> Result<T, DriverError> {
+        let message = format!("{}, which speaks for the host, is not connected", self.0);
+        Err(DriverError::no_effect(message)
+            .with_hint(format!("see why: poolwright endpoint test {}", self.0)))
+    }
+}
+
+#[async_trait]
+impl HostSide for Unreached {
+    fn endpoint(&self) -> &ControlEndpointId {
+        &self.0
+    }
+    async fn preflight(&self, _: &HostTarget, _: Duration) -> Result<Room, DriverError> {
+        self.error()
+    }
+    async fn verify(&self, _: &HostTarget, _: Duration) -> Result<Confirmation, DriverError> {
+        self.error()
+    }
+    async fn holders(&self, _: &HostTarget, _: Duration) -> Result<Vec<Holder>, DriverError> {
+        self.error()
+    }
+    async fn drain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
+        self.error()
+    }
+    async fn undrain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
+        self.error()
     }
 }
 
@@ -186,7 +240,8 @@ impl From<DriverError> for ServiceError {
         use crate::error::ErrorCode;
         use poolwright_driver::ErrorKind;
         let code = match error.kind {
-            ErrorKind::NoEffect | ErrorKind::CredentialsRefused => ErrorCode::Unavailable,
+            ErrorKind::NoEffect => ErrorCode::Unavailable,
+            ErrorKind::CredentialsRefused => ErrorCode::CredentialsRefused,
             ErrorKind::Conflict => ErrorCode::Conflict,
             ErrorKind::OutcomeUnknown => ErrorCode::Indeterminate,
             ErrorKind::CannotTell => ErrorCode::BadRequest,

@@ -23,6 +23,8 @@ pub enum ErrorCode {
     Unplaced,
     /// An outcome is unknown, or an undo failed: an operator must look.
     Indeterminate,
+    /// A management service refuses the account that the manager has for it.
+    CredentialsRefused,
     /// Can't be served now; later perhaps.
     Unavailable,
     /// A mistake of ours.
@@ -60,7 +62,11 @@ impl ServiceError {
     }
 
     pub fn not_found(kind: &str, id: &str) -> Self {
-        Self::new(ErrorCode::NotFound, format!("there is no {kind} {id:?}"))
+        let error = Self::new(ErrorCode::NotFound, format!("there is no {kind} {id:?}"));
+        match kind {
+            "operation" => error.with_hint("poolwright ops list --all has those that are kept"),
+            kind => error.with_hint(format!("poolwright get {kind}s has the names")),
+        }
     }
 
     pub fn with_details(mut self, details: Vec<String>) -> Self {
@@ -165,5 +171,17 @@ impl From<Refusal> for ServiceError {
             _ => ErrorCode::Conflict,
         };
         Self::new(code, refusal.to_string()).with_hint(refusal.hint())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_comes_with_the_list_of_what_is() {
+        let hint = |kind| ServiceError::not_found(kind, "x").hint.unwrap();
+        assert_eq!(hint("schedule"), "poolwright get schedules has the names");
+        assert!(hint("operation").contains("ops list"));
     }
 }

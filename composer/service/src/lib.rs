@@ -16,7 +16,9 @@ pub mod demand;
 pub mod drift;
 pub mod endpoint;
 mod error;
+mod ids;
 pub mod leases;
+mod missing;
 pub mod runner;
 pub mod schedule;
 pub mod size;
@@ -25,7 +27,7 @@ pub mod window;
 
 pub use composer::{
     Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, Options, Release, Resolution,
-    ScheduleStatus, Status, Why, most_slots, pool_kinds,
+    ScheduleStatus, Silent, Status, Why, most_slots, pool_kinds,
 };
 pub use drift::{Drift, DriftKind};
 pub use error::{ErrorCode, ServiceError};

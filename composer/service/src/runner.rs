@@ -2,7 +2,7 @@
 //!
 //! Whatever woke it, the runner asks what schedules want *now*, plans, and applies: an opening that was missed
 //! is made up for at the next chance, and one that was done already finds nothing to do. It touches nothing
-//! but what schedules add and suspend. What can't be done is tried again for as long as it is wanted, less and
+//! but what schedules add, and what open windows suspend. What can't be done is tried again for as long as it is wanted, less and
 //! less often, and told. An operation that takes long is not waited for when the calendar goes on: what it
 //! has in hand is left alone, and the rest is seen to.
 
@@ -34,6 +34,7 @@ pub async fn run(composer: Composer, stop: CancellationToken) {
         notes: Vec::new(),
     };
     tokio::select! {
+        biased;
         () = stop.cancelled() => {}
         () = runner.recompose() => {}
         () = poll(&composer) => {}
@@ -133,6 +134,7 @@ impl Runner<'_> {
                 tracing::error!("what was done by the calendar can't be noted: {error}");
             }
             tokio::select! {
+                biased;
                 () = self.next_change(&looked) => {
                     self.failures = 0;
                     self.notes.clear();
@@ -188,8 +190,11 @@ impl Runner<'_> {
         } else {
             Tried::Done(None)
         };
-        if let (Tried::Done(_), Some(change), false) = (&tried, change, scheduled.underway) {
-            self.composer.calendar_followed(&change).await?;
+        if let (Tried::Done(_), false) = (&tried, scheduled.underway) {
+            self.composer.all_back_but(&scheduled.suspended).await?;
+            if let Some(change) = change {
+                self.composer.calendar_followed(&change).await?;
+            }
         }
         Ok(tried)
     }
@@ -220,6 +225,7 @@ impl Runner<'_> {
             }
         };
         let ended = tokio::select! {
+            biased;
             ended = self.composer.wait(&id, PATIENCE) => ended.ok(),
             () = self.next_change(looked) => None,
         };
@@ -257,7 +263,7 @@ impl Runner<'_> {
                 self.notes.clear();
                 self.composer.set_trouble(None);
                 match told {
-                    Some(told) => self.note(new_run(looked, &told)).await,
+                    Some(told) => self.note(self.new_run(looked, &told)).await,
                     None => Ok(()),
                 }
             }
@@ -299,7 +305,7 @@ impl Runner<'_> {
                 note.clone()
             }
             None => {
-                let note = new_run(looked, told);
+                let note = self.new_run(looked, told);
                 self.notes.push(note.clone());
                 note
             }
@@ -307,25 +313,25 @@ impl Runner<'_> {
         self.note(note).await
     }
 
+    fn new_run(&self, looked: &Looked, told: &Told) -> ScheduleRun {
+        ScheduleRun {
+            id: self.composer.new_id(),
+            at: looked.at,
+            open: looked.open(),
+            operation: told.operation.clone(),
+            outcome: told.outcome.clone(),
+            succeeded: told.reason.is_none(),
+            reason: told.reason.clone(),
+            tries: 1,
+            last_at: None,
+        }
+    }
+
     async fn note(&self, run: ScheduleRun) -> Result<(), ServiceError> {
         let mut batch = Batch::new();
         batch.put(&run)?;
         self.composer.store().commit(batch).await?;
         Ok(())
-    }
-}
-
-fn new_run(looked: &Looked, told: &Told) -> ScheduleRun {
-    ScheduleRun {
-        id: uuid::Uuid::now_v7().simple().to_string(),
-        at: looked.at,
-        open: looked.open(),
-        operation: told.operation.clone(),
-        outcome: told.outcome.clone(),
-        succeeded: told.reason.is_none(),
-        reason: told.reason.clone(),
-        tries: 1,
-        last_at: None,
     }
 }
 

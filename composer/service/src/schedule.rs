@@ -54,14 +54,15 @@ pub struct Calendar {
 }
 
 impl Schedule {
-    /// The demands that it adds and suspends.
-    pub fn demands(&self) -> impl Iterator<Item = &DemandId> {
-        let own = self.spec.demands.iter().map(|demand| &demand.id);
-        own.chain(&self.spec.suspends)
+    /// The demands that it adds.
+    pub fn own_demands(&self) -> impl Iterator<Item = &DemandId> {
+        self.spec.demands.iter().map(|demand| &demand.id)
     }
 
+    /// Whether it adds the demand or suspends it.
     pub fn concerns(&self, demand: &DemandId) -> bool {
-        self.demands().any(|concerned| concerned == demand)
+        let mut all = self.own_demands().chain(&self.spec.suspends);
+        all.any(|concerned| concerned == demand)
     }
 
     /// `None` while it is paused. A window that was accepted once and can't be read now (a time zone that

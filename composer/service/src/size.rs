@@ -32,12 +32,26 @@ pub struct JobSpec {
 impl JobSpec {
     /// The job in sizing's terms. Without a task: serving.
     pub fn job(&self) -> Result<Job, ServiceError> {
+        self.refuse_nothing()?;
         match self.task.unwrap_or(Task::Infer) {
             Task::Infer => self.serving(),
             Task::Full => self.training(Method::Full),
             Task::Lora => self.training(Method::Lora),
             Task::Qlora => self.training(Method::Qlora),
             Task::Peft => self.training(Method::Peft),
+        }
+    }
+
+    /// A request without a token, or none at once, takes no memory and asks for nothing.
+    fn refuse_nothing(&self) -> Result<(), ServiceError> {
+        let settings = [
+            ("context", self.context),
+            ("concurrency", self.concurrency),
+            ("micro_batch", self.micro_batch),
+        ];
+        match settings.into_iter().find(|(_, given)| *given == Some(0)) {
+            Some((name, _)) => Err(ServiceError::bad_request(format!("{name} is 0; the least is 1"))),
+            None => Ok(()),
         }
     }
 
@@ -79,9 +93,10 @@ fn refuse(what: &str, given: bool, belongs_to: &str) -> Result<(), ServiceError>
 
 /// The model of this name or size.
 pub fn model(name: &str) -> Result<Model, ServiceError> {
-    Catalogue::builtin()
-        .resolve(name)
-        .map_err(|e| ServiceError::new(ErrorCode::NotFound, e.to_string()))
+    Catalogue::builtin().resolve(name).map_err(|e| {
+        ServiceError::new(ErrorCode::NotFound, e.to_string())
+            .with_hint("give a model's name (poolwright size --list models), or a size such as 70B")
+    })
 }
 
 /// All kinds that have a hardware profile, as many of each as wanted.
@@ -148,7 +163,7 @@ pub(crate) fn need_of_model(
 pub fn fits_nowhere(fit: &Fit, job: &JobSpec) -> ServiceError {
     let kinds = fit.rejections.len();
     let why = match (fit.nearest_miss(), kinds) {
-        (None, _) => "the pool has no GPU of a known kind".to_owned(),
+        (None, _) => "no GPU of a known kind is in the pool".to_owned(),
         (Some(only), 1) => format!("{}: {}", only.kind, only.reason),
         (Some(nearest), _) => format!(
             "{kinds} kinds of GPU were tried, and {} comes nearest: {}",
@@ -176,12 +191,33 @@ fn what_helps(fit: &Fit, job: &JobSpec) -> String {
         (Task::Lora | Task::Peft, _) => "frozen weights in 4 bits (--task qlora), or a shorter --context",
         (Task::Qlora, _) => "a shorter --context",
     };
+    if fit.rejections.is_empty() {
+        return "see what is in the pool, and whether its endpoints answer: poolwright get gpus, poolwright doctor".to_owned();
+    }
     format!("try {smaller}; or more GPUs, or larger ones")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_refused_and_an_empty_pool_is_not_told_to_take_smaller_weights() {
+        let zero = |field: &str| serde_json::from_value::<JobSpec>(serde_json::json!({ field: 0 })).unwrap();
+        for field in ["context", "concurrency", "micro_batch"] {
+            let error = zero(field).job().unwrap_err();
+            assert!(
+                error.message.contains(field) && error.message.contains("least is 1"),
+                "{error}"
+            );
+        }
+        let job = JobSpec::default();
+        let fit = size(&model("8B").unwrap(), &job.job().unwrap(), &[], None).unwrap();
+        let hint = fits_nowhere(&fit, &job).hint.unwrap();
+        assert!(hint.contains("doctor") && !hint.contains("weights"), "{hint}");
+        let hint = model("no-such").unwrap_err().hint.unwrap();
+        assert!(hint.contains("size --list models"), "{hint}");
+    }
 
     fn hint(task: Task, weights: Option<&str>) -> ServiceError {
         let job = JobSpec {

@@ -102,6 +102,14 @@ impl Window {
         }
     }
 
+    /// Whether it is open after any of its next openings. Where each is a closing as well, it never is.
+    pub fn ever_opens(&self, at: Timestamp) -> bool {
+        const LOOKED_AT: usize = 100;
+        let openings =
+            std::iter::successors(self.after(&self.opens, at), |last| self.after(&self.opens, *last));
+        openings.take(LOOKED_AT).any(|opening| self.is_open(opening))
+    }
+
     /// The next moment after `at` at which it turns: closes where it is open, opens where it is closed.
     pub fn next_change(&self, at: Timestamp) -> Option<Timestamp> {
         let cron = if self.is_open(at) {
@@ -224,6 +232,23 @@ mod tests {
         for day in [spring[0], autumn[0]] {
             assert!(window.is_open(day));
         }
+    }
+
+    #[test]
+    fn a_window_that_closes_whenever_it_opens_never_opens() {
+        let now = at("2026-01-01T00:00:00Z");
+        let opens = |opens: &str, closes: &str| {
+            let spec = WindowSpec {
+                opens: opens.into(),
+                closes: closes.into(),
+                zone: "UTC".into(),
+            };
+            spec.parse(now).unwrap().ever_opens(now)
+        };
+        assert!(!opens("0 20 * * *", "0 20 * * *"));
+        assert!(!opens("0 20 * * MON", "0 * * * *"));
+        assert!(opens("0 20 * * *", "0 20 * * MON,TUE,WED,THU,FRI"), "at weekends");
+        assert!(opens("0 20 * * *", "30 7 * * *"));
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub struct Batch {
     pub(crate) events: Vec<Json>,
     pub(crate) forgotten: Vec<OperationId>,
     pub(crate) kept_events: Option<u64>,
+    pub(crate) accepts_restored: bool,
 }
 
 /// What a commit was given.
@@ -119,6 +120,13 @@ impl Batch {
     /// Forgets the journal of an operation that has ended; that of an open one stays.
     pub fn forget(&mut self, operation: &OperationId) -> &mut Self {
         self.forgotten.push(operation.clone());
+        self
+    }
+
+    /// Somebody has looked at what became of the hardware since: [`Store::restored`](crate::Store::restored)
+    /// tells nothing any more.
+    pub fn accept_restored(&mut self) -> &mut Self {
+        self.accepts_restored = true;
         self
     }
 

@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 
 /// The marker in which a database holds the name of its cluster.
 pub(crate) const CLUSTER: &str = "cluster";
+/// The marker that says why a database may be an older state; see [`crate::Store::restored`].
+pub(crate) const RESTORED: &str = "restored";
+/// How far revisions leap in a restored database: past all that can have been given since it was copied.
+pub(crate) const LEAP: u64 = 1 << 32;
 
 /// What a manager's folder holds of its database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +31,17 @@ pub(crate) struct Found {
     pub cluster: Option<String>,
     /// The number of its last commit; `None` where there are no tables.
     pub revision: Option<u64>,
+}
+
+/// Why the database is an older state than this folder's manager has seen.
+pub(crate) fn went_back(remembered: Option<&Remembered>, found: &Found) -> Option<String> {
+    let (remembered, revision) = (remembered?, found.revision?);
+    (revision < remembered.revision).then(|| {
+        format!(
+            "its last commit is number {revision}, and this manager has seen number {}",
+            remembered.revision
+        )
+    })
 }
 
 /// A name that no other cluster has.
@@ -101,6 +116,15 @@ mod tests {
         assert_eq!(judged(None, found(None, Some(7))).unwrap(), None);
         let named = judged(remembered("a", 3), found(None, Some(7))).unwrap();
         assert_eq!(named.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn a_database_that_went_back_is_noticed() {
+        let back = |seen, there| went_back(remembered("a", seen).as_ref(), &found(Some("a"), there));
+        assert_eq!(back(7, Some(7)), None);
+        assert_eq!(back(7, Some(9)), None);
+        assert!(back(7, Some(6)).unwrap().contains("number 7"));
+        assert_eq!(back(7, None), None, "there is none");
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub enum OpenError {
         "{place} is empty, and was not: this data directory's manager has seen {revision} commits there; restore a backup, or choose another --data-dir to begin anew"
     )]
     Lost { place: String, revision: u64 },
+    #[error("{place} is there already: nothing was written")]
+    Occupied { place: String },
     #[error("{place} can't be used like that: {reason}")]
     Options { place: String, reason: String },
     #[error("{place} can't be reached: {reason}")]

@@ -21,6 +21,7 @@ mod data_dir;
 mod document;
 mod error;
 mod migrations;
+mod remembering;
 mod statements;
 mod typed;
 
@@ -31,7 +32,8 @@ pub use batch::{Batch, Committed, Expectation};
 pub use document::{Document, Event, JournalLine, Json};
 pub use error::{OpenError, StoreError};
 pub use postgres::{PostgresOptions, PostgresStore};
-pub use sqlite::SqliteStore;
+pub use remembering::Remembering;
+pub use sqlite::{Copied, SqliteStore, backup, restore};
 pub use typed::{Stored, Versioned, read, read_all, written};
 
 use async_trait::async_trait;
@@ -69,6 +71,22 @@ pub trait Store: Send + Sync {
     /// The number of the last commit that wrote or deleted a document; 0 where there was none. Cheap: whoever
     /// keeps what it made of documents asks whether it still stands.
     async fn revision(&self) -> Result<u64, StoreError>;
+
+    /// Why this may be an older state than the one that managers acted by: it came from a backup, or its last commits
+    /// are gone. Until that was accepted ([`Batch::accept_restored`]) nothing must be done by what it says.
+    /// Revisions have made a leap then: none that was given after the backup comes again.
+    async fn restored(&self) -> Result<Option<String>, StoreError>;
+
+    /// Why documents are told from memory just now, and since when; `None` where they are as in the store.
+    fn silence(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether it is on the other side of a network, and may fall silent while whoever asks goes on: worth
+    /// [`Remembering`].
+    fn is_remote(&self) -> bool {
+        false
+    }
 
     /// The lines of an operation with a number above `after`, in order.
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError>;

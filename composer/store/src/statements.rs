@@ -35,4 +35,5 @@ pub(crate) const FORGET_EVENTS: &str = "DELETE FROM outbox WHERE seq <= ?1";
 
 pub(crate) const MARK: &str = "INSERT INTO marker (name, value) VALUES (?1, ?2)
      ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+pub(crate) const UNMARK: &str = "DELETE FROM marker WHERE name = ?1";
 pub(crate) const MARKED: &str = "SELECT value FROM marker WHERE name = ?1";

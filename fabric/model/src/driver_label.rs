@@ -25,6 +25,9 @@ pub struct DriverLabel {
     pub vendor: Option<String>,
     pub product: Option<String>,
     pub firmware: Option<String>,
+    /// The UUID of the service, where it gives one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
     /// The day on which one like it was qualified: `2026-08-01`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proven_on: Option<String>,
@@ -48,6 +51,7 @@ impl DriverLabel {
             vendor,
             product,
             firmware,
+            uuid: None,
             proven_on: None,
         };
         label.judged_by(&PROVEN)

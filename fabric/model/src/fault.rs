@@ -36,6 +36,8 @@ pub enum FaultKind {
     Quirk,
     /// The endpoint shows less than is needed to use it.
     Incomplete,
+    /// What was there is not seen any more.
+    Missing,
 }
 
 impl fmt::Display for FaultKind {
@@ -56,6 +58,7 @@ impl fmt::Display for FaultKind {
             Self::Conflict => "conflict",
             Self::Quirk => "quirk",
             Self::Incomplete => "incomplete",
+            Self::Missing => "missing",
         })
     }
 }

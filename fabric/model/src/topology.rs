@@ -26,6 +26,9 @@ pub struct Topology {
     pub links: Vec<Link>,
     #[serde(default)]
     pub units: Vec<Unit>,
+    /// Ports that are no switch's.
+    #[serde(default)]
+    pub device_ports: Vec<DevicePorts>,
 }
 
 /// A GPU with all its functions.
@@ -238,6 +241,26 @@ pub struct Link {
     pub b: (SwitchId, Option<PortId>),
 }
 
+/// How many ports a device has that is no switch. Which of a GPU's are cabled to which switch port is told by
+/// [`Gpu::ports`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DevicePorts {
+    pub endpoint: ControlEndpointId,
+    /// What it is called there, such as `Systems/1/Processors/GPU_1`.
+    pub device: String,
+    pub kind: DeviceKind,
+    pub ports: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceKind {
+    Gpu,
+    /// Another processor, such as an FPGA.
+    Processor,
+    NetworkAdapter,
+}
+
 /// The smallest set that attaches or detaches together: one GPU with all its functions, or a whole
 /// baseboard where GPUs are soldered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -275,6 +298,7 @@ impl Topology {
         self.links.sort();
         self.links.dedup();
         self.units.sort_by(|a, b| a.id.cmp(&b.id));
+        self.device_ports.sort();
     }
 
     /// Cables from each switch to its neighbours, to ask [`SwitchGraph::hops`] of.

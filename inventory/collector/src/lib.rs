@@ -12,6 +12,7 @@ use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_model::profile::Profiles;
 use poolwright_model::topology::Topology;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -124,6 +125,57 @@ pub async fn look(
         .await
 }
 
+impl Look {
+    /// Whether both are looks at one service under two names: it says the same UUID, and shows the same machines.
+    /// The UUID alone proves nothing, because some makers give all their machines one.
+    pub fn is_of_the_same_service(&self, other: &Look) -> bool {
+        let (Some(mine), Some(others)) = (service_uuid(self), service_uuid(other)) else {
+            return false;
+        };
+        let (these, those) = (names(&self.view.topology), names(&other.view.topology));
+        mine == others && (these == those || !these.is_disjoint(&those))
+    }
+}
+
+fn service_uuid(look: &Look) -> Option<String> {
+    Some(look.label.as_ref()?.uuid.as_ref()?.trim().to_ascii_lowercase())
+}
+
+/// What machines are known by, whoever shows them.
+fn names(topology: &Topology) -> BTreeSet<&str> {
+    let gpus = topology.gpus.iter().flat_map(|gpu| [&gpu.uuid, &gpu.serial]);
+    let hosts = topology.hosts.iter().flat_map(|host| [&host.uuid, &host.serial]);
+    gpus.chain(hosts).flatten().map(String::as_str).collect()
+}
+
+/// A service that is known under two names shows everything twice: what it has is not twice as much.
+fn services_seen_twice(looks: &[Look]) -> Vec<Fault> {
+    let mut by_uuid: BTreeMap<String, Vec<&Look>> = BTreeMap::new();
+    for look in looks {
+        if let Some(uuid) = service_uuid(look) {
+            by_uuid.entry(uuid).or_default().push(look);
+        }
+    }
+    let mut faults = Vec::new();
+    for alike in by_uuid.into_values() {
+        for (place, look) in alike.iter().enumerate() {
+            let earlier = &alike[..place];
+            if let Some(first) = earlier.iter().find(|other| look.is_of_the_same_service(other)) {
+                let message = format!(
+                    "{} is the same service: its slots and fabrics are counted twice; remove one of the two endpoints",
+                    first.view.source
+                );
+                faults.push(Fault::new(
+                    look.view.source.as_str(),
+                    FaultKind::Conflict,
+                    message,
+                ));
+            }
+        }
+    }
+    faults
+}
+
 /// One snapshot of what was seen, be it at different times. Its requests and time are those of no look.
 pub fn assemble(looks: Vec<Look>, last: Option<&Topology>, now: Timestamp) -> Snapshot {
     let requests = looks.iter().map(|look| look.requests).sum();
@@ -134,12 +186,15 @@ pub fn assemble(looks: Vec<Look>, last: Option<&Topology>, now: Timestamp) -> Sn
     });
     let mut endpoints: Vec<EndpointSeen> = answered.collect();
     endpoints.sort_by(|a, b| a.id.cmp(&b.id));
+    let twice = services_seen_twice(&looks);
     let views = looks.into_iter().map(|look| look.view).collect();
     let knowledge = Knowledge {
         profiles: Profiles::builtin(),
         names: pci_names(),
     };
-    let Merged { topology, faults } = merge(views, last, knowledge);
+    let Merged { topology, mut faults } = merge(views, last, knowledge);
+    faults.extend(twice);
+    faults.sort();
     Snapshot {
         taken_at: now,
         topology,

@@ -1,7 +1,9 @@
 //! Endpoints that answer, fail and hang.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 use async_trait::async_trait;
-use poolwright_collector::{CollectOptions, collect};
+use jiff::Timestamp;
+use poolwright_collector::{CollectOptions, Look, assemble, collect};
 use poolwright_driver::{Bound, ControlPoint, DriverError, Fabric, Observation, Progress, ResetSeen};
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::fault::{Fault, FaultKind};
@@ -109,4 +111,46 @@ async fn an_endpoint_that_fails_or_hangs_is_a_fault_and_the_others_are_read() {
     assert_eq!(fault("stuck").kind, FaultKind::Timeout);
     assert!(fault("stuck").message.contains("60 s"));
     assert!(most.load(Ordering::SeqCst) <= 4, "no more than four at once");
+}
+
+/// What a service shows that has one host.
+fn a_look(name: &str, service: &str, host: &str) -> Look {
+    let topology = serde_json::json!({"gpus": [], "fabrics": [], "hosts": [{
+        "id": host, "name": host, "uuid": null, "serial": host, "ports": [], "power_state": "on",
+        "model": null, "bmc": null, "seen_by": [],
+    }]});
+    let observed = Observation {
+        topology: serde_json::from_value(topology).unwrap(),
+        label: DriverLabel {
+            uuid: Some(service.to_owned()),
+            ..DriverLabel::default()
+        },
+        ..Observation::default()
+    };
+    Look::answered(
+        ControlEndpointId::new(name).unwrap(),
+        observed,
+        Timestamp::UNIX_EPOCH,
+    )
+}
+
+#[test]
+fn a_service_under_two_names_is_told_once() {
+    let conflicts = |looks: Vec<Look>| {
+        let faults = assemble(looks, None, Timestamp::UNIX_EPOCH).faults.into_iter();
+        let conflicts = faults.filter(|fault| fault.message.contains("the same service"));
+        conflicts
+            .map(|fault| (fault.source, fault.message))
+            .collect::<Vec<_>>()
+    };
+    let told = conflicts(vec![a_look("box", "ab-1", "h1"), a_look("bux", "AB-1", "h1")]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].0 == "bux" && told[0].1.starts_with("box is"), "{told:?}");
+    let others = [a_look("a", "ab-1", "h1"), a_look("b", "ab-2", "h1")];
+    assert!(conflicts(others.to_vec()).is_empty());
+    let one_uuid_for_all = [a_look("a", "ab-1", "h1"), a_look("b", "ab-1", "h2")];
+    assert!(
+        conflicts(one_uuid_for_all.to_vec()).is_empty(),
+        "some makers give all their machines one UUID"
+    );
 }

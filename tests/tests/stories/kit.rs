@@ -1,22 +1,21 @@
 //! A manager and its emulated rack, and what a story asks of both.
 
-use async_trait::async_trait;
 use jiff::Timestamp;
-use poolwright_driver::{Confirmation, DriverError, Holder, HostSide, HostTarget, Room};
 use poolwright_emulator::clock::Clock as RackClock;
 use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_emulator::rack::GpuIx;
-use poolwright_emulator::{Emulation, InProcess, Rack, in_process};
-use poolwright_model::id::{ControlEndpointId, DemandId, GpuId, HostId};
+use poolwright_emulator::{Emulation, Rack, in_process};
+use poolwright_model::id::{DemandId, GpuId, HostId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::Gpu;
 use poolwright_service::clock::{Clock, FastClock};
 use poolwright_service::demand::DemandSpec;
-use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Standing, Trust};
+use poolwright_service::endpoint::{Connector, Standing};
 use poolwright_service::{
     Change, Composer, How, Operation, OperationState, Options, Release, ServiceError, Snapshot,
 };
 use poolwright_store::{SqliteStore, Store};
+use poolwright_tests::torture::line::{Line, spec_of};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -124,15 +123,10 @@ impl Pool {
     }
 
     pub async fn add_endpoint_as(&self, name: &str, standing: Standing) {
-        let spec = EndpointSpec {
-            id: ControlEndpointId::from_lossy(name),
-            url: format!("https://{name}"),
-            username: None,
-            password_file: None,
-            trust: Trust::System,
-            insecure_http: false,
-        };
-        self.composer().add_endpoint(spec, standing).await.unwrap();
+        self.composer()
+            .add_endpoint(spec_of(name), standing)
+            .await
+            .unwrap();
     }
 
     pub async fn compose(&self, demand: Value) -> Result<Change, ServiceError> {
@@ -319,7 +313,7 @@ impl Pool {
             let settled = matches!(
                 gpu.state,
                 GpuState::Free | GpuState::Dirty | GpuState::Bound | GpuState::Attached | GpuState::Foreign
-            );
+            ) || gpu.state == GpuState::Missing;
             assert!(settled, "{} is {} while nothing goes on", gpu.id, gpu.state);
         }
     }
@@ -385,56 +379,4 @@ pub fn gpus(id: &str, kind: &str, count: u32) -> Value {
 
 pub fn demand_id(id: &str) -> DemandId {
     DemandId::new(id).unwrap()
-}
-
-/// The wiring: each endpoint's drivers straight on the rack.
-struct Line {
-    drivers: InProcess,
-}
-
-#[async_trait]
-impl Connector for Line {
-    async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
-        let fabric = self.drivers.endpoints.iter().find(|at| *at.endpoint() == spec.id);
-        let fabric = fabric.ok_or_else(|| DriverError::no_effect(format!("there is no {}", spec.id)))?;
-        let host_side = self.drivers.hosts.iter().find(|at| *at.endpoint() == spec.id);
-        Ok(Connected {
-            fabric: fabric.clone(),
-            host_side: match host_side {
-                Some(host_side) => host_side.clone(),
-                None => Arc::new(NoHost(spec.id.clone())),
-            },
-        })
-    }
-}
-
-/// The host's side of a box: it has none.
-struct NoHost(ControlEndpointId);
-
-impl NoHost {
-    fn error<T>(&self) -> Result<T, DriverError> {
-        Err(DriverError::cannot_tell(format!("{} is no host", self.0)))
-    }
-}
-
-#[async_trait]
-impl HostSide for NoHost {
-    fn endpoint(&self) -> &ControlEndpointId {
-        &self.0
-    }
-    async fn preflight(&self, _: &HostTarget, _: Duration) -> Result<Room, DriverError> {
-        self.error()
-    }
-    async fn verify(&self, _: &HostTarget, _: Duration) -> Result<Confirmation, DriverError> {
-        self.error()
-    }
-    async fn holders(&self, _: &HostTarget, _: Duration) -> Result<Vec<Holder>, DriverError> {
-        self.error()
-    }
-    async fn drain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
-        self.error()
-    }
-    async fn undrain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
-        self.error()
-    }
 }

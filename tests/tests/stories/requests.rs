@@ -176,6 +176,11 @@ impl Store for Late {
         self.answers()?;
         self.store.revision().await
     }
+
+    async fn restored(&self) -> Result<Option<String>, StoreError> {
+        self.answers()?;
+        self.store.restored().await
+    }
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         self.answers()?;
         self.store.journal(operation, after).await

@@ -4,6 +4,7 @@ use crate::kit::{FOREVER, ME, Pool, at, demand_id, gpus, spec};
 use jiff::Timestamp;
 use poolwright_emulator::Rack;
 use poolwright_emulator::fault::{Fault, FaultKind};
+use poolwright_emulator::state::{Job, State};
 use poolwright_model::id::OperationId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Demand;
@@ -43,6 +44,26 @@ async fn whatever_was_under_way_is_carried_on() {
         );
         assert_eq!(pool.composer().operations().await.unwrap().len(), 2);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_silent_when_the_manager_comes_back_is_still_asked_who_uses_its_gpus() {
+    let mut pool = Pool::of("small-8").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 1)).await;
+    let gpu = pool.gpu_ix(pool.truth().keys().next().unwrap());
+    let job = Job {
+        pid: 7,
+        command: "train".to_owned(),
+    };
+    let start = |state: &mut State, now| state.start_job(gpu, job, now);
+    pool.emulation.with(start).unwrap();
+    pool.crash().await;
+    pool.silence("host-1-bmc");
+    pool.open().await;
+    let change = pool.release("chat").await.unwrap();
+    assert_eq!(pool.ended(&change).await.state, OperationState::RolledBack);
+    let tally = pool.emulation.with(|state, _| state.tally());
+    assert_eq!((tally.pulled_in_use, tally.unbinds), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]

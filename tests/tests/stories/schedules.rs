@@ -276,6 +276,59 @@ async fn a_schedule_touches_what_it_names_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_window_that_is_closed_moves_nothing() {
+    let pool = Pool::of("demo").await;
+    let manager = pool.composer();
+    let clockwork = Clockwork::of(&pool);
+    // One waits to be composed, one to be let go of.
+    manager
+        .add_demand(spec(gpus("standing", "h100-pcie-80gb", 2)))
+        .await
+        .unwrap();
+    pool.composed(gpus("chat", "h100-pcie-80gb", 4)).await;
+    let before = pool.operations().await;
+    let mut schedule = night();
+    schedule["suspends"] = json!(["standing", "chat"]);
+    assert!(!pool.schedule(schedule).await.open);
+    pool.pass_until("2026-03-02T12:10:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 4)]));
+
+    let refused = manager.remove_demand(&demand_id("chat")).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Conflict);
+    assert!(refused.message.contains("schedule night suspends"), "{refused}");
+    assert!(refused.hint.unwrap().contains("schedule remove night"));
+    manager.remove_schedule(&night_id()).await.unwrap();
+    manager.remove_demand(&demand_id("chat")).await.unwrap();
+    pool.pass_until("2026-03-02T12:20:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 4)]), "it waits for a plan");
+    assert_eq!(pool.operations().await, before);
+    clockwork.stop().await;
+}
+
+/// What the window had put aside comes back, also where the schedule is gone before its window closes, and the
+/// manager was away meanwhile.
+#[tokio::test(start_paused = true)]
+async fn what_was_put_aside_comes_back_when_its_schedule_is_gone() {
+    let mut pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+    pool.schedule(night()).await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until(NIGHT).await;
+    assert_eq!(pool.holders().await, holds(&[("training", 24)]));
+    clockwork.stop().await;
+    pool.composer().remove_schedule(&night_id()).await.unwrap();
+    pool.restart().await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until("2026-03-02T23:30:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 20)]));
+    // From now on it is nobody's but its owner's.
+    pool.composer().remove_demand(&demand_id("chat")).await.unwrap();
+    pool.pass_until(MORNING).await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 20)]));
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_schedule_that_makes_no_sense_is_refused() {
     let pool = Pool::of("demo").await;
     pool.composed(gpus("chat", "h100-pcie-80gb", 1)).await;
@@ -290,6 +343,11 @@ async fn a_schedule_that_makes_no_sense_is_refused() {
     };
     let window = refused(|s| s["window"]["opens"] = json!("at eight")).await;
     assert!(window.message.contains("five fields"), "{window}");
+    let never = refused(|s| s["window"]["closes"] = s["window"]["opens"].clone()).await;
+    assert!(
+        never.message.contains("never opens") && never.hint.is_some(),
+        "{never}"
+    );
     let nothing = refused(|s| (s["demands"], s["suspends"]) = (json!([]), json!([]))).await;
     assert!(nothing.hint.is_some(), "{nothing}");
     assert_eq!(

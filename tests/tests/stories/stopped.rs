@@ -66,6 +66,9 @@ impl Store for StoppableStore {
     async fn revision(&self) -> Result<u64, StoreError> {
         self.1.through(self.0.revision()).await
     }
+    async fn restored(&self) -> Result<Option<String>, StoreError> {
+        self.1.through(self.0.restored()).await
+    }
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         self.1.through(self.0.journal(operation, after)).await
     }

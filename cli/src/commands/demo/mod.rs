@@ -41,8 +41,10 @@ Examples:
   poolwright demo -o json | tail -n 1
   poolwright demo --rack hw-profiles/racks/connections.toml
 
-Needs neither hardware nor a network. The story is on stderr, the result on stdout. Exit code 8 where a
-model does not fit into the rack, 1 where the second client saw something else than the manager says.";
+Needs neither hardware nor a network. The story is on stderr, the result on stdout.
+
+Exit code 8 where a model does not fit into the rack, 1 where the second client saw something else than the \
+manager says.";
 
 pub async fn run(args: DemoArgs, output: Output) -> Outcome {
     tokio::select! {

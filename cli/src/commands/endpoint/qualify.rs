@@ -2,7 +2,7 @@
 //! whether a machine can be driven before a manager is trusted with it.
 //!
 //! Only a GPU that is free is used, and it is free again at the end; where that can't be read back, the
-//! report says what is held where, with the exit code for an unknown outcome.
+//! report says what is held where, with the exit code for an unknown outcome. Who interrupts it gets the same.
 
 mod pair;
 mod trial;
@@ -14,7 +14,9 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Output, Table, say};
 use crate::progress::Progress;
+use crate::stop::Stop;
 use crate::wire_up::RedfishConnector;
+use futures_util::future::join_all;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use pair::choose;
@@ -57,7 +59,7 @@ Examples:
   poolwright endpoint qualify --endpoint https://box-1 --endpoint https://host-1-bmc \\
       --username admin --password-file pw --ca ca.pem --gpu gpu-7f3a… --host host-1 --yes
 
-Let no manager drive the machine meanwhile. Exit code 0 only where every step was read back.";
+Let no manager drive the machine meanwhile. Ctrl-C (and SIGTERM) undoes what was done. Exit code 0 only where every step was read back.";
 
 /// What was tried, and how it went.
 #[derive(Serialize)]
@@ -87,25 +89,42 @@ pub async fn run(args: QualifyArgs, output: Output) -> Outcome {
     let mut drivers: BTreeMap<ControlEndpointId, Connected> = BTreeMap::new();
     for spec in &specs {
         connector.endpoint(spec)?;
-        drivers.insert(spec.id.clone(), connector.connect(spec).await?);
     }
-    let ended = qualify(&args, &drivers, output).await;
-    for connected in drivers.values() {
-        connected.fabric.close().await;
+    let stop = Stop::heard();
+    let mut ended = connect(&connector, &specs, &mut drivers, &stop).await;
+    if ended.is_ok() {
+        ended = qualify(&args, &drivers, output, &stop).await;
     }
+    let goodbyes = drivers.values().map(|connected| connected.fabric.close());
+    stop.goodbye(join_all(goodbyes)).await;
     ended
+}
+
+async fn connect(
+    connector: &RedfishConnector,
+    specs: &[EndpointSpec],
+    drivers: &mut BTreeMap<ControlEndpointId, Connected>,
+    stop: &Stop,
+) -> Outcome {
+    for spec in specs {
+        let connected = stop.or_soon(connector.connect(spec)).await??;
+        drivers.insert(spec.id.clone(), connected);
+    }
+    Ok(ExitCode::Ok)
 }
 
 async fn qualify(
     args: &QualifyArgs,
     drivers: &BTreeMap<ControlEndpointId, Connected>,
     output: Output,
+    stop: &Stop,
 ) -> Outcome {
     let fabrics: Vec<Arc<dyn Fabric>> = drivers
         .values()
         .map(|connected| connected.fabric.clone())
         .collect();
-    let snapshot = collect(&fabrics, None, SystemClock.now(), CollectOptions::default(), &()).await;
+    let (now, options) = (SystemClock.now(), CollectOptions::default());
+    let snapshot = stop.or(collect(&fabrics, None, now, options, &())).await?;
     let pair = choose(&snapshot, args.gpu.as_ref(), args.host.as_ref())?;
     args.confirm
         .confirm(&format!("bind {} to {} for a moment", pair.gpu.id, pair.host.id))?;
@@ -135,10 +154,16 @@ async fn qualify(
         ends: &ends,
         host_side: bmc.map(|bmc| bmc.host_side.clone()),
         options: &options,
+        stop,
+        may_hold: false,
         steps: Vec::new(),
         progress: Progress::spinner("qualifying"),
     };
-    let went = trial.run().await;
+    let went = tokio::select! {
+        went = trial.run() => Some(went),
+        () = stop.at_once() => None,
+    };
+    let went = went.unwrap_or_else(|| Err(trial.left_as_it_is()));
     let service = snapshot
         .endpoints
         .iter()

@@ -6,6 +6,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Output, human, say};
 use crate::progress::Progress;
+use crate::stop::Stop;
 use crate::tables;
 use crate::wire_up::{self, RedfishConnector};
 use jiff::tz::TimeZone;
@@ -41,7 +42,7 @@ pub async fn run(args: RecordArgs, output: Output) -> Outcome {
     let spec = args.access.endpoint(None, &args.endpoint);
     let today = SystemClock.now().to_zoned(TimeZone::UTC).date();
     let progress = Progress::requests("recording");
-    let recorded = wire_up::record(&connector, &spec, &args.out, today, &progress).await;
+    let recorded = wire_up::record(&connector, &spec, &args.out, today, &progress, &Stop::heard()).await;
     drop(progress);
     let manifest = recorded?;
     output.show_as(&manifest, &tables::pairs(&manifest), |_| {

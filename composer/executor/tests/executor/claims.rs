@@ -150,6 +150,29 @@ async fn a_beginning_whose_answer_was_lost_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_journal_line_that_was_committed_and_said_not_to_be_is_our_own() {
+    for lie_after in 0.. {
+        let mut kit = Kit::new();
+        let disk = Disk::new();
+        disk.lie_after.store(lie_after, Ordering::SeqCst);
+        kit.store = Arc::new(disk.clone());
+        let wanted = composition("a", "red", "h1", &["u1", "u2"]);
+        let done = crate::kit::run(&kit.executor(), Draft::new("p").compose(wanted).plan()).await;
+        assert_eq!(
+            done.state,
+            OperationState::Completed,
+            "commit {lie_after}: {:?}",
+            done.error()
+        );
+        kit.all_is_well().await;
+        if disk.commits.load(Ordering::SeqCst) <= lie_after {
+            assert!(lie_after > 8, "only {lie_after} commits");
+            break;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_with_one_key_at_the_same_time_are_one() {
     let kit = Kit::new();
     let executor = Arc::new(kit.executor());

@@ -19,6 +19,8 @@ pub struct Disk {
     pub commits: Arc<AtomicUsize>,
     /// The next commit is made, and said not to be.
     pub lie_once: Arc<AtomicBool>,
+    /// So is the commit after so many.
+    pub lie_after: Arc<AtomicUsize>,
     /// Since a lie no read is answered, until then.
     silent: Arc<Mutex<Option<Instant>>>,
     silent_ms: Arc<AtomicU64>,
@@ -32,6 +34,7 @@ impl Disk {
             slow_ms: Arc::default(),
             commits: Arc::default(),
             lie_once: Arc::default(),
+            lie_after: Arc::new(AtomicUsize::new(usize::MAX)),
             silent: Arc::default(),
             silent_ms: Arc::default(),
         }
@@ -85,10 +88,11 @@ impl Store for Disk {
         if self.full.load(Ordering::SeqCst) {
             return Err(Self::unavailable());
         }
-        self.commits.fetch_add(1, Ordering::SeqCst);
+        let before = self.commits.fetch_add(1, Ordering::SeqCst);
         let committed = self.store.commit(batch).await;
         self.take_time().await;
-        if self.lie_once.swap(false, Ordering::SeqCst) {
+        let lies_now = before == self.lie_after.load(Ordering::SeqCst);
+        if self.lie_once.swap(false, Ordering::SeqCst) || lies_now {
             let silent = Duration::from_millis(self.silent_ms.load(Ordering::SeqCst));
             *self.silent.lock().unwrap() = Some(Instant::now() + silent);
             return Err(Self::unavailable());
@@ -97,6 +101,10 @@ impl Store for Disk {
     }
     async fn revision(&self) -> Result<u64, StoreError> {
         self.store.revision().await
+    }
+
+    async fn restored(&self) -> Result<Option<String>, StoreError> {
+        self.store.restored().await
     }
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         self.store.journal(operation, after).await

@@ -4,6 +4,7 @@ use crate::kit::{Kit, run};
 use crate::plans::{Draft, composition};
 use crate::rack::{Call, How};
 use poolwright_executor::{OperationState, StepState};
+use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Verb;
 use poolwright_planner::Plan;
 
@@ -251,5 +252,31 @@ async fn a_step_that_failed_keeps_those_that_wait_for_it_from_beginning() {
         kit.gpu("u1").await.state.name(),
         "free",
         "nobody touched it, so it is as clean as before"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_found_a_gpu_unbound_and_failed_elsewhere_can_be_asked_again() {
+    let kit = Kit::new();
+    let both = || composition("a", "red", "h1", &["u1", "u2"]);
+    kit.given(Draft::new("attach").compose(both()).plan()).await;
+    // Somebody else takes one away; the unbind of the other is refused for now.
+    kit.rack.rebind("u1", &[]);
+    kit.rack.break_down(Call::Unbind, Some("u2"), How::Refuse, 1);
+    let release = |id: &str| Draft::new(id).release(both()).plan();
+    let failed = run(&kit.executor(), release("first")).await;
+    assert_eq!(failed.state, OperationState::RolledBack, "{:?}", failed.error());
+    assert_eq!(
+        kit.gpu("u1").await.state,
+        GpuState::Free,
+        "it was reset in the meantime"
+    );
+    let done = run(&kit.executor(), release("second")).await;
+    assert_eq!(done.state, OperationState::Completed, "{:?}", done.error());
+    assert!(kit.compositions().await.is_empty());
+    assert!(
+        kit.rack.bindings().values().all(Vec::is_empty),
+        "{:?}",
+        kit.rack.bindings()
     );
 }

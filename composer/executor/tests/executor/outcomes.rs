@@ -171,18 +171,34 @@ async fn an_unreadable_fabric_is_sent_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_holds_already_is_not_asked_for_and_not_undone() {
+async fn what_is_bound_there_already_is_somebody_elses_and_stays() {
     let kit = Kit::new();
     kit.rack.rebind("u1", &["h1/p0"]);
-    kit.rack.break_down(Call::Bind, Some("u2"), How::Refuse, 1);
     let plan = Draft::new("p")
         .compose(composition("a", "red", "h1", &["u1", "u2"]))
         .plan();
     let done = run(&kit.executor(), plan).await;
     assert_eq!(done.state, OperationState::RolledBack);
-    assert_eq!(done.steps[1].state, StepState::Skipped);
+    let stop = done.stop.unwrap().message;
+    assert!(
+        stop.contains("bound there already, which is not of our doing"),
+        "{stop}"
+    );
     assert_eq!(kit.rack.times_asked(Call::Bind, "u1"), 0);
+    assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 0);
+    assert_eq!(kit.gpu("u1").await.state.name(), "foreign");
     assert_eq!(kit.rack.ports_of("u1"), ["h1/p0"], "it was there before us");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_free_already_is_not_asked_for_and_not_undone() {
+    let kit = Kit::new();
+    kit.given(attach()).await;
+    kit.rack.rebind("u1", &[]);
+    let done = run(&kit.executor(), release()).await;
+    assert_eq!(done.state, OperationState::Completed, "{:?}", done.error());
+    assert!(done.steps.iter().any(|step| step.state == StepState::Skipped));
+    assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 0);
 }
 
 #[tokio::test(start_paused = true)]

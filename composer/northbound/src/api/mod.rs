@@ -12,7 +12,7 @@ mod schedules;
 use crate::{Api, auth, problem::Problem};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, OriginalUri, Request, State};
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, middleware};
@@ -21,6 +21,9 @@ use serde::de::DeserializeOwned;
 use std::time::Duration;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::TimeoutLayer;
+
+/// Carried by answers that were told from memory, with the reason.
+const STALE: &str = "poolwright-stale";
 
 /// Plans of thousands of GPUs are the largest bodies.
 const LARGEST_BODY: usize = 16 << 20;
@@ -38,6 +41,7 @@ pub(crate) fn router(api: Api) -> Router {
         .merge(endpoints::routes())
         .fallback(no_such_path)
         .layer(middleware::from_fn_with_state(api.clone(), once_started))
+        .layer(middleware::from_fn_with_state(api.clone(), mark_what_is_old))
         .layer(middleware::from_fn_with_state(api.clone(), auth::require));
     Router::new()
         .nest("/api/v1", v1)
@@ -57,6 +61,20 @@ async fn once_started(State(api): State<Api>, request: Request, next: Next) -> R
         Ok(()) => next.run(request).await,
         Err(error) => Problem(error).into_response(),
     }
+}
+
+/// Says of what was told from memory that it was, and why.
+async fn mark_what_is_old(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let reads = request.method() == Method::GET;
+    let mut response = next.run(request).await;
+    let silence = api.composer.store().silence();
+    if let Some(why) = silence.filter(|_| reads && response.status().is_success()) {
+        let visible = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
+        let why = HeaderValue::from_str(&why.chars().map(visible).collect::<String>());
+        let why = why.unwrap_or(HeaderValue::from_static("the store does not answer"));
+        response.headers_mut().insert(STALE, why);
+    }
+    response
 }
 
 async fn no_such_path(method: Method, OriginalUri(uri): OriginalUri) -> Problem {

@@ -3,7 +3,7 @@
 
 use super::Composer;
 use super::planning::{Change, How, Wanted, endpoints_of};
-use super::requests::{Request, new_operation};
+use super::requests::Request;
 use crate::endpoint::{Endpoint, Standing};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::OperationKind;
@@ -55,7 +55,7 @@ impl Composer {
             .put(&adopted)?;
         let change = match plan.steps.is_empty() {
             true => self.nothing_to_do(request, plan, with).await?,
-            false => self.submit(request, new_operation(), plan, with).await?,
+            false => self.submit(request, self.new_operation(), plan, with).await?,
         };
         self.calendar_changed.notify_one();
         Ok(Adopting { change, left })

@@ -2,16 +2,17 @@
 
 use super::Composer;
 use super::following::Tell;
+use super::silence::Silent;
 use crate::demand::DemandRecord;
 use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
 use poolwright_executor::{self as executor, CompositionRecord, Operation, OperationState, Resolve, Said};
-use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Composition;
 use poolwright_store::{Event, read, read_all};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The manager in a few numbers.
@@ -27,6 +28,9 @@ pub struct Status {
     pub compositions: usize,
     pub faults: usize,
     pub open_operations: usize,
+    /// Endpoints that do not answer: what is shown of them is as old as their last answer.
+    #[serde(default)]
+    pub silent: Vec<Silent>,
 }
 
 /// Why a demand is served, or is not.
@@ -183,6 +187,7 @@ impl Composer {
             compositions: self.compositions().await?.len(),
             faults: snapshot.faults.len(),
             open_operations: self.store.open_operations().await?.len(),
+            silent: self.silent(),
         })
     }
 
@@ -206,6 +211,14 @@ impl Composer {
                 gpus.join(", ")
             ));
         }
+        let snapshot = self.snapshot().await?;
+        let held: BTreeSet<&GpuId> = holds.iter().flat_map(Composition::gpus).collect();
+        let gpus = snapshot.topology.gpus.iter();
+        let missing = gpus.filter(|gpu| gpu.state == GpuState::Missing && held.contains(&gpu.id));
+        because.extend(missing.map(|gpu| {
+            let why = gpu.composability.0.as_ref().map(|why| why.detail.as_str());
+            format!("{} of these is missing: {}", gpu.id, why.unwrap_or_default())
+        }));
         let serving = self.underway().await?.serving;
         match (&record.schedule, wanted_now) {
             _ if serving.contains_key(id) => {
@@ -246,11 +259,9 @@ impl Composer {
         let mut checks = Vec::new();
         for endpoint in self.endpoints().await? {
             let id = endpoint.spec.id.as_str();
-            let silent = snapshot
-                .faults
-                .iter()
-                .find(|fault| fault.source == id && is_silence(fault.kind));
-            checks.push(match silent {
+            // A fault of the endpoint itself, and not of a place there, is of all that it has.
+            let troubled = snapshot.faults.iter().find(|fault| fault.source == id);
+            checks.push(match troubled {
                 None => Check::ok(
                     format!("endpoint {id}"),
                     format!("answers at {}", endpoint.spec.url),
@@ -274,7 +285,7 @@ impl Composer {
             0 => Check::ok("faults", "none was met while looking"),
             n => Check::warning(
                 "faults",
-                format!("{n} were met while looking"),
+                format!("{n} {} met while looking", if n == 1 { "was" } else { "were" }),
                 "poolwright get faults",
             ),
         });
@@ -328,17 +339,6 @@ fn some(all: &[String]) -> String {
 
 fn needs_somebody(state: OperationState) -> bool {
     matches!(state, OperationState::Indeterminate | OperationState::Quarantined)
-}
-
-pub(super) fn is_silence(kind: FaultKind) -> bool {
-    matches!(
-        kind,
-        FaultKind::Unreachable
-            | FaultKind::Timeout
-            | FaultKind::Tls
-            | FaultKind::CredentialsRefused
-            | FaultKind::NotRedfish
-    )
 }
 
 impl Check {

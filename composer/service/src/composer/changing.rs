@@ -5,12 +5,12 @@
 use super::Composer;
 use super::keeping::there_is_one_already;
 use super::planning::{Change, How, Wanted};
-use super::requests::{Request, new_operation};
+use super::requests::Request;
 use crate::demand::{DemandRecord, DemandSpec, Pending};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::OperationKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId};
-use poolwright_planner::direct;
+use poolwright_planner::{Composition, direct};
 use poolwright_store::{Batch, Stored};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -37,7 +37,8 @@ impl Composer {
         if self.find_demand(&spec.id).await?.is_some() {
             return Err(there_is_one_already(&spec.id));
         }
-        let mut record = self.record_of(spec, None).await?;
+        let record = self.record_of(spec, None).await;
+        let mut record = record.map_err(|error| self.beside_silence(error))?;
         let id = record.demand.id.clone();
         let basis = self.basis(Wanted::Only(&record.demand)).await?;
         let plan = poolwright_planner::plan(&self.input(&basis));
@@ -46,7 +47,8 @@ impl Composer {
             let help = unplaced
                 .help()
                 .unwrap_or_else(|| "name the GPUs that it needs".to_owned());
-            return Err(error.with_hint(help).with_details(unplaced.alternatives()));
+            let error = error.with_hint(help).with_details(unplaced.alternatives());
+            return Err(self.beside_silence(error));
         }
         if how.dry_run {
             return Ok(Change::none(plan));
@@ -57,20 +59,26 @@ impl Composer {
             self.add_to(&mut with, &record).await?;
             return self.nothing_to_do(request, plan, with).await;
         }
-        let operation = new_operation();
+        let operation = self.new_operation();
         record.pending = Some(Pending::Composing(operation.clone()));
         self.hang(&mut with, &record).await?;
         self.submit(request, operation, plan, with).await
     }
 
-    /// Lets go of a demand or of one composition.
+    /// Lets go of a demand or of one composition. By force also where some of it is gone: that is given up.
     pub async fn release(&self, what: Release, by: &str, how: &How) -> Result<Change, ServiceError> {
         let request = Request::new(OperationKind::Release, what.to_string(), &what, by, how)?;
+        let mut holding = BTreeSet::new();
+        if how.force.is_some() {
+            // What is back by now is not given up.
+            holding = self.endpoints_that_hold(&what).await?;
+            self.look_again(&holding).await?;
+        }
         let _turn = self.turn.lock().await;
         if let Some(done) = self.answered_before(&request).await? {
             return Ok(done);
         }
-        let basis = self.basis(Wanted::Named).await?;
+        let mut basis = self.basis(Wanted::Named).await?;
         let (composition, demand) = match what {
             Release::Demand(id) => {
                 let first = basis.held.iter().find(|c| c.demand.as_ref() == Some(&id));
@@ -89,29 +97,52 @@ impl Composer {
         if let Some(record) = &record {
             may_be_withdrawn(record)?;
         }
-        let plan = match (&composition, &demand) {
+        let mut with = Batch::new();
+        let given_up = match &composition {
+            Some(id) if how.force.is_some() => self.give_up_lost(&mut basis, id, &mut with).await?,
+            _ => Vec::new(),
+        };
+        let stands = |c: &&Composition| {
+            Some(&c.id) == composition.as_ref() || c.demand.is_some() && c.demand == demand
+        };
+        let standing = basis.held.iter().find(stands).map(|c| c.id.clone());
+        // One that nobody knows is refused by its name.
+        let standing = standing.or_else(|| composition.filter(|_| given_up.is_empty()));
+        let plan = match (&standing, &demand) {
             (Some(composition), _) => direct::release(composition, &self.input(&basis))?,
-            // It waits for GPUs and holds none: nothing changes but that it is wanted.
-            (None, Some(_)) if record.is_some() => poolwright_planner::plan(&self.input(&basis.standing())),
+            // It holds nothing, or nothing any more: nothing changes but what is written down.
+            _ if record.is_some() || !given_up.is_empty() => {
+                poolwright_planner::plan(&self.input(&basis.standing()))
+            }
             (None, Some(id)) => return Err(ServiceError::not_found("demand", id.as_str())),
             (None, None) => return Err(ServiceError::bad_request("name a demand or a composition")),
         };
         if how.dry_run {
-            return Ok(Change::none(plan));
+            return Ok(Change {
+                given_up,
+                ..Change::none(plan)
+            });
         }
-        let mut with = Batch::new();
-        if plan.steps.is_empty() {
+        let done = if plan.steps.is_empty() {
             if let Some(record) = &record {
                 with.delete(DemandRecord::KIND, record.id());
             }
-            return self.nothing_to_do(request, plan, with).await;
+            self.nothing_to_do(request, plan, with).await?
+        } else {
+            let operation = self.new_operation();
+            if let Some(record) = record {
+                let pending = Some(Pending::Releasing(operation.clone()));
+                self.hang(&mut with, &DemandRecord { pending, ..record }).await?;
+            }
+            self.submit(request, operation, plan, with).await?
+        };
+        if !given_up.is_empty() {
+            let reason = how.force.as_deref().unwrap_or_default();
+            tracing::warn!(?given_up, by, reason, "given up: not where they were put");
+            // What was written of them is not newer than what they are.
+            self.look_again(&holding).await?;
         }
-        let operation = new_operation();
-        if let Some(record) = record {
-            let pending = Some(Pending::Releasing(operation.clone()));
-            self.hang(&mut with, &DemandRecord { pending, ..record }).await?;
-        }
-        self.submit(request, operation, plan, with).await
+        Ok(Change { given_up, ..done })
     }
 
     /// Attaches GPUs by name to a host.

@@ -1,7 +1,6 @@
 //! What is recorded against what the last look found.
 
 use super::Composer;
-use super::asking::is_silence;
 use crate::drift::{Drift, Recorded, drift};
 use crate::error::ServiceError;
 use poolwright_inventory::Snapshot;
@@ -21,11 +20,10 @@ impl Composer {
         let in_hand: BTreeSet<UnitId> = claims.into_iter().map(|claim| claim.unit).collect();
         let compositions = self.compositions().await?;
         let observed = self.observed().await?;
-        let silent: BTreeMap<ControlEndpointId, String> = snapshot
-            .faults
-            .iter()
-            .filter(|fault| is_silence(fault.kind))
-            .filter_map(|fault| Some((fault.source.parse().ok()?, fault.message.clone())))
+        let silent: BTreeMap<ControlEndpointId, String> = self
+            .silent()
+            .into_iter()
+            .map(|silent| (silent.endpoint, silent.because))
             .collect();
         Ok(drift(
             snapshot,

@@ -36,10 +36,11 @@ impl Composer {
             .ok_or_else(|| ServiceError::not_found("endpoint", id.as_str()))
     }
 
-    /// With who answered there last.
+    /// With who answered there last, and whether nobody does now.
     fn labelled(&self, endpoint: Endpoint) -> Endpoint {
         Endpoint {
             service: self.seen_at(&endpoint.spec.id),
+            silent: self.silent_at(&endpoint.spec.id),
             ..endpoint
         }
     }
@@ -61,6 +62,8 @@ impl Composer {
             )
             .with_hint("choose another name, or remove it first"));
         }
+        self.is_at_a_new_address(&spec).await?;
+        self.connector.allow_one_more_try(&spec);
         let connected = self.connector.connect(&spec).await?;
         match self.add_connected(&spec, standing, &connected).await {
             Ok(tested) => Ok(tested),
@@ -68,6 +71,19 @@ impl Composer {
                 connected.fabric.close().await;
                 Err(error)
             }
+        }
+    }
+
+    /// One service has one name: what it has would be counted once more for each.
+    async fn is_at_a_new_address(&self, spec: &EndpointSpec) -> Result<(), ServiceError> {
+        let Some(address) = spec.address() else {
+            return Ok(());
+        };
+        let kept = read_all::<Endpoint>(self.store.as_ref()).await?;
+        let mut kept = kept.into_iter().map(|found| found.value.spec);
+        match kept.find(|other| other.address().as_ref() == Some(&address)) {
+            Some(other) => Err(known_already(spec, &other.id)),
+            None => Ok(()),
         }
     }
 
@@ -80,17 +96,21 @@ impl Composer {
         let began = self.begin_look().await?;
         let observed = self.observe(connected).await?;
         let tested = EndpointTest::of(&observed);
+        let look = Look::answered(spec.id.clone(), observed, self.clock.now());
+        if let Some(other) = self.last_looks(|last| last.is_of_the_same_service(&look)).first() {
+            return Err(known_already(spec, &other.view.source));
+        }
         let endpoint = Endpoint {
             spec: spec.clone(),
             added: self.clock.now(),
             standing,
             service: None,
+            silent: None,
         };
         let mut batch = Batch::new();
         batch.expect(Endpoint::KIND, endpoint.id(), None).put(&endpoint)?;
         self.store.commit(batch).await?;
         self.use_connected(&spec.id, connected).await;
-        let look = Look::answered(spec.id.clone(), observed, endpoint.added);
         self.take_in(began, vec![look]);
         Ok(tested)
     }
@@ -105,9 +125,10 @@ impl Composer {
         }
     }
 
-    /// Looks at an endpoint anew, with a new connection.
+    /// Looks at an endpoint anew, with a new connection. Credentials that were refused too often are tried once.
     pub async fn test_endpoint(&self, id: &ControlEndpointId) -> Result<EndpointTest, ServiceError> {
         let endpoint = self.endpoint(id).await?;
+        self.connector.allow_one_more_try(&endpoint.spec);
         let connected = self.connector.connect(&endpoint.spec).await?;
         let observed = self.observe(&connected).await;
         connected.fabric.close().await;
@@ -163,6 +184,23 @@ impl Composer {
         Ok(())
     }
 
+    /// Takes the connections out of use at which the credentials were refused: the next look connects anew, with
+    /// what the password file holds by then.
+    pub(super) async fn drop_refused(&self, looks: &[Look]) {
+        let refused = |look: &&Look| {
+            let faults = &look.view.faults;
+            !look.answered
+                && faults
+                    .iter()
+                    .any(|fault| fault.kind == FaultKind::CredentialsRefused)
+        };
+        for look in looks.iter().filter(refused) {
+            if let Some(connected) = self.connections.remove(&look.view.source) {
+                connected.fabric.close().await;
+            }
+        }
+    }
+
     /// Connects to every endpoint that is kept and not connected. Those that can't be reached now are
     /// told with the reason, and tried again at the next look.
     pub(super) async fn connect_kept(&self) -> Result<Vec<(ControlEndpointId, DriverError)>, ServiceError> {
@@ -182,6 +220,15 @@ impl Composer {
         let failed = connect.buffer_unordered(self.options.collect.endpoints_at_once.max(1));
         Ok(failed.filter_map(std::future::ready).collect().await)
     }
+}
+
+fn known_already(spec: &EndpointSpec, other: &ControlEndpointId) -> ServiceError {
+    let message = format!("the service at {} is endpoint {other} already", spec.url);
+    let hint = format!(
+        "use that name, or remove it first: poolwright endpoint remove {other}; two names would count twice what \
+         the service has"
+    );
+    ServiceError::new(ErrorCode::Conflict, message).with_hint(hint)
 }
 
 impl EndpointTest {

@@ -6,10 +6,11 @@
 
 use super::Composer;
 use crate::error::ServiceError;
+use crate::missing::{Vanished, show_missing};
 use crate::view::{Known, overlay};
 use poolwright_collector::{Look, assemble, look};
 use poolwright_driver::{Fabric, Progress};
-use poolwright_executor::{CompositionRecord, GpuRecord};
+use poolwright_executor::{Claim, CompositionRecord, GpuRecord};
 use poolwright_inventory::{Snapshot, remember};
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::{ControlEndpointId, HostId};
@@ -31,10 +32,14 @@ pub(super) struct Seen {
     elapsed_ms: u64,
     /// What everything that was ever seen is called.
     ids: Topology,
+    /// Who was ever seen to speak for each host. One that is silent just now still does.
+    speakers: BTreeMap<HostId, ControlEndpointId>,
     /// There are new ones, which the store doesn't have yet.
     ids_to_keep: bool,
     /// All sights in one; `None` where one of them has changed.
     joined: Option<Arc<Joined>>,
+    /// All sights in one as they were before.
+    before: Option<Arc<Joined>>,
     /// The last answer made of `joined`, and the revision of the store that it is made of.
     shown: Option<(u64, Arc<Snapshot>)>,
 }
@@ -55,6 +60,10 @@ impl Seen {
 /// What all endpoints showed last, in one.
 struct Joined {
     snapshot: Snapshot,
+    /// What was there before.
+    vanished: Vanished,
+    /// The endpoints that answered when they were looked at last.
+    answered: BTreeSet<ControlEndpointId>,
     /// How far the store was when the look at each began.
     looked_at: BTreeMap<ControlEndpointId, u64>,
 }
@@ -78,6 +87,19 @@ impl Stored for Ids {
     }
 }
 
+/// Who speaks for each host, kept over a restart: an endpoint that is silent at the first look is still asked who
+/// uses a GPU, and its silence is no leave to pull it.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+struct Speakers(BTreeMap<HostId, ControlEndpointId>);
+
+impl Stored for Speakers {
+    const KIND: &'static str = "speakers";
+    fn id(&self) -> &'static str {
+        "pool"
+    }
+}
+
 impl Composer {
     /// Looks at every endpoint.
     pub async fn discover(&self, progress: &dyn Progress) -> Result<Arc<Snapshot>, ServiceError> {
@@ -90,6 +112,7 @@ impl Composer {
             .collect();
         let began = self.begin_look().await?;
         let looks = look(&self.connections.fabrics(), now, self.options.collect, progress).await;
+        self.drop_refused(&looks).await;
         self.take_in(began, [looks, unreached].concat());
         let kept: BTreeSet<_> = self.endpoints().await?.into_iter().map(|e| e.spec.id).collect();
         {
@@ -139,8 +162,16 @@ impl Composer {
         let known = self.known(joined.looked_at.clone()).await?;
         let mut snapshot = joined.snapshot.clone();
         overlay(&mut snapshot, &known);
-        let shown = Arc::new(snapshot);
+        let compositions = self.compositions().await?;
         let mut seen = self.lock_seen();
+        show_missing(
+            &mut snapshot,
+            &joined.vanished,
+            &compositions,
+            &seen.ids,
+            &joined.answered,
+        );
+        let shown = Arc::new(snapshot);
         if seen.is_joined(&joined) {
             // What was committed while it was made may be in it or not: the next caller finds a later
             // revision, and makes it anew.
@@ -149,10 +180,14 @@ impl Composer {
         Ok(shown)
     }
 
-    /// Takes over what everything was called before the restart.
+    /// Takes over what everything was called, and who spoke for whom, before the restart.
     pub(super) async fn recall_ids(&self) -> Result<(), ServiceError> {
         if let Some(kept) = read::<Ids>(self.store.as_ref(), Ids(Topology::default()).id()).await? {
             self.lock_seen().ids = kept.value.0;
+        }
+        let none = Speakers(BTreeMap::new());
+        if let Some(kept) = read::<Speakers>(self.store.as_ref(), none.id()).await? {
+            self.lock_seen().speakers = kept.value.0;
         }
         Ok(())
     }
@@ -196,10 +231,20 @@ impl Composer {
         self.lock_seen().sights.get(endpoint)?.look.label.clone()
     }
 
+    /// The last looks that are so, in the order of their endpoints.
+    pub(super) fn last_looks(&self, are_so: impl Fn(&Look) -> bool) -> Vec<Look> {
+        let seen = self.lock_seen();
+        let looks = seen.sights.values().map(|sight| &sight.look);
+        looks.filter(|look| are_so(look)).cloned().collect()
+    }
+
     /// Forgets what an endpoint showed.
     pub(super) fn forget(&self, endpoint: &ControlEndpointId) {
         let mut seen = self.lock_seen();
         seen.sights.remove(endpoint);
+        let before = seen.speakers.len();
+        seen.speakers.retain(|_, speaker| speaker != endpoint);
+        seen.ids_to_keep |= seen.speakers.len() < before;
         seen.joined = None;
     }
 
@@ -211,14 +256,15 @@ impl Composer {
                 Some(joined) => joined.clone(),
                 None => self.join(&mut seen),
             };
-            (joined, seen.ids_to_keep.then(|| Ids(seen.ids.clone())))
+            let known = || (Ids(seen.ids.clone()), Speakers(seen.speakers.clone()));
+            (joined, seen.ids_to_keep.then(known))
         };
-        if let Some(ids) = ids {
+        if let Some((ids, speakers)) = ids {
             let mut batch = Batch::new();
-            batch.put(&ids)?;
+            batch.put(&ids)?.put(&speakers)?;
             self.store.commit(batch).await?;
             let mut seen = self.lock_seen();
-            seen.ids_to_keep &= seen.ids != ids.0;
+            seen.ids_to_keep &= seen.ids != ids.0 || seen.speakers != speakers.0;
         }
         Ok(joined)
     }
@@ -230,13 +276,27 @@ impl Composer {
         let mut snapshot = assemble(looks, Some(&seen.ids), taken_at);
         snapshot.elapsed_ms = seen.elapsed_ms;
         seen.ids_to_keep |= remember(&mut seen.ids, &snapshot.topology);
-        self.connections.set_speakers(speakers(&snapshot.topology.hosts));
+        for (host, speaker) in speakers(&snapshot.topology.hosts) {
+            seen.ids_to_keep |= seen.speakers.get(&host) != Some(&speaker);
+            seen.speakers.insert(host, speaker);
+        }
+        self.connections.set_speakers(seen.speakers.clone());
         let sights = seen.sights.iter();
         let looked_at = sights.map(|(id, sight)| (id.clone(), sight.began.revision));
+        let looked_at: BTreeMap<_, _> = looked_at.collect();
+        let mut vanished = Vanished::default();
+        if let Some(before) = &seen.before {
+            vanished.clone_from(&before.vanished);
+            vanished.compare(&before.snapshot, &snapshot, &looked_at.keys().cloned().collect());
+        }
+        let answered = seen.sights.iter().filter(|(_, sight)| sight.look.answered);
         let joined = Arc::new(Joined {
-            looked_at: looked_at.collect(),
+            answered: answered.map(|(id, _)| id.clone()).collect(),
+            vanished,
+            looked_at,
             snapshot,
         });
+        seen.before = Some(joined.clone());
         seen.joined = Some(joined.clone());
         seen.shown = None;
         joined
@@ -244,13 +304,13 @@ impl Composer {
 
     async fn known(&self, looked_at: BTreeMap<ControlEndpointId, u64>) -> Result<Known, ServiceError> {
         // Claims first: what an operation lets go of while we read is then still in its hands.
-        let claims = self.executor.claims().await?;
+        let claims = read_all::<Claim>(self.store.as_ref()).await?;
         let compositions = read_all::<CompositionRecord>(self.store.as_ref()).await?;
         let held = compositions.into_iter().flat_map(|c| c.value.composition.held);
         let records = read_all::<GpuRecord>(self.store.as_ref()).await?;
         Ok(Known {
             observed: self.observed().await?,
-            in_hand: claims.into_iter().map(|claim| claim.unit).collect(),
+            in_hand: claims.into_iter().map(|claim| claim.value.unit).collect(),
             ours: held.map(|held| held.unit).collect(),
             records: records
                 .into_iter()
@@ -266,10 +326,8 @@ impl Composer {
     }
 }
 
-/// Who speaks for each host.
-fn speakers(hosts: &[Host]) -> BTreeMap<HostId, ControlEndpointId> {
-    let speaks = hosts
-        .iter()
-        .filter_map(|host| Some((host.id.clone(), host.bmc.clone()?)));
-    speaks.collect()
+/// Who is seen to speak for each host.
+fn speakers(hosts: &[Host]) -> impl Iterator<Item = (HostId, ControlEndpointId)> {
+    let speaks = |host: &Host| Some((host.id.clone(), host.bmc.clone()?));
+    hosts.iter().filter_map(speaks)
 }

@@ -5,9 +5,12 @@
 //! * [`looking`]: the hardware as seen last, with what we know of it.
 //! * [`endpoints`]: whom to ask.
 //! * [`wanting`]: demands and schedules.
+//! * [`silence`]: what does not answer.
+//! * [`suspending`]: which demands the clock has put aside.
 //! * [`keeping`]: which demands are kept, when operations decide it.
 //! * [`planning`]: from what is wanted to a plan.
 //! * [`changing`]: compose, release, attach, detach.
+//! * [`giving_up`]: ending the claim on what is gone.
 //! * [`undoing`]: the contrary of what was done.
 //! * [`requests`]: from a plan to an operation; once a key.
 //! * [`charge`]: one of several managers.
@@ -26,6 +29,7 @@ mod charge;
 mod drifting;
 mod endpoints;
 mod following;
+mod giving_up;
 mod keeping;
 mod looking;
 mod pausing;
@@ -33,6 +37,8 @@ mod planning;
 mod pruning;
 mod readiness;
 mod requests;
+mod silence;
+mod suspending;
 mod undoing;
 mod wanting;
 
@@ -42,17 +48,20 @@ pub use changing::Release;
 pub use endpoints::EndpointTest;
 pub(crate) use following::Tell;
 pub use planning::{Change, How};
+pub use silence::Silent;
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
 use self::readiness::Stage;
 use crate::clock::Clock;
 use crate::endpoint::{Connections, Connector};
 use crate::error::ServiceError;
+use crate::ids::Ids;
 use crate::leases::{Leases, Sharing};
 use crate::runner::Trouble;
 use poolwright_collector::CollectOptions;
 use poolwright_executor::{Alone, Charge, Executor};
-use poolwright_store::Store;
+use poolwright_model::id::OperationId;
+use poolwright_store::{Remembering, Store};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -68,6 +77,8 @@ pub struct Options {
     pub poll: Option<Duration>,
     /// Where several managers have one store; `None` for the only one.
     pub sharing: Option<Sharing>,
+    /// For simulation: with a seed, the same calls give new things the same ids.
+    pub seed: Option<u64>,
 }
 
 impl Default for Options {
@@ -77,6 +88,7 @@ impl Default for Options {
             execute: poolwright_executor::Options::default(),
             poll: Some(Duration::from_secs(30)),
             sharing: None,
+            seed: None,
         }
     }
 }
@@ -97,6 +109,7 @@ pub struct Parts {
     executor: Arc<Executor>,
     leases: Option<Arc<Leases>>,
     clock: Arc<dyn Clock>,
+    ids: Ids,
     options: Options,
     stage: Mutex<Stage>,
     seen: Mutex<looking::Seen>,
@@ -139,6 +152,11 @@ impl Composer {
         };
         let (now, execute) = (clock.clone(), options.execute.clone());
         let executor = Executor::with_charge(store.clone(), drivers, charge, now, execute, Arc::new(()));
+        // What is shown may be old, and is marked then. The executor knows the store itself, or nothing.
+        let store: Arc<dyn Store> = match store.is_remote() {
+            true => Arc::new(Remembering::new(store)),
+            false => store,
+        };
         Self(Arc::new(Parts {
             store,
             connector,
@@ -146,6 +164,7 @@ impl Composer {
             executor: Arc::new(executor),
             leases,
             clock,
+            ids: Ids::new(options.seed),
             options,
             stage: Mutex::default(),
             seen: Mutex::default(),
@@ -175,6 +194,13 @@ impl Composer {
     /// Connects to the endpoints that are kept, looks at them once, and adopts the operations that an earlier
     /// run left open. Whoever calls it closes the composer, also where it fails or is cut off.
     pub async fn start(&self) -> Result<(), ServiceError> {
+        self.take_up().await?;
+        self.open_up();
+        Ok(())
+    }
+
+    /// All of a start but its end: nobody may ask it before [`Composer::open_up`].
+    pub async fn take_up(&self) -> Result<(), ServiceError> {
         self.recall_ids().await?;
         self.recall_pauses().await?;
         self.settle_demands().await?;
@@ -183,12 +209,25 @@ impl Composer {
         for adopted in self.executor.recover().await?.adopted {
             self.follow(adopted, Tell::HoweverItEnds);
         }
-        self.enter(Stage::Started);
         Ok(())
+    }
+
+    /// From now on it may be asked.
+    pub fn open_up(&self) {
+        self.enter(Stage::Started);
     }
 
     pub fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
+    }
+
+    /// An id that nothing had before.
+    pub(crate) fn new_id(&self) -> String {
+        self.ids.next(self.clock.now())
+    }
+
+    fn new_operation(&self) -> OperationId {
+        OperationId::from_lossy(&format!("op-{}", self.new_id()))
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

@@ -5,7 +5,7 @@ use super::requests::Request;
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::{Claim, Operation, OperationKind};
 use poolwright_inventory::Snapshot;
-use poolwright_model::id::{ControlEndpointId, DemandId, OperationId, PlanId};
+use poolwright_model::id::{ControlEndpointId, DemandId, GpuId, OperationId, PlanId};
 use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, Reserved, World};
 use poolwright_store::StoreError;
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,9 @@ pub struct Change {
     /// It was asked for before under the same key: this is what came of it then.
     #[serde(default)]
     pub replayed: bool,
+    /// GPUs that are gone, and on which the claim ended without anything being asked of the hardware.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given_up: Vec<GpuId>,
 }
 
 impl Change {
@@ -44,6 +47,7 @@ impl Change {
             plan,
             operation: None,
             replayed: false,
+            given_up: Vec::new(),
         }
     }
 }
@@ -79,6 +83,8 @@ pub(crate) struct Scheduled {
     pub not_done: BTreeSet<DemandId>,
     /// Running operations have some of it in hand.
     pub underway: bool,
+    /// The demands that are suspended as the plan wants it.
+    pub suspended: BTreeSet<DemandId>,
 }
 
 /// What running operations have in hand.
@@ -117,8 +123,9 @@ impl Composer {
     }
 
     /// What would be changed now so that the pool follows the calendar, and nothing beside it. Changes
-    /// nothing.
+    /// nothing, but notes what windows put aside.
     pub(crate) async fn plan_for_schedules(&self) -> Result<Scheduled, ServiceError> {
+        let suspended = self.note_put_aside().await?;
         let basis = self.basis(Wanted::Scheduled).await?;
         let plan = poolwright_planner::plan(&self.input(&basis));
         let unplaced = plan.unplaced.iter().map(|unplaced| unplaced.demand.clone());
@@ -128,6 +135,7 @@ impl Composer {
         Ok(Scheduled {
             not_done,
             underway: basis.underway,
+            suspended,
             plan,
         })
     }
@@ -256,7 +264,7 @@ impl Composer {
 
     pub(super) fn input<'a>(&self, basis: &'a Basis) -> PlanInput<'a> {
         PlanInput {
-            id: PlanId::from_lossy(&format!("plan-{}", uuid::Uuid::now_v7().simple())),
+            id: PlanId::from_lossy(&format!("plan-{}", self.new_id())),
             parent: None,
             now: self.clock.now(),
             seed: 0,

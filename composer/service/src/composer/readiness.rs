@@ -58,7 +58,12 @@ impl Composer {
             Err(error) => Check::problem("recovery", error.message, error.hint.unwrap_or_default()),
         };
         let store = match tokio::time::timeout(STORE, self.store.revision()).await {
-            Ok(Ok(_)) => Check::ok("store", "answers"),
+            Ok(Ok(_)) => match self.store.silence() {
+                None => Check::ok("store", "answers"),
+                Some(why) => {
+                    Check::problem("store", why, "reads are told from memory; nothing can be changed")
+                }
+            },
             Ok(Err(error)) => Check::problem("store", error.to_string(), "see to its disk"),
             Err(_) => Check::problem(
                 "store",

@@ -59,9 +59,8 @@ impl Composer {
         Ok(Some(match known.answer_to(key)? {
             KeyAnswer::Operation(id) => self.replayed(&id).await?,
             KeyAnswer::NothingToDo(plan) => Change {
-                plan: *plan,
-                operation: None,
                 replayed: true,
+                ..Change::none(*plan)
             },
         }))
     }
@@ -69,9 +68,9 @@ impl Composer {
     async fn replayed(&self, id: &OperationId) -> Result<Change, ServiceError> {
         let operation = self.operation(id).await?;
         Ok(Change {
-            plan: self.plan_of(&operation).await?,
-            operation: Some(operation),
             replayed: true,
+            operation: Some(operation.clone()),
+            ..Change::none(self.plan_of(&operation).await?)
         })
     }
 
@@ -102,8 +101,7 @@ impl Composer {
         self.follow(id.clone(), Tell::UnlessTheRunnerWaits);
         Ok(Change {
             operation: Some(self.operation(&id).await?),
-            plan,
-            replayed: false,
+            ..Change::none(plan)
         })
     }
 
@@ -115,7 +113,8 @@ impl Composer {
         if plan.steps.is_empty() {
             return self.nothing_to_do(request, plan, Batch::new()).await;
         }
-        self.submit(request, new_operation(), plan, Batch::new()).await
+        let operation = self.new_operation();
+        self.submit(request, operation, plan, Batch::new()).await
     }
 
     /// Commits what is different although no operation is needed for it, and keeps that under the key.
@@ -141,8 +140,4 @@ impl Composer {
         };
         found.map(|found| found.value.plan).ok_or_else(missing)
     }
-}
-
-pub(super) fn new_operation() -> OperationId {
-    OperationId::from_lossy(&format!("op-{}", uuid::Uuid::now_v7().simple()))
 }

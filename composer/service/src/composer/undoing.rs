@@ -5,7 +5,7 @@ use super::Composer;
 use super::changing::may_be_withdrawn;
 use super::keeping::{DemandOf, there_is_one_already};
 use super::planning::{Change, How, Wanted, endpoints_of};
-use super::requests::{Request, new_operation};
+use super::requests::Request;
 use crate::demand::{DemandRecord, Pending};
 use crate::error::{ErrorCode, ServiceError};
 use crate::schedule::Schedule;
@@ -40,7 +40,7 @@ impl Composer {
         self.not_by_the_clock(id, &done).await?;
         let basis = self.basis(Wanted::Named).await?;
         let plan = undo(&done, &self.input(&basis)).map_err(|refusal| changed(id, &refusal))?;
-        let operation = new_operation();
+        let operation = self.new_operation();
         let mut with = Batch::new();
         let comes_back = self.undo_demand(id, &operation, &mut with).await?;
         self.are_wanted(id, &done.releases, comes_back.as_ref()).await?;
@@ -69,7 +69,7 @@ impl Composer {
         let demands: BTreeSet<&DemandId> = demands_of(done.composes.iter().chain(&done.releases)).collect();
         for found in read_all::<Schedule>(self.store.as_ref()).await? {
             let Schedule { spec, .. } = &found.value;
-            let concerned = found.value.demands().find(|demand| demands.contains(demand));
+            let concerned = demands.iter().find(|demand| found.value.concerns(demand));
             if let (false, Some(demand)) = (spec.paused, concerned) {
                 let what = format!(
                     "schedule {} decides about demand {demand}, and would do it again",

@@ -6,6 +6,7 @@ use crate::demand::{DemandRecord, DemandSpec, PoolKind};
 use crate::error::{ErrorCode, ServiceError};
 use crate::runner::Trouble;
 use crate::schedule::{Calendar, Schedule, ScheduleSpec, wanted};
+use crate::window::WindowSpec;
 use jiff::Timestamp;
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::{DemandId, ScheduleId};
@@ -33,7 +34,7 @@ pub struct ScheduleStatus {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CalendarChange {
     pub at: Timestamp,
-    /// What schedules that are gone had added and suspended.
+    /// What schedules that are gone had added.
     #[serde(default)]
     concerns: BTreeSet<DemandId>,
 }
@@ -64,6 +65,7 @@ impl Composer {
     pub async fn remove_demand(&self, id: &DemandId) -> Result<(), ServiceError> {
         let _turn = self.turn.lock().await;
         may_be_withdrawn(&self.demand(id).await?)?;
+        self.is_suspended_by_none(id).await?;
         self.unkeep(id).await
     }
 
@@ -88,9 +90,18 @@ impl Composer {
     /// once, on its own demands and those that it suspends; other changes that wait for a plan go on waiting.
     pub async fn add_schedule(&self, spec: ScheduleSpec) -> Result<ScheduleStatus, ServiceError> {
         let now = self.clock.now();
-        spec.window
-            .parse(now)
-            .map_err(|e| ServiceError::bad_request(format!("schedule {}: {e}", spec.id)))?;
+        let window = spec.window.parse(now);
+        let window = window.map_err(|e| ServiceError::bad_request(format!("schedule {}: {e}", spec.id)))?;
+        if !window.ever_opens(now) {
+            let WindowSpec { opens, closes, .. } = &spec.window;
+            let message = format!(
+                "schedule {}: its window never opens: whenever {opens:?} opens it, {closes:?} closes it",
+                spec.id
+            );
+            return Err(
+                ServiceError::bad_request(message).with_hint("let it close at another time than it opens")
+            );
+        }
         if spec.demands.is_empty() && spec.suspends.is_empty() {
             return Err(ServiceError::bad_request(format!(
                 "schedule {} neither wants nor suspends anything",
@@ -170,7 +181,7 @@ impl Composer {
     async fn commit_calendar(&self, mut batch: Batch, gone: Option<&Schedule>) -> Result<(), ServiceError> {
         let before = self.calendar_change().await?;
         let mut concerns = before.map(|before| before.value.concerns).unwrap_or_default();
-        concerns.extend(gone.into_iter().flat_map(Schedule::demands).cloned());
+        concerns.extend(gone.into_iter().flat_map(Schedule::own_demands).cloned());
         let at = self.clock.now();
         batch.put(&CalendarChange { at, concerns })?;
         self.store.commit(batch).await?;
@@ -178,13 +189,15 @@ impl Composer {
         Ok(())
     }
 
-    /// All demands that schedules add and suspend, and those of schedules that are gone where the pool does
-    /// not follow that yet. Nothing else is changed by the clock.
+    /// All demands that schedules add, those of schedules that are gone where the pool does not follow that yet,
+    /// and those that open windows have put aside. Nothing else is changed by the clock: not what a window
+    /// suspends that is closed.
     pub(super) async fn scheduled(&self) -> Result<BTreeSet<DemandId>, ServiceError> {
         let gone = self.calendar_change().await?;
-        let mut scheduled = gone.map(|gone| gone.value.concerns).unwrap_or_default();
+        let mut scheduled = self.put_aside().await?;
+        scheduled.extend(gone.map(|gone| gone.value.concerns).unwrap_or_default());
         for found in read_all::<Schedule>(self.store.as_ref()).await? {
-            scheduled.extend(found.value.demands().cloned());
+            scheduled.extend(found.value.own_demands().cloned());
         }
         Ok(scheduled)
     }

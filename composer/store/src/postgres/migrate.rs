@@ -1,11 +1,11 @@
 //! The tables: whose are they, which version.
 
 use super::connect::{Connections, no_connection, told, unusable};
-use super::sql::numbered;
+use super::sql::{numbered, signed};
 use crate::OpenError;
-use crate::cluster::{CLUSTER, Found, Remembered, belonging, new_name};
+use crate::cluster::{CLUSTER, Found, LEAP, RESTORED, Remembered, belonging, new_name, went_back};
 use crate::migrations::MIGRATIONS;
-use crate::statements::{LAST_REVISION, MARK, MARKED};
+use crate::statements::{ADVANCE, LAST_REVISION, MARK, MARKED};
 use deadpool_postgres::Transaction;
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use std::time::Duration;
 const LOCK: i64 = 0x506c_7772;
 /// The marker that holds the number of migrations applied.
 const VERSION: &str = "schema-version";
+/// The marker that says where these tables were when a manager opened them last.
+const HOME: &str = "home";
 /// How long another manager may take to make the tables.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -53,6 +55,10 @@ async fn apply_missing(
         });
     }
     let found = found(&transaction, applied).await.map_err(failed)?;
+    let was = match found.revision {
+        Some(_) => marked(&transaction, HOME).await.map_err(failed)?,
+        None => None,
+    };
     let cluster = belonging(name, remembered, &found)?.unwrap_or_else(new_name);
     for text in MIGRATIONS.iter().skip(applied as usize) {
         // Ids are compared byte by byte, as SQLite does, whatever the language of the database.
@@ -65,11 +71,47 @@ async fn apply_missing(
             .await
             .map_err(failed)?;
     }
+    let mut revision = found.revision.unwrap_or(0);
+    let home = home(&transaction).await.map_err(failed)?;
+    let moved = was
+        .filter(|was| *was != home)
+        .map(|_| "it was written in another database, and copied or restored from there".to_owned());
+    if let Some(why) = moved.or_else(|| went_back(remembered, &found)) {
+        tracing::warn!(database = name, why, "the store may be an older state");
+        let seen = remembered.map_or(0, |remembered| remembered.revision);
+        let leap = seen.saturating_sub(revision) + LEAP;
+        transaction
+            .execute(&numbered(MARK), &[&RESTORED, &why])
+            .await
+            .map_err(failed)?;
+        transaction
+            .execute(&numbered(ADVANCE), &[&"revision", &signed(leap)])
+            .await
+            .map_err(failed)?;
+        revision += leap;
+    }
+    transaction
+        .execute(&numbered(MARK), &[&HOME, &home])
+        .await
+        .map_err(failed)?;
     transaction.commit().await.map_err(failed)?;
-    Ok(Remembered {
-        cluster,
-        revision: found.revision.unwrap_or(0),
-    })
+    Ok(Remembered { cluster, revision })
+}
+
+/// Where these tables are: another server, database or table is another place, and so is a table that was made
+/// anew from a dump.
+async fn home(transaction: &Transaction<'_>) -> Result<String, tokio_postgres::Error> {
+    let text = "SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()),
+                (SELECT oid FROM pg_database WHERE datname = current_database()), 'counter'::regclass::oid)";
+    Ok(transaction.query_one(text, &[]).await?.get(0))
+}
+
+async fn marked(
+    transaction: &Transaction<'_>,
+    marker: &str,
+) -> Result<Option<String>, tokio_postgres::Error> {
+    let row = transaction.query_opt(&numbered(MARKED), &[&marker]).await?;
+    Ok(row.map(|row| row.get(0)))
 }
 
 /// What the database says of itself.
@@ -77,10 +119,9 @@ async fn found(transaction: &Transaction<'_>, applied: u32) -> Result<Found, tok
     if applied == 0 {
         return Ok(Found::default());
     }
-    let cluster = transaction.query_opt(&numbered(MARKED), &[&CLUSTER]).await?;
     let revision = transaction.query_one(LAST_REVISION, &[]).await?;
     Ok(Found {
-        cluster: cluster.map(|row| row.get(0)),
+        cluster: marked(transaction, CLUSTER).await?,
         revision: Some(revision.get::<_, i64>(0).unsigned_abs()),
     })
 }
@@ -102,11 +143,7 @@ async fn version(transaction: &Transaction<'_>, name: &str) -> Result<u32, OpenE
     if markers == 0 {
         return Err(foreign(format!("it holds {tables} tables of somebody else")));
     }
-    let row = transaction
-        .query_opt(&numbered(MARKED), &[&VERSION])
-        .await
-        .map_err(failed)?;
-    let found = row.map(|row| row.get::<_, String>(0));
+    let found = marked(transaction, VERSION).await.map_err(failed)?;
     found
         .as_deref()
         .and_then(|text| text.parse().ok())

@@ -14,6 +14,7 @@ mod writer;
 
 pub use connect::PostgresOptions;
 
+use crate::cluster::RESTORED;
 use crate::data_dir::{DataDir, unusable};
 use crate::{
     Batch, Committed, Document, Event, JournalLine, OpenError, Order, Store, StoreError, statements,
@@ -99,6 +100,15 @@ impl Store for PostgresStore {
     async fn revision(&self) -> Result<u64, StoreError> {
         let rows = self.rows(statements::LAST_REVISION, &[]).await?;
         rows.first().map_or(Ok(0), |row| sql::number(row, 0))
+    }
+
+    async fn restored(&self) -> Result<Option<String>, StoreError> {
+        let rows = self.rows(statements::MARKED, &[&RESTORED]).await?;
+        Ok(rows.first().map(|row| row.get(0)))
+    }
+
+    fn is_remote(&self) -> bool {
+        true
     }
 
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {

@@ -2,9 +2,11 @@
 
 use super::connect::told;
 use crate::batch::Write;
+use crate::cluster::RESTORED;
 use crate::document::{Document, JournalLine, Json};
 use crate::statements::{
     ADVANCE, APPEND, DELETE, END, FORGET, FORGET_EVENTS, IS_OPEN, LAST_LINE, OPEN, PUT, REVISION, TELL,
+    UNMARK,
 };
 use crate::{Batch, Committed, StoreError};
 use deadpool_postgres::{GenericClient, PoolError};
@@ -70,6 +72,9 @@ pub(super) async fn apply(client: &impl GenericClient, batch: &Batch) -> Result<
             &[&signed(last_event.saturating_sub(newest))],
         )
         .await?;
+    }
+    if batch.accepts_restored {
+        execute(client, UNMARK, &[&RESTORED]).await?;
     }
     Ok(Committed { revision, last_event })
 }

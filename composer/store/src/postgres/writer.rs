@@ -77,7 +77,7 @@ async fn run(
     let mut group = Vec::new();
     while waiting.recv_many(&mut group, GROUP).await > 0 {
         let (batches, answers): (Vec<_>, Vec<_>) = group.drain(..).map(|job| (job.batch, job.answer)).unzip();
-        let results = match commit_group(connections, &mut kept, &batches).await {
+        let results = match commit_group(connections, &mut kept, &batches, last).await {
             Ok(results) => results,
             Err(NotCommitted::Certainly(error)) => repeated(&error, batches.len()),
             Err(NotCommitted::Perhaps { transaction, results }) => {
@@ -105,6 +105,15 @@ fn repeated(error: &StoreError, times: usize) -> Vec<Answer> {
         .collect()
 }
 
+fn went_back(stood: u64, last: u64) -> StoreError {
+    StoreError::Unavailable {
+        reason: format!(
+            "the database was restored to an earlier state while this manager ran: its last commit is number {stood}, and this manager wrote number {last}"
+        ),
+        hint: "restart the manager: it changes nothing until you have accepted that",
+    }
+}
+
 fn interrupted() -> StoreError {
     StoreError::Unavailable {
         reason: "the database dropped the connection before it committed".to_owned(),
@@ -128,6 +137,7 @@ async fn commit_group(
     connections: &Connections,
     kept: &mut Option<Client>,
     batches: &[Batch],
+    last: u64,
 ) -> Result<Vec<Answer>, NotCommitted> {
     let client = match kept.take() {
         Some(client) if !client.is_closed() => client,
@@ -149,7 +159,16 @@ async fn commit_group(
             return Err(NotCommitted::Certainly(sql::silent(WRITE)));
         }
     };
-    let (transaction, results) = applied;
+    let Applied {
+        stood,
+        transaction,
+        results,
+    } = applied;
+    if stood < last {
+        // What we wrote is gone: nothing may be done by what is there, and nothing written on top of it.
+        throw_away(client);
+        return Err(NotCommitted::Certainly(went_back(stood, last)));
+    }
     match tokio::time::timeout(WRITE, client.batch_execute("COMMIT")).await {
         Ok(Ok(())) => {
             *kept = Some(client);
@@ -168,17 +187,28 @@ fn throw_away(client: Client) {
     drop(Client::take(client));
 }
 
-/// All but the commit. Tells the transaction's number, and the answers that hold once it is committed.
-async fn apply_group(
-    client: &Client,
-    batches: &[Batch],
-) -> Result<(String, Vec<Answer>), tokio_postgres::Error> {
+/// A group that lacks its commit.
+struct Applied {
+    /// The number of the last commit before it.
+    stood: u64,
+    /// The transaction's number.
+    transaction: String,
+    /// They hold once it is committed.
+    results: Vec<Answer>,
+}
+
+/// All but the commit.
+async fn apply_group(client: &Client, batches: &[Batch]) -> Result<Applied, tokio_postgres::Error> {
     client.batch_execute("BEGIN").await?;
     // From here on we are alone among all managers.
     let lock = client
         .prepare_cached(&format!("{LAST_REVISION} FOR UPDATE"))
         .await?;
-    client.query_one(&lock, &[]).await?;
+    let stood = client
+        .query_one(&lock, &[])
+        .await?
+        .get::<_, i64>(0)
+        .unsigned_abs();
     let number = client.prepare_cached("SELECT pg_current_xact_id()::text").await?;
     let transaction = client.query_one(&number, &[]).await?.get(0);
     let mut results = Vec::with_capacity(batches.len());
@@ -196,7 +226,11 @@ async fn apply_group(
             Err(NotApplied::Failed(error)) => return Err(error),
         });
     }
-    Ok((transaction, results))
+    Ok(Applied {
+        stood,
+        transaction,
+        results,
+    })
 }
 
 /// Whether the transaction was committed: asked until the server knows.

@@ -3,11 +3,15 @@
 //! One thread owns the only connection that writes (see [`writer`]); reads have connections of their own
 //! and never wait for it (write-ahead log). A lock file keeps a second process away.
 
+mod copy;
 mod open;
 mod sql;
 mod writer;
 
+use crate::cluster::RESTORED;
 use crate::{Batch, Committed, Document, Event, JournalLine, OpenError, Order, Store, StoreError};
+pub use copy::{Copied, backup, restore};
+
 use async_trait::async_trait;
 use poolwright_model::id::OperationId;
 use rusqlite::Connection;
@@ -109,6 +113,10 @@ impl Store for SqliteStore {
 
     async fn revision(&self) -> Result<u64, StoreError> {
         self.read(sql::last_revision).await
+    }
+
+    async fn restored(&self) -> Result<Option<String>, StoreError> {
+        self.read(|connection| sql::marked(connection, RESTORED)).await
     }
 
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {

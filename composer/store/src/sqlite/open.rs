@@ -1,12 +1,12 @@
 //! Opening the file: whose is it, which version, was it closed well.
 
 use crate::OpenError;
-use crate::cluster::{CLUSTER, Found, Remembered, belonging, new_name};
+use crate::cluster::{CLUSTER, Found, LEAP, RESTORED, Remembered, belonging, new_name, went_back};
 use crate::data_dir::{DataDir, unusable};
 use crate::migrations::MIGRATIONS;
-use crate::statements::{MARK, MARKED};
+use crate::statements::MARK;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The file in the data directory.
-const DATABASE: &str = "poolwright.db";
+pub(super) const DATABASE: &str = "poolwright.db";
 /// "Plwr", in the file's header: how we know our own file.
 const APPLICATION_ID: i32 = 0x506c_7772;
 const BUSY: Duration = Duration::from_secs(5);
@@ -36,7 +36,16 @@ pub(super) fn open(dir: &Path) -> Result<Opened, OpenError> {
     let found = inspect(&path)?;
     let place = path.display().to_string();
     let cluster = belonging(&place, remembered.as_ref(), &found)?.unwrap_or_else(new_name);
+    let older = match &remembered {
+        None if found.cluster.is_some() => Some("the file came without its data directory".to_owned()),
+        remembered => went_back(remembered.as_ref(), &found),
+    };
+    let seen = remembered.map_or(0, |remembered| remembered.revision);
     let revision = found.revision.unwrap_or(0);
+    if let Some(why) = &older {
+        tracing::warn!(path = %path.display(), why, "the store may be an older state");
+        mark_restored(&path, why, seen.saturating_sub(revision)).map_err(|e| refused(&path, &e))?;
+    }
     // The folder first: a start that ends between the two has nothing to lose yet, and goes on with this name.
     let known = Remembered { cluster, revision };
     dir.remember(&known).map_err(|e| unusable(&dir.file(""), &e))?;
@@ -54,6 +63,16 @@ pub(super) fn open(dir: &Path) -> Result<Opened, OpenError> {
         dir,
         cluster: known.cluster,
     })
+}
+
+/// Writes down that the file may be an older state, before the folder forgets by what that is known.
+pub(super) fn mark_restored(path: &Path, why: &str, missing: u64) -> rusqlite::Result<u64> {
+    let mut connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let transaction = connection.transaction()?;
+    mark(&transaction, RESTORED, why)?;
+    let revision = super::sql::advance(&transaction, "revision", missing + LEAP)?;
+    transaction.commit()?;
+    Ok(revision)
 }
 
 fn prepare(path: &Path, cluster: &str) -> rusqlite::Result<Connection> {
@@ -87,7 +106,7 @@ pub(super) fn close(connection: Connection) -> rusqlite::Result<()> {
 }
 
 /// Whose file it is and how it was left, without changing it: an error where it is not for us to write to.
-fn inspect(path: &Path) -> Result<Found, OpenError> {
+pub(super) fn inspect(path: &Path) -> Result<Found, OpenError> {
     match path.metadata() {
         Ok(metadata) if metadata.len() > 0 => {}
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(path, &error)),
@@ -103,10 +122,7 @@ fn inspect(path: &Path) -> Result<Found, OpenError> {
     if !ours(path, &connection)? {
         return Ok(Found::default());
     }
-    let marked = |name| -> Result<Option<String>, OpenError> {
-        let value = connection.query_row(MARKED, [name], |row| row.get(0));
-        value.optional().map_err(|e| refused(path, &e))
-    };
+    let marked = |name| super::sql::marked(&connection, name).map_err(|e| refused(path, &e));
     // Stopped before it was first marked: as good as unclean.
     if marked(STOP)?.as_deref() != Some(CLEAN) {
         check_after_unclean_stop(path, &connection)?;
@@ -151,7 +167,7 @@ fn cut_off(path: &Path) -> io::Result<Option<String>> {
 }
 
 /// A connection that changes nothing; a commit that was cut short is rolled back, as it has to be.
-fn looking(path: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn looking(path: &Path) -> rusqlite::Result<Connection> {
     let connection = read_only(path)?;
     match connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(())) {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) => {
@@ -214,11 +230,11 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
 }
 
 /// The marker that tells how the store was left.
-const STOP: &str = "stop";
-const CLEAN: &str = "clean";
+pub(super) const STOP: &str = "stop";
+pub(super) const CLEAN: &str = "clean";
 const UNCLEAN: &str = "in-use";
 
-fn mark(connection: &Connection, name: &str, value: &str) -> rusqlite::Result<()> {
+pub(super) fn mark(connection: &Connection, name: &str, value: &str) -> rusqlite::Result<()> {
     connection.execute(MARK, [name, value]).map(|_| ())
 }
 
@@ -236,7 +252,7 @@ fn check_after_unclean_stop(path: &Path, connection: &Connection) -> Result<(), 
     })
 }
 
-fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
+pub(super) fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
     let (place, reason) = (path.display().to_string(), error.to_string());
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::Foreign { place, reason },

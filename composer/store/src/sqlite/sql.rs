@@ -1,10 +1,11 @@
 //! A batch and a row, as SQLite has them.
 
 use crate::batch::Write;
+use crate::cluster::RESTORED;
 use crate::document::Json;
 use crate::statements::{
     ADVANCE, APPEND, DELETE, EARLIEST, END, EVENTS, FORGET, FORGET_EVENTS, GET, HOW_MANY, IS_OPEN, LAST_LINE,
-    LAST_REVISION, LATEST, LINES, LIST, OPEN, OPEN_OPERATIONS, PUT, REVISION, TELL,
+    LAST_REVISION, LATEST, LINES, LIST, MARKED, OPEN, OPEN_OPERATIONS, PUT, REVISION, TELL, UNMARK,
 };
 use crate::{Batch, Committed, Document, Event, JournalLine, Order, StoreError};
 use poolwright_model::id::OperationId;
@@ -60,11 +61,14 @@ pub(super) fn apply(connection: &Connection, batch: &Batch) -> Result<Committed,
             .prepare_cached(FORGET_EVENTS)?
             .execute([signed(last_event.saturating_sub(newest))])?;
     }
+    if batch.accepts_restored {
+        connection.prepare_cached(UNMARK)?.execute([RESTORED])?;
+    }
     Ok(Committed { revision, last_event })
 }
 
 /// Moves a counter on, and says where it stands.
-fn advance(connection: &Connection, name: &str, by: u64) -> rusqlite::Result<u64> {
+pub(super) fn advance(connection: &Connection, name: &str, by: u64) -> rusqlite::Result<u64> {
     connection
         .prepare_cached(ADVANCE)?
         .query_row(params![name, signed(by)], |row| number(row, 0))
@@ -118,6 +122,14 @@ fn append(connection: &Connection, line: &JournalLine) -> Result<(), NotApplied>
         connection.prepare_cached(OPEN)?.execute([operation])?;
     }
     Ok(())
+}
+
+/// What the store says of itself under this name.
+pub(super) fn marked(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached(MARKED)?
+        .query_row([name], |row| row.get(0))
+        .optional()
 }
 
 pub(super) fn get(connection: &Connection, kind: &str, id: &str) -> rusqlite::Result<Option<Document>> {

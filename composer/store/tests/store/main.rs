@@ -6,5 +6,6 @@
 mod conformance;
 mod postgres;
 mod proxy;
+mod remembering;
 mod sqlite;
 mod versions;

@@ -7,7 +7,7 @@ use crate::conformance::hold_promises;
 use crate::proxy::{Cut, Proxy};
 use poolwright_store::{Batch, OpenError, PostgresOptions, PostgresStore, Store, StoreError};
 use serde_json::value::to_raw_value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -63,6 +63,17 @@ impl Server {
 pub async fn opened(options: PostgresOptions) -> Result<PostgresStore, OpenError> {
     let dir = tempfile::tempdir().unwrap();
     PostgresStore::open(dir.path(), options).await
+}
+
+/// Once the writer of the one before has let go of the folder.
+async fn reopened(dir: &Path, options: &PostgresOptions) -> Result<PostgresStore, OpenError> {
+    for _ in 0..1000 {
+        match PostgresStore::open(dir, options.clone()).await {
+            Err(OpenError::Locked { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
+            result => return result,
+        }
+    }
+    panic!("the folder is never free");
 }
 
 fn writing(id: &str) -> Batch {
@@ -289,16 +300,7 @@ async fn a_folder_and_a_database_that_do_not_belong_together_are_left_alone() {
     let store = PostgresStore::open(dir.path(), options.clone()).await.unwrap();
     store.commit(writing("a")).await.unwrap();
     drop(store);
-    let reopen = async |options: &PostgresOptions| {
-        // The writer of the one before still has the folder for a moment.
-        for _ in 0..1000 {
-            match PostgresStore::open(dir.path(), options.clone()).await {
-                Err(OpenError::Locked { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
-                result => return result.map(drop),
-            }
-        }
-        panic!("the folder is never free");
-    };
+    let reopen = async |options: &PostgresOptions| reopened(dir.path(), options).await.map(drop);
     reopen(&options).await.unwrap();
 
     let (_other, others) = server.database().await;
@@ -315,4 +317,53 @@ async fn a_folder_and_a_database_that_do_not_belong_together_are_left_alone() {
     let tables = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'";
     let left: i64 = client.query_one(tables, &[]).await.unwrap().get(0);
     assert_eq!(left, 0, "nothing is made where something was lost");
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn a_database_that_was_copied_or_went_back_says_so_until_it_is_accepted() {
+    let server = Server::known();
+    let dir = tempfile::tempdir().unwrap();
+    let (client, options) = server.database().await;
+    let store = PostgresStore::open(dir.path(), options.clone()).await.unwrap();
+    store.commit(writing("kept")).await.unwrap();
+    assert_eq!(store.restored().await.unwrap(), None);
+
+    // As a dump that is played back while the manager runs: what it wrote since is gone.
+    let back = "DELETE FROM object; UPDATE counter SET value = 0";
+    client.batch_execute(back).await.unwrap();
+    let error = store.commit(writing("on-top")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    assert!(
+        error.to_string().contains("earlier state") && error.to_string().contains("restart"),
+        "{error}"
+    );
+    assert!(store.get("thing", "on-top").await.unwrap().is_none());
+    drop(store);
+    let store = reopened(dir.path(), &options).await.unwrap();
+    let why = store.restored().await.unwrap().unwrap();
+    assert!(why.contains("has seen number 1"), "{why}");
+    // Another manager, which saw nothing of it, is told all the same.
+    let other = opened(options.clone()).await.unwrap();
+    assert!(other.restored().await.unwrap().is_some());
+    let mut accepting = writing("anew");
+    accepting.accept_restored();
+    let committed = other.commit(accepting).await.unwrap();
+    assert!(committed.revision > 1 << 31, "no number comes again");
+    assert_eq!(store.restored().await.unwrap(), None);
+    drop((store, other));
+
+    // As a dump that is played back elsewhere: no manager's folder knows it.
+    let elsewhere = format!("{}_copy", options.url.rsplit('/').next().unwrap());
+    let admin = server.client("postgres").await;
+    let database = options.url.rsplit('/').next().unwrap();
+    let disconnect =
+        format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'");
+    drop(client);
+    admin.execute(&disconnect, &[]).await.unwrap();
+    let copy = format!("CREATE DATABASE {elsewhere} TEMPLATE {database}");
+    admin.batch_execute(&copy).await.unwrap();
+    let store = opened(server.options(server.port, &elsewhere)).await.unwrap();
+    let why = store.restored().await.unwrap().unwrap();
+    assert!(why.contains("another database"), "{why}");
 }

@@ -2,7 +2,7 @@
 
 use crate::conformance::hold_promises;
 use poolwright_model::id::OperationId;
-use poolwright_store::{Batch, OpenError, SqliteStore, Store};
+use poolwright_store::{Batch, OpenError, SqliteStore, Store, backup, restore};
 use rusqlite::Connection;
 use serde_json::value::to_raw_value;
 use std::path::Path;
@@ -233,4 +233,102 @@ async fn a_truncated_file_is_refused_and_kept_as_it_is() {
     std::fs::write(&path, &whole).unwrap();
     let store = SqliteStore::open(dir.path()).unwrap();
     assert_eq!(store.count("thing").await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn a_backup_of_a_running_store_restored_says_so_until_it_is_accepted() {
+    let (dir, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (file, restored) = (place.path().join("backup"), place.path().join("restored"));
+    let store = SqliteStore::open(dir.path()).unwrap();
+    let kept = store.commit(writing("kept")).await.unwrap();
+    let copied = backup(dir.path(), &file).unwrap();
+    assert_eq!(copied.revision, kept.revision);
+    assert_eq!(copied.bytes, std::fs::metadata(&file).unwrap().len());
+    store.commit(writing("later")).await.unwrap();
+    assert_eq!(store.restored().await.unwrap(), None);
+    let error = backup(dir.path(), &file).unwrap_err();
+    assert!(matches!(error, OpenError::Occupied { .. }), "{error}");
+
+    let before = std::fs::read(&file).unwrap();
+    restore(&file, &restored, "on a whim").unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), before, "the backup is as it was");
+    let error = restore(&file, &restored, "again").unwrap_err();
+    assert!(matches!(error, OpenError::Occupied { .. }), "{error}");
+    for _ in 0..2 {
+        let again = SqliteStore::open(&restored).unwrap();
+        assert_eq!(again.restored().await.unwrap().as_deref(), Some("on a whim"));
+        assert!(again.get("thing", "kept").await.unwrap().is_some());
+        assert!(again.get("thing", "later").await.unwrap().is_none());
+    }
+    let again = SqliteStore::open(&restored).unwrap();
+    let committed = again.commit(writing("anew")).await.unwrap();
+    assert!(
+        committed.revision > kept.revision + (1 << 31),
+        "no number comes again"
+    );
+    let mut accepting = Batch::new();
+    accepting.accept_restored();
+    again.commit(accepting).await.unwrap();
+    drop(again);
+    assert_eq!(
+        SqliteStore::open(&restored).unwrap().restored().await.unwrap(),
+        None
+    );
+}
+
+#[tokio::test]
+async fn a_copy_that_is_not_whole_is_not_restored() {
+    let place = tempfile::tempdir().unwrap();
+    let (file, dir) = (place.path().join("backup"), place.path().join("restored"));
+    let error = restore(&file, &dir, "").unwrap_err();
+    assert!(matches!(error, OpenError::Missing { .. }), "{error}");
+    let source = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(source.path()).unwrap();
+    for n in 0..300 {
+        store.commit(writing(&format!("thing-{n}"))).await.unwrap();
+    }
+    backup(source.path(), &file).unwrap();
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    let error = restore(&file, &dir, "").unwrap_err();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    let mut scribbled = whole;
+    scribbled[3 * 4096..6 * 4096].fill(0xa5);
+    std::fs::write(&file, &scribbled).unwrap();
+    let error = restore(&file, &dir, "").unwrap_err();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    assert!(
+        SqliteStore::open(&dir)
+            .unwrap()
+            .restored()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(std::fs::read(&file).unwrap(), scribbled);
+}
+
+#[tokio::test]
+async fn an_older_file_put_in_the_place_of_a_newer_one_is_noticed() {
+    let (dir, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let database = dir.path().join("poolwright.db");
+    let store = SqliteStore::open(dir.path()).unwrap();
+    store.commit(writing("kept")).await.unwrap();
+    drop(store);
+    let older = std::fs::read(&database).unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    let last = store.commit(writing("later")).await.unwrap();
+    drop(store);
+    std::fs::write(&database, &older).unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    let why = store.restored().await.unwrap().unwrap();
+    assert!(
+        why.contains(&format!("has seen number {}", last.revision)),
+        "{why}"
+    );
+    drop(store);
+    // Copied by hand into a folder that knows nothing of it.
+    std::fs::write(place.path().join("poolwright.db"), &older).unwrap();
+    let store = SqliteStore::open(place.path()).unwrap();
+    assert!(store.restored().await.unwrap().is_some());
 }

@@ -52,6 +52,7 @@ pub(super) fn of_box(state: &State, at: BoxIx, endpoint: &ControlEndpointId) -> 
         fabrics: vec![look.fabric(at, gpus.len())],
         switches: switches.collect(),
         links: cables.collect(),
+        device_ports: Vec::new(),
         gpus,
     };
     topology.sort();

@@ -1,3 +1,5 @@
+//! The rack in one process, by a clock that is set by hand: what is seen, bound, and goes wrong.
+
 use super::*;
 use crate::clock::{Clock, ManualClock};
 use crate::fault::{Fault, FaultKind};

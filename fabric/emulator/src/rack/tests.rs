@@ -1,3 +1,5 @@
+//! Rack files: what they come to, and how wrong ones are refused.
+
 use super::*;
 use std::collections::BTreeSet;
 

@@ -1,3 +1,5 @@
+//! The resources as they are served: complete, linked, and changed only as the standard allows.
+
 use super::*;
 use crate::access::{Account, secret};
 use crate::rack::{GpuIx, PortIx};

@@ -149,6 +149,10 @@ impl Record {
         self.outcome.is_none()
     }
 
+    pub(super) fn never_ends(&self) -> bool {
+        self.is_running() && self.course == Course::Never
+    }
+
     pub(super) fn is_real_reset(&self) -> bool {
         matches!(self.change, Change::Reset { .. }) && self.course == Course::Real
     }
@@ -204,7 +208,7 @@ impl State {
         }
     }
 
-    fn finish(&mut self, id: ChangeId, at: Timestamp) {
+    pub(super) fn finish(&mut self, id: ChangeId, at: Timestamp) {
         let Some(record) = self.changes.get(&id) else {
             return;
         };

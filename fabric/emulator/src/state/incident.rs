@@ -1,5 +1,6 @@
 //! What just happens to a rack, asked by nobody: GPUs are pulled, managers forget, others bind.
 
+use super::change::Record;
 use super::{Change, Refusal, State};
 use crate::rack::{BoxIx, GpuIx, HostIx, PortIx};
 use jiff::Timestamp;
@@ -37,6 +38,21 @@ impl State {
         for port in 0..self.ports.len() {
             if self.rack[PortIx(port)].gpu_box == of_box {
                 self.ports[port].composed = false;
+            }
+        }
+    }
+
+    /// A box's manager restarts: what would never have ended is over, without effect. Bindings stay.
+    pub fn restart_manager(&mut self, of_box: BoxIx, now: Timestamp) {
+        self.settle(now);
+        self.revision += 1;
+        for gpu in self.rack.gpus_of_box(of_box) {
+            let stuck = self.gpus[gpu.0]
+                .busy
+                .filter(|id| self.changes.get(id).is_some_and(Record::never_ends));
+            if let Some(id) = stuck {
+                self.queue.retain(|(_, queued)| *queued != id);
+                self.finish(id, now);
             }
         }
     }

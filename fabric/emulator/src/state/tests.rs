@@ -1,3 +1,5 @@
+//! The bindings: no GPU is ever bound twice, whatever is asked in whatever order.
+
 use super::*;
 use crate::rack::{BoxIx, Style};
 use proptest::prelude::*;
@@ -164,6 +166,10 @@ fn a_change_without_effect_ends_well_and_one_that_never_ends_holds() {
         .unwrap();
     state.settle(at(1_000_000_000));
     assert_eq!((state.outcome(stuck), state.busy(g)), (None, true));
+    state.restart_manager(state.rack().box_of(g).unwrap(), at(1_000_000_001));
+    assert_eq!((state.outcome(stuck), state.busy(g)), (Some(&Ok(())), false));
+    assert_eq!(state.bound_to(g), None);
+    begin(&mut state, Change::bind(g, p), 1_000_000_002).unwrap();
 }
 
 #[test]

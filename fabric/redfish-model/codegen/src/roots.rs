@@ -21,6 +21,7 @@ const WITH_COLLECTION: &[&str] = &[
     "Manager",
     "Processor",
     "Memory",
+    "NetworkAdapter",
     // work and news
     "Task",
     "Job",

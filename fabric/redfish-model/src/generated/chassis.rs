@@ -208,7 +208,7 @@ pub(crate) static CHASSIS: Type = Type {
         Property::read("MinPowerWatts", Kind::Decimal).nullable(),
         Property::read("Model", Kind::Text).nullable(),
         Property::read("Name", Kind::Text).required(),
-        Property::read("NetworkAdapters", Kind::Link(None)),
+        Property::read("NetworkAdapters", Kind::Link(Some(&NETWORK_ADAPTER_COLLECTION))),
         Property::read_write("Oem", Kind::Object(&OEM)),
         Property::read("PCIeDevices", Kind::Link(Some(&PCIE_DEVICE_COLLECTION))),
         Property::read("PCIeSlots", Kind::Link(Some(&PCIE_SLOTS))),

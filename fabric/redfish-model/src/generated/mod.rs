@@ -58,6 +58,8 @@ mod metric_report;
 mod metric_report_collection;
 mod metric_report_definition;
 mod metric_report_definition_collection;
+mod network_adapter;
+mod network_adapter_collection;
 mod pcie_device;
 mod pcie_device_collection;
 mod pcie_function;
@@ -145,6 +147,8 @@ pub use metric_report::*;
 pub use metric_report_collection::*;
 pub use metric_report_definition::*;
 pub use metric_report_definition_collection::*;
+pub use network_adapter::*;
+pub use network_adapter_collection::*;
 pub use pcie_device::*;
 pub use pcie_device_collection::*;
 pub use pcie_function::*;
@@ -228,6 +232,8 @@ pub static RESOURCES: &[&Type] = &[
     MetricReportCollection::SCHEMA,
     MetricReportDefinition::SCHEMA,
     MetricReportDefinitionCollection::SCHEMA,
+    NetworkAdapter::SCHEMA,
+    NetworkAdapterCollection::SCHEMA,
     PCIeDevice::SCHEMA,
     PCIeDeviceCollection::SCHEMA,
     PCIeFunction::SCHEMA,

@@ -238,7 +238,7 @@ impl Client {
                     ErrorKind::Refused(refusal) if matches!(refusal.status, 400 | 414 | 500 | 501) => {
                         self.expand().found_a_lie();
                     }
-                    ErrorKind::Unreadable(_) => {}
+                    ErrorKind::Unreadable(_) | ErrorKind::ErrorBody(_) => {}
                     _ => return Err(error),
                 },
             }

@@ -3,7 +3,7 @@
 use url::{Host, Url};
 
 use super::error::{Error, ErrorKind, NotSent, Result};
-use super::{Auth, Limits, Tls};
+use super::{Auth, Limits, Refusals, Tls};
 
 /// One Redfish service: its address, our credentials, whose certificate we accept, and what it may cost us.
 #[derive(Debug, Clone)]
@@ -14,6 +14,8 @@ pub struct Endpoint {
     /// Allow plain http to a host that is not this one. Passwords then travel in the clear.
     pub insecure_http: bool,
     pub limits: Limits,
+    /// How often the credentials were refused so far, by whichever client. A clone shares it.
+    pub refusals: Refusals,
 }
 
 impl Endpoint {
@@ -53,6 +55,7 @@ impl Endpoint {
             tls: Tls::SystemRoots,
             insecure_http: false,
             limits: Limits::default(),
+            refusals: Refusals::default(),
         })
     }
 

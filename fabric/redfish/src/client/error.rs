@@ -100,6 +100,7 @@ impl Error {
     pub fn message(&self) -> Option<&Message> {
         match &self.0.kind {
             ErrorKind::Refused(refusal) => Some(&refusal.message),
+            ErrorKind::ErrorBody(message) => Some(message),
             ErrorKind::CredentialsRefused { answer, .. } | ErrorKind::OutcomeUnknown { answer, .. } => {
                 answer.as_ref().map(|refusal| &refusal.message)
             }
@@ -108,15 +109,13 @@ impl Error {
         }
     }
 
-    /// Whether the place does not exist: 404 or 410.
+    /// Whether the place does not exist: 404 or 410, or an error body that says so.
     pub fn is_not_found(&self) -> bool {
-        matches!(
-            &self.0.kind,
-            ErrorKind::Refused(Refusal {
-                status: 404 | 410,
-                ..
-            })
-        )
+        match &self.0.kind {
+            ErrorKind::Refused(refusal) => matches!(refusal.status, 404 | 410),
+            ErrorKind::ErrorBody(message) => message.says_missing(),
+            _ => false,
+        }
     }
 }
 
@@ -154,11 +153,14 @@ pub enum ErrorKind {
     /// The answer to a GET is not a document that can be used.
     #[error("the answer is of no use: {0}")]
     Unreadable(#[from] Unreadable),
+    /// A GET succeeded, and what came is an error body. Recorded trees have such where a link leads nowhere.
+    #[error("an error in place of the document: {0}")]
+    ErrorBody(Message),
     /// Something answers at that address, and it is not a Redfish service.
     #[error("this is not a Redfish service: {saw}")]
     NotRedfish { saw: String },
     /// The service does not take our user name and password. `answer` is absent where nothing was sent any more.
-    #[error("credentials refused{} ({refusals} in a row; nothing more is sent after {limit})", shown(.answer))]
+    #[error("credentials refused{} ({refusals} in a row; after {limit} nothing more is sent unless somebody asks)", shown(.answer))]
     CredentialsRefused {
         answer: Option<Refusal>,
         refusals: u32,

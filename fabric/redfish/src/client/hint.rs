@@ -18,7 +18,9 @@ impl Error {
             ErrorKind::NotSent(why) => not_sent(why),
             ErrorKind::Tls(fault) => tls(fault),
             ErrorKind::Refused(refusal) => refused(refusal.status),
-            ErrorKind::Unreadable(why) => unreadable(why),
+            ErrorKind::ErrorBody(_) if self.is_not_found() => refused(404),
+            ErrorKind::ErrorBody(_) => refused(500),
+            ErrorKind::Unreadable(why) => unreadable(why, self.is_of_root()),
             ErrorKind::NotRedfish { .. } => {
                 "check host and port: a Redfish service answers at /redfish/v1/, often on another port than the web page"
             }
@@ -26,7 +28,7 @@ impl Error {
                 "check user name and password; a further wrong try may lock the account on the service"
             }
             ErrorKind::CredentialsRefused { answer: None, .. } => {
-                "nothing was sent, so that the account is not locked: set the right password, then start again"
+                "nothing was sent, so that the account is not locked: put the right password into its file; one that is right by now is tried once more by poolwright endpoint test NAME"
             }
             ErrorKind::SessionEnded => "read how things are, and ask again if it is still wanted",
             ErrorKind::Redirected { .. } => "use the address that it points to, if you trust it",
@@ -41,12 +43,17 @@ impl Error {
             ErrorKind::OutcomeUnknown { .. }
             | ErrorKind::TaskFailed { .. }
             | ErrorKind::DeadlineExceeded { .. } => {
-                "the service is slow or stuck: look at its own log, or allow more time"
+                "the service is slow or stuck: look at its own log, ask it for less at once, or try again later"
             }
             ErrorKind::PageLoop(_) | ErrorKind::TooMany { .. } => {
                 "report it to the vendor: the members read so far can be used"
             }
         }
+    }
+
+    /// Whether it was the service root that was asked for: without it there is no rest.
+    fn is_of_root(&self) -> bool {
+        self.request().trim_end_matches('/').ends_with("/redfish/v1")
     }
 }
 
@@ -113,12 +120,12 @@ fn refused(status: u16) -> &'static str {
     }
 }
 
-fn unreadable(why: &Unreadable) -> &'static str {
+fn unreadable(why: &Unreadable, is_root: bool) -> &'static str {
     match why {
         Unreadable::Html => {
             "something else answers there, a login page or a proxy: check host, port and path"
         }
-        Unreadable::TooLarge { .. } => "no Redfish document is that large: check what answers there",
+        Unreadable::TooLarge { .. } => "more than is read of such an answer: check what answers there",
         Unreadable::Lost(_) | Unreadable::CutOff { .. } => {
             "the service closed the connection: it may be restarting"
         }
@@ -128,6 +135,36 @@ fn unreadable(why: &Unreadable) -> &'static str {
         | Unreadable::WrongShape(_)
         | Unreadable::TooDeep
         | Unreadable::Compressed(_)
+            if is_root =>
+        {
+            "nothing of this service can be read: check what answers there, and restart its controller"
+        }
+        Unreadable::Empty
+        | Unreadable::NotJson(_)
+        | Unreadable::WrongShape(_)
+        | Unreadable::TooDeep
+        | Unreadable::Compressed(_)
         | Unreadable::NoToken => "report it to the vendor: the rest of the service can be used",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn no_hint_promises_what_is_not_there() {
+        let of = |request: &str, why: ErrorKind| Error::harmless(request, why).hint();
+        let garbage = || Unreadable::NotJson("x".into()).into();
+        assert!(of("GET https://bmc/redfish/v1/", garbage()).contains("nothing of this service"));
+        assert!(of("GET https://bmc/redfish/v1/Systems", garbage()).contains("the rest"));
+        let slow = ErrorKind::DeadlineExceeded {
+            waiting_for: "the body".into(),
+            after: Duration::from_secs(30),
+        };
+        assert!(!of("GET https://bmc/redfish/v1/", slow).contains("more time"));
+        let large = Unreadable::TooLarge { limit: 64 << 10 };
+        assert!(!of("GET https://bmc/redfish/v1/", large.into()).contains("no Redfish document"));
     }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::document::{Annotations, without_bom};
+
 /// Longest text that is carried on; a service's words go to terminals and logs.
 const MAX_TEXT_CHARS: usize = 400;
 
@@ -17,12 +19,22 @@ pub struct Message {
 }
 
 impl Message {
+    /// What an error body says, or the `error` in it.
+    pub fn of_error(json: &str) -> Self {
+        of_error_body(json.as_bytes())
+    }
+
     /// Whether the id is this message of whatever registry version: `Base.1.18.InsufficientPrivilege`, also written
     /// `Base.1.0.InsufficientPrivilege` or `InsufficientPrivilege`.
     pub fn is(&self, name: &str) -> bool {
         self.id
             .as_deref()
             .is_some_and(|id| id.rsplit('.').next() == Some(name))
+    }
+
+    /// Whether it says that nothing is there: `ResourceMissingAtURI` and `ResourceNotFound` of the Base registry.
+    pub fn says_missing(&self) -> bool {
+        self.is("ResourceMissingAtURI") || self.is("ResourceNotFound")
     }
 
     pub(crate) fn text(text: impl Into<String>) -> Self {
@@ -99,6 +111,14 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
+/// The error that came with a status of success in place of a document: its first member is `error`, and it is no
+/// resource. `None` for a document.
+pub(crate) fn in_place_of_document(body: &[u8]) -> Option<Message> {
+    let text = without_bom(body).trim_ascii_start().strip_prefix(b"{")?;
+    let is_error = text.trim_ascii_start().starts_with(b"\"error\"");
+    (is_error && !Annotations::of(body).ok()?.is_resource()).then(|| of_error_body(body))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +152,23 @@ mod tests {
         );
         for nothing in ["", "<html>", "[]", "{}", r#"{"error":null}"#, r#"{"error":[1]}"#] {
             assert_eq!(of_error_body(nothing.as_bytes()), Message::default(), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn an_error_in_place_of_a_document_is_told_from_a_document() {
+        let missing =
+            br#" { "error": {"@Message.ExtendedInfo": [{"MessageId": "Base.1.18.1.ResourceNotFound"}]}}"#;
+        assert!(in_place_of_document(missing).unwrap().says_missing());
+        let other = br#"{"error": {"code": "Base.1.18.InternalError"}}"#;
+        assert!(!in_place_of_document(other).unwrap().says_missing());
+        for document in [
+            r#"{"error": null, "@odata.id": "/x", "@odata.type": "t"}"#,
+            r#"{"@odata.id": "/x", "error": {}}"#,
+            "[]",
+            "",
+        ] {
+            assert_eq!(in_place_of_document(document.as_bytes()), None, "{document}");
         }
     }
 

@@ -7,7 +7,8 @@
 //!   redirects are not followed, its pages and members are counted, its words are cleaned before they are shown.
 //! - **Every wait is bounded** and its error says what was waited for.
 //! - **No write is sent twice on a guess.** [`Error::effect`] says whether anything may have changed.
-//! - **Credentials are never tried to death**: after three refusals in a row nothing is sent any more.
+//! - **Credentials are never tried to death**: after three refusals in a row nothing is sent any more, also by a
+//!   client that comes later ([`Refusals`]).
 //!
 //! Start at [`Client::connect`].
 //!
@@ -40,6 +41,7 @@ mod hint;
 mod limits;
 mod message;
 mod path;
+mod refusals;
 mod retry;
 mod root;
 mod session;
@@ -65,6 +67,7 @@ pub use endpoint::Endpoint;
 pub use error::{Effect, Error, ErrorKind, LinkFault, NotSent, Refusal, Result, Unreadable};
 pub use limits::Limits;
 pub use message::Message;
+pub use refusals::Refusals;
 pub use task::TaskState;
 pub use tls::{Fingerprint, Tls, TlsFault};
 pub use transport::Transport;
@@ -122,22 +125,24 @@ impl Client {
             ));
         }
         let wire = Wire::new(&endpoint, transport);
-        let refusals = endpoint.limits.refusals;
+        let limit = endpoint.limits.refusals;
+        if endpoint.auth != Auth::None && endpoint.refusals.is_shut(limit) {
+            let kind = endpoint.refusals.refused(None, limit);
+            return Err(Error::harmless(format!("log in at {}", endpoint.base()), kind));
+        }
+        let gate = |sessions| Gate::new(endpoint.auth.clone(), sessions, endpoint.refusals.clone(), limit);
         let (root, gate) = match root::read(&wire, None).await {
             Ok(mut root) => {
                 let sessions = match root.sessions.take() {
                     Some(place) => Sessions::Advertised(place),
                     None => Sessions::Standard(root::standard_sessions(&wire)?),
                 };
-                (
-                    root,
-                    Gate::new(endpoint.auth, sessions, refusals).with_open_root(),
-                )
+                (root, gate(sessions).with_open_root())
             }
             // By the standard the root is open to everybody; some services guard it all the same.
             Err(error) if matches!(error.status(), Some(401 | 403)) && endpoint.auth != Auth::None => {
                 let sessions = Sessions::Standard(root::standard_sessions(&wire)?);
-                let gate = Gate::new(endpoint.auth, sessions, refusals);
+                let gate = gate(sessions);
                 (Self::guarded_root(&wire, &gate).await?, gate)
             }
             Err(error) => return Err(error),
@@ -216,9 +221,21 @@ impl Client {
         self.0.gate.reset();
     }
 
+    /// The error with which everything ends by now, where the credentials were refused so often that nothing is
+    /// sent any more.
+    pub fn shut_out(&self) -> Option<Error> {
+        let gate = &self.0.gate;
+        let request = || format!("log in at {}", self.base());
+        gate.is_shut()
+            .then(|| Error::harmless(request(), gate.refused(None)))
+    }
+
     async fn get_document(&self, request: Request<'_>) -> Result<Document> {
         let reply = self.send(&request, None).await?;
         document::looks_like_json_object(&reply.body).map_err(|why| request.unusable(why))?;
+        if let Some(message) = message::in_place_of_document(&reply.body) {
+            return Err(Error::harmless(request.name(), ErrorKind::ErrorBody(message)));
+        }
         let etag = reply.header(ETAG).map(str::to_owned);
         Ok(Document::new(request.place.clone(), etag, reply.body))
     }

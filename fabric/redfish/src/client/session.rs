@@ -5,7 +5,7 @@
 //! [`Limits::refusals`](super::Limits) tries, however many requests wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use super::document::Annotations;
 use super::error::{Error, ErrorKind, NotSent, Refusal, Result, Unreadable};
 use super::exchange::{Credential, Reply, Request, Wire};
 use super::path::Place;
+use super::refusals::Refusals;
 use super::{Auth, Renewal};
 
 pub(crate) struct Gate {
@@ -35,8 +36,7 @@ pub(crate) struct Gate {
     only_basic: AtomicBool,
     /// The credentials were accepted, and have not been refused since.
     accepted: AtomicBool,
-    /// Refusals in a row.
-    refusals: AtomicU32,
+    refusals: Refusals,
     limit: u32,
 }
 
@@ -78,7 +78,7 @@ impl Ticket<'_> {
 
 impl Gate {
     /// `sessions` is where the service root says that sessions are, else where the standard puts them.
-    pub(crate) fn new(auth: Auth, sessions: Sessions, limit: u32) -> Self {
+    pub(crate) fn new(auth: Auth, sessions: Sessions, refusals: Refusals, limit: u32) -> Self {
         let (sessions, advertised) = match sessions {
             Sessions::Advertised(place) => (place, true),
             Sessions::Standard(place) => (place, false),
@@ -91,7 +91,7 @@ impl Gate {
             held: Mutex::new(None),
             only_basic: AtomicBool::new(false),
             accepted: AtomicBool::new(false),
-            refusals: AtomicU32::new(0),
+            refusals,
             limit: limit.max(1),
         }
     }
@@ -175,19 +175,31 @@ impl Gate {
         tracing::debug!(session = %old, deleted = gone.is_ok(), "the session was replaced");
     }
 
+    fn check_open(&self, request: &Request<'_>) -> Result<()> {
+        match self.is_shut() {
+            true => Err(Error::harmless(request.name(), self.refused(None))),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the credentials were refused so often that they are sent no more.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.auth != Auth::None && self.refusals.is_shut(self.limit)
+    }
+
     async fn pass<'a>(
         &'a self,
         mut turn: MutexGuard<'a, Option<Arc<Held>>>,
         wire: &Wire,
         request: &Request<'_>,
     ) -> Result<Ticket<'a>> {
-        if self.refusals.load(Ordering::Acquire) >= self.limit {
-            return Err(Error::harmless(request.name(), self.refused(None)));
-        }
+        self.check_open(request)?;
         let held = match turn.as_ref() {
             Some(held) => Arc::clone(held),
             None => {
                 let fresh = Arc::new(self.log_in(wire).await?);
+                // A refused session may have been the last try that Basic could have been.
+                self.check_open(request)?;
                 *turn = Some(Arc::clone(&fresh));
                 fresh
             }
@@ -246,29 +258,22 @@ impl Gate {
         if !self.accepted.load(Ordering::Acquire) {
             self.accepted.store(true, Ordering::Release);
         }
-        if self.refusals.load(Ordering::Acquire) != 0 {
-            self.refusals.store(0, Ordering::Release);
-        }
+        self.refusals.clear();
     }
 
     fn note_refused(&self, answer: Refusal) -> ErrorKind {
         self.accepted.store(false, Ordering::Release);
-        self.refusals.fetch_add(1, Ordering::AcqRel);
+        self.refusals.note();
         self.refused(Some(answer))
     }
 
-    fn refused(&self, answer: Option<Refusal>) -> ErrorKind {
-        let refusals = self.refusals.load(Ordering::Acquire);
-        ErrorKind::CredentialsRefused {
-            answer,
-            refusals,
-            limit: self.limit,
-        }
+    pub(crate) fn refused(&self, answer: Option<Refusal>) -> ErrorKind {
+        self.refusals.refused(answer, self.limit)
     }
 
     /// Lets requests pass again after the credentials were refused too often.
     pub(crate) fn reset(&self) {
-        self.refusals.store(0, Ordering::Release);
+        self.refusals.clear();
     }
 
     async fn log_in(&self, wire: &Wire) -> Result<Held> {

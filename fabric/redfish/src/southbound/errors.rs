@@ -1,6 +1,6 @@
 //! From the client's errors to what the driver's callers decide on.
 
-use crate::client::{Effect, Error, ErrorKind as Kind, LinkFault, NotSent, Unreadable};
+use crate::client::{Effect, Error, ErrorKind as Kind, LinkFault, Message, NotSent, Unreadable};
 use poolwright_driver::{DriverError, ErrorKind, Late};
 use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_model::id::ControlEndpointId;
@@ -62,6 +62,7 @@ pub(crate) fn fault_kind(error: &Error) -> FaultKind {
             405 | 501 => FaultKind::NotSupported,
             _ => FaultKind::ServerError,
         },
+        Kind::ErrorBody(message) => of_error_body(message),
         Kind::OutcomeUnknown { .. } | Kind::TaskFailed { .. } => FaultKind::ServerError,
         Kind::Unreadable(Unreadable::TooLarge { .. }) | Kind::TooMany { .. } => FaultKind::TooLarge,
         Kind::Unreadable(Unreadable::Lost(_)) => FaultKind::Unreachable,
@@ -75,6 +76,14 @@ pub(crate) fn fault_kind(error: &Error) -> FaultKind {
         } => FaultKind::OtherOrigin,
         Kind::Link { .. } => FaultKind::Malformed,
         Kind::PageLoop(_) => FaultKind::LinkLoop,
+    }
+}
+
+/// What an error body says that came in place of a resource.
+pub(crate) fn of_error_body(message: &Message) -> FaultKind {
+    match message.says_missing() {
+        true => FaultKind::DanglingLink,
+        false => FaultKind::ServerError,
     }
 }
 

@@ -318,6 +318,77 @@ async fn nothing_is_sent_after_three_refusals_however_many_wait() {
 }
 
 #[tokio::test]
+async fn a_client_that_comes_later_goes_on_counting() {
+    let sessions = Arc::new(Sessions::default());
+    let service = Service::http(with_sessions(&sessions));
+    let wrong = service
+        .endpoint()
+        .auth(Auth::session("operator", Secret::new("no")));
+    let tries = || service.recorder.count("POST", SESSIONS);
+    for _ in 0..6 {
+        Client::connect(wrong.clone()).await.unwrap_err();
+    }
+    assert_eq!(tries(), 3);
+    let sent = service.recorder.seen().len();
+    let error = Client::connect(wrong.clone()).await.unwrap_err();
+    assert!(
+        matches!(
+            error.kind(),
+            ErrorKind::CredentialsRefused {
+                answer: None,
+                refusals: 3,
+                limit: 3
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(service.recorder.seen().len(), sent, "not even the root is asked");
+    // Somebody asks: once.
+    wrong.refusals.allow_one_more();
+    for _ in 0..3 {
+        Client::connect(wrong.clone()).await.unwrap_err();
+    }
+    assert_eq!(tries(), 4);
+    // A password that is accepted starts the count again, for all that share it.
+    let right = wrong.clone().auth(auth());
+    right.refusals.allow_one_more();
+    Client::connect(right.clone())
+        .await
+        .unwrap()
+        .close()
+        .await
+        .unwrap();
+    assert_eq!(wrong.refusals.in_a_row(), 0);
+}
+
+/// Where a service says nothing of sessions, a refused one is a try of its own.
+#[tokio::test]
+async fn basic_after_a_refused_session_is_a_try_as_well() {
+    let refuse = || async { answer(401, &[], "") };
+    let document = || async { json_body(&json!({"@odata.id": "/redfish/v1/", "RedfishVersion": "1.0.0"})) };
+    let service = Service::http(
+        Router::new()
+            .route("/redfish/v1/", get(document))
+            .route(SESSIONS, post(refuse))
+            .route("/redfish/v1/Systems/1", get(refuse)),
+    );
+    let wrong = service
+        .endpoint()
+        .auth(Auth::session("operator", Secret::new("no")));
+    for _ in 0..4 {
+        let Ok(client) = Client::connect(wrong.clone()).await else {
+            continue;
+        };
+        client.get("/redfish/v1/Systems/1").await.unwrap_err();
+    }
+    let seen = service.recorder.seen();
+    let tries = seen
+        .iter()
+        .filter(|seen| seen.authorization.is_some() || seen.method == "POST");
+    assert_eq!(tries.count(), 3);
+}
+
+#[tokio::test]
 async fn a_success_in_between_starts_the_count_again() {
     let served = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&served);

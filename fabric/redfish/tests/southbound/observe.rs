@@ -126,7 +126,7 @@ async fn each_broken_link_costs_only_itself() {
         format!("box-1 {BOX}/Processors/S1")
     );
     assert_eq!(
-        fault(&seen, FaultKind::Malformed).source,
+        fault(&seen, FaultKind::ServerError).source,
         format!("box-1 {BOX}/Processors/S2")
     );
     assert_eq!(

@@ -36,13 +36,15 @@ fn tree() -> Documents {
             "Id": "nic-b83fd2001122", "FQDN": "web-01-bmc.corp.internal", "HostName": "saturn",
             "IPv4Addresses": [{"Address": "10.31.7.9"}], "IPv6Addresses": [{"Address": "fe80::ba3f:d2ff:fe00:1122"}],
             "Name": "web-01-bmc b8-3f-d2-00-11-22", "Owner": {"UserName": "alice.w", "Password": "pa55word"},
+            "UefiDevicePath": "PciRoot(0x0)/Pci(0x10,0x0)/MAC(3A289732197E,0x0)/IPv4(0.0.0.0)",
             "Links": {"Chassis": {"@odata.id": chassis}}}),
     );
     documents
 }
 
 /// Everything in that tree that identifies, in lower case.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
+    "3a2897",
     "web-01",
     "saturn",
     "corp.internal",

@@ -1,12 +1,14 @@
 //! One run through all steps, and the way back from wherever it went wrong.
 //!
 //! A bind of unknown outcome may still come about: it is watched for as long as a fabric may lag behind. What
-//! the fabric shows decides what is undone, and the GPU must be read back free at every end.
+//! the fabric shows decides what is undone, and the GPU must be read back free at every end. Who interrupts it
+//! ends the waiting, never a bind that was asked for: that is waited for, and undone.
 
 use super::pair::Pair;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::progress::Progress;
+use crate::stop::{Stop, interrupted};
 use poolwright_driver::{
     Bound, Confirmation, DriverError, ErrorKind, Fabric, HostSide, HostTarget, ResetSeen,
 };
@@ -39,16 +41,21 @@ pub(super) struct Trial<'a> {
     pub(super) ends: &'a [End],
     pub(super) host_side: Option<Arc<dyn HostSide>>,
     pub(super) options: &'a Options,
+    pub(super) stop: &'a Stop,
+    /// From the bind until everything was read back free.
+    pub(super) may_hold: bool,
     pub(super) steps: Vec<Timed>,
     pub(super) progress: Progress,
 }
 
 impl Trial<'_> {
     pub(super) async fn run(&mut self) -> Result<(), Failure> {
-        self.expect("read before", &Bound::Free)
-            .await
+        let stop = self.stop;
+        stop.or(self.expect("read before", &Bound::Free))
+            .await?
             .map_err(|error| failed("read before", error))?;
         let (end, port_at) = (self.end, &self.pair.port_at);
+        self.may_hold = true;
         let bind = end.fabric.bind(&end.at, port_at, self.options.act_deadline);
         let bind = self.timed("bind", bind, |()| "accepted".to_owned()).await;
         // Anything but a plain refusal may have bound it.
@@ -57,11 +64,20 @@ impl Trial<'_> {
             Err(error) => error.kind == ErrorKind::OutcomeUnknown,
         };
         let went = match bind {
-            Ok(()) => self.confirm().await,
+            Ok(()) => match stop.or(self.confirm()).await {
+                Ok(confirmed) => confirmed,
+                Err(interrupted) => {
+                    self.watch_for_late_bind().await;
+                    Err(Failure {
+                        message: "interrupted after the bind; it was undone, and the GPU was read back free"
+                            .to_owned(),
+                        ..interrupted
+                    })
+                }
+            },
             Err(error) => {
                 if may_be_ours {
-                    let late = shown(self.options, end, |found| *found != Bound::Free);
-                    self.timed("watch for a late bind", late, said).await.ok();
+                    self.watch_for_late_bind().await;
                 }
                 Err(failed("bind", error))
             }
@@ -70,6 +86,7 @@ impl Trial<'_> {
             self.undo().await;
         }
         self.all_free().await?;
+        self.may_hold = false;
         let reset = end.fabric.reset(&end.at, self.options.act_deadline);
         let seen = |seen: &ResetSeen| match seen {
             ResetSeen::Done => "reset, and ready again".to_owned(),
@@ -78,6 +95,32 @@ impl Trial<'_> {
         let reset = self.timed("reset", reset, seen).await;
         went.map_err(known_to_be_free)?;
         reset.map(drop).map_err(|error| failed("reset", error))
+    }
+
+    async fn watch_for_late_bind(&mut self) {
+        let late = shown(self.options, self.end, |found| *found != Bound::Free);
+        self.timed("watch for a late bind", late, said).await.ok();
+    }
+
+    /// Nobody waits for the undo: where the GPU may be, for whoever must look now.
+    pub(super) fn left_as_it_is(&self) -> Failure {
+        if !self.may_hold {
+            return interrupted();
+        }
+        let Pair { gpu, host, port, .. } = self.pair;
+        let message = format!(
+            "stopped at once, before everything was undone: {} may be bound to {} (port {}), as {} at {}",
+            gpu.id, host.id, port.id, self.end.at.address, self.end.at.endpoint
+        );
+        Failure::new(ExitCode::Indeterminate, message).with_hint(self.what_now())
+    }
+
+    fn what_now(&self) -> String {
+        format!(
+            "unbind it with the tools of {}, then look with: poolwright discover; until it is free, let no \
+             manager drive it, and give it to nobody",
+            self.end.at.endpoint
+        )
     }
 
     /// The fabric shows the binding, and so does the host.
@@ -133,12 +176,7 @@ impl Trial<'_> {
             port.id,
             held.join("; ")
         );
-        let hint = format!(
-            "unbind it with the tools of {}, then look with: poolwright discover; until it is free, let no \
-             manager drive it, and give it to nobody",
-            self.end.at.endpoint
-        );
-        Err(Failure::new(ExitCode::Indeterminate, message).with_hint(hint))
+        Err(Failure::new(ExitCode::Indeterminate, message).with_hint(self.what_now()))
     }
 
     /// Reads until the end at which it is bound shows what is expected.
@@ -359,6 +397,15 @@ mod tests {
 
     /// One trial on such a fabric: how it ended, its steps, and the fabric afterwards.
     async fn tried(state: State) -> (Result<(), Failure>, Vec<&'static str>, State) {
+        tried_until(state, Stop::default(), std::future::pending()).await
+    }
+
+    /// The same, with somebody who asks to stop, and who waits no longer after `at_once`.
+    async fn tried_until(
+        state: State,
+        stop: Stop,
+        at_once: impl Future<Output = ()>,
+    ) -> (Result<(), Failure>, Vec<&'static str>, State) {
         let odd = Arc::new(Odd {
             id: ControlEndpointId::from_lossy("box-1"),
             state: Mutex::new(state),
@@ -374,10 +421,16 @@ mod tests {
             ends: &ends,
             host_side: None,
             options: &options,
+            stop: &stop,
+            may_hold: false,
             steps: Vec::new(),
             progress: Progress::spinner("testing"),
         };
-        let went = trial.run().await;
+        let went = tokio::select! {
+            went = trial.run() => Some(went),
+            () = at_once => None,
+        };
+        let went = went.unwrap_or_else(|| Err(trial.left_as_it_is()));
         let steps = trial.steps.iter().map(|step| step.step).collect();
         let state = std::mem::take(&mut *odd.state.lock().unwrap());
         (went, steps, state)
@@ -412,6 +465,60 @@ mod tests {
             ]
         );
         assert_eq!((after.unbinds, after.resets, after.bound), (1, 1, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_interrupts_it_while_it_waits_for_the_binding_finds_it_undone() {
+        let stop = Stop::default();
+        let asked = stop.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            asked.ask();
+        });
+        // The fabric said yes, and does not show it yet.
+        let state = State {
+            shows_after: Some(Duration::from_secs(3)),
+            ..State::default()
+        };
+        let (went, steps, after) = tried_until(state, stop, std::future::pending()).await;
+        let failure = went.unwrap_err();
+        assert!(failure.message.contains("interrupted") && failure.message.contains("read back free"));
+        assert_eq!(
+            steps,
+            [
+                "read before",
+                "bind",
+                "watch for a late bind",
+                "unbind",
+                "read after",
+                "reset"
+            ]
+        );
+        assert_eq!((after.unbinds, after.shows_at), (1, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_wait_for_the_undo_is_told_what_may_be_held() {
+        let state = || State {
+            shows_after: Some(Duration::ZERO),
+            unbinds_ignored: u32::MAX,
+            ..State::default()
+        };
+        let soon = tokio::time::sleep(Duration::from_secs(2));
+        let (went, _, after) = tried_until(state(), Stop::default(), soon).await;
+        let failure = went.unwrap_err();
+        assert_eq!(failure.code, ExitCode::Indeterminate);
+        assert!(
+            failure.message.contains("gpu-1 may be bound to host-1"),
+            "{failure}"
+        );
+        assert!(after.shows_at.is_some());
+        let (went, steps, _) = tried_until(state(), Stop::default(), std::future::ready(())).await;
+        let failure = went.unwrap_err();
+        assert!(
+            steps.is_empty() || failure.code == ExitCode::Indeterminate,
+            "{failure}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use super::gpu::{GpuSeen, Owner, permanence};
 use super::walk::Walk;
-use super::words;
+use super::{Devices, device_ports, words};
 use crate::southbound::links;
 use futures_util::future::join_all;
 use poolwright_model::id::ChassisId;
@@ -24,6 +24,8 @@ pub(crate) struct ChassisSeen {
     /// It is a part of something that holds no GPU itself, so it may be an adapter.
     may_be_adapter: bool,
     processors: Option<String>,
+    /// Its collection of network adapters.
+    adapters: Option<String>,
     slots_at: Option<String>,
 }
 
@@ -34,8 +36,8 @@ pub(crate) struct Slots {
     pub(crate) free: u32,
 }
 
-/// All chassis, and the GPUs among their processors.
-pub(crate) async fn read(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> (Vec<ChassisSeen>, Vec<GpuSeen>) {
+/// All chassis, and the devices in them.
+pub(crate) async fn read(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> (Vec<ChassisSeen>, Devices) {
     let Some(collection) = links::to(root.chassis.as_ref()) else {
         return Default::default();
     };
@@ -45,31 +47,38 @@ pub(crate) async fn read(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> (Vec<C
         .map(|(path, chassis)| ChassisSeen::of(path, chassis))
         .collect();
     drop(members);
-    let gpus = join_all(chassis.iter_mut().map(|chassis| look_inside(walk, chassis))).await;
-    (chassis, gpus.into_iter().flatten().collect())
+    let devices = join_all(chassis.iter_mut().map(|chassis| look_inside(walk, chassis))).await;
+    (chassis, devices.into_iter().collect())
 }
 
-async fn look_inside(walk: &Walk<'_>, chassis: &mut ChassisSeen) -> Vec<GpuSeen> {
+async fn look_inside(walk: &Walk<'_>, chassis: &mut ChassisSeen) -> Devices {
     let processors = async {
-        match &chassis.processors {
+        let read = match &chassis.processors {
             Some(collection) => walk.members::<redfish::Processor>(collection).await.read,
             None => Vec::new(),
-        }
+        };
+        let ports = device_ports::of_processors(walk, &read).await;
+        (read, ports)
     };
     let slots = async {
         let path = chassis.slots_at.as_deref().filter(|_| chassis.may_be_adapter)?;
         slots_of(&walk.read::<redfish::PCIeSlots>(path).await?)
     };
-    let (processors, slots) = tokio::join!(processors, slots);
+    let adapters = device_ports::of_adapters(walk, chassis.adapters.as_deref());
+    let ((processors, mut ports), slots, adapters) = tokio::join!(processors, slots, adapters);
+    ports.extend(adapters);
     chassis.slots = slots;
     let gpus = processors
         .iter()
         .filter_map(|(path, processor)| GpuSeen::of_processor(path, Owner::Chassis, processor));
-    gpus.map(|mut gpu| {
+    let gpus = gpus.map(|mut gpu| {
         gpu.chassis.get_or_insert_with(|| chassis.path.clone());
         gpu
-    })
-    .collect()
+    });
+    Devices {
+        gpus: gpus.collect(),
+        ports,
+    }
 }
 
 impl ChassisSeen {
@@ -109,6 +118,7 @@ impl ChassisSeen {
             devices: links::to(chassis.pcie_devices.as_ref()).map(str::to_owned),
             slots: None,
             processors: links::to(chassis.processors.as_ref()).map(str::to_owned),
+            adapters: links::to(chassis.network_adapters.as_ref()).map(str::to_owned),
             slots_at: links::to(chassis.pcie_slots.as_ref()).map(str::to_owned),
         }
     }

@@ -4,6 +4,7 @@
 use super::Seen;
 use super::bound::Targets;
 use super::chassis;
+use super::device_ports::DevicePortsSeen;
 use super::gpu::{GpuSeen, Owner};
 use super::host::{Hosts, composition_fabric};
 use super::movable::{Baseboard, composability};
@@ -14,7 +15,7 @@ use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{ControlEndpointId, GpuId, HostId, HostPortId, SwitchId, UnitId};
 use poolwright_model::lifecycle::GpuState;
-use poolwright_model::topology::{Fabric, FabricPort, Gpu, Topology, Unit};
+use poolwright_model::topology::{DevicePorts, Fabric, FabricPort, Gpu, Topology, Unit};
 use poolwright_model::units::LinkWidth;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,11 +47,25 @@ pub(crate) fn topology(endpoint: &ControlEndpointId, seen: &Seen, findings: &mut
             .iter()
             .flat_map(|fabric| ports::cables(fabric, &index))
             .collect(),
+        device_ports: seen
+            .device_ports
+            .iter()
+            .map(|seen| device_ports(endpoint, seen))
+            .collect(),
         gpus,
         hosts: hosts.hosts,
     };
     topology.sort();
     topology
+}
+
+fn device_ports(endpoint: &ControlEndpointId, seen: &DevicePortsSeen) -> DevicePorts {
+    DevicePorts {
+        endpoint: endpoint.clone(),
+        device: seen.path.trim_start_matches("/redfish/v1/").to_owned(),
+        kind: seen.kind,
+        ports: u32::try_from(seen.ports).unwrap_or(u32::MAX),
+    }
 }
 
 /// One sighting for each GPU. What a system sees of a GPU that a chassis or block shows too is that GPU. Two

@@ -6,8 +6,15 @@ use poolwright_model::driver_label::{DriverLabel, EMULATOR, RECORDING, Standing}
 use poolwright_redfish_model as redfish;
 use serde_json::{Map, Value};
 
-/// Asks for the firmware only where it matters: what is emulated or recorded is never proven.
 pub(crate) async fn read(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> DriverLabel {
+    DriverLabel {
+        uuid: root.uuid.clone(),
+        ..who(walk, root).await
+    }
+}
+
+/// Asks for the firmware only where it matters: what is emulated or recorded is never proven.
+async fn who(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> DriverLabel {
     let (vendor, product) = (root.vendor.clone(), root.product.clone());
     // A recording can't be driven, be it of an emulated rack.
     if is_recording(root) {

@@ -5,7 +5,8 @@
 //! few needed words are taken, and whatever can't be read is a fault of the observation.
 //!
 //! * [`walk`]: reading with faults, bounds and progress. [`words`]: what services write in many ways, in one.
-//! * [`systems`], [`chassis`], [`fabrics`], [`switches`], [`blocks`], [`device`], [`gpu`]: what is taken of each resource.
+//! * [`systems`], [`chassis`], [`fabrics`], [`switches`], [`blocks`], [`device`], [`device_ports`], [`gpu`]: what is
+//!   taken of each resource.
 //! * [`label`]: who answers. [`ports`], [`host`], [`bound`], [`join`], [`movable`]: who is who, who is bound to whom, what can be
 //!   moved. Pure.
 
@@ -13,6 +14,7 @@ pub(crate) mod blocks;
 mod bound;
 pub(crate) mod chassis;
 pub(crate) mod device;
+mod device_ports;
 pub(crate) mod fabrics;
 pub(crate) mod gpu;
 mod host;
@@ -30,6 +32,7 @@ use crate::southbound::{errors, links, quirks};
 use blocks::CompositionSeen;
 use chassis::ChassisSeen;
 use device::DeviceSeen;
+use device_ports::DevicePortsSeen;
 use fabrics::FabricSeen;
 use futures_util::future::join_all;
 use gpu::{GpuSeen, Owner};
@@ -54,9 +57,29 @@ pub(crate) struct Seen {
     /// Systems that lie inside resource blocks: what those blocks are, not what they are bound to.
     pub(crate) inside_blocks: Vec<SystemSeen>,
     pub(crate) gpus: Vec<GpuSeen>,
+    pub(crate) device_ports: Vec<DevicePortsSeen>,
 }
 
-/// Looks at everything. An error means that not even the service root could be read.
+/// Devices that were found under a chassis or a system.
+#[derive(Debug, Default)]
+pub(crate) struct Devices {
+    pub(crate) gpus: Vec<GpuSeen>,
+    pub(crate) ports: Vec<DevicePortsSeen>,
+}
+
+impl FromIterator<Devices> for Devices {
+    fn from_iter<I: IntoIterator<Item = Devices>>(parts: I) -> Self {
+        let mut all = Self::default();
+        for part in parts {
+            all.gpus.extend(part.gpus);
+            all.ports.extend(part.ports);
+        }
+        all
+    }
+}
+
+/// Looks at everything. An error means that not even the service root could be read, or that the service shut us
+/// out: what is still open to everybody is not what it has.
 pub(crate) async fn observe(
     client: &Client,
     endpoint: &ControlEndpointId,
@@ -70,6 +93,9 @@ pub(crate) async fn observe(
         walk.quirk(quirks::NO_SESSION_SERVICE);
     }
     let (seen, label) = tokio::join!(look(&walk, &root), label::read(&walk, &root));
+    if let Some(error) = client.shut_out() {
+        return Err(errors::driver_error(&error));
+    }
     let mut findings = walk.into_findings();
     let topology = join::topology(endpoint, &seen, &mut findings);
     let (faults, quirks) = findings.told(endpoint);
@@ -92,7 +118,7 @@ async fn look(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> Seen {
 
 /// Everything but the fabrics.
 async fn look_at_gpus(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> Seen {
-    let ((systems, seen_by_systems), (chassis, in_chassis), composition) = tokio::join!(
+    let ((systems, by_systems), (chassis, in_chassis), composition) = tokio::join!(
         systems::read(walk, root),
         chassis::read(walk, root),
         blocks::read(walk, root),
@@ -101,14 +127,17 @@ async fn look_at_gpus(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> Seen {
         systems,
         chassis,
         composition,
+        device_ports: [in_chassis.ports, by_systems.ports].concat(),
         ..Seen::default()
     };
+    seen.device_ports.sort();
+    seen.device_ports.dedup();
     seen.inside_blocks = systems_in_blocks(walk, &seen).await;
     // What is there comes before what a system sees of it.
-    add(&mut seen.gpus, in_chassis);
+    add(&mut seen.gpus, in_chassis.gpus);
     let in_blocks = gpus_in_blocks(walk, &seen).await;
     add(&mut seen.gpus, in_blocks);
-    add(&mut seen.gpus, seen_by_systems);
+    add(&mut seen.gpus, by_systems.gpus);
     gpu::complete(walk, &mut seen.gpus).await;
     if seen.gpus.is_empty() {
         seen.gpus = gpus_among_devices(walk, &seen).await;

@@ -2,7 +2,7 @@
 
 use super::gpu::{GpuSeen, Owner};
 use super::walk::Walk;
-use super::words;
+use super::{Devices, device_ports, words};
 use crate::southbound::links;
 use futures_util::future::join_all;
 use poolwright_model::fault::FaultKind;
@@ -33,11 +33,11 @@ pub(crate) struct SystemSeen {
     pub(crate) parts: Vec<String>,
 }
 
-/// All systems, and the GPUs among their processors.
-pub(crate) async fn read(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> (Vec<SystemSeen>, Vec<GpuSeen>) {
+/// All systems, and the devices among their processors.
+pub(crate) async fn read(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> (Vec<SystemSeen>, Devices) {
     let systems = read_systems(walk, root).await;
-    let gpus = join_all(systems.iter().map(|system| gpus_of(walk, system))).await;
-    (systems, gpus.into_iter().flatten().collect())
+    let devices = join_all(systems.iter().map(|system| devices_of(walk, system))).await;
+    (systems, devices.into_iter().collect())
 }
 
 /// All systems, without looking into them.
@@ -52,7 +52,7 @@ pub(crate) async fn read_systems(walk: &Walk<'_>, root: &redfish::ServiceRoot) -
         .collect()
 }
 
-async fn gpus_of(walk: &Walk<'_>, system: &SystemSeen) -> Vec<GpuSeen> {
+async fn devices_of(walk: &Walk<'_>, system: &SystemSeen) -> Devices {
     let is_server = system.boots && !system.composed;
     let parts = system.parts.iter().filter(|_| is_server);
     let check = join_all(parts.map(|path| walk.check(path)));
@@ -62,15 +62,22 @@ async fn gpus_of(walk: &Walk<'_>, system: &SystemSeen) -> Vec<GpuSeen> {
             walk.fault(&system.path, FaultKind::Incomplete, message);
         }
         check.await;
-        return Vec::new();
+        return Devices::default();
     };
-    let (members, _) = tokio::join!(walk.members::<redfish::Processor>(collection), check);
+    let processors = async {
+        let read = walk.members::<redfish::Processor>(collection).await.read;
+        let ports = device_ports::of_processors(walk, &read).await;
+        (read, ports)
+    };
+    let ((processors, ports), _) = tokio::join!(processors, check);
     let owner = Owner::System(system.path.clone());
-    members
-        .read
+    let gpus = processors
         .iter()
-        .filter_map(|(path, processor)| GpuSeen::of_processor(path, owner.clone(), processor))
-        .collect()
+        .filter_map(|(path, processor)| GpuSeen::of_processor(path, owner.clone(), processor));
+    Devices {
+        gpus: gpus.collect(),
+        ports,
+    }
 }
 
 impl SystemSeen {

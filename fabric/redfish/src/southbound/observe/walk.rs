@@ -3,7 +3,7 @@
 //! The walk has a fixed shape (service root → collection → member → its collections), so no loop of links can
 //! be followed, and a bounded time: what is not read by then is a fault.
 
-use crate::client::{self, Client, Collection, Error, Member};
+use crate::client::{self, Client, Collection, Error, Member, Message};
 use crate::southbound::links;
 use crate::southbound::{errors, quirks};
 use poolwright_driver::{Progress, Quirk};
@@ -196,12 +196,12 @@ impl<'a> Walk<'a> {
 
     /// Refuses what came with status 200 and is an error all the same.
     fn sound<T: Resource>(&self, path: &str, resource: T) -> Option<T> {
-        if resource.odata_type().is_none() && Resource::extra(&resource).raw("error").is_some() {
-            self.fault(
-                path,
-                FaultKind::Malformed,
-                "an error body in place of the resource",
-            );
+        // An expanded member; where it was read by itself, the client tells.
+        let error = Resource::extra(&resource).raw("error");
+        if let Some(error) = error.filter(|_| resource.odata_type().is_none()) {
+            let message = Message::of_error(error.get());
+            let told = format!("an error in place of the resource: {message}");
+            self.fault(path, errors::of_error_body(&message), told);
             return None;
         }
         let own = resource.odata_id().map(links::address);

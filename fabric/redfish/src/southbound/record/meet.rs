@@ -1,7 +1,7 @@
 //! The first pass over a tree: everything that identifies is met, before anything is replaced, because services
 //! build addresses and texts from serial numbers and host names.
 
-use super::patterns::{find_uuid, host_of_url, is_ip, is_mac, mail_addresses, words};
+use super::patterns::{find_uuid, host_of_url, is_ip, is_mac, macs_in_device_paths, mail_addresses, words};
 use super::properties::{is_secret, is_version, is_vocabulary, kind_of};
 use super::pseudonyms::{Kind, Names, Pseudonyms};
 use serde_json::Value;
@@ -119,6 +119,9 @@ impl Met {
         }
         if let Some(host) = host_of_url(text) {
             self.host_name(host);
+        }
+        for mac in macs_in_device_paths(text) {
+            self.names.give(Kind::Mac, mac);
         }
         for address in mail_addresses(text) {
             self.names.give(Kind::Person, address);

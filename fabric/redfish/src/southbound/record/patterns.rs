@@ -31,6 +31,20 @@ pub(super) fn is_mac(text: &str) -> bool {
     (separated_by(':') || separated_by('-')) && text.bytes().any(|b| !matches!(b, b'0' | b':' | b'-'))
 }
 
+/// The addresses of network cards in UEFI device paths: the digits of `MAC(3A289732197E,0x0)`, which some write with
+/// zeros behind (UEFI Specification, device path nodes of messaging devices).
+pub(super) fn macs_in_device_paths(text: &str) -> impl Iterator<Item = &str> {
+    const DIGITS: usize = 12;
+    let nodes = text.match_indices('(').filter(|(at, _)| {
+        let before = at.checked_sub(3).and_then(|start| text.get(start..*at));
+        before.is_some_and(|name| name.eq_ignore_ascii_case("mac"))
+    });
+    nodes
+        .filter_map(|(at, _)| text.get(at + 1..at + 1 + DIGITS))
+        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        .filter(|digits| digits.bytes().any(|byte| byte != b'0'))
+}
+
 /// An address of somebody: not of everybody, of nobody, or of oneself.
 pub(super) fn is_ip(text: &str) -> bool {
     match text.parse::<IpAddr>() {
@@ -103,6 +117,11 @@ mod tests {
         assert!(is_mac("b8:3f:d2:00:11:22"));
         for other in ["02:40:43", "00:00:00:00:00:00", "b8:3f:d2:00:11", "2024-07-02"] {
             assert!(!is_mac(other), "{other}");
+        }
+        let path = "PciRoot(0x0)/Pci(0x10,0x0)/MAC(3A289732197E,0x0)/IPv4(0.0.0.0)/mac(00000000000000,0x1)";
+        assert_eq!(macs_in_device_paths(path).collect::<Vec<_>>(), ["3A289732197E"]);
+        for other in ["MAC(short)", "MAC(", "(3A289732197E)", "é(3A289732197E", "PMAC"] {
+            assert_eq!(macs_in_device_paths(other).count(), 0, "{other}");
         }
         assert!(is_ip("10.0.0.7") && is_ip("fe80::1"));
         for other in [

@@ -1,0 +1,73 @@
+//! Commands that speak to services themselves, interrupted: what they began there is ended, and nothing is held.
+
+use crate::serving::Sessions;
+use crate::support::{Rack, begin};
+use std::time::Duration;
+
+/// A rack whose answers take a while, so that there is something to interrupt.
+async fn slow_rack() -> (Rack, Sessions) {
+    let rack = include_str!("../../../hw-profiles/racks/small-8.toml");
+    let slow = rack.replace(
+        "style = \"zones\"",
+        "style = \"zones\"\nlatency = { request = \"150ms\" }",
+    );
+    assert!(slow != rack);
+    let rack = Rack::start(&slow).await;
+    let sessions = Sessions::of(&rack);
+    (rack, sessions)
+}
+
+/// Looks again and again until it is so, for as long as a patient person would.
+async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    for _ in 0..2000 {
+        if so().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never: {what}");
+}
+
+#[tokio::test]
+async fn who_interrupts_a_look_leaves_no_session() {
+    let (rack, sessions) = slow_rack().await;
+    let listing = rack.file("endpoints.json");
+    let access = format!(
+        "--username admin --password-file {} --ca {}",
+        rack.file("password"),
+        rack.file("ca.pem")
+    );
+    let (url, copy) = (&rack.server.url, rack.file("copy"));
+    let lines = [
+        format!("discover --endpoints {listing} --concurrency 1"),
+        format!("endpoint record --endpoint {url} {access} --out {copy} --concurrency 1"),
+    ];
+    for (line, how) in lines.iter().zip(["-INT", "-TERM"]) {
+        let running = begin(line);
+        until("it has logged in", async || sessions.open().await > 0).await;
+        running.signal(how);
+        running.ended().await.refused(1, &["interrupted"]);
+        assert_eq!(sessions.open().await, 0, "{line}");
+    }
+    assert!(
+        !std::path::Path::new(&copy).exists(),
+        "half of a recording was kept"
+    );
+}
+
+#[tokio::test]
+async fn who_interrupts_a_trial_finds_the_gpu_free() {
+    let (rack, sessions) = slow_rack().await;
+    let listing = rack.file("endpoints.json");
+    let running = begin(&format!("endpoint qualify --endpoints {listing} --yes -o json"));
+    until("it is bound", async || !rack.bindings().is_empty()).await;
+    running.signal("-INT");
+    let report = running
+        .ended()
+        .await
+        .expect(1, &["interrupted", "read back free"])
+        .json();
+    assert_eq!(report["qualified"], false, "{report}");
+    assert_eq!(rack.bindings(), []);
+    assert_eq!(sessions.open().await, 0);
+}

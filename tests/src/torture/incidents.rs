@@ -1,0 +1,235 @@
+//! What just happens, by chance: requests and commits go wrong, others bind and unbind, GPUs are pulled, hosts
+//! restart, clocks are set.
+
+use super::gate::Trouble;
+use super::world::World;
+use jiff::SignedDuration;
+use poolwright_emulator::fault::{Fault, FaultKind};
+use poolwright_emulator::rack::{HostIx, PortIx};
+use poolwright_emulator::state::{HostPower, Job, State};
+use poolwright_executor::CompositionRecord;
+use poolwright_store::read_all;
+use std::time::Duration;
+
+/// The one job that a GPU has at a time.
+const PID: u32 = 1;
+
+/// Something is done to the rack that is nobody's fault: what is pulled by it is not the manager's doing.
+fn behind_our_back<T>(world: &mut World, deed: impl FnOnce(&mut State, jiff::Timestamp) -> T) -> T {
+    let (pulled, done) = world.emulation.with(|state, now| {
+        let before = state.tally().pulled_in_use;
+        let done = deed(state, now);
+        (state.tally().pulled_in_use - before, done)
+    });
+    world.pulled_by_others += pulled;
+    done
+}
+
+/// Some of the next requests go wrong.
+pub fn fault(world: &mut World) {
+    let status = |code| FaultKind::Status {
+        code,
+        retry_after: None,
+    };
+    let does = match world.rng.u32(0..12) {
+        0 => status(503),
+        1 => status(500),
+        2 => status(409),
+        3 => FaultKind::TimeOutBefore,
+        4 => FaultKind::TimeOutAfter,
+        5 => FaultKind::NoEffect,
+        6 => FaultKind::Garbage,
+        7 => FaultKind::Slow {
+            by: Duration::from_secs(world.rng.u64(1..90)),
+        },
+        8 => FaultKind::TaskNeverEnds,
+        9 => FaultKind::TaskLies,
+        10 => FaultKind::Unauthorized,
+        _ => FaultKind::Truncated,
+    };
+    let mut fault = Fault::new(does)
+        .after(world.rng.u32(0..4))
+        .times(world.rng.u32(1..6));
+    fault.method = match world.rng.u32(0..3) {
+        0 => None,
+        1 => Some("GET".to_owned()),
+        _ => Some(["PATCH", "POST", "DELETE"][world.rng.usize(0..3)].to_owned()),
+    };
+    put_in(world, fault);
+}
+
+/// A box's management service restarts, and says for a while that it does; some forget everything.
+pub fn endpoint_restarts(world: &mut World) {
+    let gpu = world.some_gpu();
+    let rack = world.emulation.rack().clone();
+    let Some(of_box) = rack.box_of(gpu) else { return };
+    let busy = Fault::new(FaultKind::Status {
+        code: 503,
+        retry_after: None,
+    });
+    let times = world.rng.u32(5..40);
+    put_in(world, busy.at(rack[of_box].name.clone()).times(times));
+    if world.rng.u32(0..4) == 0 {
+        behind_our_back(world, |state, now| state.lose_bindings(of_box, now));
+        for gpu in rack.gpus_of_box(of_box) {
+            world.pulled.insert(gpu);
+            world.foreign.remove(&gpu);
+        }
+        world
+            .trace
+            .add(&format_args!("{of_box:?} has forgotten all bindings"));
+    }
+}
+
+fn put_in(world: &mut World, fault: Fault) {
+    world.trace.add(&format_args!("{fault:?}"));
+    world.faults += 1;
+    if let Err(error) = world.emulation.add_fault(fault) {
+        panic!("a fault that the rack does not know: {error}");
+    }
+}
+
+/// The store's disk goes wrong for some calls.
+pub fn disk(world: &mut World) {
+    let times = world.rng.u32(1..8);
+    let mut trouble = Trouble::default();
+    match world.rng.u32(0..3) {
+        0 => trouble.refused = times,
+        1 => trouble.lost = times.min(2),
+        _ => trouble.unreadable = times,
+    }
+    world.trace.add(&format_args!("{trouble:?}"));
+    world.faults += 1;
+    world.disk.set(trouble);
+}
+
+pub fn clear(world: &mut World) {
+    world.emulation.clear_faults();
+    world.disk.set(Trouble::default());
+    world.trace.add(&"nothing goes wrong any more");
+}
+
+/// The machine's clock is set.
+pub fn clock(world: &mut World) {
+    let by = SignedDuration::from_secs(world.rng.i64(-7200..7200));
+    world.clock.jump(by);
+    world.trace.add(&format_args!("the clock jumps by {by}"));
+}
+
+/// Others bind a GPU that is free, unbind what they bound, or unbind what is ours.
+pub async fn meddle(world: &mut World) {
+    let gpu = world.some_gpu();
+    if world.foreign.remove(&gpu).is_some() {
+        behind_our_back(world, |state, now| state.unbind_by_others(gpu, now));
+        world.tell(format!("others unbind {}, which is theirs", world.name(gpu)));
+        return;
+    }
+    // While something of ours goes on, whose a binding is nobody could say.
+    let open = world
+        .store
+        .open_operations()
+        .await
+        .is_ok_and(|open| !open.is_empty());
+    let busy = world.emulation.with(|state, _| state.busy(gpu));
+    if open || busy || !world.clients.is_empty() {
+        return;
+    }
+    if world.emulation.with(|state, _| state.bound_to(gpu).is_some()) {
+        behind_our_back(world, |state, now| state.unbind_by_others(gpu, now));
+        world.pulled.insert(gpu);
+        world.tell(format!("others unbind {}, which is not theirs", world.name(gpu)));
+        return;
+    }
+    let port = PortIx(world.rng.usize(0..world.emulation.rack().ports.len()));
+    let ours = is_recorded(world, gpu).await;
+    if !ours && behind_our_back(world, |state, now| state.bind_by_others(gpu, port, now)).is_ok() {
+        world.tell(format!("others bind {} to {port:?}", world.name(gpu)));
+        world.foreign.insert(gpu, port);
+        world.meddled.insert(gpu);
+    }
+}
+
+async fn is_recorded(world: &World, gpu: poolwright_emulator::rack::GpuIx) -> bool {
+    let unit = world.units.get(&gpu);
+    let Ok(records) = read_all::<CompositionRecord>(&*world.store).await else {
+        return true;
+    };
+    let mut held = records.iter().flat_map(|record| &record.value.composition.held);
+    held.any(|held| Some(&held.unit) == unit)
+}
+
+/// A GPU is pulled, or put back.
+pub fn vanish(world: &mut World) {
+    let gpu = world.some_gpu();
+    if world.vanished.remove(&gpu) {
+        world.emulation.with(|state, _| state.reappear(gpu));
+        world.tell(format!("{} is back", world.name(gpu)));
+    } else {
+        behind_our_back(world, |state, now| state.vanish(gpu, now));
+        world.vanished.insert(gpu);
+        world.pulled.insert(gpu);
+        world.foreign.remove(&gpu);
+        world.tell(format!("{} is gone", world.name(gpu)));
+    }
+}
+
+/// Somebody repairs the rack: all GPUs that were pulled are put back (a composition can't be touched while one of
+/// its GPUs is not seen), and managers that hang are restarted.
+pub fn repair(world: &mut World) {
+    for of_box in world.emulation.rack().clone().box_ixs() {
+        world
+            .emulation
+            .with(|state, now| state.restart_manager(of_box, now));
+    }
+    for gpu in std::mem::take(&mut world.vanished) {
+        world.emulation.with(|state, _| state.reappear(gpu));
+    }
+}
+
+/// A host restarts, or is off for a while.
+pub fn host(world: &mut World) {
+    let host = HostIx(world.rng.usize(0..world.emulation.rack().hosts.len()));
+    let off = world.emulation.with(|state, _| state.power(host)) == HostPower::Off;
+    let stays_off = !off && world.rng.bool();
+    world.emulation.with(|state, now| match (off, stays_off) {
+        (true, _) => state.set_power(host, HostPower::On, now),
+        (false, true) => state.set_power(host, HostPower::Off, now),
+        (false, false) => state.restart(host, now),
+    });
+    world
+        .trace
+        .add(&format_args!("{host:?} restarts; off: {stays_off}"));
+}
+
+/// A job is started on a GPU, or ends.
+pub fn work(world: &mut World) {
+    let gpu = world.some_gpu();
+    let ended = world.emulation.with(|state, _| state.end_job(gpu, PID));
+    let job = Job {
+        pid: PID,
+        command: "train".to_owned(),
+    };
+    let started = !ended
+        && world
+            .emulation
+            .with(|state, now| state.start_job(gpu, job, now))
+            .is_ok();
+    world.tell(format!(
+        "{}: job ended {ended}, started {started}",
+        world.name(gpu)
+    ));
+}
+
+/// All hosts are on, and nobody works.
+pub fn calm(world: &mut World) {
+    clear(world);
+    for gpu in world.pooled() {
+        world.emulation.with(|state, _| state.end_job(gpu, PID));
+    }
+    for host in 0..world.emulation.rack().hosts.len() {
+        let host = HostIx(host);
+        world
+            .emulation
+            .with(|state, now| state.set_power(host, HostPower::On, now));
+    }
+}
