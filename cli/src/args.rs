@@ -104,6 +104,10 @@ pub enum Command {
     Diff(commands::diff::DiffArgs),
     /// Say why a demand is served, or is not
     Why(commands::why::WhyArgs),
+    /// Copy everything that a manager keeps, while it runs
+    Backup(commands::backup::BackupArgs),
+    /// Make a data directory of such a copy
+    Restore(commands::backup::RestoreArgs),
     /// Check that everything is well
     Doctor(commands::doctor::DoctorArgs),
 }

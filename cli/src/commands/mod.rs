@@ -1,6 +1,7 @@
 //! One module a command: its arguments, and what it does. Each ends with an exit code or a [`Failure`].
 
 pub mod attach;
+pub mod backup;
 pub mod compose;
 pub mod demand;
 pub mod demo;
@@ -56,6 +57,8 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Endpoint(args) => endpoint::run(args, output).await,
         Command::Diff(args) => diff::run(args, output).await,
         Command::Why(args) => why::run(args, output).await,
+        Command::Backup(args) => backup::backup(&args),
+        Command::Restore(args) => backup::restore(&args),
         Command::Doctor(args) => doctor::run(args, output).await,
     }
 }

@@ -46,6 +46,7 @@ const RESUME: &str = "\
 Examples:
   poolwright resume --all
   poolwright resume --endpoint box-1
+  poolwright resume --restored
 
 It takes back the pause of that name and no other: an endpoint that was paused by itself stays so after --all.";
 
@@ -58,6 +59,10 @@ struct WhatArgs {
     /// What runs by itself; what an operator asks for is done
     #[arg(long)]
     automation: bool,
+    /// What the manager stopped itself because its store came from a backup (resume only): accepts what
+    /// `poolwright diff` shows
+    #[arg(long)]
+    restored: bool,
     /// Every change at one management service
     #[arg(long, value_name = "NAME")]
     endpoint: Option<ControlEndpointId>,
@@ -76,6 +81,7 @@ impl WhatArgs {
         match (self.schedule, self.endpoint) {
             (Some(schedule), _) => What::Schedule(schedule),
             (None, Some(endpoint)) => What::Changes(Paused::Endpoint(endpoint)),
+            (None, None) if self.restored => What::Changes(Paused::Restored),
             (None, None) if self.automation => What::Changes(Paused::Automation),
             (None, None) => What::Changes(Paused::All),
         }

@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use poolwright_collector::CollectOptions;
 use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::Standing;
-use poolwright_service::{Composer, Options, runner};
+use poolwright_service::{Composer, Options, Paused, runner};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -112,6 +112,13 @@ async fn manage(
         add_endpoints(composer, rack, &rack_dir).await?;
     }
     composer.open_up();
+    let pauses = composer.pauses().await?;
+    if let Some(pause) = pauses.iter().find(|pause| pause.what == Paused::Restored) {
+        say(&format!(
+            "{pause}; poolwright diff shows what is different, {} accepts it",
+            pause.what.resume()
+        ));
+    }
     say(&format!("authority {}, account admin", api.ca.display()));
     say(&format!("ready https://{}", reachable(api.address)));
     runner::run(composer.clone(), CancellationToken::new()).await;

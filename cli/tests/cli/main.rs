@@ -13,5 +13,6 @@ mod manager;
 mod pausing;
 mod postgres;
 mod recovery;
+mod restoring;
 mod serving;
 mod sizing;

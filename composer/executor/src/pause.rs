@@ -18,7 +18,7 @@ use std::fmt;
 use std::str::FromStr;
 use tokio::sync::watch;
 
-/// What can be paused. Written `all`, `automation` or `endpoint/NAME`.
+/// What can be paused. Written `all`, `automation`, `restored` or `endpoint/NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Paused {
@@ -26,6 +26,9 @@ pub enum Paused {
     All,
     /// What runs by itself; what an operator asks for is done.
     Automation,
+    /// Every change of hardware: the store is an older state, and nobody has accepted yet what became of the
+    /// hardware since. Set by the manager itself.
+    Restored,
     /// Every change at one control endpoint.
     Endpoint(ControlEndpointId),
 }
@@ -36,6 +39,7 @@ impl Paused {
         match self {
             Self::All => "poolwright resume --all".to_owned(),
             Self::Automation => "poolwright resume --automation".to_owned(),
+            Self::Restored => "poolwright resume --restored".to_owned(),
             Self::Endpoint(endpoint) => format!("poolwright resume --endpoint {endpoint}"),
         }
     }
@@ -67,7 +71,7 @@ impl Pause {
     /// Whether it holds a change of this kind at this endpoint.
     pub fn holds(&self, kind: OperationKind, endpoint: &ControlEndpointId) -> bool {
         match &self.what {
-            Paused::All => true,
+            Paused::All | Paused::Restored => true,
             Paused::Automation => kind.is_automatic(),
             Paused::Endpoint(paused) => paused == endpoint,
         }
@@ -85,7 +89,7 @@ impl fmt::Display for Pause {
     /// Such as `everything is paused by admin since 2026-03-02T12:00:00Z: the rack is moved`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
-            Paused::All => f.write_str("everything")?,
+            Paused::All | Paused::Restored => f.write_str("everything")?,
             Paused::Automation => f.write_str("automation")?,
             Paused::Endpoint(endpoint) => write!(f, "endpoint {endpoint}")?,
         }
@@ -102,6 +106,7 @@ impl fmt::Display for Paused {
         match self {
             Self::All => f.pad("all"),
             Self::Automation => f.pad("automation"),
+            Self::Restored => f.pad("restored"),
             Self::Endpoint(endpoint) => write!(f, "endpoint/{endpoint}"),
         }
     }
@@ -113,6 +118,7 @@ impl FromStr for Paused {
         match (text, text.strip_prefix("endpoint/")) {
             ("all", _) => Ok(Self::All),
             ("automation", _) => Ok(Self::Automation),
+            ("restored", _) => Ok(Self::Restored),
             (_, Some(endpoint)) => endpoint
                 .parse()
                 .map(Self::Endpoint)
@@ -228,7 +234,7 @@ mod tests {
     #[test]
     fn what_is_paused_is_written_as_it_is_read() {
         let endpoint = Paused::Endpoint(ControlEndpointId::from_lossy("box-1"));
-        for what in [Paused::All, Paused::Automation, endpoint] {
+        for what in [Paused::All, Paused::Automation, Paused::Restored, endpoint] {
             assert_eq!(what.to_string().parse(), Ok(what.clone()));
             let json = serde_json::to_string(&what).unwrap();
             assert_eq!(serde_json::from_str::<Paused>(&json).unwrap(), what, "{json}");

@@ -9,7 +9,7 @@ use super::requests::Request;
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::{Pause, Paused};
 use poolwright_planner::Plan;
-use poolwright_store::{Batch, Stored, read_all};
+use poolwright_store::{Batch, Stored, read, read_all};
 
 impl Composer {
     /// What is paused, by its name.
@@ -21,8 +21,14 @@ impl Composer {
     /// Stops something; what is on its way is answered and read back. What was paused before stays as it was,
     /// with who did it. Returns all that is paused.
     pub async fn pause(&self, what: Paused, by: &str, reason: &str) -> Result<Vec<Pause>, ServiceError> {
-        if let Paused::Endpoint(endpoint) = &what {
-            self.endpoint(endpoint).await?;
+        match &what {
+            Paused::Endpoint(endpoint) => self.endpoint(endpoint).await.map(drop)?,
+            Paused::Restored => {
+                let message = "whether the store was restored is known, and not for anybody to say";
+                let error = ServiceError::new(ErrorCode::BadRequest, message);
+                return Err(error.with_hint("to stop every change: poolwright pause --all"));
+            }
+            Paused::All | Paused::Automation => {}
         }
         let _pausing = self.pausing.lock().await;
         let paused = self.pauses().await?.iter().any(|pause| pause.what == what);
@@ -50,6 +56,9 @@ impl Composer {
         }
         let mut batch = Batch::new();
         batch.delete(Pause::KIND, &what.to_string());
+        if *what == Paused::Restored {
+            batch.accept_restored();
+        }
         self.store.commit(batch).await?;
         tracing::warn!("{what} goes on: resumed by {by}");
         let left = self.set_pauses().await?;
@@ -57,9 +66,20 @@ impl Composer {
         Ok(left)
     }
 
-    /// What was paused before a restart is paused still. To be called before anything goes on.
+    /// What was paused before a restart is paused still; so is everything, where the store is an older state than
+    /// the one that managers acted by. To be called before anything goes on.
     pub(super) async fn recall_pauses(&self) -> Result<(), ServiceError> {
         let _pausing = self.pausing.lock().await;
+        if let Some(why) = self.store.restored().await? {
+            let pause = Pause::new(Paused::Restored, "the manager", &why, self.clock.now());
+            let known = read::<Pause>(self.store.as_ref(), pause.id()).await?;
+            if known.is_none_or(|known| known.value.reason != why) {
+                let mut batch = Batch::new();
+                batch.put(&pause)?;
+                self.store.commit(batch).await?;
+            }
+            tracing::warn!("{pause}");
+        }
         self.set_pauses().await.map(drop)
     }
 
