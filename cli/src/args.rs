@@ -84,6 +84,8 @@ pub enum Command {
     Attach(commands::attach::AttachArgs),
     /// Detach GPUs by name
     Detach(commands::attach::DetachArgs),
+    /// Move GPUs that were attached by name to another host
+    Move(commands::attach::MoveArgs),
     /// Say what is wanted, to be served by the next plan
     Demand(commands::demand::DemandArgs),
     /// Show what would be changed so that everything wanted is served, and why

@@ -4,12 +4,13 @@ use super::Outcome;
 use crate::api_client::Api;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::{WaitArgs, conclude, follow, interrupts};
+use crate::follow::{WaitArgs, conclude, duration, follow, interrupts};
 use crate::output::{Output, say};
 use crate::tables;
 use poolwright_planner::explain;
 use poolwright_service::{Change, How};
 use serde::Serialize;
+use std::time::Duration;
 
 /// How a change is made.
 #[derive(Debug, Clone, clap::Args)]
@@ -20,6 +21,9 @@ pub struct ChangeArgs {
     /// The same key again is the same operation: for repeating what may have been done
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// Undo whatever is not done within this time, such as 10m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    deadline: Option<Duration>,
     #[command(flatten)]
     wait: WaitArgs,
 }
@@ -33,6 +37,11 @@ pub struct ForceArgs {
     /// Why they are pulled; it is kept with the operation
     #[arg(long, value_name = "TEXT", requires = "force")]
     reason: Option<String>,
+}
+
+/// Whole seconds, and never none.
+fn seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs().max(1)).unwrap_or(u32::MAX)
 }
 
 #[derive(Serialize)]
@@ -66,6 +75,7 @@ impl ChangeArgs {
             dry_run: self.dry_run,
             key: key.clone(),
             force: force.reason,
+            deadline_s: self.deadline.map(seconds),
         };
         let asked = api.post::<Change>(path, &Request { what, how }).await;
         let mut change = asked.map_err(|failure| match (failure.code, &key) {

@@ -47,6 +47,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Release(args) => release::run(args, output).await,
         Command::Attach(args) => attach::attach(args, output).await,
         Command::Detach(args) => attach::detach(args, output).await,
+        Command::Move(args) => attach::move_to(args, output).await,
         Command::Demand(args) => demand::run(args, output).await,
         Command::Plan(args) => plan::plan(args, output).await,
         Command::Apply(args) => plan::apply(args, output).await,

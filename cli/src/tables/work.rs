@@ -156,6 +156,7 @@ pub fn operations(operations: &[Operation]) -> Table {
         column("CREATED").if_room(),
         column("TOOK").for_people(),
         in_csv("ended"),
+        in_csv("in_state_since"),
         column("WAITS FOR").for_people().if_any(),
         column("ERROR").if_any(),
     ]);
@@ -174,6 +175,7 @@ pub fn operations(operations: &[Operation]) -> Table {
             Cell::at(operation.created),
             Cell::maybe(took),
             Cell::at(operation.ended),
+            Cell::at(operation.since),
             Cell::maybe(waits(operation)),
             Cell::maybe(operation.error()),
         ]);

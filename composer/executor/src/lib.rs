@@ -41,6 +41,7 @@ mod submit;
 
 mod binding;
 mod context;
+mod deadline;
 mod finish;
 mod gpus;
 mod host;

@@ -4,6 +4,7 @@
 
 use crate::binding;
 use crate::context::Context;
+use crate::deadline;
 use crate::finish;
 use crate::host;
 use crate::ledger::{Begins, Entry, Halt};
@@ -58,6 +59,7 @@ async fn steps(cx: &Context, live: &Live, way: Way) -> Result<(), Halt> {
     let mut running: FuturesUnordered<BoxFuture<'_, (u32, Result<(), Halt>)>> = FuturesUnordered::new();
     let mut in_flight = BTreeSet::new();
     let mut halt = None;
+    let mut too_late = std::pin::pin!(deadline::passes(cx, live));
     loop {
         let turned = way == Way::Do && live.ask(|operation| operation.stop.is_some());
         if halt.is_none() && !turned {
@@ -67,7 +69,15 @@ async fn steps(cx: &Context, live: &Live, way: Way) -> Result<(), Halt> {
                 }
             }
         }
-        let Some((index, result)) = running.next().await else {
+        let next = tokio::select! {
+            biased;
+            next = running.next() => next,
+            () = &mut too_late, if way == Way::Do && !turned => {
+                deadline::stop(live).await?;
+                continue;
+            }
+        };
+        let Some((index, result)) = next else {
             return halt.map_or(Ok(()), Err);
         };
         in_flight.remove(&index);

@@ -37,6 +37,8 @@ pub struct Submission {
     pub key: Option<Key>,
     /// Why GPUs may be pulled although they are in use. `None`: they are not.
     pub force: Option<String>,
+    /// What is not done by then is undone. `None`: it has all the time.
+    pub deadline: Option<Timestamp>,
     /// What is committed with it, or not at all: documents of the caller that hang on the operation, and
     /// what the caller expects of them.
     pub with: Batch,
@@ -171,9 +173,11 @@ fn operation(submission: &Submission, at: Timestamp) -> Operation {
         by: submission.by.clone(),
         key: submission.key.as_ref().map(|key| key.key.clone()),
         force: submission.force.clone(),
+        deadline: submission.deadline,
         created: at,
         ended: None,
         state: OperationState::Pending,
+        since: Some(at),
         stop: None,
         waiting_for: None,
         steps: steps.collect(),

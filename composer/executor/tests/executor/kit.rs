@@ -174,6 +174,7 @@ pub fn submission(plan: Plan) -> Submission {
         by: "tester".to_owned(),
         key: None,
         force: None,
+        deadline: None,
         with: Batch::new(),
     }
 }

@@ -21,6 +21,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/release", post(release))
         .route("/attach", post(attach))
         .route("/detach", post(detach))
+        .route("/move", post(move_to))
         .route("/operations/{id}/undo", post(undo))
 }
 
@@ -117,6 +118,13 @@ async fn attach(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Att
     let how = with_key(body.how, &headers)?;
     Ok(changed(
         api.composer.attach(&body.gpus, &body.host, BY, &how).await?,
+    ))
+}
+
+async fn move_to(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Attach>) -> Changed {
+    let how = with_key(body.how, &headers)?;
+    Ok(changed(
+        api.composer.move_to(&body.gpus, &body.host, BY, &how).await?,
     ))
 }
 

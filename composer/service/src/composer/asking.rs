@@ -290,15 +290,23 @@ impl Composer {
                 "poolwright get faults",
             ),
         });
-        let mut needy = Vec::new();
+        let (mut needy, mut late) = (Vec::new(), Vec::new());
         for id in self.store.open_operations().await? {
-            if needs_somebody(self.operation(&id).await?.state) {
+            let operation = self.operation(&id).await?;
+            if needs_somebody(operation.state) {
                 needy.push(id.to_string());
+            } else if operation.late_by(self.clock.now()).is_some() {
+                late.push(id.to_string());
             }
         }
-        checks.push(match needy.is_empty() {
-            true => Check::ok("operations", "none needs somebody"),
-            false => Check::problem(
+        checks.push(match (needy.is_empty(), late.is_empty()) {
+            (true, true) => Check::ok("operations", "none needs somebody"),
+            (true, false) => Check::warning(
+                "operations",
+                format!("longer at work than is usual: {}", late.join(", ")),
+                "poolwright ops show ID",
+            ),
+            (false, _) => Check::problem(
                 "operations",
                 format!("somebody must look at {}", needy.join(", ")),
                 "poolwright ops show ID",

@@ -178,6 +178,26 @@ impl Composer {
         let plan = direct::detach(&gpus, &self.input(&basis))?;
         self.begin(request, plan).await
     }
+
+    /// Moves GPUs that were attached by name to another host, all of them or none.
+    pub async fn move_to(
+        &self,
+        gpus: &[GpuId],
+        host: &HostId,
+        by: &str,
+        how: &How,
+    ) -> Result<Change, ServiceError> {
+        let gpus = in_order(gpus);
+        let what = format!("move {} to {host}", names(&gpus));
+        let request = Request::new(OperationKind::Move, what, &(&gpus, host), by, how)?;
+        let _turn = self.turn.lock().await;
+        if let Some(done) = self.answered_before(&request).await? {
+            return Ok(done);
+        }
+        let basis = self.basis(Wanted::Named).await?;
+        let plan = direct::move_to(&gpus, host, &self.input(&basis))?;
+        self.begin(request, plan).await
+    }
 }
 
 impl fmt::Display for Release {

@@ -25,6 +25,9 @@ pub struct How {
     /// Pull GPUs although they are in use, for this reason.
     #[serde(default)]
     pub force: Option<String>,
+    /// Seconds after which what is not done yet is undone.
+    #[serde(default)]
+    pub deadline_s: Option<u32>,
 }
 
 /// What would be changed, and the operation that changes it; no operation for a dry run, and none where

@@ -7,6 +7,7 @@ use super::Composer;
 use super::following::Tell;
 use super::planning::{Change, How};
 use crate::error::{ErrorCode, ServiceError};
+use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{Key, KeyAnswer, KeyRecord, Operation, OperationKind, PlanRecord, Submission};
 use poolwright_model::id::OperationId;
 use poolwright_planner::Plan;
@@ -92,6 +93,7 @@ impl Composer {
             by: request.by.to_owned(),
             key: request.key,
             force: request.how.force.clone(),
+            deadline: self.deadline(request.how)?,
             with,
         };
         let begun = self.executor.submit(submission).await?;
@@ -103,6 +105,19 @@ impl Composer {
             operation: Some(self.operation(&id).await?),
             ..Change::none(plan)
         })
+    }
+
+    fn deadline(&self, how: &How) -> Result<Option<Timestamp>, ServiceError> {
+        let Some(seconds) = how.deadline_s else {
+            return Ok(None);
+        };
+        let deadline = self
+            .clock
+            .now()
+            .checked_add(SignedDuration::from_secs(i64::from(seconds)));
+        deadline
+            .map(Some)
+            .map_err(|error| ServiceError::bad_request(format!("deadline_s {seconds}: {error}")))
     }
 
     /// Begins the operation, unless only its plan is wanted or nothing is to be done.
