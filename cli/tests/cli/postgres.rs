@@ -343,9 +343,12 @@ async fn of_two_managers_the_second_finishes_what_the_first_was_killed_at() {
     let (database, rack) = (Database::new("killed"), Rack::start(&slow_rack("1500ms")).await);
     let folder = tempfile::tempdir().unwrap();
     let (first, second, id) = two_at_work(&database, &rack, folder.path()).await;
+    // Whoever names both is answered by the one that is left.
+    let both = format!("--server {},{}", first.server.url, second.server.url);
     first.server.kill().await;
+    second.run(&format!("get gpus {both}")).await.expect(0, &["h100"]);
     second
-        .run(&format!("ops wait {id} --timeout 110s"))
+        .run(&format!("ops wait {id} --timeout 110s {both}"))
         .await
         .expect(0, &["completed"]);
     assert_eq!(rack.bindings().len(), 8);
