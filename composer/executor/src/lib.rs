@@ -52,6 +52,7 @@ mod live;
 mod load;
 mod locks;
 mod note;
+mod observed;
 mod reset;
 mod run;
 
