@@ -103,6 +103,8 @@ fn events(change: Change, state: GpuState) -> Vec<GpuEvent> {
         (C::Confirmed, S::Bound) => vec![E::Confirmed],
         (C::DrainStarted, S::Bound | S::Attached) => vec![E::DrainStarted],
         (C::DrainUndone, S::Draining) => vec![E::DrainUndone],
+        // An operator had it tried again, and the host has taken it back: it never left.
+        (C::DrainUndone, S::Quarantined) => vec![E::Resolved, E::FoundBound, E::Adopted],
         (C::ResetSeen, S::Dirty) => vec![E::ResetSeen],
         (C::ResetSeen, S::Reserved) => vec![E::Cancel, E::ResetSeen],
         (C::UndoFailed, S::Free | S::Dirty) => vec![E::Reserve, E::UndoFailed],

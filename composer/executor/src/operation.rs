@@ -43,6 +43,20 @@ impl OperationKind {
     }
 }
 
+impl OperationKind {
+    /// The register of operations: what is in here is swept by the tests, with a fault at every step.
+    pub const ALL: [Self; 8] = [
+        Self::Apply,
+        Self::Compose,
+        Self::Release,
+        Self::Attach,
+        Self::Detach,
+        Self::Schedule,
+        Self::Clean,
+        Self::Undo,
+    ];
+}
+
 /// The run of one plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Operation {

@@ -41,6 +41,15 @@ pub enum Verb {
 }
 
 impl Verb {
+    pub const ALL: [Self; 6] = [
+        Self::Preflight,
+        Self::Bind,
+        Self::Verify,
+        Self::Drain,
+        Self::Unbind,
+        Self::Reset,
+    ];
+
     /// Whether it changes something out there.
     pub const fn has_effect(self) -> bool {
         matches!(self, Self::Bind | Self::Drain | Self::Unbind | Self::Reset)

@@ -1,10 +1,11 @@
-//! A crash at every point of every scenario, with and without a failure, and crashes during recovery.
+//! A crash at every moment of every registered operation, with and without a failure besides, and crashes
+//! again during recovery.
 
-use crate::failures::{SCENARIOS, Scenario};
-use crate::kit::{FOREVER, Kit, Moments, ended, submission};
+use crate::kit::{Kit, ended, submission_of, until};
 use crate::rack::{Call, How, Rack};
-use poolwright_executor::{Executor, Operation, OperationState, SubmitError};
-use poolwright_model::id::OperationId;
+use crate::registered::{each_kind, prepare, prepared};
+use crate::runs::{Calm, Crash, Moments, Start, Told, Way, bindings, calm, crash, go, id_of, recover};
+use poolwright_executor::{Operation, OperationKind, OperationState, SubmitError};
 use poolwright_store::SqliteStore;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,159 +14,139 @@ use std::time::Duration;
 /// What goes wrong besides the crash, so that the undo is crashed into as well.
 type Trouble = fn(&Rack);
 
-const TROUBLES: [(&str, Trouble); 6] = [
-    ("nothing else", |_| {}),
-    ("the last bind is refused", |rack| {
-        rack.break_down(Call::Bind, Some("u2"), How::Refuse, 1)
-    }),
-    ("no host sees a GPU", |rack| {
-        rack.break_down(Call::Verify, None, How::Lie, 100_000)
-    }),
-    ("an unbind lies", |rack| {
-        rack.break_down(Call::Unbind, None, How::Lie, 1)
-    }),
-    ("no host sees a GPU, and the undo gets no answers", |rack| {
-        rack.break_down(Call::Verify, None, How::Lie, 100_000);
-        rack.break_down(Call::Unbind, None, How::LostAfter, 1);
-        rack.break_down(Call::Unbind, None, How::LostBefore, 1);
-    }),
-    ("answers get lost", |rack| {
+/// What goes wrong on the way there, and on the way back.
+fn troubles(way: Way) -> Vec<Trouble> {
+    let lost: Trouble = |rack| {
         for call in [Call::Bind, Call::Unbind] {
             rack.break_down(call, None, How::LostAfter, 1);
             rack.break_down(call, None, How::LostBefore, 1);
         }
-    }),
-];
-
-/// Gives tasks that were cut off the time to be gone.
-async fn crash(executor: Executor) {
-    drop(executor);
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
+    };
+    let refused: Trouble = |rack| {
+        rack.break_down(Call::Bind, Some("u2"), How::Refuse, 1);
+    };
+    let unseen: Trouble = |rack| {
+        rack.break_down(Call::Verify, None, How::Lie, 100_000);
+        rack.break_down(Call::Unbind, None, How::LostAfter, 1);
+        rack.break_down(Call::Unbind, None, How::LostBefore, 1);
+    };
+    match way {
+        Way::Do => vec![lost, refused, unseen],
+        Way::Undo => vec![lost],
     }
 }
 
-/// Runs until the end or until the crash at the n-th moment; `None` where it crashed.
-async fn run_until(kit: &Kit, moments: &Arc<Moments>, start: Start<'_>) -> Option<Operation> {
-    let executor = kit.executor_with(Arc::clone(moments) as _);
-    let going = async {
-        let id = match start {
-            Start::Submit(scenario) => executor.submit(submission(scenario.plan())).await.unwrap(),
-            Start::Recover(id) => {
-                executor.recover().await.unwrap();
-                id.clone()
-            }
-        };
-        executor.wait(&id, FOREVER).await.unwrap()
+async fn as_it_should_be(kit: &Kit, done: &Operation, calm: &Calm, way: Way) {
+    let expected = match (done.state, way) {
+        (OperationState::Completed, Way::Do) | (OperationState::Cancelled, Way::Undo) => &calm.after,
+        (OperationState::RolledBack, Way::Do) => &calm.before,
+        (other, _) => panic!("ended as {other}: {:?}", done.error()),
     };
-    let done = tokio::select! {
-        biased;
-        () = moments.crashed.notified() => None,
-        done = going => done,
-    };
-    crash(executor).await;
-    done
-}
-
-#[derive(Clone, Copy)]
-enum Start<'a> {
-    Submit(&'a Scenario),
-    Recover(&'a OperationId),
-}
-
-async fn prepared(scenario: &Scenario, trouble: Trouble) -> Kit {
-    let mut kit = Kit::new();
-    // The host's patience is of no interest here.
-    kit.options.verify_deadline = Duration::from_secs(3);
-    scenario.prepare(&kit).await;
-    trouble(&kit.rack);
-    kit
-}
-
-/// The moments that an undisturbed run goes through.
-async fn moments_of(scenario: &Scenario, trouble: Trouble) -> usize {
-    let kit = prepared(scenario, trouble).await;
-    let moments = Arc::new(Moments::default());
-    run_until(&kit, &moments, Start::Submit(scenario)).await.unwrap();
-    moments.seen().len()
-}
-
-async fn as_it_should_be(kit: &Kit, done: &Operation, ends: &[Vec<(String, Vec<String>)>; 2], case: &str) {
-    let now: Vec<_> = kit.rack.bindings().into_iter().collect();
-    match done.state {
-        OperationState::RolledBack => assert_eq!(now, ends[0], "{case}"),
-        OperationState::Completed => assert_eq!(now, ends[1], "{case}"),
-        other => panic!("{case}: ended as {other}: {:?}", done.error()),
-    }
+    assert_eq!(bindings(kit), *expected);
     kit.all_is_well().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn crash_at_every_point() {
+async fn crash_at_each_moment(kind: OperationKind) -> usize {
     let mut crashes = 0;
-    for scenario in &SCENARIOS {
-        let ends = scenario.before_and_after().await;
-        for (trouble_name, trouble) in TROUBLES {
-            for n in 0..moments_of(scenario, trouble).await {
-                let kit = prepared(scenario, trouble).await;
-                let moments = Arc::new(Moments::crash_at(n));
-                let done = run_until(&kit, &moments, Start::Submit(scenario)).await;
-                let point = moments.seen().get(n).cloned();
-                let case = format!("{}, {trouble_name}, crash at {point:?}", scenario.name);
-                assert!(done.is_none(), "{case}: it did not crash");
-                crashes += 1;
-
-                let id = submission(scenario.plan()).id;
-                let done = run_until(&kit, &Arc::default(), Start::Recover(&id))
-                    .await
-                    .unwrap();
-                as_it_should_be(&kit, &done, &ends, &case).await;
+    for way in [Way::Do, Way::Undo] {
+        let undisturbed = calm(kind, way, |_| {}).await;
+        crashes += crash_with(kind, way, |_| {}, &undisturbed, &undisturbed).await;
+        for trouble in troubles(way) {
+            let troubled = calm(kind, way, trouble).await;
+            if troubled.was_hit {
+                crashes += crash_with(kind, way, trouble, &troubled, &undisturbed).await;
             }
         }
     }
-    assert!(crashes > 300, "only {crashes} crashes: the hooks are gone");
+    crashes
 }
 
-#[tokio::test(start_paused = true)]
-async fn crash_again_during_recovery() {
-    for scenario in &SCENARIOS {
-        let ends = scenario.before_and_after().await;
-        for (trouble_name, trouble) in [TROUBLES[0], TROUBLES[2]] {
-            for n in 0..moments_of(scenario, trouble).await {
-                // Three crashes in a row: at the n-th moment, and then after each few moments more.
-                for m in [0, 1, 3] {
-                    let kit = prepared(scenario, trouble).await;
-                    let case = format!(
-                        "{}, {trouble_name}, crash at {n} and thrice after {m}",
-                        scenario.name
-                    );
-                    let moments = Arc::new(Moments::crash_at(n));
-                    assert!(
-                        run_until(&kit, &moments, Start::Submit(scenario)).await.is_none(),
-                        "{case}"
-                    );
-                    let id = submission(scenario.plan()).id;
-                    for _ in 0..3 {
-                        let moments = Arc::new(Moments::crash_at(m));
-                        let _ = run_until(&kit, &moments, Start::Recover(&id)).await;
-                    }
-                    let done = run_until(&kit, &Arc::default(), Start::Recover(&id))
-                        .await
-                        .unwrap();
-                    as_it_should_be(&kit, &done, &ends, &case).await;
+async fn crash_with(
+    kind: OperationKind,
+    way: Way,
+    trouble: Trouble,
+    troubled: &Calm,
+    undisturbed: &Calm,
+) -> usize {
+    for n in troubled.moments.clone() {
+        let (kit, plan) = prepared(kind).await;
+        let moments = Moments::new(Crash::At(n));
+        let done = go(&kit, &moments, Start::Submit(kind, &plan, way), trouble).await;
+        let at = moments.seen().get(n).cloned();
+        let _told = Told(format!("{kind:?}, {way:?}, crash at {at:?}"));
+        assert!(done.is_none(), "it did not crash");
+        let done = recover(&kit, &id_of(&plan)).await;
+        as_it_should_be(&kit, &done, undisturbed, way).await;
+    }
+    troubled.moments.len()
+}
+
+/// Fault 1: killed at any moment, the manager carries the operation on at its next start.
+#[test]
+fn crash_at_every_moment_of_every_operation() {
+    let crashes = each_kind(crash_at_each_moment);
+    for (kind, crashes) in &crashes {
+        // The smallest has its submission, and four moments of its one step.
+        assert!(
+            *crashes >= 5,
+            "{kind:?} has only {crashes} crashes: the hooks are gone"
+        );
+    }
+    let all: usize = crashes.iter().map(|(_, crashes)| crashes).sum();
+    eprintln!("{} kinds of operations, {all} crashes", crashes.len());
+}
+
+/// A crash at each moment, and then each recovery is killed a moment later in its course than the one before,
+/// until one gets through. So there are at least three in a row from wherever the first one was, and each moment
+/// is crashed at in a first, a second and a third recovery.
+async fn crash_again(kind: OperationKind) -> (usize, usize) {
+    let (mut cases, mut crashes) = (0, 0);
+    for way in [Way::Do, Way::Undo] {
+        let undisturbed = calm(kind, way, |_| {}).await;
+        for n in undisturbed.moments.clone() {
+            let _told = Told(format!("{kind:?}, {way:?}, crash at {n}, and in each recovery"));
+            let (kit, plan) = prepared(kind).await;
+            let start = Start::Submit(kind, &plan, way);
+            assert!(
+                go(&kit, &Moments::new(Crash::At(n)), start, |_| {})
+                    .await
+                    .is_none()
+            );
+            let id = id_of(&plan);
+            let mut recoveries = 0;
+            let done = loop {
+                let moments = Moments::new(Crash::At(recoveries));
+                recoveries += 1;
+                if let Some(done) = go(&kit, &moments, Start::Recover(&id), |_| {}).await {
+                    break done;
                 }
-            }
+            };
+            as_it_should_be(&kit, &done, &undisturbed, way).await;
+            cases += 1;
+            crashes += recoveries;
         }
+    }
+    (cases, crashes)
+}
+
+/// Fault 2: killed again and again while it recovers, wherever it had been killed.
+#[test]
+fn crash_again_at_every_moment_of_every_recovery() {
+    let all = each_kind(crash_again);
+    for (kind, (cases, crashes)) in &all {
+        eprintln!("{kind:?}: {cases} crashes, then {crashes} in the recoveries");
+        assert!(*crashes >= 2 * cases, "{kind:?}: the recoveries did not crash");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn recovering_twice_is_as_good_as_once() {
-    let scenario = &SCENARIOS[0];
-    let kit = prepared(scenario, TROUBLES[0].1).await;
-    let moments = Arc::new(Moments::crash_at(9));
-    assert!(run_until(&kit, &moments, Start::Submit(scenario)).await.is_none());
-    let id = submission(scenario.plan()).id;
+    let kind = OperationKind::Compose;
+    let (kit, plan) = prepared(kind).await;
+    let moments = Moments::new(Crash::At(9));
+    let start = Start::Submit(kind, &plan, Way::Do);
+    assert!(go(&kit, &moments, start, |_| {}).await.is_none());
+    let id = id_of(&plan);
     let executor = kit.executor();
     assert_eq!(
         executor.recover().await.unwrap().adopted,
@@ -182,12 +163,12 @@ async fn recovering_twice_is_as_good_as_once() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_managers_on_one_store_the_slower_steps_back() {
-    let scenario = &SCENARIOS[0];
-    let kit = prepared(scenario, TROUBLES[0].1).await;
+    let kind = OperationKind::Compose;
+    let (kit, plan) = prepared(kind).await;
     kit.rack.hide("u1");
     let first = kit.executor();
-    let id = first.submit(submission(scenario.plan())).await.unwrap();
-    crate::kit::until(&first, &id, |operation| {
+    let id = first.submit(submission_of(kind, plan)).await.unwrap();
+    until(&first, &id, |operation| {
         operation.waits().iter().any(|wait| wait.contains("to see"))
     })
     .await;
@@ -213,11 +194,8 @@ fn killed(from: &Path) -> tempfile::TempDir {
 
 #[tokio::test]
 async fn killed_at_every_point_with_the_journal_on_disk() {
-    let scenario = &SCENARIOS[2];
-    let ends = [
-        vec![("u1".to_owned(), vec!["h1/p0".to_owned()])],
-        vec![("u1".to_owned(), vec!["h2/p0".to_owned()])],
-    ];
+    let kind = OperationKind::Apply;
+    let undisturbed = calm(kind, Way::Do, |_| {}).await;
     let on_disk = |dir: &Path, rack: Arc<Rack>| {
         let mut kit = Kit::with(Rack::without_latency());
         kit.store = Arc::new(SqliteStore::open(dir).unwrap());
@@ -231,41 +209,34 @@ async fn killed_at_every_point_with_the_journal_on_disk() {
     for n in 0.. {
         let dir = tempfile::tempdir().unwrap();
         let kit = on_disk(dir.path(), Arc::new(Rack::without_latency()));
-        scenario.prepare(&kit).await;
-        let moments = Arc::new(Moments::crash_at(n));
-        if run_until(&kit, &moments, Start::Submit(scenario)).await.is_some() {
+        let plan = prepare(&kit, kind).await;
+        let moments = Moments::new(Crash::At(n));
+        let start = Start::Submit(kind, &plan, Way::Do);
+        if go(&kit, &moments, start, |_| {}).await.is_some() {
             assert!(n > 20, "only {n} points");
             break;
         }
+        let _told = Told(format!("killed at {:?}", moments.seen().get(n)));
         let left = killed(dir.path());
         let kit = on_disk(left.path(), Arc::clone(&kit.rack));
-        let id = submission(scenario.plan()).id;
-        let done = run_until(&kit, &Arc::default(), Start::Recover(&id))
-            .await
-            .unwrap();
-        as_it_should_be(
-            &kit,
-            &done,
-            &ends,
-            &format!("killed at {:?}", moments.seen().get(n)),
-        )
-        .await;
+        let done = recover(&kit, &id_of(&plan)).await;
+        as_it_should_be(&kit, &done, &undisturbed, Way::Do).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_was_acknowledged_is_never_forgotten() {
-    let scenario = &SCENARIOS[0];
-    let kit = prepared(scenario, TROUBLES[0].1).await;
+    let kind = OperationKind::Compose;
+    let (kit, plan) = prepared(kind).await;
     let executor = kit.executor();
-    let id = executor.submit(submission(scenario.plan())).await.unwrap();
+    let id = executor.submit(submission_of(kind, plan.clone())).await.unwrap();
     crash(executor).await;
     let executor = kit.executor();
     // Before recovery it is there to be read, and its units are held.
     assert!(executor.get(&id).await.unwrap().is_some());
-    let mut rival = scenario.plan();
+    let mut rival = plan;
     rival.id = "rival".parse().unwrap();
-    let error = executor.submit(submission(rival)).await.unwrap_err();
+    let error = executor.submit(submission_of(kind, rival)).await.unwrap_err();
     assert!(matches!(error, SubmitError::Claimed { .. }), "{error}");
     executor.recover().await.unwrap();
     assert_eq!(ended(&executor, &id).await.state, OperationState::Completed);

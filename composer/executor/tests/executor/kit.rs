@@ -1,20 +1,18 @@
 //! An executor on a fake rack, and the questions that every test asks at the end.
 
 use crate::rack::{Rack, Wiring};
-use async_trait::async_trait;
 use jiff::Timestamp;
 use poolwright_executor::{
     Claim, Clock, CompositionRecord, Executor, GpuRecord, Hooks, Key, Operation, OperationKind,
-    OperationState, Options, Point, Submission, SubmitError,
+    OperationState, Options, Submission, SubmitError,
 };
 use poolwright_model::id::OperationId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Plan;
 use poolwright_store::{Batch, SqliteStore, Store, read, read_all};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// Long enough for everything, on a clock that jumps.
 pub const FOREVER: Duration = Duration::from_secs(1_000_000);
@@ -24,43 +22,6 @@ struct Noon;
 impl Clock for Noon {
     fn now(&self) -> Timestamp {
         Timestamp::UNIX_EPOCH
-    }
-}
-
-/// Writes down every moment, and at the n-th stops the world there.
-#[derive(Default)]
-pub struct Moments {
-    seen: Mutex<Vec<Point>>,
-    crash_at: Option<usize>,
-    pub crashed: Notify,
-}
-
-impl Moments {
-    pub fn crash_at(n: usize) -> Self {
-        Self {
-            crash_at: Some(n),
-            ..Self::default()
-        }
-    }
-
-    pub fn seen(&self) -> Vec<Point> {
-        self.seen.lock().unwrap().clone()
-    }
-}
-
-#[async_trait]
-impl Hooks for Moments {
-    async fn at(&self, point: Point) {
-        let n = {
-            let mut seen = self.seen.lock().unwrap();
-            seen.push(point);
-            seen.len() - 1
-        };
-        // Whatever runs beside it stops here too.
-        if self.crash_at.is_some_and(|at| n >= at) {
-            self.crashed.notify_one();
-            std::future::pending::<()>().await;
-        }
     }
 }
 
@@ -166,9 +127,13 @@ impl Kit {
 }
 
 pub fn submission(plan: Plan) -> Submission {
+    submission_of(OperationKind::Apply, plan)
+}
+
+pub fn submission_of(kind: OperationKind, plan: Plan) -> Submission {
     Submission {
         id: OperationId::new(format!("op-{}", plan.id)).unwrap(),
-        kind: OperationKind::Apply,
+        kind,
         plan,
         tenant: None,
         by: "tester".to_owned(),
@@ -186,7 +151,11 @@ pub fn key(key: &str, what: &str) -> Option<Key> {
 
 /// Submits a plan and waits for its end.
 pub async fn run(executor: &Executor, plan: Plan) -> Operation {
-    let id = executor.submit(submission(plan)).await.unwrap();
+    run_as(OperationKind::Apply, executor, plan).await
+}
+
+pub async fn run_as(kind: OperationKind, executor: &Executor, plan: Plan) -> Operation {
+    let id = executor.submit(submission_of(kind, plan)).await.unwrap();
     ended(executor, &id).await
 }
 

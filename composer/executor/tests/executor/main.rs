@@ -1,5 +1,5 @@
-//! The executor's tests, over a small fake rack that can fail in every way that a fabric can: each
-//! scenario with a failure at every step, and with a crash at every point.
+//! The executor's tests, over a small fake rack that can fail in every way that a fabric can. Every registered
+//! kind of operation is swept: a fault at every step (`sweep`), a crash at every moment (`crashes`).
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, as it should")]
 
@@ -7,6 +7,8 @@ mod disk;
 mod kit;
 mod plans;
 mod rack;
+mod registered;
+mod runs;
 
 mod adopting;
 mod claims;
@@ -18,3 +20,4 @@ mod operators;
 mod outcomes;
 mod retention;
 mod scale;
+mod sweep;

@@ -6,7 +6,7 @@ use poolwright_model::step::{Step, Target, Verb};
 use poolwright_planner::{Composition, Held, Plan, Reads};
 use std::collections::BTreeMap;
 
-fn point(address: &str) -> ControlPoint {
+pub fn point(address: &str) -> ControlPoint {
     ControlPoint {
         endpoint: "box-1".parse().unwrap(),
         style: ControlStyle::Zones,

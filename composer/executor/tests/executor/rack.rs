@@ -11,6 +11,7 @@ use poolwright_model::id::{ControlEndpointId, HostId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// A question or command to the rack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,15 +49,19 @@ pub enum How {
     CredentialsRefused,
     /// The driver has a bug.
     Panic,
+    /// It arrives twice; the answer is that to the second.
+    Twice,
 }
 
-/// The next `times` calls of this kind, about this unit (or any), go wrong like this.
+/// The next `times` calls of this kind, about this unit (or any), go wrong like this, after so many that go
+/// well.
 #[derive(Debug, Clone)]
-pub struct Fault {
-    pub call: Call,
-    pub unit: Option<String>,
-    pub how: How,
-    pub times: u32,
+struct Fault {
+    call: Call,
+    unit: Option<String>,
+    how: How,
+    after: u32,
+    times: u32,
 }
 
 #[derive(Debug, Default)]
@@ -70,7 +75,10 @@ struct State {
     /// GPUs that no host sees, though bound.
     unseen: BTreeSet<String>,
     faults: Vec<Fault>,
+    hit: bool,
     asked: Vec<(Call, String)>,
+    /// The binds and unbinds that changed something.
+    moves: Vec<(Call, String)>,
     /// How far the tasks are that were overdue.
     tasks: BTreeMap<String, TaskSeen>,
     sins: Vec<String>,
@@ -86,6 +94,8 @@ pub struct Rack {
     latency: Duration,
     /// Nothing speaks for the hosts.
     pub hostless: bool,
+    /// A call hangs from now on.
+    pub hangs: Notify,
 }
 
 impl Rack {
@@ -95,6 +105,7 @@ impl Rack {
             state: Mutex::default(),
             latency: Duration::from_millis(5),
             hostless: false,
+            hangs: Notify::new(),
         }
     }
 
@@ -140,16 +151,24 @@ impl Rack {
     }
 
     pub fn break_down(&self, call: Call, unit: Option<&str>, how: How, times: u32) {
+        self.break_down_after(0, call, unit, how, times);
+    }
+
+    /// The first calls, so many, go well.
+    pub fn break_down_after(&self, after: u32, call: Call, unit: Option<&str>, how: How, times: u32) {
         self.state().faults.push(Fault {
             call,
             unit: unit.map(str::to_owned),
             how,
+            after,
             times,
         });
     }
 
     pub fn mend(&self) {
-        self.state().faults.clear();
+        let mut state = self.state();
+        state.faults.clear();
+        state.hit = false;
     }
 
     /// The task of a unit comes to this, with its effect or without.
@@ -203,6 +222,28 @@ impl Rack {
             .count()
     }
 
+    /// Everything that it was asked, in order.
+    pub fn asked(&self) -> Vec<(Call, String)> {
+        self.state().asked.clone()
+    }
+
+    /// The binds and unbinds that changed something.
+    pub fn moves(&self) -> Vec<(Call, String)> {
+        self.state().moves.clone()
+    }
+
+    /// Those after so many, in the order of the units: they are moved side by side.
+    pub fn moves_since(&self, before: usize) -> Vec<(Call, String)> {
+        let mut moves = self.moves().split_off(before);
+        moves.sort_by(|a, b| a.1.cmp(&b.1));
+        moves
+    }
+
+    /// A fault that was scripted came true.
+    pub fn was_hit(&self) -> bool {
+        self.state().hit
+    }
+
     pub fn most_in_flight(&self) -> usize {
         self.state().most_in_flight
     }
@@ -219,8 +260,14 @@ impl Rack {
         let fault = state.faults.iter_mut().find(|fault| {
             fault.times > 0 && fault.call == call && fault.unit.as_deref().is_none_or(|of| of == unit)
         })?;
+        if fault.after > 0 {
+            fault.after -= 1;
+            return None;
+        }
         fault.times -= 1;
-        Some(fault.how)
+        let how = fault.how;
+        state.hit = true;
+        Some(how)
     }
 
     /// Does what was asked, or fails as scripted.
@@ -229,7 +276,7 @@ impl Rack {
         call: Call,
         unit: &str,
         lie: Option<T>,
-        act: impl FnOnce(&mut State) -> Result<T, DriverError>,
+        act: impl Fn(&mut State) -> Result<T, DriverError>,
     ) -> Result<T, DriverError> {
         {
             let mut state = self.state();
@@ -265,13 +312,29 @@ impl Rack {
                 Some(lie) => Ok(lie),
                 None => act(&mut self.state()),
             },
-            Some(How::HangBefore) => std::future::pending().await,
+            Some(How::HangBefore) => self.hang().await,
             Some(How::HangAfter) => {
                 act(&mut self.state())?;
-                std::future::pending().await
+                self.hang().await
             }
             Some(How::Panic) => panic!("scripted: {call:?} of {unit}"),
+            Some(How::Twice) => {
+                let mut state = self.state();
+                act(&mut state)?;
+                // It is nobody's sin that the second one can't be done.
+                let sins = state.sins.len();
+                let answer = act(&mut state);
+                state.sins.truncate(sins);
+                answer
+            }
         }
+    }
+}
+
+impl Rack {
+    async fn hang<T>(&self) -> T {
+        self.hangs.notify_one();
+        std::future::pending().await
     }
 }
 
@@ -310,8 +373,9 @@ impl Fabric for Rack {
                     format!("{unit} is bound already"),
                 ));
             }
-            bound.insert(port);
-            state.dirty.insert(unit);
+            bound.insert(port.clone());
+            state.dirty.insert(unit.clone());
+            state.moves.push((Call::Bind, unit.clone()));
             Ok(())
         })
         .await
@@ -333,6 +397,7 @@ impl Fabric for Rack {
                 ));
             }
             state.drained.remove(&unit);
+            state.moves.push((Call::Unbind, unit.clone()));
             Ok(())
         })
         .await
@@ -341,7 +406,13 @@ impl Fabric for Rack {
     async fn bound(&self, unit: &ControlPoint, _: Duration) -> Result<Bound, DriverError> {
         let unit = unit.address.clone();
         self.perform(Call::Bound, &unit.clone(), None, move |state| {
-            let mut ports: Vec<_> = state.bound.entry(unit).or_default().iter().cloned().collect();
+            let mut ports: Vec<_> = state
+                .bound
+                .entry(unit.clone())
+                .or_default()
+                .iter()
+                .cloned()
+                .collect();
             Ok(match ports.len() {
                 0 => Bound::Free,
                 1 => Bound::To {
@@ -429,7 +500,7 @@ impl HostSide for Rack {
     async fn drain(&self, target: &HostTarget, _: Duration) -> Result<(), DriverError> {
         let gpu = target.gpus[0].to_string();
         self.perform(Call::Drain, &gpu.clone(), Some(()), move |state| {
-            state.drained.insert(gpu);
+            state.drained.insert(gpu.clone());
             Ok(())
         })
         .await

@@ -1,0 +1,294 @@
+//! Every registered kind of operation, as the planner makes it on the fake rack: what stands before it, and
+//! its plan. The sweeps go through all of them.
+
+use crate::kit::{Kit, run_as};
+use crate::plans::{point, port};
+use crate::rack::{Call, How};
+use jiff::Timestamp;
+use poolwright_executor::{GpuRecord, OperationKind, OperationState};
+use poolwright_inventory::Snapshot;
+use poolwright_model::composable::Composability;
+use poolwright_model::id::{FabricId, GpuId};
+use poolwright_model::lifecycle::GpuState;
+use poolwright_model::step::Verb;
+use poolwright_model::topology::{FabricPort, Gpu, Health, Host, HostPort, PowerState, Topology};
+use poolwright_model::units::{Bytes, LinkWidth};
+use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, World, check, direct, undo};
+use poolwright_sizing::need::{GpuSet, Need};
+use poolwright_store::read;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const UNITS: [&str; 2] = ["u1", "u2"];
+const HOSTS: [&str; 2] = ["h1", "h2"];
+
+/// The steps that an operation of this kind may consist of. A kind that is added compiles only once it is told
+/// here of it, and in [`prepared`] how it comes about.
+pub fn verbs(kind: OperationKind) -> &'static [Verb] {
+    match kind {
+        OperationKind::Compose | OperationKind::Attach => &[Verb::Preflight, Verb::Bind, Verb::Verify],
+        OperationKind::Release | OperationKind::Detach => &[Verb::Drain, Verb::Unbind, Verb::Reset],
+        OperationKind::Clean => &[Verb::Reset],
+        OperationKind::Apply | OperationKind::Schedule | OperationKind::Undo => &Verb::ALL,
+    }
+}
+
+/// A rack on which an operation of this kind can begin, and its plan.
+pub async fn prepared(kind: OperationKind) -> (Kit, Plan) {
+    let mut kit = Kit::new();
+    // Time for one call that hangs, and for another look.
+    kit.options.verify_deadline = Duration::from_secs(60);
+    let plan = prepare(&kit, kind).await;
+    (kit, plan)
+}
+
+/// Brings about on an empty rack what stands before an operation of this kind.
+pub async fn prepare(kit: &Kit, kind: OperationKind) -> Plan {
+    let before = "before";
+    match kind {
+        OperationKind::Compose => wanted(kit, "compose", &[("red", 2)]).await,
+        OperationKind::Attach => attach(kit, "attach", &["u1"]).await,
+        OperationKind::Release => {
+            kit.given(wanted(kit, before, &[("red", 2)]).await).await;
+            release(kit, "release", "u1").await
+        }
+        OperationKind::Detach => {
+            kit.given(attach(kit, before, &["u1", "u2"]).await).await;
+            detach(kit, "detach").await
+        }
+        // One goes, one stays, and one comes that can't do without what the first had.
+        OperationKind::Apply => {
+            kit.given(wanted(kit, before, &[("red", 1), ("blue", 1)]).await)
+                .await;
+            wanted(kit, "apply", &[("blue", 1), ("green", 1)]).await
+        }
+        // From the day's demands to the night's, through one GPU that has a tenant after the other.
+        OperationKind::Schedule => {
+            kit.given(wanted(kit, before, &[("day", 2)]).await).await;
+            wanted(kit, "schedule", &[("night", 1)]).await
+        }
+        OperationKind::Clean => {
+            kit.given(attach(kit, before, &["u1", "u2"]).await).await;
+            let detach = detach(kit, "dirty").await;
+            kit.rack.break_down(Call::Reset, None, How::Refuse, 1);
+            kit.given(detach.clone()).await;
+            kit.rack.mend();
+            clean("clean", detach)
+        }
+        OperationKind::Undo => {
+            kit.given(wanted(kit, before, &[("red", 1), ("blue", 1)]).await)
+                .await;
+            let done = wanted(kit, "done", &[("blue", 1), ("green", 1)]).await;
+            kit.given(done.clone()).await;
+            let seen = Seen::now(kit, &[("red", 1), ("blue", 1)]).await;
+            seen.plan("undo", |input| undo::undo(&done, input).unwrap())
+        }
+    }
+}
+
+/// Does something for each registered kind, side by side; each with a clock of its own.
+pub fn each_kind<T: Send>(work: impl AsyncFn(OperationKind) -> T + Sync) -> Vec<(OperationKind, T)> {
+    let alone = |kind| {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+        (kind, runtime.block_on(work(kind)))
+    };
+    std::thread::scope(|scope| {
+        let threads = OperationKind::ALL.map(|kind| scope.spawn(move || alone(kind)));
+        threads.map(|thread| thread.join().unwrap()).into()
+    })
+}
+
+/// Whatever became of an operation: the next one on the first of its units is done, be it a release or an attach.
+pub async fn still_usable(kit: &Kit, plan: &Plan) {
+    let unit = plan.steps[0].target.unit.as_str();
+    let (kind, plan) = match kit.rack.ports_of(unit).is_empty() {
+        false => (OperationKind::Release, release(kit, "next", unit).await),
+        true => (OperationKind::Attach, attach(kit, "next", &[unit]).await),
+    };
+    let done = run_as(kind, &kit.executor(), plan).await;
+    assert_eq!(done.state, OperationState::Completed, "{:?}", done.error());
+    kit.all_is_well().await;
+}
+
+/// The plan that gives these demands, and no others, so many GPUs each.
+async fn wanted(kit: &Kit, id: &str, demands: &[(&str, u32)]) -> Plan {
+    let seen = Seen::now(kit, demands).await;
+    let plan = seen.plan(id, poolwright_planner::plan);
+    assert!(plan.unplaced.is_empty() && plan.deferred.is_empty(), "{plan:#?}");
+    plan
+}
+
+async fn attach(kit: &Kit, id: &str, gpus: &[&str]) -> Plan {
+    let gpus: Vec<GpuId> = gpus.iter().map(|gpu| gpu.parse().unwrap()).collect();
+    let host = HOSTS[0].parse().unwrap();
+    let seen = Seen::now(kit, &[]).await;
+    seen.plan(id, |input| direct::attach(&gpus, &host, input).unwrap())
+}
+
+async fn detach(kit: &Kit, id: &str) -> Plan {
+    let seen = Seen::now(kit, &[]).await;
+    let gpu = [UNITS[0].parse().unwrap()];
+    seen.plan(id, |input| direct::detach(&gpu, input).unwrap())
+}
+
+/// Lets go of the composition that holds this unit, with all others of its demand.
+async fn release(kit: &Kit, id: &str, unit: &str) -> Plan {
+    let seen = Seen::now(kit, &[]).await;
+    let mut held = seen.held.iter();
+    let holder = held.find(|c| c.held.iter().any(|held| held.unit.as_str() == unit));
+    let holder = holder.unwrap().id.clone();
+    seen.plan(id, |input| direct::release(&holder, input).unwrap())
+}
+
+/// A plan that resets what the first step of this one is about.
+fn clean(id: &str, mut plan: Plan) -> Plan {
+    let mut step = plan.steps[0].clone();
+    (step.verb, step.after) = (Verb::Reset, vec![]);
+    plan.id = id.parse().unwrap();
+    (plan.releases, plan.composes, plan.steps) = (vec![], vec![], vec![step]);
+    plan.reads.units.clear();
+    plan
+}
+
+/// What the planner is shown.
+struct Seen {
+    snapshot: Snapshot,
+    held: Vec<Composition>,
+    demands: Vec<Demand>,
+}
+
+impl Seen {
+    async fn now(kit: &Kit, demands: &[(&str, u32)]) -> Self {
+        let mut gpus = Vec::new();
+        for unit in UNITS {
+            let known = read::<GpuRecord>(&*kit.store, unit).await.unwrap();
+            gpus.push(gpu(unit, known.map(|known| known.value)));
+        }
+        let topology = Topology {
+            gpus,
+            hosts: HOSTS.map(host).into(),
+            ..Topology::default()
+        };
+        let snapshot = Snapshot {
+            taken_at: Timestamp::UNIX_EPOCH,
+            topology,
+            endpoints: vec![],
+            faults: vec![],
+            requests: 0,
+            elapsed_ms: 0,
+        };
+        let compositions = kit.compositions().await.into_values();
+        Self {
+            snapshot,
+            held: compositions.map(|record| record.composition).collect(),
+            demands: demands.iter().map(|(id, gpus)| demand(id, *gpus)).collect(),
+        }
+    }
+
+    /// A plan, with the planner's own second opinion.
+    fn plan(&self, id: &str, make: impl FnOnce(&PlanInput<'_>) -> Plan) -> Plan {
+        let world = World {
+            snapshot: &self.snapshot,
+            held: &self.held,
+            reserved: &[],
+            demands: &self.demands,
+            cordoned: &Cordoned::default(),
+        };
+        let plan = make(&PlanInput {
+            id: id.parse().unwrap(),
+            parent: None,
+            now: Timestamp::UNIX_EPOCH,
+            seed: 0,
+            world,
+        });
+        assert_eq!(check(&plan, &world), vec![], "{plan:#?}");
+        plan
+    }
+}
+
+fn fabric() -> FabricId {
+    "fabric-1".parse().unwrap()
+}
+
+fn gpu(unit: &str, known: Option<GpuRecord>) -> Gpu {
+    let state = known.as_ref().map_or(GpuState::Free, |record| record.state);
+    let (host, host_port) = known.map_or((None, None), |record| (record.host, record.host_port));
+    Gpu {
+        id: unit.parse().unwrap(),
+        vendor: None,
+        model: None,
+        memory_bytes: Some(Bytes::from_gib(80.0)),
+        uuid: None,
+        serial: Some(format!("serial-{unit}")),
+        pcie_serial: None,
+        pci_ids: None,
+        profile: Some("a100-pcie-80gb".to_owned()),
+        chassis: None,
+        slot: None,
+        functions: vec![],
+        partitions: vec![],
+        ports: vec![FabricPort {
+            fabric: fabric(),
+            switch: None,
+            port: None,
+        }],
+        unit: unit.parse().unwrap(),
+        composability: Composability::YES,
+        host,
+        host_port,
+        state,
+        health: Health::Ok,
+        link: LinkWidth::default(),
+        control: vec![point(unit)],
+        seen_by: BTreeSet::new(),
+    }
+}
+
+fn host(name: &str) -> Host {
+    Host {
+        id: name.parse().unwrap(),
+        name: name.to_owned(),
+        power_state: PowerState::On,
+        ports: vec![HostPort {
+            id: port(name).parse().unwrap(),
+            fabric: fabric(),
+            switch: None,
+            port: None,
+            uuid: None,
+            slots: 4,
+            slots_known: true,
+            free_window_bytes: None,
+            free_buses: None,
+            link: LinkWidth::default(),
+            control: Some(point(&port(name))),
+        }],
+        uuid: None,
+        serial: None,
+        model: None,
+        bmc: None,
+        seen_by: BTreeSet::new(),
+    }
+}
+
+/// A demand of the tenant of its name.
+fn demand(id: &str, gpus: u32) -> Demand {
+    Demand {
+        id: id.parse().unwrap(),
+        tenant: id.parse().unwrap(),
+        priority: 0,
+        need: Need {
+            label: format!("{gpus} GPUs"),
+            task: None,
+            alternatives: vec![GpuSet {
+                kind: None,
+                count: gpus,
+                min_memory_per_gpu: Bytes::from_gib(1.0),
+                group: 1,
+            }],
+            spannable: false,
+            explanation: vec![],
+        },
+        created: Timestamp::UNIX_EPOCH,
+    }
+}

@@ -1,0 +1,364 @@
+//! The sweep: every registered kind of operation × every request of every step, done and undone × everything
+//! that can become of a request: an error, a crash before it has its effect or after, or that it arrives twice.
+//!
+//! Nothing here knows the operations. What is swept is what an undisturbed run asks of the rack, so a kind that
+//! is added is swept too; and the sweep fails if it did not come by everything that it should.
+
+use crate::kit::{Kit, ended};
+use crate::rack::{Call, How};
+use crate::registered::{each_kind, prepared, still_usable, verbs};
+use crate::runs::{Calm, Crash, Moments, Start, Told, Way, bindings, calm, go, id_of, recover};
+use poolwright_executor::{Operation, OperationKind, OperationState, Resolution, Resolve};
+use poolwright_model::step::Verb;
+use poolwright_planner::Plan;
+use std::collections::BTreeSet;
+
+/// What becomes of one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// It goes wrong like this once.
+    Error(How),
+    /// So often that the step is given up.
+    Errors(How),
+    CrashBefore,
+    CrashAfter,
+    Twice,
+}
+
+/// The faults as one counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Sort {
+    Error,
+    CrashBefore,
+    CrashAfter,
+    Twice,
+}
+
+const SORTS: [Sort; 4] = [Sort::Error, Sort::CrashBefore, Sort::CrashAfter, Sort::Twice];
+
+const HOWS: [How; 9] = [
+    How::Refuse,
+    How::LostBefore,
+    How::LostAfter,
+    How::Lie,
+    How::HangBefore,
+    How::HangAfter,
+    How::CannotTell,
+    How::CredentialsRefused,
+    How::Panic,
+];
+
+impl Fault {
+    fn sort(self) -> Sort {
+        match self {
+            Self::Error(_) | Self::Errors(_) => Sort::Error,
+            Self::CrashBefore => Sort::CrashBefore,
+            Self::CrashAfter => Sort::CrashAfter,
+            Self::Twice => Sort::Twice,
+        }
+    }
+
+    fn how(self) -> How {
+        match self {
+            Self::Error(how) | Self::Errors(how) => how,
+            Self::CrashBefore => How::HangBefore,
+            Self::CrashAfter => How::HangAfter,
+            Self::Twice => How::Twice,
+        }
+    }
+
+    fn is_crash(self) -> bool {
+        matches!(self, Self::CrashBefore | Self::CrashAfter)
+    }
+}
+
+/// The request by which a step is done or undone; the others are looks, or clear the way.
+fn own_call(verb: Verb, way: Way) -> Option<Call> {
+    Some(match (verb, way) {
+        (Verb::Preflight, Way::Do) => Call::Preflight,
+        (Verb::Verify, Way::Do) => Call::Verify,
+        (Verb::Bind, Way::Do) | (Verb::Unbind, Way::Undo) => Call::Bind,
+        (Verb::Unbind, Way::Do) | (Verb::Bind, Way::Undo) => Call::Unbind,
+        (Verb::Drain, Way::Do) => Call::Drain,
+        (Verb::Drain, Way::Undo) => Call::Undrain,
+        (Verb::Reset, _) => Call::Reset,
+        (Verb::Preflight | Verb::Verify, Way::Undo) => return None,
+    })
+}
+
+/// One request of an operation, and what becomes of it.
+#[derive(Debug)]
+struct Case {
+    kind: OperationKind,
+    way: Way,
+    call: Call,
+    unit: String,
+    /// Which of the same requests on this way.
+    nth: u32,
+    /// Whose own request it is.
+    verb: Option<Verb>,
+    fault: Fault,
+}
+
+impl Case {
+    /// How often the request goes wrong.
+    fn times(&self) -> u32 {
+        match (self.fault, self.verb, self.way) {
+            (Fault::Errors(_), Some(Verb::Verify), _) | (Fault::Errors(_), _, Way::Undo) => 100_000,
+            // Whoever doesn't know asks once more. No oftener, so that the undo works.
+            (Fault::Errors(_), ..) => 2,
+            _ => 1,
+        }
+    }
+
+    /// How the operation ends; for requests beside a step `None`: as it was, or as it should be.
+    fn end(&self, plan: &Plan) -> Option<OperationState> {
+        let (Fault::Error(how) | Fault::Errors(how)) = self.fault else {
+            return Some(self.calm_end());
+        };
+        let often = matches!(self.fault, Fault::Errors(_));
+        match (self.way, self.verb) {
+            _ if how == How::Panic => Some(self.calm_end()),
+            (Way::Do, None) => None,
+            (Way::Undo, None) => Some(OperationState::Cancelled),
+            (Way::Do, Some(verb)) => Some(self.end_forward(verb, how, often, plan)),
+            (Way::Undo, Some(verb)) => Some(match is_undone(verb, how, often) {
+                true => OperationState::Cancelled,
+                false => OperationState::Quarantined,
+            }),
+        }
+    }
+
+    fn calm_end(&self) -> OperationState {
+        match self.way {
+            Way::Do => OperationState::Completed,
+            Way::Undo => OperationState::Cancelled,
+        }
+    }
+
+    fn end_forward(&self, verb: Verb, how: How, often: bool, plan: &Plan) -> OperationState {
+        use How as H;
+        let unanswered = is_asked_again(how);
+        let effect = matches!(how, H::LostAfter | H::HangAfter);
+        let done = match verb {
+            Verb::Preflight => how == H::CannotTell,
+            // A look that failed is made again, until the host's time is over.
+            Verb::Verify => !often || how == H::CannotTell,
+            // The fabric takes a GPU also from a host that can't be asked to let go of it.
+            Verb::Drain => matches!(how, H::CannotTell | H::Lie) || (unanswered && !often),
+            Verb::Bind | Verb::Unbind => effect || (unanswered && !often),
+            // Not seen to be reset it stays dirty: no failure, but closed to the next tenant.
+            Verb::Reset => {
+                let mut later = plan.steps.iter().filter(|s| s.target.unit.as_str() == self.unit);
+                let reset = unanswered && !often && how != H::CannotTell;
+                reset || !later.any(|step| step.verb == Verb::Bind)
+            }
+        };
+        match done {
+            true => OperationState::Completed,
+            false => OperationState::RolledBack,
+        }
+    }
+}
+
+/// Nobody knows what became of it.
+fn is_asked_again(how: How) -> bool {
+    use How as H;
+    matches!(
+        how,
+        H::LostBefore | H::LostAfter | H::HangBefore | H::HangAfter | H::CannotTell
+    )
+}
+
+/// Whether the undo of a step gets through all the same.
+fn is_undone(verb: Verb, how: How, often: bool) -> bool {
+    match verb {
+        Verb::Reset => true,
+        Verb::Drain => !often || how == How::CannotTell,
+        // Asking again may lock the account.
+        _ if how == How::CredentialsRefused => false,
+        _ => !often || matches!(how, How::LostAfter | How::HangAfter),
+    }
+}
+
+async fn one(case: &Case, calm: &Calm) {
+    let _told = Told(format!("{case:?}"));
+    let (kit, plan) = prepared(case.kind).await;
+    let (moved, how) = (kit.rack.moves().len(), case.fault.how());
+    let moments = Moments::new(match case.fault.is_crash() {
+        true => Crash::InCall,
+        false => Crash::Never,
+    });
+    let start = Start::Submit(case.kind, &plan, case.way);
+    let went = go(&kit, &moments, start, |rack| {
+        rack.break_down_after(case.nth, case.call, Some(&case.unit), how, case.times());
+    });
+    let mut done = match (went.await, case.fault.is_crash()) {
+        (Some(done), false) => done,
+        (None, true) => recover(&kit, &id_of(&plan)).await,
+        (Some(_), true) => panic!("it did not crash"),
+        (None, false) => panic!("it is lost"),
+    };
+    assert!(kit.rack.was_hit(), "the fault was never met");
+    kit.rack.mend();
+    let expected = case.end(&plan);
+    assert!(
+        expected.is_none_or(|end| end == done.state),
+        "expected {expected:?}, ended as {}: {:?}",
+        done.state,
+        done.error()
+    );
+    if done.state == OperationState::Quarantined {
+        done = held_until_resolved(&kit, &done, &case.unit).await;
+        assert_eq!(done.state, OperationState::Cancelled, "{:?}", done.error());
+    }
+    match done.state {
+        OperationState::Completed | OperationState::Cancelled => {
+            assert_eq!(bindings(&kit), calm.after);
+            let moves = kit.rack.moves_since(moved);
+            assert_eq!(moves, calm.moves, "moved (left), and in a run without a fault");
+        }
+        OperationState::RolledBack => assert_eq!(bindings(&kit), calm.before),
+        other => panic!("ended as {other}: {:?}", done.error()),
+    }
+    kit.all_is_well().await;
+    still_usable(&kit, &plan).await;
+}
+
+/// A quarantined operation holds what it has, also after a restart, until an operator says: try again.
+async fn held_until_resolved(kit: &Kit, operation: &Operation, unit: &str) -> Operation {
+    let executor = kit.executor();
+    executor.recover().await.unwrap();
+    let claims = executor.claims().await.unwrap();
+    assert!(
+        claims.iter().any(|claim| claim.unit.as_str() == unit),
+        "{claims:?}"
+    );
+    assert_eq!(kit.gpu(unit).await.state.name(), "quarantined");
+    assert_eq!(kit.rack.sins(), Vec::<String>::new());
+    let retry = Resolve {
+        resolution: Resolution::Retry,
+        by: "operator".to_owned(),
+        reason: "mended".to_owned(),
+    };
+    executor.resolve(&operation.id, retry).await.unwrap();
+    ended(&executor, &operation.id).await
+}
+
+/// Whose own request was swept with what, and how many cases there were.
+#[derive(Default)]
+struct Swept {
+    steps: BTreeSet<(Verb, Way, Sort)>,
+    cases: usize,
+}
+
+async fn sweep(kind: OperationKind) -> Swept {
+    let mut swept = Swept::default();
+    for way in [Way::Do, Way::Undo] {
+        let calm = calm(kind, way, |_| {}).await;
+        for (n, (call, unit)) in calm.calls.iter().enumerate() {
+            let same = calm.calls[..n].iter().filter(|(c, u)| c == call && u == unit);
+            let nth = u32::try_from(same.count()).unwrap();
+            let mut of_unit = calm.plan.steps.iter().filter(|s| s.target.unit.as_str() == unit);
+            let own = of_unit.find(|step| nth == 0 && own_call(step.verb, way) == Some(*call));
+            for fault in faults(own.map(|step| step.verb), way) {
+                let case = Case {
+                    kind,
+                    way,
+                    call: *call,
+                    unit: unit.clone(),
+                    nth,
+                    verb: own.map(|step| step.verb),
+                    fault,
+                };
+                one(&case, &calm).await;
+                swept.cases += 1;
+                swept
+                    .steps
+                    .extend(case.verb.map(|verb| (verb, way, fault.sort())));
+            }
+        }
+    }
+    swept
+}
+
+/// What is tried with a step's own request, and with one beside it.
+fn faults(verb: Option<Verb>, way: Way) -> Vec<Fault> {
+    let crashes = [Fault::CrashBefore, Fault::CrashAfter];
+    if verb.is_none() {
+        let errors = [Fault::Error(How::LostBefore), Fault::Error(How::Panic)];
+        return errors.into_iter().chain(crashes).collect();
+    }
+    // A host that says that it took its GPU back, and didn't, can't be caught.
+    let caught = move |how: &How| (verb, way, *how) != (Some(Verb::Drain), Way::Undo, How::Lie);
+    let once = HOWS.into_iter().filter(caught).map(Fault::Error);
+    // A driver that panics each time is no failure that an operation could end with; a call that is cut off is like
+    // one whose answer is lost; and there are errors of which one is enough on the way there.
+    let alike = |how: &How| matches!(how, How::Panic | How::HangBefore | How::HangAfter);
+    let more = move |how: &How| way == Way::Undo || verb == Some(Verb::Verify) || is_asked_again(*how);
+    let often = HOWS
+        .into_iter()
+        .filter(move |how| caught(how) && !alike(how) && more(how));
+    let often = often.map(Fault::Errors);
+    once.chain(often).chain(crashes).chain([Fault::Twice]).collect()
+}
+
+/// Whether undoing such a step asks anything of anybody.
+fn is_undone_by_asking(verb: Verb, of: &[Verb]) -> bool {
+    match verb {
+        Verb::Preflight | Verb::Verify => false,
+        // What nobody was given since needs no other reset.
+        Verb::Reset => of.contains(&Verb::Bind),
+        Verb::Bind | Verb::Drain | Verb::Unbind => true,
+    }
+}
+
+/// Fault 3: each request of each step arrives twice, or is made again after a crash: it has one effect.
+/// Fault 4: so does each request of each undo.
+/// Fault 5: an undo that never works ends in quarantine, which holds both ends and is left by `resolve`.
+#[test]
+fn every_request_of_every_operation_goes_wrong_in_every_way() {
+    let swept = each_kind(sweep);
+    let mut all = BTreeSet::new();
+    for (kind, Swept { steps, cases }) in &swept {
+        eprintln!("{kind:?}: {cases} cases");
+        let mut due = BTreeSet::new();
+        for verb in verbs(*kind) {
+            for sort in SORTS {
+                due.insert((*verb, Way::Do, sort));
+                if is_undone_by_asking(*verb, verbs(*kind)) {
+                    due.insert((*verb, Way::Undo, sort));
+                }
+            }
+        }
+        assert_eq!(*steps, due, "{kind:?}: swept (left), and what should be");
+        all.extend(steps.iter().map(|(verb, ..)| *verb));
+    }
+    assert_eq!(all, BTreeSet::from(Verb::ALL), "some steps are in no operation");
+    let cases: usize = swept.iter().map(|(_, swept)| swept.cases).sum();
+    eprintln!("{} kinds of operations, {cases} cases", swept.len());
+}
+
+/// The names that a register should have: those that may be read.
+fn names<T: serde::de::DeserializeOwned>() -> usize {
+    let error = serde_json::from_str::<T>("\"no such name\"")
+        .err()
+        .unwrap()
+        .to_string();
+    // unknown variant `no such name`, expected one of `a`, `b`, `c`
+    error.matches('`').count() / 2 - 1
+}
+
+#[test]
+fn nothing_is_missing_in_the_registers() {
+    let kinds: BTreeSet<_> = OperationKind::ALL
+        .iter()
+        .map(|kind| format!("{kind:?}"))
+        .collect();
+    assert_eq!(kinds.len(), names::<OperationKind>());
+    assert_eq!(BTreeSet::from(Verb::ALL).len(), names::<Verb>());
+    for kind in OperationKind::ALL {
+        let swept: BTreeSet<_> = verbs(kind).iter().collect();
+        assert_eq!(swept.len(), verbs(kind).len(), "{kind:?}");
+    }
+}
