@@ -140,6 +140,12 @@ impl StepRecord {
         }
     }
 
+    /// Whether it has bound or unbound GPUs, or may have; it may have been undone since.
+    pub fn has_moved(&self) -> bool {
+        matches!(self.step.verb, Verb::Bind | Verb::Unbind)
+            && (self.needs_undo() || matches!(self.state, StepState::Undone | StepState::Stuck))
+    }
+
     /// Whether something out there may be different because of it, and is to be put back.
     pub(crate) fn needs_undo(&self) -> bool {
         self.step.verb.has_effect()

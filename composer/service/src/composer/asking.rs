@@ -303,6 +303,14 @@ impl Composer {
                 "poolwright ops show ID",
             ),
         });
+        checks.push(match self.trouble() {
+            None => Check::ok("calendar", "nothing keeps the pool from following it"),
+            Some(trouble) => Check::warning(
+                "calendar",
+                format!("the pool does not follow it: {trouble}"),
+                "poolwright schedule list",
+            ),
+        });
         let pauses: Vec<String> = self.pauses().await?.iter().map(ToString::to_string).collect();
         checks.push(match pauses.is_empty() {
             true => Check::ok("pauses", "nothing is paused"),

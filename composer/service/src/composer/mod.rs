@@ -15,6 +15,9 @@
 //! * [`requests`]: from a plan to an operation; once a key.
 //! * [`charge`]: one of several managers.
 //! * [`following`]: what is done once an operation is over.
+//! * [`automatic`]: what ran by itself of late.
+//! * [`failing`]: what failed again and again.
+//! * [`limiting`]: not too much of what runs by itself.
 //! * [`pausing`]: stopping it all, or some of it.
 //! * [`pruning`]: what is forgotten of the past.
 //! * [`readiness`]: whether it may be asked at all.
@@ -24,13 +27,16 @@
 
 mod adopting;
 mod asking;
+mod automatic;
 mod changing;
 mod charge;
 mod drifting;
 mod endpoints;
+mod failing;
 mod following;
 mod giving_up;
 mod keeping;
+mod limiting;
 mod looking;
 mod pausing;
 mod planning;
@@ -47,6 +53,7 @@ pub use asking::{Check, CheckResult, Resolution, Status, Why};
 pub use changing::Release;
 pub use endpoints::EndpointTest;
 pub(crate) use following::Tell;
+pub use limiting::{LimitsStatus, MovedMost};
 pub use planning::{Change, How};
 pub use silence::Silent;
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
