@@ -68,6 +68,9 @@ struct NewArgs {
     /// Operations in a row that ended badly, after which automation is paused
     #[arg(long, value_name = "COUNT")]
     failures: Option<u32>,
+    /// How many percent of an endpoint's GPUs may vanish in one look before that is a fault of the endpoint
+    #[arg(long, value_name = "PERCENT")]
+    vanished: Option<u32>,
 }
 
 impl From<NewArgs> for NewLimits {
@@ -79,6 +82,7 @@ impl From<NewArgs> for NewLimits {
             per_tenant: args.per_tenant,
             per_gpu: args.per_gpu,
             failures: args.failures,
+            vanished: args.vanished,
         }
     }
 }

@@ -261,6 +261,13 @@ pub fn limits(status: &LimitsStatus) -> Table {
             usual.failures,
             "operations in a row that ended badly",
         ),
+        (
+            "vanished",
+            now.vanished,
+            None,
+            usual.vanished,
+            "percent of an endpoint's GPUs, in one look",
+        ),
     ];
     for (name, allowed, moved, usual, of) in rows {
         table.row([

@@ -24,12 +24,13 @@ mod missing;
 pub mod runner;
 pub mod schedule;
 pub mod size;
+mod vanishing;
 mod view;
 pub mod window;
 
 pub use composer::{
-    Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, LimitsStatus, MovedMost, Options,
-    Release, Resolution, ScheduleStatus, Silent, Status, Why, most_slots, pool_kinds,
+    Accepting, Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, LimitsStatus, Lost,
+    MovedMost, Options, Release, Resolution, ScheduleStatus, Silent, Status, Why, most_slots, pool_kinds,
 };
 pub use drift::{Drift, DriftKind};
 pub use error::{ErrorCode, ServiceError};

@@ -33,6 +33,9 @@ pub struct Limits {
     pub per_gpu: u32,
     /// Operations in a row that ended badly, after which automation is paused.
     pub failures: u32,
+    /// So many GPUs of an endpoint may vanish in one look, in percent of those that it showed before; where more do, it
+    /// is a fault of the endpoint.
+    pub vanished: u32,
 }
 
 /// No more failures in a row than these are counted.
@@ -49,6 +52,8 @@ impl Default for Limits {
             per_gpu: 8,
             // One may be chance, two a box that restarts.
             failures: 3,
+            // A box of eight may lose a pair; more at once is seldom a pair of hands.
+            vanished: 25,
         }
     }
 }
@@ -70,6 +75,7 @@ pub struct NewLimits {
     pub per_tenant: Option<u32>,
     pub per_gpu: Option<u32>,
     pub failures: Option<u32>,
+    pub vanished: Option<u32>,
 }
 
 impl Limits {
@@ -91,10 +97,14 @@ impl Limits {
             }
             *limit = wanted.unwrap_or(*limit);
         }
-        match self.failures {
-            0..=MOST_FAILURES => Ok(self),
-            _ => Err(format!("at most {MOST_FAILURES} failures in a row are counted")),
+        self.vanished = new.vanished.unwrap_or(self.vanished);
+        if self.failures > MOST_FAILURES {
+            return Err(format!("at most {MOST_FAILURES} failures in a row are counted"));
         }
+        if self.vanished > 100 {
+            return Err("no more than 100 % can vanish".to_owned());
+        }
+        Ok(self)
     }
 }
 

@@ -26,3 +26,4 @@ mod schedules;
 mod silence;
 mod trouble;
 mod undoing;
+mod vanishing;

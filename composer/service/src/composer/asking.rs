@@ -7,6 +7,7 @@ use crate::demand::DemandRecord;
 use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
 use poolwright_executor::{self as executor, CompositionRecord, Operation, OperationState, Resolve, Said};
+use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Composition;
@@ -260,7 +261,8 @@ impl Composer {
         for endpoint in self.endpoints().await? {
             let id = endpoint.spec.id.as_str();
             // A fault of the endpoint itself, and not of a place there, is of all that it has.
-            let troubled = snapshot.faults.iter().find(|fault| fault.source == id);
+            let troubled = snapshot.faults.iter().filter(|fault| fault.source == id);
+            let troubled = troubled.min_by_key(|fault| fault.kind != FaultKind::Missing);
             checks.push(match troubled {
                 None => Check::ok(
                     format!("endpoint {id}"),
@@ -269,7 +271,12 @@ impl Composer {
                 Some(fault) => Check::problem(
                     format!("endpoint {id}"),
                     fault.message.clone(),
-                    format!("poolwright endpoint test {id}"),
+                    match fault.kind {
+                        FaultKind::Missing => {
+                            format!("poolwright endpoint accept {id}, if they were taken out")
+                        }
+                        _ => format!("poolwright endpoint test {id}"),
+                    },
                 ),
             });
         }

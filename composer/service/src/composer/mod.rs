@@ -1,5 +1,6 @@
 //! The facade: everything that anybody asks of Poolwright, be it at the CLI or through a service.
 //!
+//! * [`accepting`]: what vanished all at once.
 //! * [`adopting`]: what was there before us.
 //! * [`drifting`]: what is recorded against what was found.
 //! * [`looking`]: the hardware as seen last, with what we know of it.
@@ -25,6 +26,7 @@
 //!
 //! Invariant: every change of hardware goes through a plan and the executor.
 
+mod accepting;
 mod adopting;
 mod asking;
 mod automatic;
@@ -48,6 +50,7 @@ mod suspending;
 mod undoing;
 mod wanting;
 
+pub use accepting::{Accepting, Lost};
 pub use adopting::Adopting;
 pub use asking::{Check, CheckResult, Resolution, Status, Why};
 pub use changing::Release;

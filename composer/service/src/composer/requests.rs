@@ -90,6 +90,7 @@ impl Composer {
         self.may_begin(&request, &plan).await?;
         self.are_adopted(request.kind, &plan).await?;
         if automatic {
+            self.is_believed(&plan)?;
             self.within_limits(&id, &plan, &mut with).await?;
         }
         let submission = Submission {
