@@ -100,6 +100,8 @@ pub enum Command {
     Pause(commands::pause::PauseArgs),
     /// Let it go on
     Resume(commands::pause::ResumeArgs),
+    /// How much may happen by itself
+    Limits(commands::limits::LimitsArgs),
     /// Management services: add, adopt, list, test, remove, record, qualify
     Endpoint(commands::endpoint::EndpointArgs),
     /// Show where the fabric is not as recorded: wanted against found

@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod emulate;
 pub mod endpoint;
 pub mod get;
+pub mod limits;
 pub mod ops;
 pub mod pause;
 pub mod plan;
@@ -55,6 +56,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Ops(args) => ops::run(args, output).await,
         Command::Pause(args) => pause::pause(args, output).await,
         Command::Resume(args) => pause::resume(args, output).await,
+        Command::Limits(args) => limits::run(args, output).await,
         Command::Endpoint(args) => endpoint::run(args, output).await,
         Command::Diff(args) => diff::run(args, output).await,
         Command::Why(args) => why::run(args, output).await,

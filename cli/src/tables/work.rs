@@ -8,9 +8,10 @@ use poolwright_executor::Operation;
 use poolwright_planner::{Composition, Plan};
 use poolwright_service::demand::DemandRecord;
 use poolwright_service::endpoint::{Endpoint, Trust};
+use poolwright_service::limits::Limits;
 use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::Schedule;
-use poolwright_service::{Check, CheckResult, Drift, Pause, ScheduleStatus};
+use poolwright_service::{Check, CheckResult, Drift, LimitsStatus, Pause, ScheduleStatus};
 
 pub fn compositions(compositions: &[Composition]) -> Table {
     let mut table = Table::new([
@@ -210,6 +211,73 @@ pub fn pauses(pauses: &[Pause]) -> Table {
             Cell::text(&pause.by),
             Cell::at(pause.since),
             Cell::maybe(reason),
+        ]);
+    }
+    table
+}
+
+/// What may happen by itself, beside what did.
+pub fn limits(status: &LimitsStatus) -> Table {
+    let mut table = Table::new([
+        column("LIMIT"),
+        column("ALLOWED"),
+        column("SO FAR").named("so_far"),
+        column("DEFAULT"),
+        column("OF"),
+    ]);
+    let (now, usual, most) = (&status.limits, Limits::default(), &status.moved_most);
+    let rows = [
+        ("per-plan", now.per_plan, None, usual.per_plan, "GPUs of one plan"),
+        (
+            "per-hour",
+            now.per_hour,
+            Some(status.moved),
+            usual.per_hour,
+            "moves of all GPUs",
+        ),
+        (
+            "per-host",
+            now.per_host,
+            Some(most.host),
+            usual.per_host,
+            "moves to or from one host",
+        ),
+        (
+            "per-tenant",
+            now.per_tenant,
+            Some(most.tenant),
+            usual.per_tenant,
+            "moves of one tenant's GPUs",
+        ),
+        (
+            "per-gpu",
+            now.per_gpu,
+            Some(most.gpu),
+            usual.per_gpu,
+            "moves of one GPU",
+        ),
+        (
+            "failures",
+            now.failures,
+            Some(status.failed),
+            usual.failures,
+            "operations in a row that ended badly",
+        ),
+        (
+            "vanished",
+            now.vanished,
+            None,
+            usual.vanished,
+            "percent of an endpoint's GPUs, in one look",
+        ),
+    ];
+    for (name, allowed, moved, usual, of) in rows {
+        table.row([
+            Cell::text(name),
+            Cell::text(allowed),
+            Cell::maybe(moved.as_ref()),
+            Cell::text(usual),
+            Cell::text(of),
         ]);
     }
     table

@@ -9,6 +9,7 @@ mod demo;
 mod discovery;
 mod full;
 mod interrupted;
+mod limits;
 mod manager;
 mod pausing;
 mod postgres;

@@ -41,16 +41,16 @@ impl OperationKind {
     pub fn is_automatic(self) -> bool {
         matches!(self, Self::Schedule)
     }
-}
 
-impl OperationKind {
-    /// The register of operations: what is in here is swept by the tests, with a fault at every step.
-    pub const ALL: [Self; 8] = [
+    /// The register of operations that change hardware: what is in here is swept by the tests, with a fault at every
+    /// step. (Only [`OperationKind::Adopt`] changes none.)
+    pub const ALL: [Self; 9] = [
         Self::Apply,
         Self::Compose,
         Self::Release,
         Self::Attach,
         Self::Detach,
+        Self::Move,
         Self::Schedule,
         Self::Clean,
         Self::Undo,
@@ -163,6 +163,12 @@ impl StepRecord {
             error: None,
             waiting_for: None,
         }
+    }
+
+    /// Whether it has bound or unbound GPUs, or may have; it may have been undone since.
+    pub fn has_moved(&self) -> bool {
+        matches!(self.step.verb, Verb::Bind | Verb::Unbind)
+            && (self.needs_undo() || matches!(self.state, StepState::Undone | StepState::Stuck))
     }
 
     /// Whether something out there may be different because of it, and is to be put back.

@@ -5,6 +5,7 @@
 //! * [`demand`], [`schedule`], [`window`], [`endpoint`]: what people write, and what is kept of it.
 //! * [`drift`](mod@drift): what is recorded against what is found.
 //! * [`size`](mod@size): sizing in the words of requests.
+//! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
 //! * [`accounts`]: who may ask.
 //! * [`clock`]: the only place that knows what time it is.
@@ -18,17 +19,19 @@ pub mod endpoint;
 mod error;
 mod ids;
 pub mod leases;
+pub mod limits;
 mod missing;
 pub mod runner;
 pub mod schedule;
 mod sealed;
 pub mod size;
+mod vanishing;
 mod view;
 pub mod window;
 
 pub use composer::{
-    Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, Options, Release, Resolution,
-    ScheduleStatus, Silent, Status, Why, most_slots, pool_kinds,
+    Accepting, Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, LimitsStatus, Lost,
+    MovedMost, Options, Release, Resolution, ScheduleStatus, Silent, Status, Why, most_slots, pool_kinds,
 };
 pub use drift::{Drift, DriftKind};
 pub use error::{ErrorCode, ServiceError};

@@ -21,6 +21,8 @@ pub struct Known {
     pub in_hand: BTreeSet<UnitId>,
     /// Endpoints that were not adopted.
     pub observed: BTreeSet<ControlEndpointId>,
+    /// Endpoints that lost so much at once that they are not believed, and how much.
+    pub disbelieved: BTreeMap<ControlEndpointId, String>,
     /// How far the store was when the look at each endpoint began. What was written later was read from the
     /// hardware later, too.
     pub looked_at: BTreeMap<ControlEndpointId, u64>,
@@ -31,6 +33,12 @@ impl Known {
     fn observed_at<'g>(&self, gpu: &'g Gpu) -> Option<&'g ControlEndpointId> {
         let mut endpoints = gpu.control.iter().map(|at| &at.endpoint);
         endpoints.find(|endpoint| self.observed.contains(*endpoint))
+    }
+
+    /// Where a GPU could be bound, and nobody believes what is shown; with the reason.
+    fn disbelieved_at(&self, gpu: &Gpu) -> Option<&String> {
+        let mut endpoints = gpu.control.iter().map(|at| &at.endpoint);
+        endpoints.find_map(|endpoint| self.disbelieved.get(endpoint))
     }
 
     /// What was written down of a GPU after the look at whoever binds it.
@@ -83,6 +91,12 @@ pub fn overlay(snapshot: &mut Snapshot, known: &Known) {
                 gpu.state = GpuState::Dirty;
             }
             _ => {}
+        }
+        if !ours
+            && gpu.composability.is_composable()
+            && let Some(why) = known.disbelieved_at(gpu)
+        {
+            gpu.composability = Composability::no(WhyNotKind::Disbelieved, why.as_str());
         }
         if !ours
             && gpu.composability.is_composable()

@@ -24,6 +24,8 @@ pub enum WhyNotKind {
     Unhealthy,
     /// Its endpoint was not adopted: the manager looks at it and changes nothing there.
     ObserveOnly,
+    /// Its endpoint lost so much at once that what it shows is not believed.
+    Disbelieved,
     /// Bound to a host by somebody else; left alone until adopted.
     Foreign,
     /// Not seen in the latest look.
@@ -32,7 +34,7 @@ pub enum WhyNotKind {
     Cordoned,
 }
 
-const KINDS: [(WhyNotKind, &str); 12] = [
+const KINDS: [(WhyNotKind, &str); 13] = [
     (WhyNotKind::Soldered, "soldered"),
     (WhyNotKind::Conflict, "conflict"),
     (WhyNotKind::NoIdentity, "no-identity"),
@@ -42,6 +44,7 @@ const KINDS: [(WhyNotKind, &str); 12] = [
     (WhyNotKind::NoMemorySize, "no-memory-size"),
     (WhyNotKind::Unhealthy, "unhealthy"),
     (WhyNotKind::ObserveOnly, "observe-only"),
+    (WhyNotKind::Disbelieved, "disbelieved"),
     (WhyNotKind::Foreign, "foreign"),
     (WhyNotKind::Missing, "missing"),
     (WhyNotKind::Cordoned, "cordoned"),

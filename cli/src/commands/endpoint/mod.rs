@@ -1,6 +1,7 @@
 //! `endpoint`: the management services that a manager speaks to; and, without a manager, a copy of one and a
 //! test of what it can do.
 
+mod accept;
 mod qualify;
 mod record;
 
@@ -43,6 +44,9 @@ enum Action {
     /// Show what a service that is only observed would bring along; --yes takes it over
     #[command(after_help = ADOPT)]
     Adopt(AdoptArgs),
+    /// Show what vanished all at once from a service, which is not believed; --yes believes it
+    #[command(after_help = accept::EXAMPLES)]
+    Accept(accept::AcceptArgs),
     /// Forget a service; refused while a composition holds GPUs through it
     #[command(after_help = "Example:\n  poolwright endpoint remove box-1 --yes")]
     Remove(RemoveArgs),
@@ -154,6 +158,7 @@ pub async fn run(args: EndpointArgs, output: Output) -> Outcome {
             )?;
         }
         Action::Adopt(args) => return adopt(args, output).await,
+        Action::Accept(args) => return accept::run(args, output).await,
         Action::Remove(RemoveArgs { one, confirm }) => {
             let api = Api::new(&one.manager)?;
             confirm.confirm(&format!("forget endpoint {}", one.id))?;

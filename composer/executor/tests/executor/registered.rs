@@ -29,7 +29,10 @@ pub fn verbs(kind: OperationKind) -> &'static [Verb] {
         OperationKind::Compose | OperationKind::Attach => &[Verb::Preflight, Verb::Bind, Verb::Verify],
         OperationKind::Release | OperationKind::Detach => &[Verb::Drain, Verb::Unbind, Verb::Reset],
         OperationKind::Clean => &[Verb::Reset],
-        OperationKind::Apply | OperationKind::Schedule | OperationKind::Undo => &Verb::ALL,
+        OperationKind::Apply | OperationKind::Move | OperationKind::Schedule | OperationKind::Undo => {
+            &Verb::ALL
+        }
+        OperationKind::Adopt => &[Verb::Bind, Verb::Verify],
     }
 }
 
@@ -56,6 +59,13 @@ pub async fn prepare(kit: &Kit, kind: OperationKind) -> Plan {
             kit.given(attach(kit, before, &["u1", "u2"]).await).await;
             detach(kit, "detach").await
         }
+        OperationKind::Move => {
+            kit.given(attach(kit, before, &["u1", "u2"]).await).await;
+            let seen = Seen::now(kit, &[]).await;
+            let (gpu, host) = ([UNITS[0].parse().unwrap()], HOSTS[1].parse().unwrap());
+            seen.plan("move", |input| direct::move_to(&gpu, &host, input).unwrap())
+        }
+        OperationKind::Adopt => unreachable!("it sends nothing, and is not swept"),
         // One goes, one stays, and one comes that can't do without what the first had.
         OperationKind::Apply => {
             kit.given(wanted(kit, before, &[("red", 1), ("blue", 1)]).await)

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use poolwright_service::endpoint::{Endpoint, EndpointSpec, Standing};
-use poolwright_service::{Adopting, EndpointTest, How};
+use poolwright_service::{Accepting, Adopting, EndpointTest, How};
 use serde::Deserialize;
 
 pub(super) fn routes() -> Router<Api> {
@@ -17,6 +17,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/endpoints/{id}", get(one).delete(remove))
         .route("/endpoints/{id}/test", post(test))
         .route("/endpoints/{id}/adopt", post(adopt))
+        .route("/endpoints/{id}/accept", post(accept))
 }
 
 async fn all(State(api): State<Api>) -> Answer<Vec<Endpoint>> {
@@ -64,6 +65,25 @@ async fn adopt(
         None => StatusCode::OK,
     };
     Ok((status, Json(adopting)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Accept {
+    #[serde(default)]
+    dry_run: bool,
+}
+
+async fn accept(
+    State(api): State<Api>,
+    Path(text): Path<String>,
+    Body(body): Body<Accept>,
+) -> Answer<Accepting> {
+    let accepting = api
+        .composer
+        .accept_endpoint(&id(&text)?, BY, body.dry_run)
+        .await?;
+    Ok(Json(accepting))
 }
 
 async fn one(State(api): State<Api>, Path(text): Path<String>) -> Answer<Endpoint> {

@@ -3,6 +3,7 @@
 mod changes;
 mod demands;
 mod endpoints;
+mod limits;
 mod operations;
 mod pauses;
 mod pool;
@@ -37,6 +38,7 @@ pub(crate) fn router(api: Api) -> Router {
         .merge(changes::routes())
         .merge(operations::routes())
         .merge(pauses::routes())
+        .merge(limits::routes())
         .merge(schedules::routes())
         .merge(endpoints::routes())
         .fallback(no_such_path)

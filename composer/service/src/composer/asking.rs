@@ -8,6 +8,7 @@ use crate::drift::{Drift, DriftKind};
 use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
 use poolwright_executor::{self as executor, CompositionRecord, Operation, OperationState, Resolve, Said};
+use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Composition;
@@ -261,7 +262,8 @@ impl Composer {
         for endpoint in self.endpoints().await? {
             let id = endpoint.spec.id.as_str();
             // A fault of the endpoint itself, and not of a place there, is of all that it has.
-            let troubled = snapshot.faults.iter().find(|fault| fault.source == id);
+            let troubled = snapshot.faults.iter().filter(|fault| fault.source == id);
+            let troubled = troubled.min_by_key(|fault| fault.kind != FaultKind::Missing);
             checks.push(match troubled {
                 None => Check::ok(
                     format!("endpoint {id}"),
@@ -270,7 +272,12 @@ impl Composer {
                 Some(fault) => Check::problem(
                     format!("endpoint {id}"),
                     fault.message.clone(),
-                    format!("poolwright endpoint test {id}"),
+                    match fault.kind {
+                        FaultKind::Missing => {
+                            format!("poolwright endpoint accept {id}, if they were taken out")
+                        }
+                        _ => format!("poolwright endpoint test {id}"),
+                    },
                 ),
             });
         }
@@ -310,6 +317,14 @@ impl Composer {
                 "operations",
                 format!("somebody must look at {}", needy.join(", ")),
                 "poolwright ops show ID",
+            ),
+        });
+        checks.push(match self.trouble() {
+            None => Check::ok("calendar", "nothing keeps the pool from following it"),
+            Some(trouble) => Check::warning(
+                "calendar",
+                format!("the pool does not follow it: {trouble}"),
+                "poolwright schedule list",
             ),
         });
         let pauses: Vec<String> = self.pauses().await?.iter().map(ToString::to_string).collect();

@@ -3,6 +3,7 @@
 use super::Composer;
 use crate::endpoint::{Connected, Endpoint, EndpointSpec, Standing};
 use crate::error::{ErrorCode, ServiceError};
+use crate::vanishing::Shown;
 use futures_util::StreamExt;
 use poolwright_collector::Look;
 use poolwright_driver::{DriverError, Observation};
@@ -174,6 +175,7 @@ impl Composer {
         let mut batch = Batch::new();
         batch
             .delete(Endpoint::KIND, id.as_str())
+            .delete(Shown::KIND, id.as_str())
             .delete(Pause::KIND, &Paused::Endpoint(id.clone()).to_string());
         self.store.commit(batch).await?;
         self.recall_pauses().await?;

@@ -7,6 +7,7 @@
 use super::Composer;
 use crate::error::ServiceError;
 use crate::missing::{Vanished, show_missing};
+use crate::vanishing::{Baselines, Shown};
 use crate::view::{Known, overlay};
 use poolwright_collector::{Look, assemble, look};
 use poolwright_driver::{Fabric, Progress};
@@ -24,6 +25,8 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 #[derive(Default)]
 pub(super) struct Seen {
     sights: BTreeMap<ControlEndpointId, Sight>,
+    /// What endpoints showed when they were believed.
+    baselines: Baselines,
     /// Looks that have begun so far.
     looks: u64,
     /// Everything was looked at once.
@@ -48,6 +51,8 @@ pub(super) struct Seen {
 struct Sight {
     look: Look,
     began: Began,
+    /// What it showed instead, where that is not believed.
+    disbelieved: Option<Box<Look>>,
 }
 
 impl Seen {
@@ -194,6 +199,7 @@ impl Composer {
 
     /// To be called before a look, whose answers then go to [`Composer::take_in`].
     pub(super) async fn begin_look(&self) -> Result<Began, ServiceError> {
+        self.recall_baselines().await?;
         let revision = self.store.revision().await?;
         let mut seen = self.lock_seen();
         seen.looks += 1;
@@ -208,20 +214,35 @@ impl Composer {
         for mut look in looks {
             let source = look.view.source.clone();
             let mut began = began;
+            let disbelieved = match seen.baselines.take_in(&look) {
+                Err(fault) if look.answered => {
+                    let shown = look.clone();
+                    look.answered = false;
+                    look.view.faults.insert(0, fault);
+                    Some(Box::new(shown))
+                }
+                _ => None,
+            };
             if let Some(last) = seen.sights.get(&source) {
                 // Two looks may overtake each other; the later one counts.
                 if last.began.nth > began.nth {
                     continue;
                 }
                 // An endpoint that is silent just now still has what it had; its fault says that it is silent.
-                if !look.answered {
+                // So has one that is not believed, if it ever was.
+                if !look.answered && (disbelieved.is_none() || last.look.label.is_some()) {
                     look.view.topology = last.look.view.topology.clone();
                     look.view.at = last.look.view.at;
                     look.label.clone_from(&last.look.label);
                     began.revision = last.began.revision;
                 }
             }
-            seen.sights.insert(source, Sight { look, began });
+            let sight = Sight {
+                look,
+                began,
+                disbelieved,
+            };
+            seen.sights.insert(source, sight);
         }
         seen.joined = None;
     }
@@ -238,10 +259,51 @@ impl Composer {
         looks.filter(|look| are_so(look)).cloned().collect()
     }
 
+    pub(super) fn with_baselines(&self, what: impl FnOnce(&mut Baselines)) {
+        what(&mut self.lock_seen().baselines);
+    }
+
+    /// What an endpoint shows that is not believed.
+    pub(super) fn disbelieved_at(&self, endpoint: &ControlEndpointId) -> Option<Shown> {
+        let seen = self.lock_seen();
+        let look = seen.sights.get(endpoint)?.disbelieved.as_ref()?;
+        Some(Shown::of(look))
+    }
+
+    /// The endpoints that are not believed just now, and why.
+    pub(super) fn disbelieved(&self) -> BTreeMap<ControlEndpointId, String> {
+        let seen = self.lock_seen();
+        let sights = seen
+            .sights
+            .iter()
+            .filter(|(_, sight)| sight.disbelieved.is_some());
+        let why = sights
+            .filter_map(|(id, sight)| Some((id.clone(), sight.look.view.faults.first()?.message.clone())));
+        why.collect()
+    }
+
+    /// What an endpoint showed before, and does not any more.
+    pub(super) fn gone_since(&self, now: &Shown) -> BTreeSet<String> {
+        self.lock_seen().baselines.gone(now)
+    }
+
+    /// Believes what an endpoint shows.
+    pub(super) fn believe(&self, now: Shown) {
+        let mut seen = self.lock_seen();
+        if let Some(sight) = seen.sights.get_mut(&now.endpoint)
+            && let Some(look) = sight.disbelieved.take()
+        {
+            sight.look = *look;
+        }
+        seen.baselines.believe(now);
+        seen.joined = None;
+    }
+
     /// Forgets what an endpoint showed.
     pub(super) fn forget(&self, endpoint: &ControlEndpointId) {
         let mut seen = self.lock_seen();
         seen.sights.remove(endpoint);
+        seen.baselines.forget(endpoint);
         let before = seen.speakers.len();
         seen.speakers.retain(|_, speaker| speaker != endpoint);
         seen.ids_to_keep |= seen.speakers.len() < before;
@@ -250,15 +312,24 @@ impl Composer {
 
     /// Everything that was seen in one. What is new in it has an id that stays, before anybody uses it.
     async fn joined(&self) -> Result<Arc<Joined>, ServiceError> {
-        let (joined, ids) = {
+        let (joined, ids, shown) = {
             let mut seen = self.lock_seen();
             let joined = match &seen.joined {
                 Some(joined) => joined.clone(),
                 None => self.join(&mut seen),
             };
             let known = || (Ids(seen.ids.clone()), Speakers(seen.speakers.clone()));
-            (joined, seen.ids_to_keep.then(known))
+            (joined, seen.ids_to_keep.then(known), seen.baselines.to_keep())
         };
+        if !shown.is_empty() {
+            let mut batch = Batch::new();
+            for shown in &shown {
+                batch.put(shown)?;
+            }
+            self.store.commit(batch).await?;
+            let mut seen = self.lock_seen();
+            shown.iter().for_each(|shown| seen.baselines.kept(shown));
+        }
         if let Some((ids, speakers)) = ids {
             let mut batch = Batch::new();
             batch.put(&ids)?.put(&speakers)?;
@@ -310,6 +381,7 @@ impl Composer {
         let records = read_all::<GpuRecord>(self.store.as_ref()).await?;
         Ok(Known {
             observed: self.observed().await?,
+            disbelieved: self.disbelieved(),
             in_hand: claims.into_iter().map(|claim| claim.value.unit).collect(),
             ours: held.map(|held| held.unit).collect(),
             records: records

@@ -1,5 +1,6 @@
 //! The facade: everything that anybody asks of Poolwright, be it at the CLI or through a service.
 //!
+//! * [`accepting`]: what vanished all at once.
 //! * [`adopting`]: what was there before us.
 //! * [`drifting`]: what is recorded against what was found.
 //! * [`looking`]: the hardware as seen last, with what we know of it.
@@ -15,6 +16,9 @@
 //! * [`requests`]: from a plan to an operation; once a key.
 //! * [`charge`]: one of several managers.
 //! * [`following`]: what is done once an operation is over.
+//! * [`automatic`]: what ran by itself of late.
+//! * [`failing`]: what failed again and again.
+//! * [`limiting`]: not too much of what runs by itself.
 //! * [`pausing`]: stopping it all, or some of it.
 //! * [`pruning`]: what is forgotten of the past.
 //! * [`readiness`]: whether it may be asked at all.
@@ -22,15 +26,19 @@
 //!
 //! Invariant: every change of hardware goes through a plan and the executor.
 
+mod accepting;
 mod adopting;
 mod asking;
+mod automatic;
 mod changing;
 mod charge;
 mod drifting;
 mod endpoints;
+mod failing;
 mod following;
 mod giving_up;
 mod keeping;
+mod limiting;
 mod looking;
 mod pausing;
 mod planning;
@@ -42,11 +50,13 @@ mod suspending;
 mod undoing;
 mod wanting;
 
+pub use accepting::{Accepting, Lost};
 pub use adopting::Adopting;
 pub use asking::{Check, CheckResult, Resolution, Status, Why};
 pub use changing::Release;
 pub use endpoints::EndpointTest;
 pub(crate) use following::Tell;
+pub use limiting::{LimitsStatus, MovedMost};
 pub use planning::{Change, How};
 pub use silence::Silent;
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};

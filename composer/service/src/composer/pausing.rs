@@ -56,6 +56,12 @@ impl Composer {
         }
         let mut batch = Batch::new();
         batch.delete(Pause::KIND, &what.to_string());
+        if *what == Paused::Automation {
+            // What failed so far counts no more.
+            let mut automatic = self.automatic().await?;
+            automatic.forgive();
+            automatic.put_into(&mut batch)?;
+        }
         if *what == Paused::Restored {
             batch.accept_restored();
         }

@@ -75,16 +75,25 @@ impl Composer {
         })
     }
 
-    /// Begins the operation, with all that hangs on it, unless that is paused. To be called with the turn.
+    /// Begins the operation, with all that hangs on it, unless that is paused, or too much of what
+    /// runs by itself. To be called with the turn.
     pub(super) async fn submit(
         &self,
         request: Request<'_>,
         id: OperationId,
         plan: Plan,
-        with: Batch,
+        mut with: Batch,
     ) -> Result<Change, ServiceError> {
+        let automatic = request.kind.is_automatic();
+        if automatic {
+            self.pause_after_failures().await?;
+        }
         self.may_begin(&request, &plan).await?;
         self.are_adopted(request.kind, &plan).await?;
+        if automatic {
+            self.is_believed(&plan)?;
+            self.within_limits(&id, &plan, &mut with).await?;
+        }
         let submission = Submission {
             id: id.clone(),
             plan: plan.clone(),

@@ -4,6 +4,7 @@ use super::Composer;
 use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
 use poolwright_collector::Look;
+use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -15,6 +16,9 @@ pub struct Silent {
     /// When it answered last; `None`: not since the manager started, so nothing of it is known.
     pub last_answer: Option<Timestamp>,
     pub because: String,
+    /// It answers, and what it says is not believed.
+    #[serde(default)]
+    pub answers: bool,
 }
 
 impl fmt::Display for Silent {
@@ -22,6 +26,12 @@ impl fmt::Display for Silent {
         let Self {
             endpoint, because, ..
         } = self;
+        if self.answers {
+            return match self.last_answer {
+                Some(at) => write!(f, "{endpoint} is shown as it was at {at}: {because}"),
+                None => write!(f, "{endpoint} is not believed: {because}"),
+            };
+        }
         match self.last_answer {
             Some(at) => write!(f, "{endpoint} has not answered since {at}: {because}"),
             None => write!(
@@ -36,6 +46,9 @@ impl Silent {
     fn of(look: Look) -> Self {
         let fault = look.view.faults.into_iter().next();
         Self {
+            answers: fault
+                .as_ref()
+                .is_some_and(|fault| fault.kind == FaultKind::Missing),
             endpoint: look.view.source,
             // Whoever answered before is remembered, with the time of that answer.
             last_answer: look.label.is_some().then_some(look.view.at),
@@ -59,7 +72,9 @@ impl Composer {
     /// An error that something can't be had, with the endpoints that may have it and do not answer.
     pub(super) fn beside_silence(&self, error: ServiceError) -> ServiceError {
         const NAMED: usize = 3;
-        let silent = self.silent();
+        let mut silent = self.silent();
+        // What is not composable says so itself.
+        silent.retain(|silent| !silent.answers);
         if silent.is_empty() || error.code != ErrorCode::Unplaced {
             return error;
         }
