@@ -91,7 +91,7 @@ impl Live {
 
     /// Says what keeps a step from beginning, or from going on.
     pub fn hold_back(&self, index: u32, waiting_for: Option<String>) {
-        self.journal.seen.send_modify(|operation| {
+        self.journal.seen.change(|operation| {
             if let Some(record) = operation.steps.get_mut(index as usize) {
                 record.waiting_for = waiting_for;
             }

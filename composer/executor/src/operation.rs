@@ -42,9 +42,8 @@ impl OperationKind {
         matches!(self, Self::Schedule)
     }
 
-    /// The register of operations that change hardware: what is in here is swept by the tests, with a fault at every
-    /// step. (Only [`OperationKind::Adopt`] changes none.)
-    pub const ALL: [Self; 9] = [
+    /// The register of operations: what is in here is swept by the tests, with a fault at every step.
+    pub const ALL: [Self; 10] = [
         Self::Apply,
         Self::Compose,
         Self::Release,
@@ -54,6 +53,7 @@ impl OperationKind {
         Self::Schedule,
         Self::Clean,
         Self::Undo,
+        Self::Adopt,
     ];
 }
 
