@@ -26,13 +26,15 @@ pub enum WhyNotKind {
     ObserveOnly,
     /// Bound to a host by somebody else; left alone until adopted.
     Foreign,
+    /// Bound to something at which no host is shown.
+    HostGone,
     /// Not seen in the latest look.
     Missing,
     /// An operator closed it.
     Cordoned,
 }
 
-const KINDS: [(WhyNotKind, &str); 12] = [
+const KINDS: [(WhyNotKind, &str); 13] = [
     (WhyNotKind::Soldered, "soldered"),
     (WhyNotKind::Conflict, "conflict"),
     (WhyNotKind::NoIdentity, "no-identity"),
@@ -43,6 +45,7 @@ const KINDS: [(WhyNotKind, &str); 12] = [
     (WhyNotKind::Unhealthy, "unhealthy"),
     (WhyNotKind::ObserveOnly, "observe-only"),
     (WhyNotKind::Foreign, "foreign"),
+    (WhyNotKind::HostGone, "host-gone"),
     (WhyNotKind::Missing, "missing"),
     (WhyNotKind::Cordoned, "cordoned"),
 ];

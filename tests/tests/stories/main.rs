@@ -16,6 +16,7 @@ mod every_step;
 mod gone;
 mod managers;
 mod pausing;
+mod polling;
 mod requests;
 mod restarts;
 mod scale;
