@@ -4,6 +4,7 @@
 use poolwright_executor::GpuRecord;
 use poolwright_inventory::Snapshot;
 use poolwright_model::composable::{Composability, WhyNotKind};
+use poolwright_model::control::ControlPoint;
 use poolwright_model::id::{ControlEndpointId, GpuId, UnitId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::Gpu;
@@ -23,9 +24,23 @@ pub struct Known {
     pub observed: BTreeSet<ControlEndpointId>,
     /// Endpoints that lost so much at once that they are not believed, and how much.
     pub disbelieved: BTreeMap<ControlEndpointId, String>,
-    /// How far the store was when the look at each endpoint began. What was written later was read from the
-    /// hardware later, too.
-    pub looked_at: BTreeMap<ControlEndpointId, u64>,
+    pub looked_at: LookedAt,
+}
+
+/// How far the store was when it was read who is bound where. What was written later was read from the hardware
+/// later, too.
+#[derive(Debug, Clone, Default)]
+pub struct LookedAt {
+    pub endpoints: BTreeMap<ControlEndpointId, u64>,
+    /// Units that the last look at their endpoint could not read.
+    pub units: BTreeMap<ControlPoint, u64>,
+}
+
+impl LookedAt {
+    fn unit(&self, at: &ControlPoint) -> Option<u64> {
+        let unit = self.units.get(at).or_else(|| self.endpoints.get(&at.endpoint));
+        unit.copied()
+    }
 }
 
 impl Known {
@@ -44,11 +59,8 @@ impl Known {
     /// What was written down of a GPU after the look at whoever binds it.
     fn newer(&self, gpu: &Gpu) -> Option<&GpuRecord> {
         let record = self.records.get(&gpu.id)?;
-        let looked_at = gpu
-            .control
-            .iter()
-            .filter_map(|at| self.looked_at.get(&at.endpoint));
-        let looked_at = looked_at.min().copied().unwrap_or(u64::MAX);
+        let looked_at = gpu.control.iter().filter_map(|at| self.looked_at.unit(at));
+        let looked_at = looked_at.min().unwrap_or(u64::MAX);
         (record.revision > looked_at).then_some(&record.value)
     }
 }
@@ -69,6 +81,7 @@ pub fn overlay(snapshot: &mut Snapshot, known: &Known) {
         }
         match (gpu.host_port.is_some(), record.map(|record| record.state)) {
             (_, Some(held @ (GpuState::Indeterminate | GpuState::Quarantined))) => gpu.state = held,
+            (false, _) if why_not(gpu) == Some(WhyNotKind::HostGone) => gpu.state = GpuState::Foreign,
             (true, _) if !ours => {
                 gpu.state = GpuState::Foreign;
                 if gpu.composability.is_composable() {
@@ -108,6 +121,10 @@ pub fn overlay(snapshot: &mut Snapshot, known: &Known) {
             gpu.composability = Composability::no(WhyNotKind::ObserveOnly, detail);
         }
     }
+}
+
+fn why_not(gpu: &Gpu) -> Option<WhyNotKind> {
+    gpu.composability.0.as_ref().map(|why| why.kind)
 }
 
 #[cfg(test)]
@@ -162,7 +179,10 @@ mod tests {
         };
         Known {
             records: BTreeMap::from([(value.gpu.clone(), Versioned { value, revision })]),
-            looked_at: BTreeMap::from([("box".parse().unwrap(), LOOKED_AT)]),
+            looked_at: LookedAt {
+                endpoints: BTreeMap::from([("box".parse().unwrap(), LOOKED_AT)]),
+                ..LookedAt::default()
+            },
             ..Known::default()
         }
     }
@@ -228,7 +248,14 @@ mod tests {
         let gpu = &snapshot.topology.gpus[0];
         assert_eq!(gpu.state, GpuState::Attached);
         assert_eq!(gpu.host_port.as_ref().unwrap().as_str(), "p");
-        let earlier = recorded(GpuState::Free, None, LOOKED_AT);
+        let mut earlier = recorded(GpuState::Free, None, LOOKED_AT);
         assert_eq!(one_gpu(Some("p"), &earlier).0, GpuState::Foreign);
+        let unread = a_look(None).topology.gpus[0].control[0].clone();
+        earlier.looked_at.units.insert(unread, LOOKED_AT - 1);
+        assert_eq!(
+            one_gpu(Some("p"), &earlier).0,
+            GpuState::Free,
+            "the last look could not read this one"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! The fabric's side: what is bound to what.
 
-use crate::{DriverError, Observation, Progress};
+use crate::{Bindings, DriverError, Observation, Progress, read_each};
 use async_trait::async_trait;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::ControlEndpointId;
@@ -77,6 +77,14 @@ pub trait Fabric: Send + Sync {
 
     /// Reads back, from the fabric and not from memory, where a unit is bound.
     async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError>;
+
+    /// Reads back where all these units are bound, and nothing else: far less than [`Fabric::observe`] asks. Without a
+    /// unit, only whether the service answers, where the driver can ask that. An error means that nothing at all
+    /// could be learned.
+    async fn bindings(&self, units: &[ControlPoint], deadline: Duration) -> Result<Bindings, DriverError> {
+        let read = |unit: ControlPoint, left| async move { self.bound(&unit, left).await };
+        read_each(units, deadline, read).await
+    }
 
     /// How far a task is that an error of this driver named ([`Late::Task`](crate::Late::Task)). A driver that
     /// never names one has none.

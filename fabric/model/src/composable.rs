@@ -28,13 +28,15 @@ pub enum WhyNotKind {
     Disbelieved,
     /// Bound to a host by somebody else; left alone until adopted.
     Foreign,
+    /// Bound to something at which no host is shown.
+    HostGone,
     /// Not seen in the latest look.
     Missing,
     /// An operator closed it.
     Cordoned,
 }
 
-const KINDS: [(WhyNotKind, &str); 13] = [
+const KINDS: [(WhyNotKind, &str); 14] = [
     (WhyNotKind::Soldered, "soldered"),
     (WhyNotKind::Conflict, "conflict"),
     (WhyNotKind::NoIdentity, "no-identity"),
@@ -46,6 +48,7 @@ const KINDS: [(WhyNotKind, &str); 13] = [
     (WhyNotKind::ObserveOnly, "observe-only"),
     (WhyNotKind::Disbelieved, "disbelieved"),
     (WhyNotKind::Foreign, "foreign"),
+    (WhyNotKind::HostGone, "host-gone"),
     (WhyNotKind::Missing, "missing"),
     (WhyNotKind::Cordoned, "cordoned"),
 ];

@@ -43,6 +43,8 @@ pub struct Look {
     pub requests: u64,
     /// False where nothing at all could be read; the view then holds only the fault.
     pub answered: bool,
+    /// How long it took, where that was measured.
+    pub took: Duration,
 }
 
 impl Look {
@@ -69,6 +71,7 @@ impl Look {
             label: Some(label),
             requests,
             answered: true,
+            took: Duration::ZERO,
         }
     }
 
@@ -90,6 +93,7 @@ impl Look {
             label: None,
             requests: 0,
             answered: false,
+            took: Duration::ZERO,
         }
     }
 }
@@ -212,14 +216,19 @@ async fn observe(
     progress: &dyn Progress,
 ) -> Look {
     let source = endpoint.endpoint().clone();
+    let began = tokio::time::Instant::now();
     let answer = tokio::time::timeout(deadline, endpoint.observe(progress)).await;
     let answer = answer.unwrap_or_else(|_| {
         let message = format!("not read within {} s", deadline.as_secs());
         Err(DriverError::no_effect(message).with_fault(FaultKind::Timeout))
     });
-    match answer {
+    let look = match answer {
         Err(error) => Look::failed(source, &error, at),
         Ok(observed) => Look::answered(source, observed, at),
+    };
+    Look {
+        took: began.elapsed(),
+        ..look
     }
 }
 

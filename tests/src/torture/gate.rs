@@ -8,7 +8,7 @@ use super::witness::Witness;
 use async_trait::async_trait;
 use fastrand::Rng;
 use poolwright_driver::{
-    Bound, Confirmation, ControlPoint, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget,
+    Bindings, Bound, Confirmation, ControlPoint, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget,
     Observation, Progress, ResetSeen, Room, TaskSeen,
 };
 use poolwright_emulator::InProcess;
@@ -251,6 +251,9 @@ impl Fabric for GatedFabric {
     }
     async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError> {
         self.gate.through(self.fabric.bound(unit, deadline)).await
+    }
+    async fn bindings(&self, units: &[ControlPoint], deadline: Duration) -> Result<Bindings, DriverError> {
+        self.gate.through(self.fabric.bindings(units, deadline)).await
     }
     async fn task(&self, task: &str, deadline: Duration) -> Result<TaskSeen, DriverError> {
         self.gate.through(self.fabric.task(task, deadline)).await

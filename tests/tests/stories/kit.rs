@@ -94,6 +94,11 @@ impl Pool {
         self.composer = Some(composer.await.unwrap());
     }
 
+    /// Somebody else opened the manager.
+    pub fn take_over(&mut self, composer: Composer) {
+        self.composer = Some(composer);
+    }
+
     /// The manager is gone from one moment to the next.
     pub async fn crash(&mut self) {
         self.composer = None;

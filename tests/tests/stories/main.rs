@@ -18,6 +18,7 @@ mod gone;
 mod limiting;
 mod managers;
 mod pausing;
+mod polling;
 mod requests;
 mod restarts;
 mod scale;

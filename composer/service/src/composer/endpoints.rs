@@ -98,8 +98,13 @@ impl Composer {
         let observed = self.observe(connected).await?;
         let tested = EndpointTest::of(&observed);
         let look = Look::answered(spec.id.clone(), observed, self.clock.now());
-        if let Some(other) = self.last_looks(|last| last.is_of_the_same_service(&look)).first() {
-            return Err(known_already(spec, &other.view.source));
+        let same = self.last_looks(|sight| {
+            let walk = sight.last_walk();
+            walk.is_of_the_same_service(&look)
+                .then(|| walk.view.source.clone())
+        });
+        if let Some(other) = same.first() {
+            return Err(known_already(spec, other));
         }
         let endpoint = Endpoint {
             spec: spec.clone(),
@@ -210,17 +215,17 @@ impl Composer {
         let missing: Vec<EndpointSpec> = kept
             .filter(|spec| self.connections.get(&spec.id).is_none())
             .collect();
-        let connect = futures_util::stream::iter(missing).map(|spec| async move {
-            match self.connector.connect(&spec).await {
-                Ok(connected) => {
-                    self.use_connected(&spec.id, &connected).await;
-                    None
-                }
-                Err(error) => Some((spec.id, error)),
-            }
-        });
+        let connect = futures_util::stream::iter(missing)
+            .map(|spec| async move { Some((spec.id.clone(), self.connect(&spec).await.err()?)) });
         let failed = connect.buffer_unordered(self.options.collect.endpoints_at_once.max(1));
         Ok(failed.filter_map(std::future::ready).collect().await)
+    }
+
+    /// Connects to an endpoint that is not connected.
+    pub(super) async fn connect(&self, spec: &EndpointSpec) -> Result<(), DriverError> {
+        let connected = self.connector.connect(spec).await?;
+        self.use_connected(&spec.id, &connected).await;
+        Ok(())
     }
 }
 

@@ -7,12 +7,14 @@
 use super::Composer;
 use crate::error::ServiceError;
 use crate::missing::{Vanished, show_missing};
+use crate::sight::{Began, Sight};
 use crate::vanishing::{Baselines, Shown};
-use crate::view::{Known, overlay};
+use crate::view::{Known, LookedAt, overlay};
 use poolwright_collector::{Look, assemble, look};
-use poolwright_driver::{Fabric, Progress};
+use poolwright_driver::{Bindings, Fabric, Progress};
 use poolwright_executor::{Claim, CompositionRecord, GpuRecord};
 use poolwright_inventory::{Snapshot, remember};
+use poolwright_model::control::ControlPoint;
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_model::topology::{Host, Topology};
@@ -20,6 +22,8 @@ use poolwright_store::{Batch, Stored, read, read_all};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// What was seen last, by endpoint, and what was made of it.
 #[derive(Default)]
@@ -29,6 +33,8 @@ pub(super) struct Seen {
     baselines: Baselines,
     /// Looks that have begun so far.
     looks: u64,
+    /// Looks that were taken in so far.
+    taken_in: u64,
     /// Everything was looked at once.
     all: bool,
     /// How long the last look at everything took.
@@ -47,18 +53,22 @@ pub(super) struct Seen {
     shown: Option<(u64, Arc<Snapshot>)>,
 }
 
-/// What one endpoint showed.
-struct Sight {
-    look: Look,
-    began: Began,
-    /// What it showed instead, where that is not believed.
-    disbelieved: Option<Box<Look>>,
-}
-
 impl Seen {
-    /// Whether this still is what all sights come to.
-    fn is_joined(&self, joined: &Arc<Joined>) -> bool {
-        self.joined.as_ref().is_some_and(|now| Arc::ptr_eq(now, joined))
+    /// Something was seen. `anew`: it is otherwise than before, and not only seen again.
+    fn changed(&mut self, anew: bool) {
+        self.taken_in += 1;
+        self.shown = None;
+        if anew {
+            self.joined = None;
+        }
+    }
+
+    fn looked_at(&self) -> LookedAt {
+        let sights = self.sights.iter();
+        LookedAt {
+            endpoints: sights.map(|(id, sight)| (id.clone(), sight.revision())).collect(),
+            units: self.sights.values().flat_map(Sight::unread).collect(),
+        }
     }
 }
 
@@ -69,15 +79,6 @@ struct Joined {
     vanished: Vanished,
     /// The endpoints that answered when they were looked at last.
     answered: BTreeSet<ControlEndpointId>,
-    /// How far the store was when the look at each began.
-    looked_at: BTreeMap<ControlEndpointId, u64>,
-}
-
-/// When a look began: after how many others, and after which commit.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Began {
-    nth: u64,
-    revision: u64,
 }
 
 /// What everything is called, kept over a restart: records and compositions name GPUs and hosts by it.
@@ -126,7 +127,7 @@ impl Composer {
             let connected = |id: &ControlEndpointId| self.connections.get(id).is_some();
             seen.sights.retain(|id, _| kept.contains(id) || connected(id));
             seen.elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            seen.joined = None;
+            seen.changed(true);
             seen.all = true;
         }
         self.snapshot().await
@@ -137,34 +138,40 @@ impl Composer {
         self.lock_seen().all
     }
 
-    /// Looks at some endpoints again; the others are as they were seen last.
+    /// Looks at some endpoints again: at all that they have where that is quick, else at who is bound where. The
+    /// others are as they were seen last.
     pub(super) async fn look_again(
         &self,
         endpoints: &BTreeSet<ControlEndpointId>,
     ) -> Result<(), ServiceError> {
-        let fabrics: Vec<Arc<dyn Fabric>> = endpoints
-            .iter()
+        /// A walk that takes longer is not waited for.
+        const QUICK: Duration = Duration::from_secs(10);
+        let is_slow =
+            |id: &&ControlEndpointId| self.with_sight(id, |s| s.last_walk().took > QUICK) == Some(true);
+        let (slow, quick): (Vec<_>, Vec<_>) = endpoints.iter().partition(is_slow);
+        let fabrics: Vec<Arc<dyn Fabric>> = quick
+            .into_iter()
             .filter_map(|id| self.connections.get(id))
             .map(|connected| connected.fabric)
             .collect();
         let began = self.begin_look().await?;
-        let looks = look(&fabrics, self.clock.now(), self.options.collect, &()).await;
+        let looks = look(&fabrics, began.at, self.options.collect, &()).await;
         self.take_in(began, looks);
-        Ok(())
+        self.read_owners_of(slow).await
     }
 
     /// The pool as last seen, with what we know of it.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, ServiceError> {
         let joined = self.joined().await?;
         let revision = self.store.revision().await?;
-        {
+        let (looked_at, taken_in) = {
             let seen = self.lock_seen();
-            let shown = seen.shown.as_ref().filter(|(at, _)| *at == revision);
-            if let Some((_, shown)) = shown.filter(|_| seen.is_joined(&joined)) {
+            if let Some((_, shown)) = seen.shown.as_ref().filter(|(at, _)| *at == revision) {
                 return Ok(shown.clone());
             }
-        }
-        let known = self.known(joined.looked_at.clone()).await?;
+            (seen.looked_at(), seen.taken_in)
+        };
+        let known = self.known(looked_at).await?;
         let mut snapshot = joined.snapshot.clone();
         overlay(&mut snapshot, &known);
         let compositions = self.compositions().await?;
@@ -177,7 +184,7 @@ impl Composer {
             &joined.answered,
         );
         let shown = Arc::new(snapshot);
-        if seen.is_joined(&joined) {
+        if seen.taken_in == taken_in {
             // What was committed while it was made may be in it or not: the next caller finds a later
             // revision, and makes it anew.
             seen.shown = Some((revision, shown.clone()));
@@ -201,62 +208,68 @@ impl Composer {
     pub(super) async fn begin_look(&self) -> Result<Began, ServiceError> {
         self.recall_baselines().await?;
         let revision = self.store.revision().await?;
+        let (at, instant) = (self.clock.now(), Instant::now());
         let mut seen = self.lock_seen();
         seen.looks += 1;
         Ok(Began {
             nth: seen.looks,
             revision,
+            at,
+            instant,
         })
     }
 
     pub(super) fn take_in(&self, began: Began, looks: Vec<Look>) {
         let mut seen = self.lock_seen();
-        for mut look in looks {
+        for look in looks {
             let source = look.view.source.clone();
-            let mut began = began;
-            let disbelieved = match seen.baselines.take_in(&look) {
-                Err(fault) if look.answered => {
-                    let shown = look.clone();
-                    look.answered = false;
-                    look.view.faults.insert(0, fault);
-                    Some(Box::new(shown))
-                }
-                _ => None,
+            // A look that failed shows nothing; that is no sign that it is gone.
+            let doubt = match look.answered {
+                true => seen.baselines.take_in(&look).err(),
+                false => None,
             };
-            if let Some(last) = seen.sights.get(&source) {
-                // Two looks may overtake each other; the later one counts.
-                if last.began.nth > began.nth {
-                    continue;
-                }
-                // An endpoint that is silent just now still has what it had; its fault says that it is silent.
-                // So has one that is not believed, if it ever was.
-                if !look.answered && (disbelieved.is_none() || last.look.label.is_some()) {
-                    look.view.topology = last.look.view.topology.clone();
-                    look.view.at = last.look.view.at;
-                    look.label.clone_from(&last.look.label);
-                    began.revision = last.began.revision;
+            match (seen.sights.get_mut(&source), doubt) {
+                (Some(sight), None) => sight.walk(look, began),
+                (Some(sight), Some(fault)) => sight.doubt(look, fault, began),
+                (None, doubt) => {
+                    let sight = Sight::first(look, doubt, began);
+                    seen.sights.insert(source, sight);
                 }
             }
-            let sight = Sight {
-                look,
-                began,
-                disbelieved,
-            };
-            seen.sights.insert(source, sight);
         }
-        seen.joined = None;
+        seen.changed(true);
+    }
+
+    /// Takes in who is bound where at an endpoint. Says whether that is otherwise than it was known to be.
+    pub(super) fn take_in_owners(
+        &self,
+        endpoint: &ControlEndpointId,
+        units: &[ControlPoint],
+        read: Bindings,
+        began: Began,
+    ) -> bool {
+        let mut seen = self.lock_seen();
+        let Some(sight) = seen.sights.get_mut(endpoint) else {
+            return false;
+        };
+        let news = sight.read(units, read, began, began.instant.elapsed());
+        seen.changed(news);
+        news
+    }
+
+    /// What an endpoint showed, if it was ever looked at.
+    pub(super) fn with_sight<T>(&self, id: &ControlEndpointId, ask: impl FnOnce(&Sight) -> T) -> Option<T> {
+        self.lock_seen().sights.get(id).map(ask)
     }
 
     /// Who answered at an endpoint when it was looked at last.
     pub(super) fn seen_at(&self, endpoint: &ControlEndpointId) -> Option<DriverLabel> {
-        self.lock_seen().sights.get(endpoint)?.look.label.clone()
+        self.with_sight(endpoint, |sight| sight.last_walk().label.clone())?
     }
 
-    /// The last looks that are so, in the order of their endpoints.
-    pub(super) fn last_looks(&self, are_so: impl Fn(&Look) -> bool) -> Vec<Look> {
-        let seen = self.lock_seen();
-        let looks = seen.sights.values().map(|sight| &sight.look);
-        looks.filter(|look| are_so(look)).cloned().collect()
+    /// What was seen of the endpoints of which that is so, in the order of their names.
+    pub(super) fn last_looks<T>(&self, tell: impl Fn(&Sight) -> Option<T>) -> Vec<T> {
+        self.lock_seen().sights.values().filter_map(tell).collect()
     }
 
     pub(super) fn with_baselines(&self, what: impl FnOnce(&mut Baselines)) {
@@ -265,21 +278,18 @@ impl Composer {
 
     /// What an endpoint shows that is not believed.
     pub(super) fn disbelieved_at(&self, endpoint: &ControlEndpointId) -> Option<Shown> {
-        let seen = self.lock_seen();
-        let look = seen.sights.get(endpoint)?.disbelieved.as_ref()?;
-        Some(Shown::of(look))
+        let shown = self.with_sight(endpoint, |sight| sight.doubted().map(|(look, _)| Shown::of(look)));
+        shown.flatten()
     }
 
     /// The endpoints that are not believed just now, and why.
     pub(super) fn disbelieved(&self) -> BTreeMap<ControlEndpointId, String> {
         let seen = self.lock_seen();
-        let sights = seen
-            .sights
-            .iter()
-            .filter(|(_, sight)| sight.disbelieved.is_some());
-        let why = sights
-            .filter_map(|(id, sight)| Some((id.clone(), sight.look.view.faults.first()?.message.clone())));
-        why.collect()
+        let doubted = |(id, sight): (&ControlEndpointId, &Sight)| {
+            let (_, fault) = sight.doubted()?;
+            Some((id.clone(), fault.message.clone()))
+        };
+        seen.sights.iter().filter_map(doubted).collect()
     }
 
     /// What an endpoint showed before, and does not any more.
@@ -290,13 +300,11 @@ impl Composer {
     /// Believes what an endpoint shows.
     pub(super) fn believe(&self, now: Shown) {
         let mut seen = self.lock_seen();
-        if let Some(sight) = seen.sights.get_mut(&now.endpoint)
-            && let Some(look) = sight.disbelieved.take()
-        {
-            sight.look = *look;
+        if let Some(sight) = seen.sights.get_mut(&now.endpoint) {
+            sight.believe();
         }
         seen.baselines.believe(now);
-        seen.joined = None;
+        seen.changed(true);
     }
 
     /// Forgets what an endpoint showed.
@@ -307,7 +315,7 @@ impl Composer {
         let before = seen.speakers.len();
         seen.speakers.retain(|_, speaker| speaker != endpoint);
         seen.ids_to_keep |= seen.speakers.len() < before;
-        seen.joined = None;
+        seen.changed(true);
     }
 
     /// Everything that was seen in one. What is new in it has an id that stays, before anybody uses it.
@@ -341,8 +349,9 @@ impl Composer {
     }
 
     fn join(&self, seen: &mut Seen) -> Arc<Joined> {
-        let looks: Vec<Look> = seen.sights.values().map(|sight| sight.look.clone()).collect();
-        let taken_at = looks.iter().map(|look| look.view.at).max();
+        let looks: Vec<Look> = seen.sights.values().map(Sight::look).collect();
+        let began = seen.sights.values().filter_map(Sight::read_last);
+        let taken_at = began.map(|began| began.at).max();
         let taken_at = taken_at.unwrap_or_else(|| self.clock.now());
         let mut snapshot = assemble(looks, Some(&seen.ids), taken_at);
         snapshot.elapsed_ms = seen.elapsed_ms;
@@ -352,19 +361,19 @@ impl Composer {
             seen.speakers.insert(host, speaker);
         }
         self.connections.set_speakers(seen.speakers.clone());
-        let sights = seen.sights.iter();
-        let looked_at = sights.map(|(id, sight)| (id.clone(), sight.began.revision));
-        let looked_at: BTreeMap<_, _> = looked_at.collect();
         let mut vanished = Vanished::default();
         if let Some(before) = &seen.before {
             vanished.clone_from(&before.vanished);
-            vanished.compare(&before.snapshot, &snapshot, &looked_at.keys().cloned().collect());
+            vanished.compare(
+                &before.snapshot,
+                &snapshot,
+                &seen.sights.keys().cloned().collect(),
+            );
         }
-        let answered = seen.sights.iter().filter(|(_, sight)| sight.look.answered);
+        let answered = seen.sights.iter().filter(|(_, sight)| sight.answers());
         let joined = Arc::new(Joined {
             answered: answered.map(|(id, _)| id.clone()).collect(),
             vanished,
-            looked_at,
             snapshot,
         });
         seen.before = Some(joined.clone());
@@ -373,7 +382,7 @@ impl Composer {
         joined
     }
 
-    async fn known(&self, looked_at: BTreeMap<ControlEndpointId, u64>) -> Result<Known, ServiceError> {
+    async fn known(&self, looked_at: LookedAt) -> Result<Known, ServiceError> {
         // Claims first: what an operation lets go of while we read is then still in its hands.
         let claims = read_all::<Claim>(self.store.as_ref()).await?;
         let compositions = read_all::<CompositionRecord>(self.store.as_ref()).await?;

@@ -19,6 +19,7 @@
 //! * [`automatic`]: what ran by itself of late.
 //! * [`failing`]: what failed again and again.
 //! * [`limiting`]: not too much of what runs by itself.
+//! * [`polling`]: looking by the clock.
 //! * [`pausing`]: stopping it all, or some of it.
 //! * [`pruning`]: what is forgotten of the past.
 //! * [`readiness`]: whether it may be asked at all.
@@ -42,6 +43,7 @@ mod limiting;
 mod looking;
 mod pausing;
 mod planning;
+mod polling;
 mod pruning;
 mod readiness;
 mod requests;
@@ -83,8 +85,11 @@ use tokio::task::JoinSet;
 pub struct Options {
     pub collect: CollectOptions,
     pub execute: poolwright_executor::Options,
-    /// Between two looks at all endpoints, in real time. `None`: only when asked.
+    /// How often it is read who is bound where at an endpoint, in real time: longer where the endpoint is slow.
+    /// `None`: only when asked.
     pub poll: Option<Duration>,
+    /// How often all that an endpoint has is looked at, while it is polled: longer where that takes long.
+    pub walk: Duration,
     /// Where several managers have one store; `None` for the only one.
     pub sharing: Option<Sharing>,
     /// For simulation: with a seed, the same calls give new things the same ids.
@@ -97,6 +102,7 @@ impl Default for Options {
             collect: CollectOptions::default(),
             execute: poolwright_executor::Options::default(),
             poll: Some(Duration::from_secs(30)),
+            walk: Duration::from_secs(300),
             sharing: None,
             seed: None,
         }
@@ -242,10 +248,6 @@ impl Composer {
 
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
-    }
-
-    pub(crate) fn options(&self) -> &Options {
-        &self.options
     }
 
     /// Parks running operations where they can be carried on, and ends the sessions at the endpoints. None is

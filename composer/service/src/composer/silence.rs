@@ -2,9 +2,8 @@
 
 use super::Composer;
 use crate::error::{ErrorCode, ServiceError};
+use crate::sight::Sight;
 use jiff::Timestamp;
-use poolwright_collector::Look;
-use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -43,30 +42,35 @@ impl fmt::Display for Silent {
 }
 
 impl Silent {
-    fn of(look: Look) -> Self {
-        let fault = look.view.faults.into_iter().next();
-        Self {
-            answers: fault
-                .as_ref()
-                .is_some_and(|fault| fault.kind == FaultKind::Missing),
-            endpoint: look.view.source,
-            // Whoever answered before is remembered, with the time of that answer.
-            last_answer: look.label.is_some().then_some(look.view.at),
-            because: fault.map(|fault| fault.message).unwrap_or_default(),
+    /// `None` of an endpoint that answers, and is believed.
+    pub(super) fn of(sight: &Sight) -> Option<Self> {
+        if sight.answers() {
+            return None;
         }
+        let look = sight.look();
+        Some(Self {
+            answers: sight.doubted().is_some(),
+            endpoint: look.view.source,
+            last_answer: sight.read_last().map(|began| began.at),
+            because: look
+                .view
+                .faults
+                .into_iter()
+                .next()
+                .map(|fault| fault.message)
+                .unwrap_or_default(),
+        })
     }
 }
 
 impl Composer {
     /// The endpoints that did not answer when they were asked last, in the order of their names.
     pub fn silent(&self) -> Vec<Silent> {
-        let looks = self.last_looks(|look| !look.answered);
-        looks.into_iter().map(Silent::of).collect()
+        self.last_looks(Silent::of)
     }
 
     pub(super) fn silent_at(&self, endpoint: &ControlEndpointId) -> Option<Silent> {
-        let looks = self.last_looks(|look| !look.answered && look.view.source == *endpoint);
-        looks.into_iter().map(Silent::of).next()
+        self.with_sight(endpoint, Silent::of)?
     }
 
     /// An error that something can't be had, with the endpoints that may have it and do not answer.

@@ -7,8 +7,11 @@ use crate::rack::{BoxIx, GpuIx, PortIx};
 use crate::resources::Service;
 use crate::state::Change;
 use async_trait::async_trait;
-use poolwright_driver::{Bound, ControlPoint, DriverError, Fabric, Observation, Progress, ResetSeen};
+use poolwright_driver::{
+    Bindings, Bound, ControlPoint, DriverError, Fabric, Observation, Progress, ResetSeen, read_each,
+};
 use poolwright_model::driver_label::DriverLabel;
+use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
 use std::time::Duration;
 
@@ -75,11 +78,23 @@ impl Fabric for InProcessFabric {
                 port_address: address::of_port(self.line.rack(), port),
             }),
             Some(None) => Ok(Bound::Free),
-            None => Err(DriverError::no_effect(format!(
-                "{} is gone",
-                self.line.rack().gpu_name(gpu)
-            ))),
+            None => Err(
+                DriverError::no_effect(format!("{} is gone", self.line.rack().gpu_name(gpu)))
+                    .with_fault(FaultKind::Missing),
+            ),
         }
+    }
+
+    async fn bindings(&self, units: &[ControlPoint], deadline: Duration) -> Result<Bindings, DriverError> {
+        if units.is_empty() {
+            self.line.read("/redfish/v1", deadline, |_, _| ()).await?;
+            return Ok(Bindings {
+                requests: 1,
+                ..Bindings::default()
+            });
+        }
+        let read = |unit: ControlPoint, left| async move { self.bound(&unit, left).await };
+        read_each(units, deadline, read).await
     }
 
     async fn reset(&self, unit: &ControlPoint, deadline: Duration) -> Result<ResetSeen, DriverError> {

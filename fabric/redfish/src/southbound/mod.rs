@@ -23,8 +23,8 @@ use errors::driver_error;
 use host_side::{HostLook, only_the_host_knows};
 use jiff::civil::Date;
 use poolwright_driver::{
-    Bound, Confirmation, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget, Observation, Progress,
-    ResetSeen, Room, TaskSeen,
+    Bindings, Bound, Confirmation, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget, Observation,
+    Progress, ResetSeen, Room, TaskSeen,
 };
 use poolwright_model::control::ControlPoint;
 use poolwright_model::fault::FaultKind;
@@ -142,6 +142,13 @@ impl Fabric for RedfishDriver {
 
     async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError> {
         self.call(deadline).bound(unit).await
+    }
+
+    async fn bindings(&self, units: &[ControlPoint], deadline: Duration) -> Result<Bindings, DriverError> {
+        let before = self.client.requests();
+        let mut bindings = self.call(deadline).remembering().bindings(units).await?;
+        bindings.requests = self.client.requests() - before;
+        Ok(bindings)
     }
 
     async fn task(&self, task: &str, deadline: Duration) -> Result<TaskSeen, DriverError> {
