@@ -35,6 +35,42 @@ pub struct ForceArgs {
     reason: Option<String>,
 }
 
+/// Resting a change on what was seen before.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct StaleArgs {
+    /// Go by what was seen last, also of endpoints that do not answer now; it is kept with the operation
+    #[arg(long)]
+    allow_stale: bool,
+}
+
+/// What a change may do beyond the usual.
+#[derive(Debug, Clone, Default)]
+pub struct Allowed {
+    force: Option<String>,
+    stale: bool,
+}
+
+impl From<ForceArgs> for Allowed {
+    fn from(force: ForceArgs) -> Self {
+        (force, StaleArgs::default()).into()
+    }
+}
+
+impl From<StaleArgs> for Allowed {
+    fn from(stale: StaleArgs) -> Self {
+        (ForceArgs::default(), stale).into()
+    }
+}
+
+impl From<(ForceArgs, StaleArgs)> for Allowed {
+    fn from((force, stale): (ForceArgs, StaleArgs)) -> Self {
+        Self {
+            force: force.reason,
+            stale: stale.allow_stale,
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Request<'a, T> {
     #[serde(flatten)]
@@ -53,7 +89,7 @@ impl ChangeArgs {
         api: &Api,
         path: &[&str],
         what: &impl Serialize,
-        force: ForceArgs,
+        allowed: impl Into<Allowed>,
         output: Output,
     ) -> Outcome {
         // A dry run under a key would be answered with the operation of that key.
@@ -62,10 +98,12 @@ impl ChangeArgs {
                 .clone()
                 .unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string())
         });
+        let Allowed { force, stale } = allowed.into();
         let how = How {
             dry_run: self.dry_run,
             key: key.clone(),
-            force: force.reason,
+            force,
+            allow_stale: stale,
         };
         let asked = api.post::<Change>(path, &Request { what, how }).await;
         let mut change = asked.map_err(|failure| match (failure.code, &key) {

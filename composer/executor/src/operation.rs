@@ -54,6 +54,9 @@ pub struct Operation {
     pub key: Option<String>,
     /// Why GPUs may be pulled although they are in use.
     pub force: Option<String>,
+    /// It was allowed to rest on what had been seen some time before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_stale: bool,
     pub created: Timestamp,
     pub ended: Option<Timestamp>,
     pub state: OperationState,

@@ -37,6 +37,8 @@ pub struct Submission {
     pub key: Option<Key>,
     /// Why GPUs may be pulled although they are in use. `None`: they are not.
     pub force: Option<String>,
+    /// Whether it rests on what was seen some time ago; it is kept with the operation.
+    pub allow_stale: bool,
     /// What is committed with it, or not at all: documents of the caller that hang on the operation, and
     /// what the caller expects of them.
     pub with: Batch,
@@ -171,6 +173,7 @@ fn operation(submission: &Submission, at: Timestamp) -> Operation {
         by: submission.by.clone(),
         key: submission.key.as_ref().map(|key| key.key.clone()),
         force: submission.force.clone(),
+        allow_stale: submission.allow_stale,
         created: at,
         ended: None,
         state: OperationState::Pending,

@@ -28,8 +28,8 @@ mod view;
 pub mod window;
 
 pub use composer::{
-    Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, Options, Release, Resolution,
-    ScheduleStatus, Silent, Status, Why, most_slots, pool_kinds,
+    Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, Observed, Options, Release,
+    Resolution, ScheduleStatus, Silent, Status, Why, most_slots, pool_kinds,
 };
 pub use drift::{Drift, DriftKind};
 pub use error::{ErrorCode, ServiceError};

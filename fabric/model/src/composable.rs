@@ -30,11 +30,13 @@ pub enum WhyNotKind {
     HostGone,
     /// Not seen in the latest look.
     Missing,
+    /// Too little is known of it just now: its endpoint does not answer.
+    Stale,
     /// An operator closed it.
     Cordoned,
 }
 
-const KINDS: [(WhyNotKind, &str); 13] = [
+const KINDS: [(WhyNotKind, &str); 14] = [
     (WhyNotKind::Soldered, "soldered"),
     (WhyNotKind::Conflict, "conflict"),
     (WhyNotKind::NoIdentity, "no-identity"),
@@ -47,6 +49,7 @@ const KINDS: [(WhyNotKind, &str); 13] = [
     (WhyNotKind::Foreign, "foreign"),
     (WhyNotKind::HostGone, "host-gone"),
     (WhyNotKind::Missing, "missing"),
+    (WhyNotKind::Stale, "stale"),
     (WhyNotKind::Cordoned, "cordoned"),
 ];
 

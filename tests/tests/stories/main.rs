@@ -23,5 +23,6 @@ mod scale;
 mod schedule_trouble;
 mod schedules;
 mod silence;
+mod stale;
 mod trouble;
 mod undoing;

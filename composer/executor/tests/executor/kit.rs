@@ -174,6 +174,7 @@ pub fn submission(plan: Plan) -> Submission {
         by: "tester".to_owned(),
         key: None,
         force: None,
+        allow_stale: false,
         with: Batch::new(),
     }
 }

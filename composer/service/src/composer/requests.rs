@@ -84,6 +84,7 @@ impl Composer {
     ) -> Result<Change, ServiceError> {
         self.may_begin(&request, &plan).await?;
         self.are_adopted(request.kind, &plan).await?;
+        self.is_fresh(&request, &plan)?;
         let submission = Submission {
             id: id.clone(),
             plan: plan.clone(),
@@ -92,6 +93,7 @@ impl Composer {
             by: request.by.to_owned(),
             key: request.key,
             force: request.how.force.clone(),
+            allow_stale: request.how.allow_stale,
             with,
         };
         let begun = self.executor.submit(submission).await?;
