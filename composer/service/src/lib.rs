@@ -22,6 +22,7 @@ mod missing;
 mod owners;
 pub mod runner;
 pub mod schedule;
+mod sealed;
 mod sight;
 pub mod size;
 mod view;
@@ -33,6 +34,7 @@ pub use composer::{
 };
 pub use drift::{Drift, DriftKind};
 pub use error::{ErrorCode, ServiceError};
+pub use sealed::ClusterKey;
 
 // What the facade's answers are made of, so that those above it need no other room.
 pub use poolwright_executor::{
