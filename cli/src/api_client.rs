@@ -11,7 +11,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::wire_up;
-use poolwright_service::ErrorCode;
+use poolwright_service::{ErrorCode, ServiceError};
 use reqwest::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -299,12 +299,10 @@ impl Manager {
                 "check --username and --password-file; the first password is DATA_DIR/initial-admin-password";
             return Failure::new(code, message).with_hint(error.hint.unwrap_or_else(|| hint.to_owned()));
         }
-        let mut failure: Failure = poolwright_service::ServiceError {
-            code: known.unwrap_or(ErrorCode::Internal),
-            message: error.message,
+        let mut failure: Failure = ServiceError {
             hint: error.hint,
-            operation: None,
             details: error.details,
+            ..ServiceError::new(known.unwrap_or(ErrorCode::Internal), error.message)
         }
         .into();
         failure.may_pass = known == Some(ErrorCode::Unavailable);

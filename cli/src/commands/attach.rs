@@ -1,7 +1,7 @@
 //! `attach`, `detach` and `move`: GPUs by name.
 
 use super::Outcome;
-use super::change::{ChangeArgs, ForceArgs};
+use super::change::{ChangeArgs, ForceArgs, StaleArgs};
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::failure::Failure;
@@ -19,6 +19,8 @@ pub struct AttachArgs {
     /// Host to attach them to
     #[arg(long, value_name = "HOST")]
     host: HostId,
+    #[command(flatten)]
+    stale: StaleArgs,
     #[command(flatten)]
     change: ChangeArgs,
     #[command(flatten)]
@@ -97,9 +99,7 @@ pub async fn attach(args: AttachArgs, output: Output) -> Outcome {
         gpus: args.gpus,
         host: args.host,
     };
-    let made = args
-        .change
-        .make(&api, &["attach"], &what, ForceArgs::default(), output);
+    let made = args.change.make(&api, &["attach"], &what, args.stale, output);
     match made.await {
         Ok(code) => Ok(code),
         Err(failure) => Err(suggest(&api, failure, &what).await),

@@ -44,6 +44,42 @@ fn seconds(time: Duration) -> u32 {
     u32::try_from(time.as_secs().max(1)).unwrap_or(u32::MAX)
 }
 
+/// Resting a change on what was seen before.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct StaleArgs {
+    /// Go by what was seen last, also of endpoints that do not answer now; it is kept with the operation
+    #[arg(long)]
+    allow_stale: bool,
+}
+
+/// What a change may do beyond the usual.
+#[derive(Debug, Clone, Default)]
+pub struct Allowed {
+    force: Option<String>,
+    stale: bool,
+}
+
+impl From<ForceArgs> for Allowed {
+    fn from(force: ForceArgs) -> Self {
+        (force, StaleArgs::default()).into()
+    }
+}
+
+impl From<StaleArgs> for Allowed {
+    fn from(stale: StaleArgs) -> Self {
+        (ForceArgs::default(), stale).into()
+    }
+}
+
+impl From<(ForceArgs, StaleArgs)> for Allowed {
+    fn from((force, stale): (ForceArgs, StaleArgs)) -> Self {
+        Self {
+            force: force.reason,
+            stale: stale.allow_stale,
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Request<'a, T> {
     #[serde(flatten)]
@@ -62,7 +98,7 @@ impl ChangeArgs {
         api: &Api,
         path: &[&str],
         what: &impl Serialize,
-        force: ForceArgs,
+        allowed: impl Into<Allowed>,
         output: Output,
     ) -> Outcome {
         // A dry run under a key would be answered with the operation of that key.
@@ -71,10 +107,12 @@ impl ChangeArgs {
                 .clone()
                 .unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string())
         });
+        let Allowed { force, stale } = allowed.into();
         let how = How {
             dry_run: self.dry_run,
             key: key.clone(),
-            force: force.reason,
+            force,
+            allow_stale: stale,
             deadline_s: self.deadline.map(seconds),
         };
         let asked = api.post::<Change>(path, &Request { what, how }).await;

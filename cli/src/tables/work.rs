@@ -317,6 +317,8 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
         in_csv("product"),
         in_csv("firmware"),
         column("STANDING"),
+        column("OBSERVED").named("observed_at").if_room(),
+        column("NOTE").named("stale").if_any(),
         column("ADDED").if_room(),
     ]);
     for endpoint in endpoints {
@@ -341,6 +343,14 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
             Cell::maybe(service.and_then(|service| service.product.as_ref())),
             Cell::maybe(service.and_then(|service| service.firmware.as_ref())),
             word(&endpoint.standing),
+            match endpoint.observed_at {
+                Some(at) => Cell::at(at),
+                None => Cell::nothing(),
+            },
+            match endpoint.stale {
+                true => Cell::both("stale", "true"),
+                false => Cell::nothing(),
+            },
             Cell::at(endpoint.added),
         ]);
     }

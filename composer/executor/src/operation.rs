@@ -74,6 +74,9 @@ pub struct Operation {
     /// What is not done by then is undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
+    /// It was allowed to rest on what had been seen some time before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_stale: bool,
     pub created: Timestamp,
     pub ended: Option<Timestamp>,
     pub state: OperationState,

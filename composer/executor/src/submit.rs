@@ -39,6 +39,8 @@ pub struct Submission {
     pub force: Option<String>,
     /// What is not done by then is undone. `None`: it has all the time.
     pub deadline: Option<Timestamp>,
+    /// Whether it rests on what was seen some time ago; it is kept with the operation.
+    pub allow_stale: bool,
     /// What is committed with it, or not at all: documents of the caller that hang on the operation, and
     /// what the caller expects of them.
     pub with: Batch,
@@ -174,6 +176,7 @@ fn operation(submission: &Submission, at: Timestamp) -> Operation {
         key: submission.key.as_ref().map(|key| key.key.clone()),
         force: submission.force.clone(),
         deadline: submission.deadline,
+        allow_stale: submission.allow_stale,
         created: at,
         ended: None,
         state: OperationState::Pending,

@@ -71,6 +71,12 @@ pub struct Endpoint {
     /// It did not answer when it was asked last. Not kept either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent: Option<Silent>,
+    /// When it was read last who is bound where. Not kept either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_at: Option<Timestamp>,
+    /// That is too long ago to rest a change on, or it does not answer. Not kept either.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stale: bool,
 }
 
 /// Whether the manager may change anything at an endpoint.

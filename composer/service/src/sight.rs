@@ -22,12 +22,17 @@ pub(crate) struct Began {
     pub instant: Instant,
 }
 
+/// Units that a walk missed and that are asked for all the same, at most.
+const MISSED: usize = 16;
+
 /// What one endpoint showed.
 pub(crate) struct Sight {
     /// The last walk that was answered; the last one that failed, where none ever was.
     walk: Look,
     walked: Began,
     owners: Owners,
+    /// Units that earlier walks showed and the last one does not. Once one answers again, a walk tells what it is.
+    missed: Vec<ControlPoint>,
     /// The last time that who is bound where was read, and how long that took.
     read: Option<(Began, Duration)>,
     /// Why nothing could be read at the last try.
@@ -45,6 +50,7 @@ impl Sight {
             walk,
             walked: began,
             owners: Owners::new(),
+            missed: Vec::new(),
             read: None,
             silence,
             doubted: None,
@@ -99,6 +105,9 @@ impl Sight {
             return;
         }
         self.tried(began, None);
+        let (before, shown) = (self.units(), units_of(&walk.view.topology));
+        self.missed = before.into_iter().filter(|unit| !shown.contains(unit)).collect();
+        self.missed.truncate(MISSED);
         // A walk that shows no host there does not tell a GPU that is bound to nowhere from one that is free.
         let topology = &walk.view.topology;
         self.owners
@@ -116,6 +125,7 @@ impl Sight {
         let before = self.look();
         for (unit, bound) in units.iter().zip(read.units) {
             let Ok(bound) = bound else { continue };
+            news |= bound.is_some() && self.missed.contains(unit);
             let known = self.owners.get(&unit.address);
             let last_read = known.map_or(self.walked.nth, |known| known.read.nth);
             if last_read > began.nth {
@@ -175,9 +185,11 @@ impl Sight {
         &self.walk
     }
 
-    /// The units that it binds.
+    /// The units to ask for: those that it binds, and those that it did until lately.
     pub fn units(&self) -> Vec<ControlPoint> {
-        units_of(&self.walk.view.topology)
+        let mut units = units_of(&self.walk.view.topology);
+        units.extend(self.missed.iter().cloned());
+        units
     }
 
     /// When the look began that last told who is bound where; `None` where none ever did.
@@ -190,6 +202,11 @@ impl Sight {
             Some(read) if read.nth > self.walked.nth => read,
             _ => self.walked,
         })
+    }
+
+    /// How long it takes to read who is bound where, as it did last.
+    pub fn reading_takes(&self) -> Duration {
+        self.read.map_or(Duration::ZERO, |(_, took)| took)
     }
 
     /// How far the store was when the look began that last told who is bound where.
@@ -350,6 +367,23 @@ pub(crate) mod tests {
         let (look, began) = walk(None, 2);
         never.walk(look, began);
         assert!(never.answers() && never.has_answered());
+    }
+
+    #[test]
+    fn what_a_walk_misses_is_asked_for_until_it_answers() {
+        let mut sight = sight(Some("p"), 1);
+        let (mut without, began) = walk(None, 2);
+        without.view.topology.gpus.clear();
+        sight.walk(without, began);
+        assert!(!reads(&mut sight, Ok(None), 3), "still gone");
+        assert_eq!(sight.units(), [gpu_at("/g")]);
+        assert!(
+            reads(&mut sight, Ok(Some(Bound::Free)), 4),
+            "a walk tells what it is"
+        );
+        let (look, began) = walk(None, 5);
+        sight.walk(look, began);
+        assert_eq!((sight.units().len(), sight.missed.len()), (1, 0));
     }
 
     #[test]

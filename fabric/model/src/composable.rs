@@ -32,6 +32,8 @@ pub enum WhyNotKind {
     HostGone,
     /// Not seen in the latest look.
     Missing,
+    /// Too little is known of it just now: its endpoint does not answer.
+    Stale,
     /// An operator closed it.
     Cordoned,
 }
@@ -50,6 +52,7 @@ const KINDS: [(WhyNotKind, &str); 14] = [
     (WhyNotKind::Foreign, "foreign"),
     (WhyNotKind::HostGone, "host-gone"),
     (WhyNotKind::Missing, "missing"),
+    (WhyNotKind::Stale, "stale"),
     (WhyNotKind::Cordoned, "cordoned"),
 ];
 

@@ -25,6 +25,7 @@ mod scale;
 mod schedule_trouble;
 mod schedules;
 mod silence;
+mod stale;
 mod trouble;
 mod undoing;
 mod vanishing;

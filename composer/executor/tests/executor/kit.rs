@@ -146,6 +146,7 @@ pub fn submission_of(kind: OperationKind, plan: Plan) -> Submission {
         key: None,
         force: None,
         deadline: None,
+        allow_stale: false,
         with: Batch::new(),
     }
 }

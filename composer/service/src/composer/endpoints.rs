@@ -1,6 +1,7 @@
 //! Adding, testing and removing the management services that the manager speaks to.
 
 use super::Composer;
+use super::staleness::Ages;
 use crate::endpoint::{Connected, Endpoint, EndpointSpec, Standing};
 use crate::error::{ErrorCode, ServiceError};
 use crate::vanishing::Shown;
@@ -27,19 +28,23 @@ pub struct EndpointTest {
 impl Composer {
     pub async fn endpoints(&self) -> Result<Vec<Endpoint>, ServiceError> {
         let kept = read_all(self.store.as_ref()).await?.into_iter();
-        Ok(kept.map(|found| self.labelled(found.value)).collect())
+        let ages = self.ages();
+        Ok(kept.map(|found| self.labelled(found.value, &ages)).collect())
     }
 
     pub async fn endpoint(&self, id: &ControlEndpointId) -> Result<Endpoint, ServiceError> {
         let found = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
         found
-            .map(|found| self.labelled(found.value))
+            .map(|found| self.labelled(found.value, &self.ages()))
             .ok_or_else(|| ServiceError::not_found("endpoint", id.as_str()))
     }
 
-    /// With who answered there last, and whether nobody does now.
-    fn labelled(&self, endpoint: Endpoint) -> Endpoint {
+    /// With who answered there last, when, and whether nobody does now.
+    fn labelled(&self, endpoint: Endpoint, ages: &Ages) -> Endpoint {
+        let (observed_at, stale) = ages.get(&endpoint.spec.id).copied().unwrap_or((None, true));
         Endpoint {
+            observed_at,
+            stale,
             service: self.seen_at(&endpoint.spec.id),
             silent: self.silent_at(&endpoint.spec.id),
             ..endpoint
@@ -112,6 +117,8 @@ impl Composer {
             standing,
             service: None,
             silent: None,
+            observed_at: None,
+            stale: false,
         };
         let mut batch = Batch::new();
         batch.expect(Endpoint::KIND, endpoint.id(), None).put(&endpoint)?;

@@ -7,6 +7,7 @@
 //! * [`endpoints`]: whom to ask.
 //! * [`wanting`]: demands and schedules.
 //! * [`silence`]: what does not answer.
+//! * [`staleness`]: what is too old to rest a change on.
 //! * [`suspending`]: which demands the clock has put aside.
 //! * [`keeping`]: which demands are kept, when operations decide it.
 //! * [`planning`]: from what is wanted to a plan.
@@ -48,6 +49,7 @@ mod pruning;
 mod readiness;
 mod requests;
 mod silence;
+mod staleness;
 mod suspending;
 mod undoing;
 mod wanting;
@@ -61,6 +63,7 @@ pub(crate) use following::Tell;
 pub use limiting::{LimitsStatus, MovedMost};
 pub use planning::{Change, How};
 pub use silence::Silent;
+pub use staleness::Observed;
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
 use self::readiness::Stage;

@@ -90,6 +90,7 @@ impl Composer {
         }
         self.may_begin(&request, &plan).await?;
         self.are_adopted(request.kind, &plan).await?;
+        self.is_fresh(&request, &plan)?;
         if automatic {
             self.is_believed(&plan)?;
             self.within_limits(&id, &plan, &mut with).await?;
@@ -103,6 +104,7 @@ impl Composer {
             key: request.key,
             force: request.how.force.clone(),
             deadline: self.deadline(request.how)?,
+            allow_stale: request.how.allow_stale,
             with,
         };
         let begun = self.executor.submit(submission).await?;

@@ -24,6 +24,13 @@ impl Composer {
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
+        match self.undo_now(id, by, how).await {
+            Err(refused) if self.looked_again(&refused).await => self.undo_now(id, by, how).await,
+            done => done,
+        }
+    }
+
+    async fn undo_now(&self, id: &OperationId, by: &str, how: &How) -> Result<Change, ServiceError> {
         let request = Request::new(OperationKind::Undo, format!("undo operation {id}"), id, by, how)?;
         if let Some(done) = self.answered_before(&request).await? {
             return Ok(done);
