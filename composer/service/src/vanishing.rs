@@ -162,6 +162,7 @@ mod tests {
             label: None,
             requests: 1,
             answered: true,
+            took: std::time::Duration::ZERO,
         }
     }
 

@@ -38,7 +38,7 @@ pub enum WhyNotKind {
     Cordoned,
 }
 
-const KINDS: [(WhyNotKind, &str); 14] = [
+const KINDS: &[(WhyNotKind, &str)] = &[
     (WhyNotKind::Soldered, "soldered"),
     (WhyNotKind::Conflict, "conflict"),
     (WhyNotKind::NoIdentity, "no-identity"),
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_reason_survives_being_saved() {
-        for (kind, _) in KINDS {
+        for (kind, _) in KINDS.iter().copied() {
             let value = Composability::no(kind, "HGX baseboard: 8 GPUs");
             let json = serde_json::to_string(&value).unwrap();
             assert_eq!(
