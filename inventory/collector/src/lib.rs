@@ -40,6 +40,8 @@ pub struct Look {
     pub view: View,
     /// Who answered; `None` where nobody did.
     pub label: Option<DriverLabel>,
+    /// The owner's mark that it carries.
+    pub mark: Option<String>,
     pub requests: u64,
     /// False where nothing at all could be read; the view then holds only the fault.
     pub answered: bool,
@@ -51,6 +53,7 @@ impl Look {
         let Observation {
             topology,
             label,
+            mark,
             faults,
             requests,
             quirks,
@@ -67,6 +70,7 @@ impl Look {
         Self {
             view,
             label: Some(label),
+            mark,
             requests,
             answered: true,
         }
@@ -88,6 +92,7 @@ impl Look {
         Self {
             view,
             label: None,
+            mark: None,
             requests: 0,
             answered: false,
         }

@@ -101,6 +101,11 @@ impl Composer {
         if let Some(other) = self.last_looks(|last| last.is_of_the_same_service(&look)).first() {
             return Err(known_already(spec, &other.view.source));
         }
+        if standing == Standing::Adopted {
+            let seen = look.mark.as_deref();
+            self.claim(&spec.id, connected.fabric.as_ref(), seen, None)
+                .await?;
+        }
         let endpoint = Endpoint {
             spec: spec.clone(),
             added: self.clock.now(),
@@ -180,6 +185,7 @@ impl Composer {
         self.store.commit(batch).await?;
         self.recall_pauses().await?;
         if let Some(connected) = self.connections.remove(id) {
+            self.unmark(id, connected.fabric.as_ref()).await;
             connected.fabric.close().await;
         }
         self.forget(id);

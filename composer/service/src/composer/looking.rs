@@ -119,6 +119,7 @@ impl Composer {
         let looks = look(&self.connections.fabrics(), now, self.options.collect, progress).await;
         self.drop_refused(&looks).await;
         self.take_in(began, [looks, unreached].concat());
+        self.heed_marks().await?;
         let kept: BTreeSet<_> = self.endpoints().await?.into_iter().map(|e| e.spec.id).collect();
         {
             let mut seen = self.lock_seen();
@@ -150,7 +151,7 @@ impl Composer {
         let began = self.begin_look().await?;
         let looks = look(&fabrics, self.clock.now(), self.options.collect, &()).await;
         self.take_in(began, looks);
-        Ok(())
+        self.heed_marks().await
     }
 
     /// The pool as last seen, with what we know of it.
@@ -234,6 +235,7 @@ impl Composer {
                     look.view.topology = last.look.view.topology.clone();
                     look.view.at = last.look.view.at;
                     look.label.clone_from(&last.look.label);
+                    look.mark = look.mark.or_else(|| last.look.mark.clone());
                     began.revision = last.began.revision;
                 }
             }
@@ -381,7 +383,7 @@ impl Composer {
         let records = read_all::<GpuRecord>(self.store.as_ref()).await?;
         Ok(Known {
             observed: self.observed().await?,
-            disbelieved: self.disbelieved(),
+            closed: self.closed().await?,
             in_hand: claims.into_iter().map(|claim| claim.value.unit).collect(),
             ours: held.map(|held| held.unit).collect(),
             records: records

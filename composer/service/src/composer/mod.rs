@@ -19,6 +19,7 @@
 //! * [`automatic`]: what ran by itself of late.
 //! * [`failing`]: what failed again and again.
 //! * [`limiting`]: not too much of what runs by itself.
+//! * [`marking`]: whose an endpoint is.
 //! * [`pausing`]: stopping it all, or some of it.
 //! * [`pruning`]: what is forgotten of the past.
 //! * [`readiness`]: whether it may be asked at all.
@@ -40,6 +41,7 @@ mod giving_up;
 mod keeping;
 mod limiting;
 mod looking;
+mod marking;
 mod pausing;
 mod planning;
 mod pruning;
