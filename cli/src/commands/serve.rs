@@ -68,6 +68,7 @@ const XFSZ: SignalKind = SignalKind::from_raw(25);
 pub async fn run(args: ServeArgs) -> Outcome {
     // What can be wrong with the arguments comes before anything is kept.
     let rack = args.rack.as_deref().map(wire_up::read_rack).transpose()?;
+    let cluster_key = args.store.cluster_key()?;
     let listener = wire_up::listen(args.listen)?;
     // That is an error of the write, and not the end of the process. Held for as long as it runs.
     let _write_fails = signal(XFSZ);
@@ -81,7 +82,14 @@ pub async fn run(args: ServeArgs) -> Outcome {
         .sharing(&args.data_dir, args.listen, &options.execute)?;
     let composer = Composer::new(store, connector, Arc::new(WallClock), options);
     // Nothing is sent to any endpoint before the address is ours.
-    let api = wire_up::serve_api(composer.clone(), listener, &args.data_dir, &args.name).await?;
+    let api = wire_up::serve_api(
+        composer.clone(),
+        listener,
+        &args.data_dir,
+        &args.name,
+        cluster_key,
+    )
+    .await?;
     let mut served = None;
     let managed = tokio::select! {
         never = manage(&args, rack, &composer, &api, &mut served) => never.map(|never| match never {}),

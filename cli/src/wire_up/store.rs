@@ -3,8 +3,8 @@
 use crate::access::read_password;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use poolwright_service::ExecuteOptions;
 use poolwright_service::leases::Sharing;
+use poolwright_service::{ClusterKey, ExecuteOptions};
 use poolwright_store::{Copied, OpenError, PostgresOptions, PostgresStore, SqliteStore, Store};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,9 +24,21 @@ pub struct StoreArgs {
     /// Certificate authority of the database's server, a PEM file; needed unless it is on this machine
     #[arg(long, value_name = "FILE", requires = "store")]
     store_ca: Option<PathBuf>,
+    /// File with a secret that all managers of the database are given: then clients trust one authority for all
+    #[arg(long, value_name = "FILE", requires = "store")]
+    cluster_key_file: Option<PathBuf>,
 }
 
 impl StoreArgs {
+    /// What managers of one store know beside it.
+    pub fn cluster_key(&self) -> Result<Option<ClusterKey>, Failure> {
+        let Some(file) = &self.cluster_key_file else {
+            return Ok(None);
+        };
+        let secret = read_password(file)?;
+        Ok(Some(ClusterKey::new(&secret)?))
+    }
+
     /// How this manager shares the store with others; `None` where it is its own.
     pub fn sharing(
         &self,

@@ -306,7 +306,17 @@ fn is_binding(operation: &Value) -> bool {
 /// Two managers on one database and one rack, the first in charge and in the middle of a compose.
 async fn two_at_work(database: &Database, rack: &Rack, folder: &Path) -> (Manager, Manager, String) {
     let url = database.url("poolwright");
-    let options = ["--store", &url, "--request-deadline", "8s"];
+    let key = folder.join("cluster-key");
+    std::fs::write(&key, "a secret that both of them are given").unwrap();
+    let key = key.to_str().unwrap();
+    let options = [
+        "--store",
+        &url,
+        "--cluster-key-file",
+        key,
+        "--request-deadline",
+        "8s",
+    ];
     let first = Manager::start(&folder.join("first"), &options).await;
     first.adopt(rack).await;
     // It is in charge of what it was given by the next beat.

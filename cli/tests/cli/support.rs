@@ -300,9 +300,10 @@ impl Rack {
 /// A manager in a process of its own.
 pub struct Manager {
     pub server: Server,
-    data_dir: PathBuf,
     /// Of the account `admin`.
     password_file: PathBuf,
+    /// Who is trusted.
+    ca: PathBuf,
 }
 
 impl Manager {
@@ -316,14 +317,15 @@ impl Manager {
         let server = Server::start(arguments.into_iter().chain(more.iter().copied())).await;
         Self {
             server,
-            data_dir: data_dir.to_owned(),
             password_file: data_dir.join("initial-admin-password"),
+            ca: data_dir.join("tls/ca.pem"),
         }
     }
 
-    /// One that shares its store, and so its accounts, with another.
+    /// One that shares its store, and so its accounts and its authority, with another.
     pub fn beside(mut self, other: &Self) -> Self {
         self.password_file.clone_from(&other.password_file);
+        self.ca.clone_from(&other.ca);
         self
     }
 
@@ -333,8 +335,8 @@ impl Manager {
         let arguments = ["serve", "--data-dir", dir, "--listen", "127.0.0.1:0"];
         Self {
             server: Server::start_logging(arguments, log).await,
-            data_dir: data_dir.to_owned(),
             password_file: data_dir.join("initial-admin-password"),
+            ca: data_dir.join("tls/ca.pem"),
         }
     }
 
@@ -399,7 +401,7 @@ impl Manager {
     fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = command(arguments);
         command.env("POOLWRIGHT_SERVER", &self.server.url);
-        command.env("POOLWRIGHT_CA", self.data_dir.join("tls/ca.pem"));
+        command.env("POOLWRIGHT_CA", &self.ca);
         command.env("POOLWRIGHT_PASSWORD_FILE", &self.password_file);
         command
     }

@@ -255,7 +255,7 @@ impl Pursuit<'_> {
     /// Nothing was ever sent for it: somebody else has bound it, and it stays theirs.
     fn found_bound(&self, asked: &Asked) -> bool {
         let never_sent = asked.attempts == 0 && !asked.unsure;
-        self.way == Way::Do && self.goal == Goal::Bound && never_sent
+        self.way == Way::Do && self.goal == Goal::Bound && never_sent && !self.only_looks()
     }
 
     /// Waits a little for something that may still come; holds the operation meanwhile.

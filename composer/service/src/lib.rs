@@ -23,6 +23,7 @@ pub mod limits;
 mod missing;
 pub mod runner;
 pub mod schedule;
+mod sealed;
 pub mod size;
 mod vanishing;
 mod view;
@@ -34,6 +35,7 @@ pub use composer::{
 };
 pub use drift::{Drift, DriftKind};
 pub use error::{ErrorCode, ServiceError};
+pub use sealed::ClusterKey;
 
 // What the facade's answers are made of, so that those above it need no other room.
 pub use poolwright_executor::{

@@ -6,6 +6,7 @@ use crate::kit::{Pool, gpus};
 use poolwright_emulator::Rack;
 use poolwright_emulator::rack::BoxIx;
 use poolwright_model::id::GpuId;
+use poolwright_model::lifecycle::GpuState;
 use poolwright_service::{CheckResult, Drift, DriftKind};
 use poolwright_store::SqliteStore;
 use std::sync::Arc;
@@ -159,16 +160,17 @@ async fn row_42_a_gpu_that_is_pulled_is_gone_with_the_next_look() {
     assert_eq!(kinds(&drifts), [DriftKind::Missing]);
     assert_eq!(drifts[0].gpu, held);
     let snapshot = pool.snapshot().await;
-    assert!(
-        snapshot.topology.gpu(&free.id).is_none(),
-        "the free one is in no list"
+    let shown = snapshot.topology.gpu(&free.id).unwrap();
+    assert_eq!(
+        shown.state,
+        GpuState::Missing,
+        "the free one is to be had no more"
     );
     pool.emulation.with(|state, _| state.reappear(at));
     tokio::time::sleep(POLL + Duration::from_secs(5)).await;
-    assert!(
-        pool.snapshot().await.topology.gpu(&free.id).is_some(),
-        "and back under its name"
-    );
+    let snapshot = pool.snapshot().await;
+    let back = snapshot.topology.gpu(&free.id).unwrap();
+    assert_eq!(back.state, GpuState::Free, "and back under its name");
     clockwork.stop().await;
 }
 

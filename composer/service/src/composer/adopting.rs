@@ -65,6 +65,32 @@ impl Composer {
         Ok(Adopting { change, left })
     }
 
+    /// An error that something can't be had, with the endpoints that may have it and were not adopted.
+    pub(super) async fn beside_observed(&self, error: ServiceError) -> ServiceError {
+        if error.code != ErrorCode::Unplaced {
+            return error;
+        }
+        // What can't be read is no reason to hide the error.
+        let observed = self.observed().await.unwrap_or_default();
+        let Some(first) = observed.first() else {
+            return error;
+        };
+        let what = match observed.len() {
+            1 => format!("endpoint {first} is only observed"),
+            n => format!("{n} endpoints are only observed"),
+        };
+        let look = format!("see what would become ours: poolwright endpoint adopt {first}");
+        let hint = match error.hint {
+            Some(hint) => format!("{look}; {hint}"),
+            None => look,
+        };
+        ServiceError {
+            message: format!("{}; {what}", error.message),
+            hint: Some(hint),
+            ..error
+        }
+    }
+
     /// Endpoints at which nothing may be changed.
     pub(super) async fn observed(&self) -> Result<BTreeSet<ControlEndpointId>, ServiceError> {
         let kept = read_all::<Endpoint>(self.store.as_ref()).await?.into_iter();

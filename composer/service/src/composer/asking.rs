@@ -4,6 +4,7 @@ use super::Composer;
 use super::following::Tell;
 use super::silence::Silent;
 use crate::demand::DemandRecord;
+use crate::drift::{Drift, DriftKind};
 use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
 use poolwright_executor::{self as executor, CompositionRecord, Operation, OperationState, Resolve, Said};
@@ -327,26 +328,25 @@ impl Composer {
                 "poolwright resume, once that is right",
             ),
         });
-        let lost: Vec<String> = self
-            .drift_in(&snapshot)
-            .await?
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        checks.push(match lost.is_empty() {
-            true => Check::ok("bindings", "all compositions are bound as recorded"),
-            false => Check::problem("bindings", some(&lost), "poolwright diff"),
+        let drift = self.drift_in(&snapshot).await?;
+        // What somebody else has bound may be as it should be; what is not as recorded is not.
+        let (foreign, lost): (Vec<_>, Vec<_>) =
+            drift.iter().partition(|drift| drift.kind == DriftKind::Foreign);
+        checks.push(match (lost.is_empty(), foreign.is_empty()) {
+            (true, true) => Check::ok("bindings", "all compositions are bound as recorded"),
+            (true, false) => Check::warning("bindings", some(&foreign), "poolwright diff"),
+            (false, _) => Check::problem("bindings", some(&lost), "poolwright diff"),
         });
         Ok(checks)
     }
 }
 
 /// The first of many.
-fn some(all: &[String]) -> String {
+fn some(all: &[&Drift]) -> String {
     const SHOWN: usize = 3;
-    let more = all.len().saturating_sub(SHOWN);
-    let shown = all[..all.len() - more].join("; ");
-    match more {
+    let shown: Vec<String> = all.iter().take(SHOWN).map(ToString::to_string).collect();
+    let shown = shown.join("; ");
+    match all.len().saturating_sub(SHOWN) {
         0 => shown,
         more => format!("{shown}; and {more} more"),
     }

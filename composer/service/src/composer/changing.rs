@@ -48,7 +48,7 @@ impl Composer {
                 .help()
                 .unwrap_or_else(|| "name the GPUs that it needs".to_owned());
             let error = error.with_hint(help).with_details(unplaced.alternatives());
-            return Err(self.beside_silence(error));
+            return Err(self.beside_observed(self.beside_silence(error)).await);
         }
         if how.dry_run {
             return Ok(Change::none(plan));
