@@ -392,3 +392,39 @@ async fn a_wrong_password_or_authority_is_told_with_a_hint() {
     assert!(error.hint.is_some());
     scene.end().await;
 }
+
+#[tokio::test]
+async fn an_owners_mark_is_written_once_and_read_by_everybody() {
+    for rack in ["demo", "zones", "connections", "blocks"] {
+        let rack = Rack::builtin(rack).unwrap();
+        let running = serve(rack, ServeOptions::default()).await.unwrap();
+        let at_box = connect(&running, "box-1").await;
+        let mark = async || at_box.observe(&()).await.unwrap().mark;
+        let (ours, others) = ("poolwright:a", "poolwright:b");
+        assert_eq!(mark().await, None);
+        at_box.set_mark(Some(ours), None, DEADLINE).await.unwrap();
+        assert_eq!(mark().await.as_deref(), Some(ours));
+        let again = at_box.set_mark(Some(ours), None, DEADLINE).await;
+        again.unwrap();
+        let refused = at_box.set_mark(Some(others), None, DEADLINE).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
+        assert!(refused.message.contains(ours), "{refused}");
+        at_box.set_mark(Some(others), Some(ours), DEADLINE).await.unwrap();
+        assert_eq!(mark().await.as_deref(), Some(others));
+        at_box.set_mark(None, Some(others), DEADLINE).await.unwrap();
+        assert_eq!(mark().await, None);
+    }
+}
+
+#[tokio::test]
+async fn what_shows_no_place_for_a_mark_can_carry_none() {
+    let mut rack = Rack::builtin("zones").unwrap();
+    rack.options.owner_mark = false;
+    let running = serve(rack, ServeOptions::default()).await.unwrap();
+    let at_box = connect(&running, "box-1").await;
+    let refused = at_box
+        .set_mark(Some("poolwright:a"), None, DEADLINE)
+        .await
+        .unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::CannotTell, "{refused}");
+}

@@ -160,6 +160,7 @@ mod tests {
                 faults: vec![],
             },
             label: None,
+            mark: None,
             requests: 1,
             answered: true,
             took: std::time::Duration::ZERO,

@@ -3,7 +3,7 @@
 
 use poolwright_executor::GpuRecord;
 use poolwright_inventory::Snapshot;
-use poolwright_model::composable::{Composability, WhyNotKind};
+use poolwright_model::composable::{Composability, WhyNot, WhyNotKind};
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::{ControlEndpointId, GpuId, UnitId};
 use poolwright_model::lifecycle::GpuState;
@@ -22,8 +22,8 @@ pub struct Known {
     pub in_hand: BTreeSet<UnitId>,
     /// Endpoints that were not adopted.
     pub observed: BTreeSet<ControlEndpointId>,
-    /// Endpoints that lost so much at once that they are not believed, and how much.
-    pub disbelieved: BTreeMap<ControlEndpointId, String>,
+    /// Endpoints of which nothing may be had, and why.
+    pub closed: BTreeMap<ControlEndpointId, WhyNot>,
     pub looked_at: LookedAt,
 }
 
@@ -50,10 +50,10 @@ impl Known {
         endpoints.find(|endpoint| self.observed.contains(*endpoint))
     }
 
-    /// Where a GPU could be bound, and nobody believes what is shown; with the reason.
-    fn disbelieved_at(&self, gpu: &Gpu) -> Option<&String> {
+    /// Why nothing may be had where a GPU could be bound.
+    fn closed_at(&self, gpu: &Gpu) -> Option<&WhyNot> {
         let mut endpoints = gpu.control.iter().map(|at| &at.endpoint);
-        endpoints.find_map(|endpoint| self.disbelieved.get(endpoint))
+        endpoints.find_map(|endpoint| self.closed.get(endpoint))
     }
 
     /// What was written down of a GPU after the look at whoever binds it.
@@ -107,9 +107,9 @@ pub fn overlay(snapshot: &mut Snapshot, known: &Known) {
         }
         if !ours
             && gpu.composability.is_composable()
-            && let Some(why) = known.disbelieved_at(gpu)
+            && let Some(why) = known.closed_at(gpu)
         {
-            gpu.composability = Composability::no(WhyNotKind::Disbelieved, why.as_str());
+            gpu.composability = Composability(Some(why.clone()));
         }
         if !ours
             && gpu.composability.is_composable()

@@ -101,6 +101,21 @@ pub trait Fabric: Send + Sync {
         Ok(CutOff::NoSessions)
     }
 
+    /// Writes the owner's mark that everybody is shown ([`Observation::mark`](crate::Observation)), where exactly
+    /// `instead` stands; `None` is a blank. [`ErrorKind::Conflict`](crate::ErrorKind) where another one stands,
+    /// [`ErrorKind::CannotTell`](crate::ErrorKind) where the service can carry none.
+    async fn set_mark(
+        &self,
+        _mark: Option<&str>,
+        _instead: Option<&str>,
+        _deadline: Duration,
+    ) -> Result<(), DriverError> {
+        Err(DriverError::cannot_tell(format!(
+            "{} can carry no owner's mark",
+            self.endpoint()
+        )))
+    }
+
     /// Ends the session at the service. Called once, at exit.
     async fn close(&self) {}
 }

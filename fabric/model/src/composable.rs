@@ -24,6 +24,8 @@ pub enum WhyNotKind {
     Unhealthy,
     /// Its endpoint was not adopted: the manager looks at it and changes nothing there.
     ObserveOnly,
+    /// Its endpoint carries the mark of another manager.
+    Marked,
     /// Its endpoint lost so much at once that what it shows is not believed.
     Disbelieved,
     /// Bound to a host by somebody else; left alone until adopted.
@@ -48,6 +50,7 @@ const KINDS: &[(WhyNotKind, &str)] = &[
     (WhyNotKind::NoMemorySize, "no-memory-size"),
     (WhyNotKind::Unhealthy, "unhealthy"),
     (WhyNotKind::ObserveOnly, "observe-only"),
+    (WhyNotKind::Marked, "marked"),
     (WhyNotKind::Disbelieved, "disbelieved"),
     (WhyNotKind::Foreign, "foreign"),
     (WhyNotKind::HostGone, "host-gone"),

@@ -40,6 +40,8 @@ pub struct Look {
     pub view: View,
     /// Who answered; `None` where nobody did.
     pub label: Option<DriverLabel>,
+    /// The owner's mark that it carries.
+    pub mark: Option<String>,
     pub requests: u64,
     /// False where nothing at all could be read; the view then holds only the fault.
     pub answered: bool,
@@ -53,6 +55,7 @@ impl Look {
         let Observation {
             topology,
             label,
+            mark,
             faults,
             requests,
             quirks,
@@ -69,6 +72,7 @@ impl Look {
         Self {
             view,
             label: Some(label),
+            mark,
             requests,
             answered: true,
             took: Duration::ZERO,
@@ -91,6 +95,7 @@ impl Look {
         Self {
             view,
             label: None,
+            mark: None,
             requests: 0,
             answered: false,
             took: Duration::ZERO,

@@ -35,7 +35,10 @@ impl Pool {
             dry_run,
             ..How::default()
         };
-        self.composer().adopt_endpoint(&box_1(), ME, &how).await.unwrap()
+        self.composer()
+            .adopt_endpoint(&box_1(), ME, &how, None)
+            .await
+            .unwrap()
     }
 
     fn binds_and_unbinds(&self) -> (u64, u64, u64) {

@@ -17,6 +17,7 @@ mod failing;
 mod gone;
 mod limiting;
 mod managers;
+mod marking;
 mod pausing;
 mod polling;
 mod requests;

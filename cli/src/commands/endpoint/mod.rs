@@ -71,9 +71,13 @@ const ADOPT: &str = "\
 Examples:
   poolwright endpoint adopt box-1          what would become ours
   poolwright endpoint adopt box-1 --yes
+  poolwright endpoint adopt box-1 --yes --take-over 'the old manager burnt down'
 
 From then on the manager may change what is free there. What somebody else has bound becomes compositions, one a host;
-nothing is moved or reset, and each binding is read back first. It may be repeated.";
+nothing is moved or reset, and each binding is read back first. It may be repeated.
+
+Where the service can carry a mark (ServiceIdentification), the manager's is written there. One that carries the mark of
+another manager is refused (exit code 5): have it removed there, or take it over where that manager is gone.";
 
 #[derive(Debug, clap::Args)]
 struct AddArgs {
@@ -126,6 +130,9 @@ struct AdoptArgs {
     /// Take it over; without it, what that would be is only shown
     #[arg(long, short = 'y')]
     yes: bool,
+    /// Take it from another manager whose mark it carries, for this reason
+    #[arg(long, value_name = "REASON")]
+    take_over: Option<String>,
     #[command(flatten)]
     change: ChangeArgs,
     #[command(flatten)]
@@ -252,13 +259,19 @@ async fn adopt(args: AdoptArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
     let path = ["endpoints", args.id.as_str(), "adopt"];
     if args.yes && !args.change.is_dry_run() {
-        let (nothing, force) = (json!({}), ForceArgs::default());
-        return match args.change.make(&api, &path, &nothing, force, output).await {
+        let (body, force) = (json!({ "take_over": args.take_over }), ForceArgs::default());
+        return match args.change.make(&api, &path, &body, force, output).await {
             Ok(code) => Ok(code),
             Err(failure) => Err(names::suggest(&api, failure, &[("endpoints", args.id.as_str())]).await),
         };
     }
-    let would: Adopting = match api.post(&path, &json!({ "how": { "dry_run": true } })).await {
+    let would: Adopting = match api
+        .post(
+            &path,
+            &json!({ "how": { "dry_run": true }, "take_over": args.take_over }),
+        )
+        .await
+    {
         Ok(would) => would,
         Err(failure) => return Err(names::suggest(&api, failure, &[("endpoints", args.id.as_str())]).await),
     };

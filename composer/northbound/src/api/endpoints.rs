@@ -50,6 +50,9 @@ async fn add(
 struct Adopt {
     #[serde(default)]
     how: How,
+    /// Why it is taken from another manager, whose mark it carries.
+    #[serde(default)]
+    take_over: Option<String>,
 }
 
 async fn adopt(
@@ -59,7 +62,10 @@ async fn adopt(
     Body(body): Body<Adopt>,
 ) -> Result<(StatusCode, Json<Adopting>), Problem> {
     let how = with_key(body.how, &headers)?;
-    let adopting = api.composer.adopt_endpoint(&id(&text)?, BY, &how).await?;
+    let adopting = api
+        .composer
+        .adopt_endpoint(&id(&text)?, BY, &how, body.take_over.as_deref())
+        .await?;
     let status = match adopting.change.operation {
         Some(_) => StatusCode::ACCEPTED,
         None => StatusCode::OK,

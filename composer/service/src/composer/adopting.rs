@@ -24,12 +24,14 @@ pub struct Adopting {
 
 impl Composer {
     /// Lets the manager change what is at an endpoint, and takes over what others have bound there. A dry run
-    /// shows what that would be. It may be repeated: what was bound since is taken over then.
+    /// shows what that would be. It may be repeated: what was bound since is taken over then. `take_over` is the
+    /// reason to do so although it carries another manager's mark.
     pub async fn adopt_endpoint(
         &self,
         id: &ControlEndpointId,
         by: &str,
         how: &How,
+        take_over: Option<&str>,
     ) -> Result<Adopting, ServiceError> {
         let request = Request::new(OperationKind::Adopt, format!("adopt endpoint {id}"), id, by, how)?;
         self.endpoint(id).await?;
@@ -40,12 +42,14 @@ impl Composer {
         }
         let found = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
         let found = found.ok_or_else(|| ServiceError::not_found("endpoint", id.as_str()))?;
+        self.may_claim(id, take_over).await?;
         let basis = self.basis(Wanted::Named).await?;
         let Adoption { plan, left } = adopt(id, &self.input(&basis));
         if how.dry_run {
             let change = Change::none(plan);
             return Ok(Adopting { change, left });
         }
+        self.claim_connected(id, by, take_over).await?;
         let mut with = Batch::new();
         let adopted = Endpoint {
             standing: Standing::Adopted,

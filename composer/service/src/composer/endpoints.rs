@@ -111,6 +111,11 @@ impl Composer {
         if let Some(other) = same.first() {
             return Err(known_already(spec, other));
         }
+        if standing == Standing::Adopted {
+            let seen = look.mark.as_deref();
+            self.claim(&spec.id, connected.fabric.as_ref(), seen, None)
+                .await?;
+        }
         let endpoint = Endpoint {
             spec: spec.clone(),
             added: self.clock.now(),
@@ -192,6 +197,7 @@ impl Composer {
         self.store.commit(batch).await?;
         self.recall_pauses().await?;
         if let Some(connected) = self.connections.remove(id) {
+            self.unmark(id, connected.fabric.as_ref()).await;
             connected.fabric.close().await;
         }
         self.forget(id);

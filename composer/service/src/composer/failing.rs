@@ -9,8 +9,8 @@ use super::automatic::Automatic;
 use crate::error::ServiceError;
 use poolwright_executor::{Operation, OperationState, Paused};
 
-/// Who pauses automation here.
-const MANAGER: &str = "the manager";
+/// Who pauses what nobody asked it to pause.
+pub(super) const MANAGER: &str = "the manager";
 
 impl Composer {
     /// Pauses automation where so many of its operations in a row ended badly as the limit says. To be called after

@@ -120,6 +120,7 @@ impl Composer {
         let looks = look(&self.connections.fabrics(), now, self.options.collect, progress).await;
         self.drop_refused(&looks).await;
         self.take_in(began, [looks, unreached].concat());
+        self.heed_marks().await?;
         let kept: BTreeSet<_> = self.endpoints().await?.into_iter().map(|e| e.spec.id).collect();
         {
             let mut seen = self.lock_seen();
@@ -157,7 +158,8 @@ impl Composer {
         let began = self.begin_look().await?;
         let looks = look(&fabrics, began.at, self.options.collect, &()).await;
         self.take_in(began, looks);
-        self.read_owners_of(slow).await
+        self.read_owners_of(slow).await?;
+        self.heed_marks().await
     }
 
     /// The pool as last seen, with what we know of it.
@@ -390,7 +392,7 @@ impl Composer {
         let records = read_all::<GpuRecord>(self.store.as_ref()).await?;
         Ok(Known {
             observed: self.observed().await?,
-            disbelieved: self.disbelieved(),
+            closed: self.closed().await?,
             in_hand: claims.into_iter().map(|claim| claim.value.unit).collect(),
             ours: held.map(|held| held.unit).collect(),
             records: records

@@ -20,6 +20,7 @@
 //! * [`automatic`]: what ran by itself of late.
 //! * [`failing`]: what failed again and again.
 //! * [`limiting`]: not too much of what runs by itself.
+//! * [`marking`]: whose an endpoint is.
 //! * [`polling`]: looking by the clock.
 //! * [`pausing`]: stopping it all, or some of it.
 //! * [`pruning`]: what is forgotten of the past.
@@ -42,6 +43,7 @@ mod giving_up;
 mod keeping;
 mod limiting;
 mod looking;
+mod marking;
 mod pausing;
 mod planning;
 mod polling;

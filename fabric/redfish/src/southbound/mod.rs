@@ -178,6 +178,15 @@ impl Fabric for RedfishDriver {
         }
     }
 
+    async fn set_mark(
+        &self,
+        mark: Option<&str>,
+        instead: Option<&str>,
+        deadline: Duration,
+    ) -> Result<(), DriverError> {
+        self.change(deadline).set_mark(mark, instead).await
+    }
+
     async fn close(&self) {
         self.end_session().await;
     }

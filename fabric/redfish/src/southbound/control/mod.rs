@@ -9,6 +9,7 @@ mod blocks;
 mod connections;
 mod fabric;
 mod known;
+mod mark;
 mod reset;
 mod turns;
 mod zones;
@@ -189,6 +190,14 @@ impl<'a> Call<'a> {
                 told(&holder)
             ))),
         }
+    }
+
+    pub(crate) async fn set_mark(
+        &self,
+        mark: Option<&str>,
+        instead: Option<&str>,
+    ) -> Result<(), DriverError> {
+        mark::set(self, mark, instead).await
     }
 
     /// The service said yes: see that it is so. From here on an error never says that nothing was done.
