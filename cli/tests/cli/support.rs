@@ -304,6 +304,19 @@ impl Manager {
         self
     }
 
+    /// The certificate authority that its clients believe.
+    pub fn ca(&self) -> PathBuf {
+        self.data_dir.join("tls/ca.pem")
+    }
+
+    /// The password of the account `admin`.
+    pub fn password(&self) -> String {
+        std::fs::read_to_string(&self.password_file)
+            .unwrap()
+            .trim()
+            .to_owned()
+    }
+
     /// With its messages in a file.
     pub async fn start_logging(data_dir: &Path, log: &Path) -> Self {
         let dir = data_dir.to_str().unwrap();
@@ -369,7 +382,7 @@ impl Manager {
     fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = command(arguments);
         command.env("POOLWRIGHT_SERVER", &self.server.url);
-        command.env("POOLWRIGHT_CA", self.data_dir.join("tls/ca.pem"));
+        command.env("POOLWRIGHT_CA", self.ca());
         command.env("POOLWRIGHT_PASSWORD_FILE", &self.password_file);
         command
     }
