@@ -4,6 +4,7 @@
 //! * [`mockup_server`] serves one such tree, as it was recorded, over HTTP or HTTPS.
 //! * [`hostile`] serves what no machine should: endless bodies, link loops, half answers.
 //! * [`tls`] makes a certificate authority that lives as long as a test.
+//! * [`power`] cuts the power of a manager, and looks for what was acknowledged.
 //! * [`torture`] kills managers, breaks requests and checks what must hold.
 //! * [`workspace`] and [`spdx`] read the crates, their dependencies and licences, for the tests that
 //!   hold the layering and the list of dependencies.
@@ -12,6 +13,7 @@
 
 pub mod hostile;
 pub mod mockup_server;
+pub mod power;
 pub mod spdx;
 pub mod tls;
 pub mod torture;

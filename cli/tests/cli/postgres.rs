@@ -1,60 +1,11 @@
 //! A manager that keeps everything in PostgreSQL. The tests against a server need one: `tests/run postgres` starts
 //! it, and says where it is.
 
-use crate::support::{Manager, Rack, run_with, slow_rack};
+use crate::database::{Cable, Database};
+use crate::support::{Manager, Rack, cluster_key, run_with, slow_rack};
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-
-/// A database of its own at the server.
-struct Database {
-    port: String,
-    name: String,
-}
-
-impl Database {
-    fn new(name: &str) -> Self {
-        let port = std::env::var("POOLWRIGHT_TEST_POSTGRES_PORT");
-        let database = Self {
-            port: port.expect("it is set by tests/run postgres"),
-            name: format!("cli_{name}_{}", std::process::id()),
-        };
-        database.sql("postgres", &format!("CREATE DATABASE {}", database.name));
-        database
-    }
-
-    fn sql(&self, database: &str, text: &str) -> String {
-        let mut psql = Command::new("psql");
-        psql.args([
-            "--quiet",
-            "--no-psqlrc",
-            "--tuples-only",
-            "--no-align",
-            "--username",
-            "poolwright",
-        ]);
-        psql.args([
-            "--host",
-            "127.0.0.1",
-            "--port",
-            &self.port,
-            database,
-            "--command",
-            text,
-        ]);
-        let ran = psql.output().unwrap();
-        assert!(ran.status.success(), "{ran:?}");
-        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
-    }
-
-    fn url(&self, account: &str) -> String {
-        format!("postgres://{account}@127.0.0.1:{}/{}", self.port, self.name)
-    }
-}
 
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
@@ -172,52 +123,13 @@ async fn a_database_that_can_not_be_used_is_refused_with_the_reason() {
         .refused(1, &["newer Poolwright", "schema 999"]);
 }
 
-/// Something between a manager and its database that can be cut.
-struct Cable {
-    port: u16,
-    cut: Arc<AtomicBool>,
-}
-
-impl Cable {
-    async fn to(port: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let cable = Self {
-            port: listener.local_addr().unwrap().port(),
-            cut: Arc::default(),
-        };
-        let cut = Arc::clone(&cable.cut);
-        tokio::spawn(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let cut = Arc::clone(&cut);
-                tokio::spawn(async move {
-                    if cut.load(SeqCst) {
-                        return;
-                    }
-                    let mut server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-                    let broken = async {
-                        while !cut.load(SeqCst) {
-                            tokio::time::sleep(Duration::from_millis(10)).await;
-                        }
-                    };
-                    tokio::select! {
-                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-                        () = broken => {}
-                    }
-                });
-            }
-        });
-        cable
-    }
-}
-
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
 async fn while_the_database_is_cut_off_reads_are_marked_and_changes_refused_until_it_is_back() {
     let database = Database::new("cut");
-    let cable = Cable::to(database.port.parse().unwrap()).await;
+    let cable = Cable::to(&database).await;
     let (rack, folder) = (Rack::start("zones").await, tempfile::tempdir().unwrap());
-    let url = format!("postgres://poolwright@127.0.0.1:{}/{}", cable.port, database.name);
-    let manager = Manager::start(folder.path(), &["--store", &url]).await;
+    let manager = Manager::start(folder.path(), &["--store", &cable.url]).await;
     manager.adopt(&rack).await;
     manager
         .run("compose --gpus 1 --name web")
@@ -227,7 +139,7 @@ async fn while_the_database_is_cut_off_reads_are_marked_and_changes_refused_unti
     let gpus = manager.run("get gpus -o json").await.expect(0, &[]);
     assert!(!gpus.err.contains("from memory"), "{gpus:?}");
 
-    cable.cut.store(true, SeqCst);
+    cable.cut();
     for list in ["gpus", "hosts", "compositions", "demands", "endpoints"] {
         let told = manager.run(&format!("get {list} -o json")).await;
         let told = told.expect(0, &["tells this from memory", "the database"]);
@@ -242,7 +154,7 @@ async fn while_the_database_is_cut_off_reads_are_marked_and_changes_refused_unti
         .refused(10, &["the database", "tried again"]);
     assert_eq!(rack.bindings(), bound, "nothing is done without a commit");
 
-    cable.cut.store(false, SeqCst);
+    cable.mend();
     let back = async { while manager.run("compose --gpus 1 --name more").await.code != 0 {} };
     tokio::time::timeout(Duration::from_secs(60), back).await.unwrap();
     let gpus = manager.run("get gpus -o json").await.expect(0, &[]);
@@ -306,14 +218,12 @@ fn is_binding(operation: &Value) -> bool {
 /// Two managers on one database and one rack, the first in charge and in the middle of a compose.
 async fn two_at_work(database: &Database, rack: &Rack, folder: &Path) -> (Manager, Manager, String) {
     let url = database.url("poolwright");
-    let key = folder.join("cluster-key");
-    std::fs::write(&key, "a secret that both of them are given").unwrap();
-    let key = key.to_str().unwrap();
+    let key = cluster_key(folder);
     let options = [
         "--store",
         &url,
         "--cluster-key-file",
-        key,
+        &key,
         "--request-deadline",
         "8s",
     ];

@@ -297,6 +297,13 @@ impl Rack {
     }
 }
 
+/// A file with a secret that managers of one store are given.
+pub fn cluster_key(folder: &Path) -> String {
+    let key = folder.join("cluster-key");
+    std::fs::write(&key, "a secret that each of them is given").unwrap();
+    key.to_str().unwrap().to_owned()
+}
+
 /// A manager in a process of its own.
 pub struct Manager {
     pub server: Server,
@@ -327,6 +334,19 @@ impl Manager {
         self.password_file.clone_from(&other.password_file);
         self.ca.clone_from(&other.ca);
         self
+    }
+
+    /// The certificate authority that its clients believe.
+    pub fn ca(&self) -> &Path {
+        &self.ca
+    }
+
+    /// The password of the account `admin`.
+    pub fn password(&self) -> String {
+        std::fs::read_to_string(&self.password_file)
+            .unwrap()
+            .trim()
+            .to_owned()
     }
 
     /// With its messages in a file.

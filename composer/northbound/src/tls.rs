@@ -159,7 +159,7 @@ fn host_name() -> Option<String> {
     (!name.is_empty() && name.chars().all(plain)).then(|| name.to_owned())
 }
 
-/// Writes a file that is whole or not there.
+/// Writes a file that is whole or not there, and is there when this returns, whatever happens to the machine.
 pub(crate) fn write(path: &Path, text: &str, mode: u32) -> Result<(), TlsError> {
     let error = |source| TlsError::Io {
         path: path.to_owned(),
@@ -177,5 +177,10 @@ pub(crate) fn write(path: &Path, text: &str, mode: u32) -> Result<(), TlsError> 
     file.write_all(text.as_bytes())
         .and_then(|()| file.sync_all())
         .map_err(error)?;
-    fs::rename(&partial, path).map_err(error)
+    fs::rename(&partial, path).map_err(error)?;
+    // Its name is on the disk, too, before anything is that rests on it.
+    let folder = path.parent().unwrap_or(path);
+    fs::File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(error)
 }

@@ -9,6 +9,7 @@ use poolwright_collector::Look;
 use poolwright_driver::Bindings;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::fault::Fault;
+use poolwright_model::id::ControlEndpointId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -183,6 +184,16 @@ impl Sight {
     /// The last walk alone.
     pub fn last_walk(&self) -> &Look {
         &self.walk
+    }
+
+    pub fn endpoint(&self) -> &ControlEndpointId {
+        &self.walk.view.source
+    }
+
+    /// Whose it says that it is.
+    pub fn mark(&self) -> Option<&str> {
+        let doubted = self.doubted.as_ref().and_then(|(walk, _)| walk.mark.as_deref());
+        doubted.or(self.walk.mark.as_deref())
     }
 
     /// The units to ask for: those that it binds, and those that it did until lately.
