@@ -7,6 +7,7 @@ use poolwright_emulator::{Emulation, Rack, in_process};
 use poolwright_model::id::{DemandId, OperationId};
 use poolwright_service::clock::WallClock;
 use poolwright_service::demand::DemandSpec;
+use poolwright_service::endpoint::Standing;
 use poolwright_service::{Change, Composer, How, Options, Release};
 use poolwright_store::SqliteStore;
 use std::fs::{File, OpenOptions};
@@ -85,7 +86,7 @@ pub async fn run(root: &Path, nth: usize) -> Result<(), Failed> {
     let composer = Composer::open(store, Arc::new(Line { drivers }), Arc::new(WallClock), options).await?;
     if nth == 0 {
         for name in names {
-            composer.add_endpoint(spec_of(&name)).await?;
+            composer.add_endpoint(spec_of(&name), Standing::Adopted).await?;
         }
     }
     let mut clients = tokio::task::JoinSet::new();

@@ -8,7 +8,8 @@ use crate::resources::Service;
 use crate::state::{Change, State};
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bindings, Bound, ControlPoint, DriverError, ErrorKind, Fabric, Observation, Progress, ResetSeen, read_each,
+    Bindings, Bound, ControlPoint, DriverError, ErrorKind, Fabric, Observation, Progress, ResetSeen,
+    read_each,
 };
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::fault::FaultKind;
