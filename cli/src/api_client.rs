@@ -2,19 +2,23 @@
 //!
 //! Every request carries name and password, over TLS; plain http is for loopback only. A POST whose answer
 //! is lost is not sent again: its failure says that the outcome is unknown.
+//!
+//! Where several managers are named, whoever answered last is asked first; the next is asked where one can't be
+//! reached or can't serve just now, and nothing was done.
 
 use crate::access::read_password;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::wire_up;
-use poolwright_service::ErrorCode;
+use poolwright_service::{ErrorCode, ServiceError};
 use reqwest::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::error::Error as _;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use url::Url;
 
@@ -22,14 +26,15 @@ use url::Url;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Manager")]
 pub struct ManagerArgs {
-    /// The manager's address
+    /// The manager's address; several, separated by commas, where managers share a store
     #[arg(
         long,
         value_name = "URL",
         env = "POOLWRIGHT_SERVER",
+        value_delimiter = ',',
         default_value = "https://127.0.0.1:8443"
     )]
-    pub server: String,
+    pub server: Vec<String>,
     /// Its certificate authority: DATA_DIR/tls/ca.pem of poolwright serve
     #[arg(long, value_name = "FILE", env = "POOLWRIGHT_CA")]
     pub ca: Option<PathBuf>,
@@ -55,9 +60,22 @@ const LARGEST_ANSWER: usize = 256 << 20;
 /// A manager that can be asked.
 pub struct Api {
     http: reqwest::Client,
-    base: Url,
+    /// Never empty.
+    managers: Vec<Manager>,
+    /// Which of them answered last.
+    last: AtomicUsize,
     username: String,
     password: String,
+}
+
+/// Where one manager is.
+struct Manager(Url);
+
+/// What is asked for: below `/api/v1`, narrowed down by a query.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    path: &'a [&'a str],
+    query: &'a [(&'a str, &'a str)],
 }
 
 /// An error as the API writes it.
@@ -81,9 +99,18 @@ struct Details {
 impl Api {
     /// Gets everything ready; nothing is sent yet.
     pub fn new(args: &ManagerArgs) -> Result<Self, Failure> {
-        let base = wire_up::manager_address(&args.server)?;
+        let managers = args
+            .server
+            .iter()
+            .map(|server| wire_up::manager_address(server.trim()).map(Manager));
+        let managers = managers.collect::<Result<Vec<Manager>, Failure>>()?;
         let file = args.password_file.as_deref().ok_or_else(|| {
-            Failure::usage(format!("no password for {} at {}", args.username, args.server)).with_hint(
+            Failure::usage(format!(
+                "no password for {} at {}",
+                args.username,
+                args.server.join(", ")
+            ))
+            .with_hint(
                 "give --password-file FILE or set POOLWRIGHT_PASSWORD_FILE; \
                  the first password is DATA_DIR/initial-admin-password of poolwright serve",
             )
@@ -114,7 +141,8 @@ impl Api {
         })?;
         Ok(Self {
             http,
-            base,
+            managers,
+            last: AtomicUsize::new(0),
             username: args.username.clone(),
             password,
         })
@@ -131,11 +159,7 @@ impl Api {
         path: &[&str],
         query: &[(&str, &str)],
     ) -> Result<T, Failure> {
-        let mut url = self.url(path);
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        self.send(Method::GET, url, None::<&()>).await
+        self.send(Method::GET, Place { path, query }, None::<&()>).await
     }
 
     /// Asks for something to be done.
@@ -144,46 +168,75 @@ impl Api {
         path: &[&str],
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        self.send(Method::POST, self.url(path), Some(body)).await
+        self.post_where(path, &[], body).await
+    }
+
+    /// The same, with more said in the address.
+    pub async fn post_where<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        self.send(Method::POST, Place { path, query }, Some(body)).await
     }
 
     pub async fn delete(&self, path: &[&str]) -> Result<(), Failure> {
-        self.request(Method::DELETE, self.url(path), None::<&()>)
-            .await
-            .map(drop)
+        let place = Place { path, query: &[] };
+        let (_, asked) = self.request(&Method::DELETE, place, None::<&()>).await;
+        asked.map(drop)
     }
 
     async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
-        url: Url,
+        place: Place<'_>,
         body: Option<&impl Serialize>,
     ) -> Result<T, Failure> {
-        let text = self.request(method, url, body).await?;
+        let (manager, asked) = self.request(&method, place, body).await;
+        let text = asked?;
         serde_json::from_slice(&text).map_err(|error| match text.trim_ascii_start().first() {
-            Some(b'<') => self.not_a_manager(&strange(StatusCode::OK, &text)),
-            _ => self.not_a_manager(&format!("what it says is not understood: {error}")),
+            Some(b'<') => manager.is_none(&strange(StatusCode::OK, &text)),
+            _ => manager.is_none(&format!("what it says is not understood: {error}")),
         })
     }
 
-    fn url(&self, path: &[&str]) -> Url {
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(["api", "v1"]).extend(path);
-        }
-        url
-    }
-
+    /// Asks whoever answered last, and then the others, until one can tell; and who that was.
     async fn request(
         &self,
-        method: Method,
-        url: Url,
+        method: &Method,
+        place: Place<'_>,
+        body: Option<&impl Serialize>,
+    ) -> (&Manager, Result<Vec<u8>, Failure>) {
+        let (first, all) = (self.last.load(Ordering::Relaxed), self.managers.len());
+        let mut turn = 0;
+        loop {
+            let at = (first + turn) % all;
+            let manager = &self.managers[at];
+            let asked = self.ask(manager, method, place, body).await;
+            turn += 1;
+            match asked {
+                // Nothing was done, and another may be able to.
+                Err(failure) if failure.may_pass && turn < all => {}
+                asked => {
+                    self.last.store(at, Ordering::Relaxed);
+                    return (manager, asked);
+                }
+            }
+        }
+    }
+
+    async fn ask(
+        &self,
+        manager: &Manager,
+        method: &Method,
+        place: Place<'_>,
         body: Option<&impl Serialize>,
     ) -> Result<Vec<u8>, Failure> {
         let safe = method == Method::GET;
         let mut request = self
             .http
-            .request(method, url)
+            .request(method.clone(), manager.url(place))
             .basic_auth(&self.username, Some(&self.password));
         if let Some(body) = body {
             request = request.json(body);
@@ -191,7 +244,7 @@ impl Api {
         let mut answer = request
             .send()
             .await
-            .map_err(|error| self.unreached(&error, safe))?;
+            .map_err(|error| manager.unreached(&error, safe))?;
         let status = answer.status();
         if let Some(why) = answer.headers().get("poolwright-stale") {
             let why = why.to_str().unwrap_or("its store does not answer");
@@ -203,24 +256,37 @@ impl Api {
         while let Some(chunk) = answer
             .chunk()
             .await
-            .map_err(|error| self.unreached(&error, safe))?
+            .map_err(|error| manager.unreached(&error, safe))?
         {
             text.extend_from_slice(&chunk);
             if text.len() > LARGEST_ANSWER {
                 return Err(
-                    self.not_a_manager(&format!("its answer is larger than {} MiB", LARGEST_ANSWER >> 20))
+                    manager.is_none(&format!("its answer is larger than {} MiB", LARGEST_ANSWER >> 20))
                 );
             }
         }
         match status.is_success() {
             true => Ok(text),
-            false => Err(self.refused(status, &text)),
+            false => Err(manager.refused(&self.username, status, &text)),
         }
     }
+}
 
-    fn refused(&self, status: StatusCode, text: &[u8]) -> Failure {
+impl Manager {
+    fn url(&self, Place { path, query }: Place<'_>) -> Url {
+        let mut url = self.0.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        url
+    }
+
+    fn refused(&self, username: &str, status: StatusCode, text: &[u8]) -> Failure {
         let Ok(Problem { error }) = serde_json::from_slice::<Problem>(text) else {
-            return self.not_a_manager(&strange(status, text));
+            return self.is_none(&strange(status, text));
         };
         let known = serde_json::from_value::<ErrorCode>(error.code.clone().into()).ok();
         if known.is_none() {
@@ -228,17 +294,15 @@ impl Api {
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ExitCode::Authentication,
                 _ => ExitCode::Generic,
             };
-            let message = format!("{} refuses {}: {}", self.base(), self.username, error.message);
+            let message = format!("{} refuses {username}: {}", self.base(), error.message);
             let hint =
                 "check --username and --password-file; the first password is DATA_DIR/initial-admin-password";
             return Failure::new(code, message).with_hint(error.hint.unwrap_or_else(|| hint.to_owned()));
         }
-        let mut failure: Failure = poolwright_service::ServiceError {
-            code: known.unwrap_or(ErrorCode::Internal),
-            message: error.message,
+        let mut failure: Failure = ServiceError {
             hint: error.hint,
-            operation: None,
             details: error.details,
+            ..ServiceError::new(known.unwrap_or(ErrorCode::Internal), error.message)
         }
         .into();
         failure.may_pass = known == Some(ErrorCode::Unavailable);
@@ -252,7 +316,8 @@ impl Api {
         failure
     }
 
-    fn not_a_manager(&self, why: &str) -> Failure {
+    /// It is no manager, or none that we understand.
+    fn is_none(&self, why: &str) -> Failure {
         Failure::new(
             ExitCode::Unavailable,
             format!(
@@ -292,7 +357,7 @@ impl Api {
 
     /// The address as people write it.
     fn base(&self) -> &str {
-        self.base.as_str().trim_end_matches('/')
+        self.0.as_str().trim_end_matches('/')
     }
 }
 

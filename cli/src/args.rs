@@ -47,7 +47,7 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 authentication, 5 conflict, 6
 8 partial, 9 indeterminate, 10 unavailable";
 
 /// Nouns that stand for `get NOUN` when they stand alone.
-pub const NOUNS: [&str; 9] = [
+pub const NOUNS: [&str; 10] = [
     "gpus",
     "hosts",
     "fabrics",
@@ -57,6 +57,7 @@ pub const NOUNS: [&str; 9] = [
     "demands",
     "schedules",
     "endpoints",
+    "pauses",
 ];
 
 #[derive(Debug, Subcommand)]
@@ -83,6 +84,8 @@ pub enum Command {
     Attach(commands::attach::AttachArgs),
     /// Detach GPUs by name
     Detach(commands::attach::DetachArgs),
+    /// Move GPUs that were attached by name to another host
+    Move(commands::attach::MoveArgs),
     /// Say what is wanted, to be served by the next plan
     Demand(commands::demand::DemandArgs),
     /// Show what would be changed so that everything wanted is served, and why
@@ -93,10 +96,22 @@ pub enum Command {
     Schedule(commands::schedule::ScheduleArgs),
     /// Operations: list, show, wait, cancel, resolve
     Ops(commands::ops::OpsArgs),
-    /// Management services: add, list, test, remove, record, qualify
+    /// Stop what changes hardware: everything, what runs by itself, or one endpoint
+    Pause(commands::pause::PauseArgs),
+    /// Let it go on
+    Resume(commands::pause::ResumeArgs),
+    /// How much may happen by itself
+    Limits(commands::limits::LimitsArgs),
+    /// Management services: add, adopt, list, test, remove, record, qualify
     Endpoint(commands::endpoint::EndpointArgs),
+    /// Show where the fabric is not as recorded: wanted against found
+    Diff(commands::diff::DiffArgs),
     /// Say why a demand is served, or is not
     Why(commands::why::WhyArgs),
+    /// Copy everything that a manager keeps, while it runs
+    Backup(commands::backup::BackupArgs),
+    /// Make a data directory of such a copy
+    Restore(commands::backup::RestoreArgs),
     /// Check that everything is well
     Doctor(commands::doctor::DoctorArgs),
 }

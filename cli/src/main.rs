@@ -88,15 +88,17 @@ fn runtime(command: &Command) -> tokio::runtime::Builder {
 fn refuse(error: &clap::Error) -> ExitCode {
     // Nobody is left to be told where the stream is gone.
     let _ = error.print();
-    if error.kind() == ErrorKind::InvalidSubcommand && error.get(ContextKind::SuggestedSubcommand).is_none() {
+    if error.kind() == ErrorKind::InvalidSubcommand {
         let typed = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
-        let nouns = typed
-            .map(|typed| nearest(&typed, args::NOUNS))
-            .unwrap_or_default();
-        let question = did_you_mean(&nouns).map_or_else(String::new, |question| format!("{question} "));
-        say(&format!(
-            "hint: {question}poolwright --help lists the commands; `poolwright demo` is a good first one"
-        ));
+        let nouns = typed.map(|typed| nearest(&typed, args::NOUNS));
+        let question = did_you_mean(&nouns.unwrap_or_default());
+        // A command that is meant is named by clap; a list that is meant is named here.
+        if question.is_some() || error.get(ContextKind::SuggestedSubcommand).is_none() {
+            let question = question.map_or_else(String::new, |question| format!("{question} "));
+            say(&format!(
+                "hint: {question}poolwright --help lists the commands; `poolwright demo` is a good first one"
+            ));
+        }
     }
     match error.use_stderr() {
         true => ExitCode::Usage,

@@ -7,6 +7,7 @@ export_environment() {
     local release
     release=$(cargo metadata --format-version 1 --no-deps | jq -r .target_directory)/release
     export POOLWRIGHT_SHARED POOLWRIGHT=$release/poolwright
-    export SERVE_TREE=$release/serve-tree SERVE_HOSTILE=$release/serve-hostile TORTURE=$release/torture
+    export SERVE_TREE=$release/serve-tree SERVE_HOSTILE=$release/serve-hostile
+    export TORTURE=$release/torture POWER_CUTS=$release/power-cuts
     export TREE=$PWD PLANTED=no
 }

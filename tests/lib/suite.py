@@ -23,6 +23,7 @@ PLANTED = os.environ.get("PLANTED") == "yes"
 POOLWRIGHT = os.environ.get("POOLWRIGHT", str(ROOT / "target/release/poolwright"))
 SERVE_TREE = os.environ.get("SERVE_TREE", str(ROOT / "target/release/serve-tree"))
 TORTURE = os.environ.get("TORTURE", str(ROOT / "target/release/torture"))
+POWER_CUTS = os.environ.get("POWER_CUTS", str(ROOT / "target/release/power-cuts"))
 SERVE_HOSTILE = os.environ.get("SERVE_HOSTILE", str(ROOT / "target/release/serve-hostile"))
 
 

@@ -5,6 +5,7 @@
 //! * [`hostile`] serves what no machine should: endless bodies, link loops, half answers.
 //! * [`tls`] makes a certificate authority that lives as long as a test.
 //! * [`faults`] is the catalogue of what may go wrong, and finds the tests that show it.
+//! * [`power`] cuts the power of a manager, and looks for what was acknowledged.
 //! * [`torture`] kills managers, breaks requests and checks what must hold.
 //! * [`workspace`] and [`spdx`] read the crates, their dependencies and licences, for the tests that
 //!   hold the layering and the list of dependencies.
@@ -14,6 +15,7 @@
 pub mod faults;
 pub mod hostile;
 pub mod mockup_server;
+pub mod power;
 pub mod spdx;
 pub mod tls;
 pub mod torture;

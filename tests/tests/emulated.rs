@@ -7,6 +7,7 @@ use poolwright_collector::{CollectOptions, collect};
 use poolwright_driver::{
     Bound, Confirmation, CutOff, ErrorKind, Fabric, HostSide, HostTarget, Late, ResetSeen, Room,
 };
+use poolwright_emulator::rack::{Expand, Style};
 use poolwright_emulator::{Rack, Running, ServeOptions, serve};
 use poolwright_inventory::Snapshot;
 use poolwright_model::composable::WhyNotKind;
@@ -307,6 +308,66 @@ async fn what_comes_late_under_a_session_that_another_manager_ended_is_refused()
     scene.end().await;
 }
 
+/// How many requests it takes to read who is bound where at a box of 16 GPUs with 6 host ports, a GPU bound to each of
+/// three: where collections come whole, and where each member is asked for.
+async fn requests_for_bindings(style: Style, expand: Expand) -> (u64, u64) {
+    let mut rack = Rack::builtin("demo").unwrap();
+    (rack.style, rack.options.expand) = (style, expand);
+    let rack = serve(rack, ServeOptions::default()).await.unwrap();
+    let drivers = vec![Arc::new(connect(&rack, "box-1").await)];
+    let scene = Scene { rack, drivers };
+    let driver = &scene.drivers[0];
+    let mut seen = scene.look(None).await;
+    for _ in 0..3 {
+        let (gpu, _, port) = pair(&seen.topology);
+        let (unit, port_at) = (&gpu.control[0], port.control.as_ref().unwrap());
+        driver.bind(unit, port_at, DEADLINE).await.unwrap();
+        seen = scene.look(Some(&seen.topology)).await;
+    }
+    let mut units: Vec<ControlPoint> = seen
+        .topology
+        .gpus
+        .iter()
+        .map(|gpu| gpu.control[0].clone())
+        .collect();
+    let nobody = ControlPoint {
+        address: format!("{}-nobody", units[0].address),
+        ..units[0].clone()
+    };
+    units.push(nobody);
+    let read = driver.bindings(&units, DEADLINE).await.unwrap();
+    let mut bound = 0;
+    for (unit, found) in units.iter().zip(&read.units) {
+        match found.as_ref().unwrap() {
+            None => assert!(unit.address.ends_with("-nobody"), "{} is not there", unit.address),
+            Some(found) => {
+                assert_eq!(*found, driver.bound(unit, DEADLINE).await.unwrap());
+                bound += usize::from(*found != Bound::Free);
+            }
+        }
+    }
+    assert_eq!((units.len(), bound), (17, 3));
+    // Without a unit it is asked whether anybody answers, and nothing else.
+    assert_eq!(driver.bindings(&[], DEADLINE).await.unwrap().requests, 1);
+    scene.end().await;
+    (read.requests, seen.requests)
+}
+
+#[tokio::test]
+async fn who_is_bound_where_is_far_less_than_all_that_there_is() {
+    for style in [Style::Zones, Style::Connections, Style::ResourceBlocks] {
+        let (read, walked) = requests_for_bindings(style, Expand::Yes).await;
+        println!("{style:?}, collections whole: {read} requests; a walk {walked}");
+        // The GPUs and what they are bound to come in a collection each; and one that is not there is looked for.
+        assert!(read <= 4, "{style:?}: {read} of {walked}");
+        let (read, walked) = requests_for_bindings(style, Expand::No).await;
+        println!("{style:?}, member by member: {read} requests; a walk {walked}");
+        // Each GPU, and each host's end that has one, at most with its system; never more.
+        assert!(read <= 17 + 2 * 3 + 3, "{style:?}: {read} of {walked}");
+        assert!(read * 2 < walked, "{style:?}: {read} of {walked}");
+    }
+}
+
 #[tokio::test]
 async fn a_wrong_password_or_authority_is_told_with_a_hint() {
     let scene = Scene::start("zones").await;
@@ -330,4 +391,40 @@ async fn a_wrong_password_or_authority_is_told_with_a_hint() {
     assert_eq!((error.kind, error.fault), (ErrorKind::NoEffect, FaultKind::Tls));
     assert!(error.hint.is_some());
     scene.end().await;
+}
+
+#[tokio::test]
+async fn an_owners_mark_is_written_once_and_read_by_everybody() {
+    for rack in ["demo", "zones", "connections", "blocks"] {
+        let rack = Rack::builtin(rack).unwrap();
+        let running = serve(rack, ServeOptions::default()).await.unwrap();
+        let at_box = connect(&running, "box-1").await;
+        let mark = async || at_box.observe(&()).await.unwrap().mark;
+        let (ours, others) = ("poolwright:a", "poolwright:b");
+        assert_eq!(mark().await, None);
+        at_box.set_mark(Some(ours), None, DEADLINE).await.unwrap();
+        assert_eq!(mark().await.as_deref(), Some(ours));
+        let again = at_box.set_mark(Some(ours), None, DEADLINE).await;
+        again.unwrap();
+        let refused = at_box.set_mark(Some(others), None, DEADLINE).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
+        assert!(refused.message.contains(ours), "{refused}");
+        at_box.set_mark(Some(others), Some(ours), DEADLINE).await.unwrap();
+        assert_eq!(mark().await.as_deref(), Some(others));
+        at_box.set_mark(None, Some(others), DEADLINE).await.unwrap();
+        assert_eq!(mark().await, None);
+    }
+}
+
+#[tokio::test]
+async fn what_shows_no_place_for_a_mark_can_carry_none() {
+    let mut rack = Rack::builtin("zones").unwrap();
+    rack.options.owner_mark = false;
+    let running = serve(rack, ServeOptions::default()).await.unwrap();
+    let at_box = connect(&running, "box-1").await;
+    let refused = at_box
+        .set_mark(Some("poolwright:a"), None, DEADLINE)
+        .await
+        .unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::CannotTell, "{refused}");
 }

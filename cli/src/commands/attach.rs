@@ -1,9 +1,10 @@
-//! `attach` and `detach`: GPUs by name.
+//! `attach`, `detach` and `move`: GPUs by name.
 
 use super::Outcome;
-use super::change::{ChangeArgs, ForceArgs};
+use super::change::{ChangeArgs, ForceArgs, StaleArgs};
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
+use crate::failure::Failure;
 use crate::names::{self, Asked};
 use crate::output::Output;
 use poolwright_model::id::{GpuId, HostId};
@@ -18,6 +19,8 @@ pub struct AttachArgs {
     /// Host to attach them to
     #[arg(long, value_name = "HOST")]
     host: HostId,
+    #[command(flatten)]
+    stale: StaleArgs,
     #[command(flatten)]
     change: ChangeArgs,
     #[command(flatten)]
@@ -52,6 +55,33 @@ Examples:
   poolwright detach gpu-7f3a… --yes
   poolwright detach gpu-7f3a… --yes --force --reason \"the host hangs\"";
 
+#[derive(Debug, clap::Args)]
+#[command(after_help = MOVE)]
+pub struct MoveArgs {
+    /// GPUs to move, by their names in `poolwright get gpus`
+    #[arg(value_name = "GPU", required = true)]
+    gpus: Vec<GpuId>,
+    /// Host to move them to
+    #[arg(long, value_name = "HOST")]
+    host: HostId,
+    #[command(flatten)]
+    force: ForceArgs,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    change: ChangeArgs,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+const MOVE: &str = "\
+Examples:
+  poolwright move gpu-7f3a… --host host-3 --dry-run
+  poolwright move gpu-7f3a… gpu-91bc… --host host-3 --yes
+
+They are detached and attached in one operation: if one can't be, all are back where they were. What a demand holds
+follows its demand, and is not moved by name.";
+
 #[derive(Serialize)]
 struct Attach {
     gpus: Vec<GpuId>,
@@ -69,16 +99,34 @@ pub async fn attach(args: AttachArgs, output: Output) -> Outcome {
         gpus: args.gpus,
         host: args.host,
     };
-    let made = args
-        .change
-        .make(&api, &["attach"], &what, ForceArgs::default(), output);
+    let made = args.change.make(&api, &["attach"], &what, args.stale, output);
     match made.await {
         Ok(code) => Ok(code),
-        Err(failure) => {
-            let mut asked = gpus(&what.gpus);
-            asked.push(("hosts", what.host.as_str()));
-            Err(names::suggest(&api, failure, &asked).await)
-        }
+        Err(failure) => Err(suggest(&api, failure, &what).await),
+    }
+}
+
+async fn suggest(api: &Api, failure: Failure, what: &Attach) -> Failure {
+    let mut asked = gpus(&what.gpus);
+    asked.push(("hosts", what.host.as_str()));
+    names::suggest(api, failure, &asked).await
+}
+
+pub async fn move_to(args: MoveArgs, output: Output) -> Outcome {
+    let api = Api::new(&args.manager)?;
+    if !args.change.is_dry_run() {
+        let names: Vec<&str> = args.gpus.iter().map(GpuId::as_str).collect();
+        args.confirm
+            .confirm(&format!("move {} to {}", names.join(", "), args.host))?;
+    }
+    let what = Attach {
+        gpus: args.gpus,
+        host: args.host,
+    };
+    let made = args.change.make(&api, &["move"], &what, args.force, output);
+    match made.await {
+        Ok(code) => Ok(code),
+        Err(failure) => Err(suggest(&api, failure, &what).await),
     }
 }
 

@@ -4,12 +4,13 @@ use super::Outcome;
 use crate::api_client::Api;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::{WaitArgs, conclude, follow, interrupts};
+use crate::follow::{WaitArgs, conclude, duration, follow, interrupts};
 use crate::output::{Output, say};
 use crate::tables;
 use poolwright_planner::explain;
 use poolwright_service::{Change, How};
 use serde::Serialize;
+use std::time::Duration;
 
 /// How a change is made.
 #[derive(Debug, Clone, clap::Args)]
@@ -20,6 +21,9 @@ pub struct ChangeArgs {
     /// The same key again is the same operation: for repeating what may have been done
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// Undo whatever is not done within this time, such as 10m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    deadline: Option<Duration>,
     #[command(flatten)]
     wait: WaitArgs,
 }
@@ -33,6 +37,47 @@ pub struct ForceArgs {
     /// Why they are pulled; it is kept with the operation
     #[arg(long, value_name = "TEXT", requires = "force")]
     reason: Option<String>,
+}
+
+/// Whole seconds, and never none.
+fn seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs().max(1)).unwrap_or(u32::MAX)
+}
+
+/// Resting a change on what was seen before.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct StaleArgs {
+    /// Go by what was seen last, also of endpoints that do not answer now; it is kept with the operation
+    #[arg(long)]
+    allow_stale: bool,
+}
+
+/// What a change may do beyond the usual.
+#[derive(Debug, Clone, Default)]
+pub struct Allowed {
+    force: Option<String>,
+    stale: bool,
+}
+
+impl From<ForceArgs> for Allowed {
+    fn from(force: ForceArgs) -> Self {
+        (force, StaleArgs::default()).into()
+    }
+}
+
+impl From<StaleArgs> for Allowed {
+    fn from(stale: StaleArgs) -> Self {
+        (ForceArgs::default(), stale).into()
+    }
+}
+
+impl From<(ForceArgs, StaleArgs)> for Allowed {
+    fn from((force, stale): (ForceArgs, StaleArgs)) -> Self {
+        Self {
+            force: force.reason,
+            stale: stale.allow_stale,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -53,7 +98,7 @@ impl ChangeArgs {
         api: &Api,
         path: &[&str],
         what: &impl Serialize,
-        force: ForceArgs,
+        allowed: impl Into<Allowed>,
         output: Output,
     ) -> Outcome {
         // A dry run under a key would be answered with the operation of that key.
@@ -62,10 +107,13 @@ impl ChangeArgs {
                 .clone()
                 .unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string())
         });
+        let Allowed { force, stale } = allowed.into();
         let how = How {
             dry_run: self.dry_run,
             key: key.clone(),
-            force: force.reason,
+            force,
+            allow_stale: stale,
+            deadline_s: self.deadline.map(seconds),
         };
         let asked = api.post::<Change>(path, &Request { what, how }).await;
         let mut change = asked.map_err(|failure| match (failure.code, &key) {

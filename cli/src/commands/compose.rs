@@ -1,7 +1,7 @@
 //! `compose`: GPUs for one demand, now, all of them or none.
 
 use super::Outcome;
-use super::change::{ChangeArgs, ForceArgs};
+use super::change::{ChangeArgs, StaleArgs};
 use super::wanted::{self, WantedArgs};
 use crate::api_client::{Api, ManagerArgs};
 use crate::output::Output;
@@ -20,6 +20,8 @@ pub struct ComposeArgs {
     /// Where it can't be served: show everything that was tried, with its reason
     #[arg(long)]
     explain: bool,
+    #[command(flatten)]
+    stale: StaleArgs,
     #[command(flatten)]
     change: ChangeArgs,
     #[command(flatten)]
@@ -47,8 +49,6 @@ pub async fn run(args: ComposeArgs, output: Output) -> Outcome {
         .spec(args.name.unwrap_or_else(|| args.wanted.name()))?;
     let api = Api::new(&args.manager)?;
     let what = Compose { demand };
-    let made = args
-        .change
-        .make(&api, &["compose"], &what, ForceArgs::default(), output);
+    let made = args.change.make(&api, &["compose"], &what, args.stale, output);
     made.await.map_err(|failure| failure.explained(args.explain))
 }

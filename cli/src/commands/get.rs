@@ -10,6 +10,7 @@ use crate::tables;
 use clap::ValueEnum;
 use poolwright_model::topology::{Gpu, Host};
 use poolwright_planner::Composition;
+use poolwright_service::Observed;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -53,6 +54,8 @@ enum Noun {
     Ops,
     #[value(alias = "endpoint")]
     Endpoints,
+    #[value(alias = "pause")]
+    Pauses,
 }
 
 impl Noun {
@@ -78,6 +81,7 @@ pub async fn run(args: GetArgs, output: Output) -> Outcome {
         Noun::Schedules => list(&api, "schedules", output, tables::schedules).await,
         Noun::Ops => list(&api, "operations", output, tables::operations).await,
         Noun::Endpoints => list(&api, "endpoints", output, tables::endpoints).await,
+        Noun::Pauses => list(&api, "pauses", output, tables::pauses).await,
     }?;
     if args.noun.is_seen() {
         silence::tell(&api).await;
@@ -98,17 +102,18 @@ pub async fn list<T: Serialize + DeserializeOwned>(
 
 /// The table says who holds each GPU, which the compositions know.
 async fn gpus(api: &Api, output: Output) -> Result<(), Failure> {
-    let gpus: Vec<Gpu> = api.get(&["gpus"]).await?;
+    let gpus: Vec<Observed<Gpu>> = api.get(&["gpus"]).await?;
     let compositions: Vec<Composition> = api.get(&["compositions"]).await?;
     let table = tables::held_gpus(&gpus, &compositions);
     output.show_as(&gpus, &table, |width| {
-        table.render(width) + &tables::not_composable(&gpus)
+        table.render(width) + &tables::not_composable(gpus.iter().map(|gpu| &gpu.what))
     })
 }
 
 /// The table says how many GPUs a host holds, which the GPUs know.
 async fn hosts(api: &Api, output: Output) -> Result<(), Failure> {
-    let hosts: Vec<Host> = api.get(&["hosts"]).await?;
+    let hosts: Vec<Observed<Host>> = api.get(&["hosts"]).await?;
     let gpus: Vec<Gpu> = api.get(&["gpus"]).await?;
-    output.show(&hosts, &tables::hosts(&hosts, &gpus))
+    let shown: Vec<Host> = hosts.iter().map(|host| host.what.clone()).collect();
+    output.show(&hosts, &tables::hosts(&shown, &gpus))
 }

@@ -1,16 +1,20 @@
 //! One module a command: its arguments, and what it does. Each ends with an exit code or a [`Failure`].
 
 pub mod attach;
+pub mod backup;
 pub mod compose;
 pub mod demand;
 pub mod demo;
 pub mod describe;
+pub mod diff;
 pub mod discover;
 pub mod doctor;
 pub mod emulate;
 pub mod endpoint;
 pub mod get;
+pub mod limits;
 pub mod ops;
+pub mod pause;
 pub mod plan;
 pub mod release;
 pub mod schedule;
@@ -44,13 +48,20 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Release(args) => release::run(args, output).await,
         Command::Attach(args) => attach::attach(args, output).await,
         Command::Detach(args) => attach::detach(args, output).await,
+        Command::Move(args) => attach::move_to(args, output).await,
         Command::Demand(args) => demand::run(args, output).await,
         Command::Plan(args) => plan::plan(args, output).await,
         Command::Apply(args) => plan::apply(args, output).await,
         Command::Schedule(args) => schedule::run(args, output).await,
         Command::Ops(args) => ops::run(args, output).await,
+        Command::Pause(args) => pause::pause(args, output).await,
+        Command::Resume(args) => pause::resume(args, output).await,
+        Command::Limits(args) => limits::run(args, output).await,
         Command::Endpoint(args) => endpoint::run(args, output).await,
+        Command::Diff(args) => diff::run(args, output).await,
         Command::Why(args) => why::run(args, output).await,
+        Command::Backup(args) => backup::backup(&args),
+        Command::Restore(args) => backup::restore(&args),
         Command::Doctor(args) => doctor::run(args, output).await,
     }
 }

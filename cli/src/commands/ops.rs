@@ -1,7 +1,7 @@
 //! `ops`: operations, and what to do with those that need somebody.
 
 use super::Outcome;
-use super::change::{ChangeArgs, ForceArgs, show_ended, show_operation};
+use super::change::{ChangeArgs, ForceArgs, StaleArgs, show_ended, show_operation};
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
@@ -107,6 +107,8 @@ struct UndoArgs {
     #[command(flatten)]
     force: ForceArgs,
     #[command(flatten)]
+    stale: StaleArgs,
+    #[command(flatten)]
     confirm: ConfirmArgs,
     #[command(flatten)]
     change: ChangeArgs,
@@ -197,6 +199,7 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
         Action::Undo(UndoArgs {
             one,
             force,
+            stale,
             confirm,
             change,
         }) => {
@@ -205,7 +208,7 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
                 confirm.confirm(&format!("undo operation {}", one.id))?;
             }
             let path = ["operations", one.id.as_str(), "undo"];
-            return change.make(&api, &path, &json!({}), force, output).await;
+            return change.make(&api, &path, &json!({}), (force, stale), output).await;
         }
         Action::Resolve(ResolveArgs {
             one,

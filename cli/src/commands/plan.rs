@@ -1,7 +1,7 @@
 //! `plan` and `apply`: what would be changed and why, as a value that can be saved; and doing exactly that.
 
 use super::Outcome;
-use super::change::{ChangeArgs, ForceArgs};
+use super::change::{ChangeArgs, StaleArgs};
 use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -37,6 +37,8 @@ pub struct ApplyArgs {
     /// Plan, as `poolwright plan --out FILE` saved it
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    stale: StaleArgs,
     #[command(flatten)]
     change: ChangeArgs,
     #[command(flatten)]
@@ -96,6 +98,6 @@ pub async fn apply(args: ApplyArgs, output: Output) -> Outcome {
     }
     let api = Api::new(&args.manager)?;
     args.change
-        .make(&api, &["apply"], &Apply { plan }, ForceArgs::default(), output)
+        .make(&api, &["apply"], &Apply { plan }, args.stale, output)
         .await
 }

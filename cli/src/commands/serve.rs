@@ -11,7 +11,8 @@ use crate::wire_up::{self, Rack, RackServing, RedfishConnector, ServedApi, Serve
 use futures_util::StreamExt;
 use poolwright_collector::CollectOptions;
 use poolwright_service::clock::WallClock;
-use poolwright_service::{Composer, Options, runner};
+use poolwright_service::endpoint::Standing;
+use poolwright_service::{Composer, Options, Paused, runner};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -67,6 +68,7 @@ const XFSZ: SignalKind = SignalKind::from_raw(25);
 pub async fn run(args: ServeArgs) -> Outcome {
     // What can be wrong with the arguments comes before anything is kept.
     let rack = args.rack.as_deref().map(wire_up::read_rack).transpose()?;
+    let cluster_key = args.store.cluster_key()?;
     let listener = wire_up::listen(args.listen)?;
     // That is an error of the write, and not the end of the process. Held for as long as it runs.
     let _write_fails = signal(XFSZ);
@@ -80,7 +82,14 @@ pub async fn run(args: ServeArgs) -> Outcome {
         .sharing(&args.data_dir, args.listen, &options.execute)?;
     let composer = Composer::new(store, connector, Arc::new(WallClock), options);
     // Nothing is sent to any endpoint before the address is ours.
-    let api = wire_up::serve_api(composer.clone(), listener, &args.data_dir, &args.name).await?;
+    let api = wire_up::serve_api(
+        composer.clone(),
+        listener,
+        &args.data_dir,
+        &args.name,
+        cluster_key,
+    )
+    .await?;
     let mut served = None;
     let managed = tokio::select! {
         never = manage(&args, rack, &composer, &api, &mut served) => never.map(|never| match never {}),
@@ -111,6 +120,13 @@ async fn manage(
         add_endpoints(composer, rack, &rack_dir).await?;
     }
     composer.open_up();
+    let pauses = composer.pauses().await?;
+    if let Some(pause) = pauses.iter().find(|pause| pause.what == Paused::Restored) {
+        say(&format!(
+            "{pause}; poolwright diff shows what is different, {} accepts it",
+            pause.what.resume()
+        ));
+    }
     say(&format!("authority {}, account admin", api.ca.display()));
     say(&format!("ready https://{}", reachable(api.address)));
     runner::run(composer.clone(), CancellationToken::new()).await;
@@ -170,7 +186,9 @@ async fn add_endpoints(composer: &Composer, rack: &ServedRack, data_dir: &Path) 
         }
     }
     let all = new.len();
-    let adding = futures_util::stream::iter(new).map(|spec| composer.add_endpoint(spec));
+    // The rack is our own, and new.
+    let add = |spec| composer.add_endpoint(spec, Standing::Adopted);
+    let adding = futures_util::stream::iter(new).map(add);
     let mut adding = adding.buffer_unordered(CollectOptions::default().endpoints_at_once);
     let mut added = 0;
     while let Some(tested) = adding.next().await {

@@ -9,15 +9,17 @@ use poolwright_model::fault::Fault;
 use poolwright_model::id::GpuId;
 use poolwright_model::topology::{Fabric, Gpu, Health, Host, PowerState, Switch};
 use poolwright_planner::Composition;
+use poolwright_service::Observed;
 use std::collections::BTreeMap;
 
 /// GPUs as the hardware shows them, without whom they are for.
 pub fn gpus(gpus: &[Gpu]) -> Table {
-    held_gpus(gpus, &[])
+    let now: Vec<Observed<Gpu>> = gpus.iter().cloned().map(Observed::now).collect();
+    held_gpus(&now, &[])
 }
 
 /// GPUs by chassis and slot, with who holds them: a demand, or a composition that somebody made by name.
-pub fn held_gpus(gpus: &[Gpu], compositions: &[Composition]) -> Table {
+pub fn held_gpus(gpus: &[Observed<Gpu>], compositions: &[Composition]) -> Table {
     let mut table = Table::new([
         column("GPU").named("id"),
         column("KIND").for_people(),
@@ -40,19 +42,23 @@ pub fn held_gpus(gpus: &[Gpu], compositions: &[Composition]) -> Table {
         in_csv("health"),
         in_csv("composable"),
         in_csv("why_not"),
+        in_csv("observed_at"),
+        in_csv("stale"),
     ]);
     let holders: BTreeMap<&GpuId, &Composition> = compositions
         .iter()
         .flat_map(|composition| composition.gpus().map(move |gpu| (gpu, composition)))
         .collect();
-    let mut sorted: Vec<&Gpu> = gpus.iter().collect();
+    let mut sorted: Vec<&Observed<Gpu>> = gpus.iter().collect();
     sorted.sort_by(|a, b| {
+        let (a, b) = (&a.what, &b.what);
         let chassis = |gpu: &Gpu| gpu.chassis.as_ref().map(ToString::to_string);
         natural::compare_maybe(chassis(a).as_deref(), chassis(b).as_deref())
             .then_with(|| natural::compare_maybe(a.slot.as_deref(), b.slot.as_deref()))
             .then_with(|| a.id.cmp(&b.id))
     });
-    for gpu in sorted {
+    for observed in sorted {
+        let gpu = &observed.what;
         let holder = holders.get(&gpu.id);
         let demand = holder.and_then(|composition| composition.demand.as_ref());
         let held_for = match (demand, holder) {
@@ -71,7 +77,7 @@ pub fn held_gpus(gpus: &[Gpu], compositions: &[Composition]) -> Table {
             Cell::text(gpu.state.name()),
             Cell::maybe(gpu.host.as_ref()),
             held_for,
-            note(gpu),
+            note(observed),
             Cell::maybe(gpu.uuid.as_ref()),
             Cell::maybe(gpu.serial.as_ref()),
             Cell::text(&gpu.unit),
@@ -81,13 +87,16 @@ pub fn held_gpus(gpus: &[Gpu], compositions: &[Composition]) -> Table {
             word(&gpu.health),
             Cell::yes(gpu.composability.is_composable()),
             Cell::maybe(gpu.composability.0.as_ref()),
+            Cell::maybe(observed.observed_at.as_ref()),
+            Cell::yes(observed.stale),
         ]);
     }
     table
 }
 
 /// What is not as it should be, in a word or two.
-fn note(gpu: &Gpu) -> Cell {
+fn note(observed: &Observed<Gpu>) -> Cell {
+    let gpu = &observed.what;
     let health = match gpu.health {
         Health::Ok | Health::Unknown => None,
         Health::Warning => Some("warning".to_owned()),
@@ -97,15 +106,16 @@ fn note(gpu: &Gpu) -> Cell {
     let fixed = why_not
         .map(|why| why.kind.to_string())
         .filter(|why| why != gpu.state.name());
-    let notes: Vec<String> = fixed.into_iter().chain(health).collect();
+    let stale = observed.stale.then(|| "stale".to_owned());
+    let notes: Vec<String> = fixed.into_iter().chain(health).chain(stale).collect();
     Cell::maybe((!notes.is_empty()).then(|| notes.join(", ")))
 }
 
 /// Why GPUs can't be moved, each reason once with how many it holds; as many lines as people read.
-pub fn not_composable(gpus: &[Gpu]) -> String {
+pub fn not_composable<'g>(gpus: impl IntoIterator<Item = &'g Gpu>) -> String {
     const SHOWN: usize = 6;
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    let why_not = gpus.iter().filter_map(|gpu| gpu.composability.0.as_ref());
+    let why_not = gpus.into_iter().filter_map(|gpu| gpu.composability.0.as_ref());
     why_not.for_each(|why| *reasons.entry(why.to_string()).or_default() += 1);
     let mut text = String::new();
     for (reason, count) in reasons.iter().take(SHOWN) {

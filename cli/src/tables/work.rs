@@ -8,9 +8,10 @@ use poolwright_executor::Operation;
 use poolwright_planner::{Composition, Plan};
 use poolwright_service::demand::DemandRecord;
 use poolwright_service::endpoint::{Endpoint, Trust};
+use poolwright_service::limits::Limits;
 use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::Schedule;
-use poolwright_service::{Check, CheckResult, ScheduleStatus};
+use poolwright_service::{Check, CheckResult, Drift, LimitsStatus, Pause, ScheduleStatus};
 
 pub fn compositions(compositions: &[Composition]) -> Table {
     let mut table = Table::new([
@@ -156,6 +157,8 @@ pub fn operations(operations: &[Operation]) -> Table {
         column("CREATED").if_room(),
         column("TOOK").for_people(),
         in_csv("ended"),
+        in_csv("in_state_since"),
+        column("WAITS FOR").for_people().if_any(),
         column("ERROR").if_any(),
     ]);
     for operation in operations {
@@ -173,7 +176,108 @@ pub fn operations(operations: &[Operation]) -> Table {
             Cell::at(operation.created),
             Cell::maybe(took),
             Cell::at(operation.ended),
+            Cell::at(operation.since),
+            Cell::maybe(waits(operation)),
             Cell::maybe(operation.error()),
+        ]);
+    }
+    table
+}
+
+/// What holds it up: one reason, and how many more there are.
+fn waits(operation: &Operation) -> Option<String> {
+    let mut waits = operation.waits();
+    waits.sort();
+    waits.dedup();
+    let more = waits
+        .len()
+        .checked_sub(2)
+        .map(|more| format!("; and {} more", more + 1));
+    let first = waits.into_iter().next()?;
+    Some(format!("{first}{}", more.unwrap_or_default()))
+}
+
+pub fn pauses(pauses: &[Pause]) -> Table {
+    let mut table = Table::new([
+        column("PAUSED").named("what"),
+        column("BY"),
+        column("SINCE"),
+        column("REASON").if_any(),
+    ]);
+    for pause in pauses {
+        let reason = Some(&pause.reason).filter(|reason| !reason.is_empty());
+        table.row([
+            Cell::text(&pause.what),
+            Cell::text(&pause.by),
+            Cell::at(pause.since),
+            Cell::maybe(reason),
+        ]);
+    }
+    table
+}
+
+/// What may happen by itself, beside what did.
+pub fn limits(status: &LimitsStatus) -> Table {
+    let mut table = Table::new([
+        column("LIMIT"),
+        column("ALLOWED"),
+        column("SO FAR").named("so_far"),
+        column("DEFAULT"),
+        column("OF"),
+    ]);
+    let (now, usual, most) = (&status.limits, Limits::default(), &status.moved_most);
+    let rows = [
+        ("per-plan", now.per_plan, None, usual.per_plan, "GPUs of one plan"),
+        (
+            "per-hour",
+            now.per_hour,
+            Some(status.moved),
+            usual.per_hour,
+            "moves of all GPUs",
+        ),
+        (
+            "per-host",
+            now.per_host,
+            Some(most.host),
+            usual.per_host,
+            "moves to or from one host",
+        ),
+        (
+            "per-tenant",
+            now.per_tenant,
+            Some(most.tenant),
+            usual.per_tenant,
+            "moves of one tenant's GPUs",
+        ),
+        (
+            "per-gpu",
+            now.per_gpu,
+            Some(most.gpu),
+            usual.per_gpu,
+            "moves of one GPU",
+        ),
+        (
+            "failures",
+            now.failures,
+            Some(status.failed),
+            usual.failures,
+            "operations in a row that ended badly",
+        ),
+        (
+            "vanished",
+            now.vanished,
+            None,
+            usual.vanished,
+            "percent of an endpoint's GPUs, in one look",
+        ),
+    ];
+    for (name, allowed, moved, usual, of) in rows {
+        table.row([
+            Cell::text(name),
+            Cell::text(allowed),
+            Cell::maybe(moved.as_ref()),
+            Cell::text(usual),
+            Cell::text(of),
         ]);
     }
     table
@@ -212,6 +316,9 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
         in_csv("vendor"),
         in_csv("product"),
         in_csv("firmware"),
+        column("STANDING"),
+        column("OBSERVED").named("observed_at").if_room(),
+        column("NOTE").named("stale").if_any(),
         column("ADDED").if_room(),
     ]);
     for endpoint in endpoints {
@@ -235,7 +342,41 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
             Cell::maybe(service.and_then(|service| service.vendor.as_ref())),
             Cell::maybe(service.and_then(|service| service.product.as_ref())),
             Cell::maybe(service.and_then(|service| service.firmware.as_ref())),
+            word(&endpoint.standing),
+            match endpoint.observed_at {
+                Some(at) => Cell::at(at),
+                None => Cell::nothing(),
+            },
+            match endpoint.stale {
+                true => Cell::both("stale", "true"),
+                false => Cell::nothing(),
+            },
             Cell::at(endpoint.added),
+        ]);
+    }
+    table
+}
+
+/// Wanted against found.
+pub fn drifts(drifts: &[Drift]) -> Table {
+    let mut table = Table::new([
+        column("GPU"),
+        column("DRIFT").named("kind"),
+        column("WANTED"),
+        column("FOUND"),
+        column("COMPOSITION").if_any(),
+        column("DEMAND").if_any(),
+        column("DETAIL").if_any(),
+    ]);
+    for drift in drifts {
+        table.row([
+            Cell::text(&drift.gpu),
+            Cell::text(drift.kind),
+            Cell::maybe(drift.wanted.as_ref()),
+            Cell::maybe(drift.found.as_ref()),
+            Cell::maybe(drift.composition.as_ref()),
+            Cell::maybe(drift.demand.as_ref()),
+            Cell::maybe(drift.detail.as_ref()),
         ]);
     }
     table

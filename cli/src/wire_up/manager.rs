@@ -4,7 +4,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use poolwright_northbound::{Listener, Options, ServeError};
 use poolwright_redfish::client::{self, Endpoint, ErrorKind, NotSent, TlsFault};
-use poolwright_service::Composer;
+use poolwright_service::{ClusterKey, Composer};
 use std::net::SocketAddr;
 use std::path::Path;
 use url::Url;
@@ -69,16 +69,18 @@ pub fn listen(address: SocketAddr) -> Result<Listener, Failure> {
 }
 
 /// Serves the API, also for clients that ask by these names. The first start makes certificates and the
-/// administrator's password.
+/// administrator's password; with the key of a cluster its managers have one authority.
 pub async fn serve_api(
     composer: Composer,
     listener: Listener,
     data_dir: &Path,
     names: &[String],
+    cluster_key: Option<ClusterKey>,
 ) -> Result<ServedApi, Failure> {
     let options = Options {
         data_dir: data_dir.to_owned(),
         names: names.to_vec(),
+        cluster_key,
     };
     let served = poolwright_northbound::serve(composer, listener, options).await;
     served.map_err(unserved)
@@ -94,7 +96,7 @@ fn unserved(error: ServeError) -> Failure {
             ExitCode::Generic,
             "remove the folder tls in the data directory to have new certificates made",
         ),
-        ServeError::Accounts(_) => (ExitCode::Generic, "see the messages above"),
+        ServeError::Service(error) => return error.clone().into(),
     };
     Failure::new(code, error.to_string()).with_hint(hint)
 }

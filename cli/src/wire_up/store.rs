@@ -3,9 +3,9 @@
 use crate::access::read_password;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use poolwright_service::ExecuteOptions;
 use poolwright_service::leases::Sharing;
-use poolwright_store::{OpenError, PostgresOptions, PostgresStore, SqliteStore, Store};
+use poolwright_service::{ClusterKey, ExecuteOptions};
+use poolwright_store::{Copied, OpenError, PostgresOptions, PostgresStore, SqliteStore, Store};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,9 +24,21 @@ pub struct StoreArgs {
     /// Certificate authority of the database's server, a PEM file; needed unless it is on this machine
     #[arg(long, value_name = "FILE", requires = "store")]
     store_ca: Option<PathBuf>,
+    /// File with a secret that all managers of the database are given: then clients trust one authority for all
+    #[arg(long, value_name = "FILE", requires = "store")]
+    cluster_key_file: Option<PathBuf>,
 }
 
 impl StoreArgs {
+    /// What managers of one store know beside it.
+    pub fn cluster_key(&self) -> Result<Option<ClusterKey>, Failure> {
+        let Some(file) = &self.cluster_key_file else {
+            return Ok(None);
+        };
+        let secret = read_password(file)?;
+        Ok(Some(ClusterKey::new(&secret)?))
+    }
+
     /// How this manager shares the store with others; `None` where it is its own.
     pub fn sharing(
         &self,
@@ -94,6 +106,17 @@ pub async fn open_store(data_dir: &Path, args: &StoreArgs) -> Result<Arc<dyn Sto
     Ok(Arc::new(store))
 }
 
+/// Copies the store of this data directory into a file.
+pub fn backup(data_dir: &Path, out: &Path) -> Result<Copied, Failure> {
+    poolwright_store::backup(data_dir, out).map_err(refused)
+}
+
+/// Makes a data directory of such a file.
+pub fn restore(file: &Path, data_dir: &Path) -> Result<Copied, Failure> {
+    let why = format!("it was restored from {}", file.display());
+    poolwright_store::restore(file, data_dir, &why).map_err(refused)
+}
+
 fn refused(error: OpenError) -> Failure {
     let (code, hint) = match &error {
         OpenError::Locked { .. } => (
@@ -123,9 +146,14 @@ fn refused(error: OpenError) -> Failure {
             ExitCode::Authentication,
             "check the account in --store and the password in --store-password-file",
         ),
-        OpenError::Missing { .. } => (
+        OpenError::Missing { place, .. } => (
             ExitCode::NotFound,
-            "check the name at the end of --store, or make the database: createdb --owner USER DATABASE",
+            match place.starts_with("PostgreSQL") {
+                true => {
+                    "check the name at the end of --store, or make the database: createdb --owner USER DATABASE"
+                }
+                false => "check the path; what a manager with --store keeps is copied with pg_dump",
+            },
         ),
         OpenError::Occupied { .. } => (ExitCode::Conflict, "choose another name, or move it away"),
         OpenError::Io { .. } => (ExitCode::Generic, "check the path, who owns it, and the disk"),

@@ -19,10 +19,7 @@ async fn what_can_not_be_written_is_refused_and_all_goes_on_once_it_can() {
     // Its messages go to a file, which can't grow either.
     let log = folder.path().join("log");
     let manager = Manager::start_logging(folder.path(), &log).await;
-    manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
-        .await
-        .expect(0, &[]);
+    manager.adopt(&rack).await;
     manager
         .run("compose --gpus 1 --name web")
         .await

@@ -1,16 +1,22 @@
 //! The binary as people and scripts meet it: arguments in, text and exit codes out.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
+mod database;
 mod support;
 
 mod arguments;
 mod bad_input;
+mod cut_off;
 mod demo;
 mod discovery;
 mod full;
 mod interrupted;
+mod killed;
+mod limits;
 mod manager;
+mod pausing;
 mod postgres;
 mod recovery;
+mod restoring;
 mod serving;
 mod sizing;

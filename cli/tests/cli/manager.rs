@@ -339,13 +339,13 @@ async fn endpoints_come_and_go() {
         .expect(1, &["PROBLEM", "poolwright endpoint add"]);
     let listing = rack.file("endpoints.json");
     let added = manager
-        .run(&format!("endpoint add --from {listing} -o json"))
+        .run(&format!("endpoint add --adopt --from {listing} -o json"))
         .await
         .expect(0, &[])
         .json();
     assert_eq!(added.as_array().unwrap().len(), 2);
     manager
-        .run(&format!("endpoint add --from {listing}"))
+        .run(&format!("endpoint add --adopt --from {listing}"))
         .await
         .refused(8, &["already"]);
     manager.run("endpoint test box-1").await.expect(0, &["box-1"]);
@@ -360,6 +360,31 @@ async fn endpoints_come_and_go() {
         ))
         .await
         .refused(4, &["credentials"]);
+    manager
+        .run("endpoint remove box-1 --yes")
+        .await
+        .expect(0, &["forgotten"]);
+    manager
+        .run(&format!("endpoint add --from {listing}"))
+        .await
+        .expect(8, &["only observed", "endpoint adopt"]);
+    manager
+        .run("compose --gpus 1 --name web")
+        .await
+        .refused(5, &["observe"]);
+    manager
+        .run("endpoint adopt boxx-1")
+        .await
+        .refused(3, &["boxx-1", "box-1"]);
+    manager
+        .run("endpoint adopt box-1")
+        .await
+        .expect(0, &["nothing is bound there", "--yes"]);
+    manager.run("endpoints").await.expect(0, &["observed", "adopted"]);
+    manager
+        .run("endpoint adopt box-1 --yes")
+        .await
+        .expect(0, &["no operation was started"]);
     manager
         .run("endpoints")
         .await

@@ -1,60 +1,11 @@
 //! A manager that keeps everything in PostgreSQL. The tests against a server need one: `tests/run postgres` starts
 //! it, and says where it is.
 
-use crate::support::{Manager, Rack, run_with};
+use crate::database::{Cable, Database};
+use crate::support::{Manager, Rack, cluster_key, run_with, slow_rack};
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-
-/// A database of its own at the server.
-struct Database {
-    port: String,
-    name: String,
-}
-
-impl Database {
-    fn new(name: &str) -> Self {
-        let port = std::env::var("POOLWRIGHT_TEST_POSTGRES_PORT");
-        let database = Self {
-            port: port.expect("it is set by tests/run postgres"),
-            name: format!("cli_{name}_{}", std::process::id()),
-        };
-        database.sql("postgres", &format!("CREATE DATABASE {}", database.name));
-        database
-    }
-
-    fn sql(&self, database: &str, text: &str) -> String {
-        let mut psql = Command::new("psql");
-        psql.args([
-            "--quiet",
-            "--no-psqlrc",
-            "--tuples-only",
-            "--no-align",
-            "--username",
-            "poolwright",
-        ]);
-        psql.args([
-            "--host",
-            "127.0.0.1",
-            "--port",
-            &self.port,
-            database,
-            "--command",
-            text,
-        ]);
-        let ran = psql.output().unwrap();
-        assert!(ran.status.success(), "{ran:?}");
-        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
-    }
-
-    fn url(&self, account: &str) -> String {
-        format!("postgres://{account}@127.0.0.1:{}/{}", self.port, self.name)
-    }
-}
 
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
@@ -172,57 +123,15 @@ async fn a_database_that_can_not_be_used_is_refused_with_the_reason() {
         .refused(1, &["newer Poolwright", "schema 999"]);
 }
 
-/// Something between a manager and its database that can be cut.
-struct Cable {
-    port: u16,
-    cut: Arc<AtomicBool>,
-}
-
-impl Cable {
-    async fn to(port: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let cable = Self {
-            port: listener.local_addr().unwrap().port(),
-            cut: Arc::default(),
-        };
-        let cut = Arc::clone(&cable.cut);
-        tokio::spawn(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let cut = Arc::clone(&cut);
-                tokio::spawn(async move {
-                    if cut.load(SeqCst) {
-                        return;
-                    }
-                    let mut server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-                    let broken = async {
-                        while !cut.load(SeqCst) {
-                            tokio::time::sleep(Duration::from_millis(10)).await;
-                        }
-                    };
-                    tokio::select! {
-                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-                        () = broken => {}
-                    }
-                });
-            }
-        });
-        cable
-    }
-}
-
 /// Fault 57: cut off, and back.
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
 async fn while_the_database_is_cut_off_reads_are_marked_and_changes_refused_until_it_is_back() {
     let database = Database::new("cut");
-    let cable = Cable::to(database.port.parse().unwrap()).await;
+    let cable = Cable::to(&database).await;
     let (rack, folder) = (Rack::start("zones").await, tempfile::tempdir().unwrap());
-    let url = format!("postgres://poolwright@127.0.0.1:{}/{}", cable.port, database.name);
-    let manager = Manager::start(folder.path(), &["--store", &url]).await;
-    manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
-        .await
-        .expect(0, &[]);
+    let manager = Manager::start(folder.path(), &["--store", &cable.url]).await;
+    manager.adopt(&rack).await;
     manager
         .run("compose --gpus 1 --name web")
         .await
@@ -231,7 +140,7 @@ async fn while_the_database_is_cut_off_reads_are_marked_and_changes_refused_unti
     let gpus = manager.run("get gpus -o json").await.expect(0, &[]);
     assert!(!gpus.err.contains("from memory"), "{gpus:?}");
 
-    cable.cut.store(true, SeqCst);
+    cable.cut();
     for list in ["gpus", "hosts", "compositions", "demands", "endpoints"] {
         let told = manager.run(&format!("get {list} -o json")).await;
         let told = told.expect(0, &["tells this from memory", "the database"]);
@@ -246,7 +155,7 @@ async fn while_the_database_is_cut_off_reads_are_marked_and_changes_refused_unti
         .refused(10, &["the database", "tried again"]);
     assert_eq!(rack.bindings(), bound, "nothing is done without a commit");
 
-    cable.cut.store(false, SeqCst);
+    cable.mend();
     let back = async { while manager.run("compose --gpus 1 --name more").await.code != 0 {} };
     tokio::time::timeout(Duration::from_secs(60), back).await.unwrap();
     let gpus = manager.run("get gpus -o json").await.expect(0, &[]);
@@ -300,25 +209,6 @@ async fn an_address_that_can_not_be_right_is_refused_before_anything_is_made() {
         .refused(10, &["can't be reached", "127.0.0.1"]);
 }
 
-/// Slow enough that a manager can be caught at work.
-const SLOW: &str = r#"
-name = "slow"
-style = "zones"
-
-[latency]
-bind = "1500ms"
-unbind = "200ms"
-enumeration = "500ms"
-reset = "200ms"
-
-[[box]]
-gpus = [{ kind = "h100-pcie-80gb", count = 8 }]
-
-[[host]]
-count = 2
-slots = 8
-"#;
-
 fn is_binding(operation: &Value) -> bool {
     let steps = operation["steps"].as_array().unwrap();
     steps
@@ -329,12 +219,17 @@ fn is_binding(operation: &Value) -> bool {
 /// Two managers on one database and one rack, the first in charge and in the middle of a compose.
 async fn two_at_work(database: &Database, rack: &Rack, folder: &Path) -> (Manager, Manager, String) {
     let url = database.url("poolwright");
-    let options = ["--store", &url, "--request-deadline", "8s"];
+    let key = cluster_key(folder);
+    let options = [
+        "--store",
+        &url,
+        "--cluster-key-file",
+        &key,
+        "--request-deadline",
+        "8s",
+    ];
     let first = Manager::start(&folder.join("first"), &options).await;
-    first
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
-        .await
-        .expect(0, &[]);
+    first.adopt(rack).await;
     // It is in charge of what it was given by the next beat.
     first
         .run("compose --gpus 1 --name before")
@@ -357,12 +252,15 @@ async fn two_at_work(database: &Database, rack: &Rack, folder: &Path) -> (Manage
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
 async fn of_two_managers_the_second_finishes_what_the_first_was_killed_at() {
-    let (database, rack) = (Database::new("killed"), Rack::start(SLOW).await);
+    let (database, rack) = (Database::new("killed"), Rack::start(&slow_rack("1500ms")).await);
     let folder = tempfile::tempdir().unwrap();
     let (first, second, id) = two_at_work(&database, &rack, folder.path()).await;
+    // Whoever names both is answered by the one that is left.
+    let both = format!("--server {},{}", first.server.url, second.server.url);
     first.server.kill().await;
+    second.run(&format!("get gpus {both}")).await.expect(0, &["h100"]);
     second
-        .run(&format!("ops wait {id} --timeout 110s"))
+        .run(&format!("ops wait {id} --timeout 110s {both}"))
         .await
         .expect(0, &["completed"]);
     assert_eq!(rack.bindings().len(), 8);
@@ -376,7 +274,7 @@ async fn of_two_managers_the_second_finishes_what_the_first_was_killed_at() {
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
 async fn of_two_managers_one_that_was_stopped_for_long_changes_nothing_when_it_goes_on() {
-    let (database, rack) = (Database::new("stopped"), Rack::start(SLOW).await);
+    let (database, rack) = (Database::new("stopped"), Rack::start(&slow_rack("1500ms")).await);
     let folder = tempfile::tempdir().unwrap();
     let (first, second, id) = two_at_work(&database, &rack, folder.path()).await;
     first.server.signal("STOP").await;

@@ -1,26 +1,7 @@
 //! A manager that is killed in the middle of an operation: the next one finishes it or undoes it.
 
-use crate::support::{Manager, Rack};
+use crate::support::{Manager, Rack, slow_rack};
 use serde_json::Value;
-
-/// Slow enough to be caught at work.
-const SLOW: &str = r#"
-name = "slow"
-style = "zones"
-
-[latency]
-bind = "700ms"
-unbind = "200ms"
-enumeration = "500ms"
-reset = "200ms"
-
-[[box]]
-gpus = [{ kind = "h100-pcie-80gb", count = 8 }]
-
-[[host]]
-count = 2
-slots = 8
-"#;
 
 fn at_work(operation: &Value) -> bool {
     let steps = operation["steps"].as_array().unwrap();
@@ -31,12 +12,12 @@ fn at_work(operation: &Value) -> bool {
 /// Fault 1: kill -9 of the real program.
 #[tokio::test]
 async fn what_was_begun_is_finished_or_undone() {
-    let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
+    let (rack, folder) = (
+        Rack::start(&slow_rack("700ms")).await,
+        tempfile::tempdir().unwrap(),
+    );
     let manager = Manager::start(folder.path(), &[]).await;
-    manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
-        .await
-        .expect(0, &[]);
+    manager.adopt(&rack).await;
     let started = manager
         .run("compose --gpus 4 --name web --no-wait -o json")
         .await
@@ -77,12 +58,12 @@ async fn what_was_begun_is_finished_or_undone() {
 
 #[tokio::test]
 async fn a_manager_that_is_asked_to_stop_leaves_its_operation_to_the_next() {
-    let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
+    let (rack, folder) = (
+        Rack::start(&slow_rack("700ms")).await,
+        tempfile::tempdir().unwrap(),
+    );
     let manager = Manager::start(folder.path(), &[]).await;
-    manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
-        .await
-        .expect(0, &[]);
+    manager.adopt(&rack).await;
     let started = manager
         .run("compose --gpus 8 --name web --no-wait -o json")
         .await
@@ -104,12 +85,12 @@ async fn a_manager_that_is_asked_to_stop_leaves_its_operation_to_the_next() {
 /// Fault 12: the operation goes on without who asked for it.
 #[tokio::test]
 async fn who_interrupts_a_wait_is_told_how_to_go_on() {
-    let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
+    let (rack, folder) = (
+        Rack::start(&slow_rack("700ms")).await,
+        tempfile::tempdir().unwrap(),
+    );
     let manager = Manager::start(folder.path(), &[]).await;
-    manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
-        .await
-        .expect(0, &[]);
+    manager.adopt(&rack).await;
     let ran = manager.interrupt("compose --gpus 2 --name web", "started").await;
     let ran = ran.expect(7, &["no longer waiting", "goes on", "poolwright ops wait op-"]);
     let id = ran
@@ -128,12 +109,12 @@ async fn who_interrupts_a_wait_is_told_how_to_go_on() {
 
 #[tokio::test]
 async fn a_wait_that_ends_too_early_names_the_operation() {
-    let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
+    let (rack, folder) = (
+        Rack::start(&slow_rack("700ms")).await,
+        tempfile::tempdir().unwrap(),
+    );
     let manager = Manager::start(folder.path(), &[]).await;
-    manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
-        .await
-        .expect(0, &[]);
+    manager.adopt(&rack).await;
     let late = manager
         .run("compose --gpus 2 --name web --timeout 100ms")
         .await
@@ -170,12 +151,12 @@ async fn a_wait_that_ends_too_early_names_the_operation() {
 
 #[tokio::test]
 async fn who_waits_hears_the_end_from_the_manager_that_comes_after() {
-    let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
+    let (rack, folder) = (
+        Rack::start(&slow_rack("700ms")).await,
+        tempfile::tempdir().unwrap(),
+    );
     let manager = Manager::start(folder.path(), &[]).await;
-    manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
-        .await
-        .expect(0, &[]);
+    manager.adopt(&rack).await;
     let waiting = manager.begin("compose --gpus 8 --name web");
     manager
         .until("ops -o json", |operations| {
@@ -194,12 +175,12 @@ async fn who_waits_hears_the_end_from_the_manager_that_comes_after() {
 
 #[tokio::test]
 async fn who_waits_for_a_manager_that_never_comes_back_is_told_what_goes_on_without_it() {
-    let (rack, folder) = (Rack::start(SLOW).await, tempfile::tempdir().unwrap());
+    let (rack, folder) = (
+        Rack::start(&slow_rack("700ms")).await,
+        tempfile::tempdir().unwrap(),
+    );
     let manager = Manager::start(folder.path(), &[]).await;
-    manager
-        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
-        .await
-        .expect(0, &[]);
+    manager.adopt(&rack).await;
     let waiting = manager.begin("compose --gpus 8 --name web");
     manager
         .until("ops -o json", |operations| {

@@ -218,6 +218,29 @@ impl Server {
     }
 }
 
+/// A rack file: 8 GPUs and 2 hosts, slow enough that a manager can be caught at work.
+pub fn slow_rack(bind: &str) -> String {
+    format!(
+        r#"
+name = "slow"
+style = "zones"
+
+[latency]
+bind = "{bind}"
+unbind = "200ms"
+enumeration = "500ms"
+reset = "200ms"
+
+[[box]]
+gpus = [{{ kind = "h100-pcie-80gb", count = 8 }}]
+
+[[host]]
+count = 2
+slots = 8
+"#
+    )
+}
+
 /// An emulated rack in a process of its own.
 pub struct Rack {
     pub server: Server,
@@ -274,12 +297,20 @@ impl Rack {
     }
 }
 
+/// A file with a secret that managers of one store are given.
+pub fn cluster_key(folder: &Path) -> String {
+    let key = folder.join("cluster-key");
+    std::fs::write(&key, "a secret that each of them is given").unwrap();
+    key.to_str().unwrap().to_owned()
+}
+
 /// A manager in a process of its own.
 pub struct Manager {
     pub server: Server,
-    data_dir: PathBuf,
     /// Of the account `admin`.
     password_file: PathBuf,
+    /// Who is trusted.
+    ca: PathBuf,
 }
 
 impl Manager {
@@ -293,15 +324,29 @@ impl Manager {
         let server = Server::start(arguments.into_iter().chain(more.iter().copied())).await;
         Self {
             server,
-            data_dir: data_dir.to_owned(),
             password_file: data_dir.join("initial-admin-password"),
+            ca: data_dir.join("tls/ca.pem"),
         }
     }
 
-    /// One that shares its store, and so its accounts, with another.
+    /// One that shares its store, and so its accounts and its authority, with another.
     pub fn beside(mut self, other: &Self) -> Self {
         self.password_file.clone_from(&other.password_file);
+        self.ca.clone_from(&other.ca);
         self
+    }
+
+    /// The certificate authority that its clients believe.
+    pub fn ca(&self) -> &Path {
+        &self.ca
+    }
+
+    /// The password of the account `admin`.
+    pub fn password(&self) -> String {
+        std::fs::read_to_string(&self.password_file)
+            .unwrap()
+            .trim()
+            .to_owned()
     }
 
     /// With its messages in a file.
@@ -310,9 +355,16 @@ impl Manager {
         let arguments = ["serve", "--data-dir", dir, "--listen", "127.0.0.1:0"];
         Self {
             server: Server::start_logging(arguments, log).await,
-            data_dir: data_dir.to_owned(),
             password_file: data_dir.join("initial-admin-password"),
+            ca: data_dir.join("tls/ca.pem"),
         }
+    }
+
+    /// Puts it in charge of a rack.
+    pub async fn adopt(&self, rack: &Rack) {
+        let endpoints = rack.file("endpoints.json");
+        let add = format!("endpoint add --adopt --from {endpoints}");
+        self.run(&add).await.expect(0, &[]);
     }
 
     /// Runs a command against it.
@@ -369,7 +421,7 @@ impl Manager {
     fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = command(arguments);
         command.env("POOLWRIGHT_SERVER", &self.server.url);
-        command.env("POOLWRIGHT_CA", self.data_dir.join("tls/ca.pem"));
+        command.env("POOLWRIGHT_CA", &self.ca);
         command.env("POOLWRIGHT_PASSWORD_FILE", &self.password_file);
         command
     }

@@ -23,6 +23,7 @@ use crate::ledger::Halt;
 use crate::line::StepLine;
 use crate::live::Live;
 use crate::note::{self, Way, said};
+use crate::operation::OperationKind;
 use crate::options::Pauses;
 use crate::state::StepState;
 use poolwright_driver::{Bound, DriverError, ErrorKind, TaskSeen};
@@ -113,17 +114,22 @@ pub(crate) async fn pursue(cx: &Context, live: &Live, index: u32, way: Way) -> R
     };
     let port = &pursuit.target().host_port;
     live.show(index, Some(format!("its turn at {port}")));
+    let pass = cx.pass(live, index, way);
+    let endpoint = &pursuit.target().unit_at.endpoint;
     loop {
+        let since = pass.pauses();
         let turn = cx
             .locks
             .turn(pursuit.target(), &live.id, cx.options.turn_deadline);
         match live.unless_halted(way == Way::Do, turn).await? {
             Ok(_turn) => return pursuit.run(asked).await,
-            Err(busy) if way == Way::Do => {
+            // Whoever is there is held up by nobody but itself.
+            Err(busy) if way == Way::Do && pass.is_open(endpoint) && pass.pauses() == since => {
                 let message = format!("{}: {busy}", pursuit.what());
                 return pursuit.fail(&asked, message, None).await;
             }
-            // What was done must be undone: wait for whoever is there, and say so.
+            // What was done must be undone, and what is paused goes on later: wait for whoever is there, and
+            // say so.
             Err(busy) => live.show(index, Some(format!("its turn at {port} ({busy})"))),
         }
     }
@@ -164,6 +170,11 @@ impl Pursuit<'_> {
                 Seen::Goal => return self.succeed(&asked).await,
                 Seen::Elsewhere(what) => return self.elsewhere(&asked, &what).await,
                 Seen::Several(what) => return self.not_ours(&asked, &what).await,
+                Seen::Start if self.only_looks() => {
+                    let unit = &self.target().unit;
+                    let message = format!("{unit} is bound to nothing any more, so it can't be taken over");
+                    return self.fail(&asked, message, Some(Change::SeenFree)).await;
+                }
                 Seen::Start if !self.may_ask(&asked) => return self.unchanged(&asked).await,
                 Seen::Start => {}
             }
@@ -216,18 +227,19 @@ impl Pursuit<'_> {
 
     async fn act(&self) -> Result<Result<(), DriverError>, Halt> {
         let (metal, target) = (&self.cx.metal, self.target());
+        let pass = self.cx.pass(self.live, self.index, self.way);
         if self.goal == Goal::Bound {
-            return metal.bind(target).await;
+            return metal.bind(target, pass).await;
         }
         if let Err(error) = host::nobody_uses(self.cx, self.live, target).await {
             return Ok(Err(error));
         }
         if self.way == Way::Undo
-            && let Err(error) = host::let_go(self.cx, target).await?
+            && let Err(error) = host::let_go(self.cx, target, pass).await?
         {
             return Ok(Err(error));
         }
-        metal.unbind(target).await
+        metal.unbind(target, pass).await
     }
 
     /// Whether what was seen may be different in a moment, because of what was sent before.
@@ -243,7 +255,7 @@ impl Pursuit<'_> {
     /// Nothing was ever sent for it: somebody else has bound it, and it stays theirs.
     fn found_bound(&self, asked: &Asked) -> bool {
         let never_sent = asked.attempts == 0 && !asked.unsure;
-        self.way == Way::Do && self.goal == Goal::Bound && never_sent
+        self.way == Way::Do && self.goal == Goal::Bound && never_sent && !self.only_looks()
     }
 
     /// Waits a little for something that may still come; holds the operation meanwhile.
@@ -309,6 +321,11 @@ impl Pursuit<'_> {
                 port_addresses.join(", ")
             )),
         }
+    }
+
+    /// What is taken over is where it is already, or is not taken over.
+    fn only_looks(&self) -> bool {
+        self.live.ask(|operation| operation.kind == OperationKind::Adopt)
     }
 
     fn may_ask(&self, asked: &Asked) -> bool {

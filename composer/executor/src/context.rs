@@ -6,7 +6,9 @@ use crate::drivers::{Drivers, Metal};
 use crate::hooks::{Hooks, Moment, Point};
 use crate::live::Live;
 use crate::locks::Locks;
+use crate::note::Way;
 use crate::options::Options;
+use crate::pause::{Gate, Pass};
 use poolwright_store::Store;
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ pub(crate) struct Context {
     pub clock: Arc<dyn Clock>,
     pub options: Options,
     pub locks: Locks,
+    pub gate: Gate,
     hooks: Arc<dyn Hooks>,
 }
 
@@ -36,7 +39,18 @@ impl Context {
             clock,
             options,
             locks: Locks::default(),
+            gate: Gate::default(),
             hooks,
+        }
+    }
+
+    /// For a step that wants to begin, or to send something.
+    pub fn pass<'a>(&'a self, live: &'a Live, index: u32, way: Way) -> Pass<'a> {
+        Pass {
+            cx: self,
+            live,
+            index,
+            forward: way == Way::Do,
         }
     }
 

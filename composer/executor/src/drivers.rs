@@ -3,6 +3,7 @@
 use crate::charge::{self, Charge};
 use crate::ledger::Halt;
 use crate::options::Options;
+use crate::pause::Pass;
 use poolwright_driver::{Bound, Confirmation, DriverError, ErrorKind, Fabric, Holder, HostSide};
 use poolwright_driver::{HostTarget, ResetSeen, Room, TaskSeen};
 use poolwright_model::fault::FaultKind;
@@ -12,7 +13,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Which driver speaks for what. Asked anew for each call, so endpoints may come and go.
 pub trait Drivers: Send + Sync {
@@ -36,6 +37,8 @@ pub(crate) struct Metal {
 }
 
 type Answer<T> = Result<T, DriverError>;
+/// What came of a write; or why it was not sent, and is not to be now.
+type Write<T> = Result<Answer<T>, Halt>;
 
 impl Metal {
     pub fn new(drivers: Arc<dyn Drivers>, charge: Arc<dyn Charge>, options: &Options) -> Self {
@@ -58,23 +61,23 @@ impl Metal {
         self.call(fabric.endpoint(), self.read_deadline, call).await
     }
 
-    pub async fn bind(&self, target: &Target) -> Result<Answer<()>, Halt> {
+    pub async fn bind(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
         let fabric = match self.fabric(target) {
             Ok(fabric) => fabric,
             Err(error) => return Ok(Err(error)),
         };
         let call = fabric.bind(&target.unit_at, &target.port_at, self.act_deadline);
-        self.write(target, fabric.endpoint(), self.act_deadline, call)
+        self.write(target, (fabric.endpoint(), self.act_deadline), pass, call)
             .await
     }
 
-    pub async fn unbind(&self, target: &Target) -> Result<Answer<()>, Halt> {
+    pub async fn unbind(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
         let fabric = match self.fabric(target) {
             Ok(fabric) => fabric,
             Err(error) => return Ok(Err(error)),
         };
         let call = fabric.unbind(&target.unit_at, &target.port_at, self.act_deadline);
-        self.write(target, fabric.endpoint(), self.act_deadline, call)
+        self.write(target, (fabric.endpoint(), self.act_deadline), pass, call)
             .await
     }
 
@@ -84,13 +87,13 @@ impl Metal {
         self.call(fabric.endpoint(), self.read_deadline, call).await
     }
 
-    pub async fn reset(&self, target: &Target) -> Result<Answer<ResetSeen>, Halt> {
+    pub async fn reset(&self, target: &Target, pass: Pass<'_>) -> Write<ResetSeen> {
         let fabric = match self.fabric(target) {
             Ok(fabric) => fabric,
             Err(error) => return Ok(Err(error)),
         };
         let call = fabric.reset(&target.unit_at, self.act_deadline);
-        self.write(target, fabric.endpoint(), self.act_deadline, call)
+        self.write(target, (fabric.endpoint(), self.act_deadline), pass, call)
             .await
     }
 
@@ -112,23 +115,23 @@ impl Metal {
         self.call(host.endpoint(), self.host_deadline, call).await
     }
 
-    pub async fn drain(&self, target: &Target) -> Result<Answer<()>, Halt> {
+    pub async fn drain(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
         let (host, question) = match self.host(target) {
             Ok(host) => host,
             Err(error) => return Ok(Err(error)),
         };
         let call = host.drain(&question, self.host_deadline);
-        self.write(target, host.endpoint(), self.host_deadline, call)
+        self.write(target, (host.endpoint(), self.host_deadline), pass, call)
             .await
     }
 
-    pub async fn undrain(&self, target: &Target) -> Result<Answer<()>, Halt> {
+    pub async fn undrain(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
         let (host, question) = match self.host(target) {
             Ok(host) => host,
             Err(error) => return Ok(Err(error)),
         };
         let call = host.undrain(&question, self.host_deadline);
-        self.write(target, host.endpoint(), self.host_deadline, call)
+        self.write(target, (host.endpoint(), self.host_deadline), pass, call)
             .await
     }
 
@@ -153,44 +156,50 @@ impl Metal {
         Ok((host, question))
     }
 
-    /// A call that changes something: made only if this manager is in charge at the very moment.
+    /// A call that changes something: made only if this manager is in charge at the very moment, and nothing is
+    /// paused then. While it is paused it holds no place; once that is over it is confirmed anew that this
+    /// manager may send it, for that may be long after its intent.
     async fn write<T>(
         &self,
         target: &Target,
-        endpoint: &ControlEndpointId,
-        deadline: Duration,
+        (endpoint, deadline): (&ControlEndpointId, Duration),
+        pass: Pass<'_>,
         call: impl Future<Output = Answer<T>>,
-    ) -> Result<Answer<T>, Halt> {
-        let mut not_ours = None;
-        let guarded = async {
-            match charge::still(&*self.charge, target) {
-                Ok(()) => call.await,
-                Err(halt) => {
-                    not_ours = Some(halt);
-                    Err(DriverError::no_effect("not in charge: nothing was sent"))
-                }
+    ) -> Write<T> {
+        loop {
+            if pass.through(endpoint).await? {
+                pass.confirm().await?;
             }
-        };
-        let answer = self.call(endpoint, deadline, guarded).await;
-        not_ours.map_or(Ok(answer), Err)
+            let _place = match self.place(endpoint).await {
+                Ok(place) => place,
+                Err(error) => return Ok(Err(error)),
+            };
+            if pass.is_open(endpoint) {
+                charge::still(&*self.charge, target)?;
+                return Ok(answered(endpoint, deadline, call).await);
+            }
+        }
     }
 
-    /// Waits for a free place at the endpoint, then for the answer. A driver ends by its deadline; one
-    /// that doesn't is cut off, and then nobody knows what became of the call. A call that got no place was
-    /// never made.
+    /// Waits for a free place at the endpoint, then for the answer. A call that got no place was never made.
     async fn call<T>(
         &self,
         endpoint: &ControlEndpointId,
         deadline: Duration,
         call: impl Future<Output = Answer<T>>,
     ) -> Answer<T> {
+        let _place = self.place(endpoint).await?;
+        answered(endpoint, deadline, call).await
+    }
+
+    async fn place(&self, endpoint: &ControlEndpointId) -> Answer<OwnedSemaphorePermit> {
         let turns = {
             let mut all = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
             let turns = all.entry(endpoint.clone());
             Arc::clone(turns.or_insert_with(|| Arc::new(Semaphore::new(self.per_endpoint))))
         };
-        let place = tokio::time::timeout(self.turn_deadline, turns.acquire()).await;
-        let Ok(_place) = place else {
+        let place = tokio::time::timeout(self.turn_deadline, turns.acquire_owned()).await;
+        let Ok(Ok(place)) = place else {
             let message = format!(
                 "waited {} s for one of the {} places at {endpoint}: all were taken by requests that it had not \
                  answered; nothing was sent",
@@ -202,12 +211,21 @@ impl Metal {
                 .with_hint(hint)
                 .with_fault(FaultKind::Timeout));
         };
-        let patience = deadline + deadline / 4;
-        tokio::time::timeout(patience, call).await.unwrap_or_else(|_| {
-            let message = format!("{endpoint} gave no answer within {} s", patience.as_secs_f32());
-            Err(DriverError::new(ErrorKind::OutcomeUnknown, message))
-        })
+        Ok(place)
     }
+}
+
+/// A driver ends by its deadline; one that doesn't is cut off, and then nobody knows what became of the call.
+async fn answered<T>(
+    endpoint: &ControlEndpointId,
+    deadline: Duration,
+    call: impl Future<Output = Answer<T>>,
+) -> Answer<T> {
+    let patience = deadline + deadline / 4;
+    tokio::time::timeout(patience, call).await.unwrap_or_else(|_| {
+        let message = format!("{endpoint} gave no answer within {} s", patience.as_secs_f32());
+        Err(DriverError::new(ErrorKind::OutcomeUnknown, message))
+    })
 }
 
 #[cfg(test)]

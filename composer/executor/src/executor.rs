@@ -8,10 +8,11 @@ use crate::hooks::{Hooks, Moment};
 use crate::ledger::{Begins, Entry, Halt};
 use crate::line::Line;
 use crate::live::Live;
-use crate::load::{adopt, load};
+use crate::load::load;
 use crate::operation::{Operation, Stop};
 use crate::options::Options;
 use crate::order::Wish;
+use crate::pause::Pause;
 use crate::record::Claim;
 use crate::resolve::{self, Resolution, Resolve, ResolveError};
 use crate::retention::{self, Pruned};
@@ -28,6 +29,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
+
+mod recover;
+
+pub use recover::Recovered;
 
 /// Runs plans. Dropped, it stops where it is, as a crash would; see [`Executor::shutdown`].
 pub struct Executor {
@@ -46,15 +51,6 @@ struct Inner {
 struct Worker {
     live: Arc<Live>,
     task: Option<JoinHandle<()>>,
-}
-
-/// What recovery found.
-#[derive(Debug, Default)]
-pub struct Recovered {
-    /// Carried on.
-    pub adopted: Vec<OperationId>,
-    /// Open, and can't be read: left alone, with the reason.
-    pub unreadable: Vec<(OperationId, StoreError)>,
 }
 
 /// Why an operation was not cancelled.
@@ -112,6 +108,13 @@ impl Executor {
         Self {
             inner: Arc::new(inner),
         }
+    }
+
+    /// What is paused from now on, and nothing else. When this returns nothing is sent any more where it holds,
+    /// but for what is on its way; see [`Pause`]. Not kept: the caller sets it again before
+    /// [`Executor::recover`].
+    pub fn set_pauses(&self, pauses: Vec<Pause>) {
+        self.inner.cx.gate.set(pauses);
     }
 
     /// Begins an operation. When this returns it is in the journal, and goes on after any crash. The same
@@ -292,37 +295,6 @@ impl Executor {
         detached(async move { Inner::resolve(&inner, live, wish).await }).await
     }
 
-    /// Adopts every open operation that nobody here works at and whose endpoints are in this manager's charge: at
-    /// the start, and with several managers ever again. What was done is read back, and each goes on, or is
-    /// undone, from where its journal ends.
-    pub async fn recover(&self) -> Result<Recovered, StoreError> {
-        let inner = &self.inner;
-        let mut recovered = Recovered::default();
-        let open = inner.cx.store.open_operations().await?;
-        inner.leave_what_was_lost();
-        inner.elsewhere().retain(|id, _| open.binary_search(id).is_ok());
-        for id in open {
-            if inner.find(&id).is_some() {
-                continue;
-            }
-            let known = inner.elsewhere().get(&id).cloned();
-            if let Some(endpoints) = known.filter(|endpoints| !inner.is_in_charge(endpoints)) {
-                inner.cx.charge.want(&endpoints);
-                continue;
-            }
-            match Inner::take_up(inner, &id).await {
-                Ok(true) => recovered.adopted.push(id),
-                Ok(false) => {}
-                Err(error @ StoreError::Malformed { .. }) => {
-                    tracing::error!(operation = %id, %error, "an open operation can't be read, and is left alone");
-                    recovered.unreadable.push((id, error));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(recovered)
-    }
-
     /// Begins nothing more, waits until what was sent is answered and written down, at most until the
     /// deadline, and ends. Open operations go on with the next [`Executor::recover`]. Tells whether all was answered.
     pub async fn shutdown(&self, deadline: Duration) -> bool {
@@ -367,64 +339,6 @@ impl Inner {
 
     fn elsewhere(&self) -> MutexGuard<'_, BTreeMap<OperationId, BTreeSet<ControlEndpointId>>> {
         self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_in_charge(&self, endpoints: &BTreeSet<ControlEndpointId>) -> bool {
-        endpoints
-            .iter()
-            .all(|endpoint| self.cx.charge.tenure(endpoint).is_some())
-    }
-
-    /// Somebody else is in charge of an endpoint of theirs: these operations are that manager's. What is on its way
-    /// is written down if that manager has not begun to write.
-    fn leave_what_was_lost(&self) {
-        if !self.cx.charge.is_shared() {
-            return;
-        }
-        self.workers().retain(|_, worker| {
-            let kept = self.is_in_charge(&worker.live.ask(Operation::endpoints));
-            if !kept {
-                worker.live.park();
-                worker.live.leave();
-            }
-            kept
-        });
-    }
-
-    /// It is in the journal; whoever is in charge of its endpoints works at it.
-    fn leave(&self, id: &OperationId, endpoints: BTreeSet<ControlEndpointId>) {
-        self.cx.charge.want(&endpoints);
-        self.elsewhere().insert(id.clone(), endpoints);
-    }
-
-    /// Works at an open operation from where its journal ends, if its endpoints are in this manager's charge.
-    /// Where there may be others, that is written into the journal first: whoever worked at it before can write
-    /// nothing more.
-    async fn take_up(inner: &Arc<Self>, id: &OperationId) -> Result<bool, StoreError> {
-        let live = Arc::new(adopt(&inner.cx, id).await?);
-        let endpoints = live.ask(Operation::endpoints);
-        if !inner.is_in_charge(&endpoints) {
-            inner.leave(id, endpoints);
-            return Ok(false);
-        }
-        if inner.cx.charge.is_shared() && !live.ask(|operation| operation.state.has_ended()) {
-            let proof = endpoints
-                .first()
-                .and_then(|endpoint| inner.cx.charge.tenure(endpoint)?.proof);
-            let entry = Entry {
-                lines: vec![Line::Adopted],
-                changes: vec![],
-                begins: Begins::Nothing,
-                proof,
-            };
-            if let Err(halt) = live.write(entry).await {
-                tracing::info!(operation = %id, ?halt, "somebody else carries it on");
-                return Ok(false);
-            }
-        }
-        inner.elsewhere().remove(id);
-        Self::work(inner, live);
-        Ok(true)
     }
 
     /// Starts the task that works at the operation.

@@ -8,11 +8,11 @@ use crate::host::FABRIC_ALONE;
 use crate::ledger::{Begins, Entry, Halt};
 use crate::line::Line;
 use crate::live::Live;
-use crate::operation::{Operation, StepRecord};
+use crate::operation::{Operation, OperationKind, StepRecord};
 use crate::record::{Claim, CompositionRecord};
 use crate::reset;
 use crate::state::StepState;
-use futures_util::future::join_all;
+use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use poolwright_model::id::{CompositionId, HostPortId, UnitId};
 use poolwright_model::step::{Target, Verb};
@@ -65,20 +65,43 @@ pub(crate) async fn rolled_back(cx: &Context, live: &Live) -> Result<(), Halt> {
         return live.write(entry).await;
     }
     let units: Vec<_> = live.ask(|operation| one_a_unit(operation).cloned().collect());
+    if live.ask(|operation| operation.kind == OperationKind::Adopt) {
+        return given_up(cx, live, &units).await;
+    }
     // What was bound and unbound again was in a host's hands, if only for a moment.
     let cleaned = units.iter().map(|record| async move {
-        let (change, _) = reset::clean(cx, live, record.step.index).await?;
+        let (change, _) = reset::clean(cx, live, record).await?;
         Ok((record.step.index, change))
     });
     let mut changes = Vec::new();
-    for cleaned in join_all(cleaned).await {
-        let (index, change) = cleaned?;
+    for (index, change) in try_join_all(cleaned).await? {
         changes.extend(change.map(|change| (index, change)));
         changes.push((index, Change::LetGo));
     }
     let ending = Ending {
         line: Line::RolledBack,
         changes,
+        begins: Begins::Nothing,
+        compositions: After::Unchanged,
+        evidence: BTreeMap::new(),
+        or_else: FABRIC_ALONE.to_owned(),
+    };
+    ending.write(cx, live).await
+}
+
+/// What was found stays whose it was.
+async fn given_up(cx: &Context, live: &Live, units: &[StepRecord]) -> Result<(), Halt> {
+    let changes = units.iter().map(|record| {
+        // The first step of a unit is the look whether it is bound.
+        let change = match record.state.is_through() {
+            true => Change::SeenForeign,
+            false => Change::LetGo,
+        };
+        (record.step.index, change)
+    });
+    let ending = Ending {
+        line: Line::RolledBack,
+        changes: changes.collect(),
         begins: Begins::Nothing,
         compositions: After::Unchanged,
         evidence: BTreeMap::new(),

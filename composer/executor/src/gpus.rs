@@ -71,6 +71,7 @@ fn events(change: Change, state: GpuState) -> Vec<GpuEvent> {
         (C::SeenBound | C::AcceptBound, S::Binding | S::Unbinding | S::Indeterminate | S::Missing) => {
             vec![E::SeenBound]
         }
+        (C::SeenBound | C::AcceptBound, S::Foreign) => vec![E::Adopted],
         (C::SeenBound | C::AcceptBound, S::Reserved) => vec![E::BindSent, E::SeenBound],
         (C::SeenBound | C::AcceptBound, S::Free | S::Dirty) => vec![E::FoundBound, E::Adopted],
         (C::SeenBound | C::AcceptBound, S::Quarantined) => {

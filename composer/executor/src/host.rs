@@ -10,6 +10,7 @@ use crate::line::StepLine;
 use crate::live::Live;
 use crate::note::{self, Way, done, said};
 use crate::operation::StepRecord;
+use crate::pause::Pass;
 use crate::state::StepState;
 use poolwright_driver::{Confirmation, DriverError, ErrorKind, Holder, Room};
 use poolwright_model::step::Target;
@@ -104,7 +105,8 @@ pub(crate) async fn drain(cx: &Context, live: &Live, index: u32) -> Result<(), H
         (intent.attempts, intent.unsure) = (attempts, unsure);
         note::intent(cx, live, intent, Some(Change::DrainStarted)).await?;
         live.show(index, Some(format!("{} to let go of the GPUs", target.host)));
-        let answer = cx.metal.drain(target).await?;
+        let pass = cx.pass(live, index, Way::Do);
+        let answer = cx.metal.drain(target, pass).await?;
         note::acted(cx, live, index, Way::Do).await;
         let evidence = match answer {
             Ok(()) => "the host let go of it".to_owned(),
@@ -170,7 +172,8 @@ pub(crate) async fn undrain(cx: &Context, live: &Live, index: u32) -> Result<(),
         let mut intent = StepLine::new(index, StepState::Undoing);
         intent.attempts = attempts;
         note::intent(cx, live, intent, None).await?;
-        let answer = cx.metal.undrain(target).await?;
+        let pass = cx.pass(live, index, Way::Undo);
+        let answer = cx.metal.undrain(target, pass).await?;
         note::acted(cx, live, index, Way::Undo).await;
         match answer {
             Ok(()) => break,
@@ -229,8 +232,12 @@ pub(crate) async fn nobody_uses(cx: &Context, live: &Live, target: &Target) -> R
 }
 
 /// Makes the host let go of GPUs that are unbound as an undo. Nothing was unbound if it fails.
-pub(crate) async fn let_go(cx: &Context, target: &Target) -> Result<Result<(), DriverError>, Halt> {
-    Ok(match cx.metal.drain(target).await? {
+pub(crate) async fn let_go(
+    cx: &Context,
+    target: &Target,
+    pass: Pass<'_>,
+) -> Result<Result<(), DriverError>, Halt> {
+    Ok(match cx.metal.drain(target, pass).await? {
         Ok(()) => Ok(()),
         Err(error) if error.kind == ErrorKind::CannotTell => Ok(()),
         Err(error) => Err(DriverError::no_effect(format!(

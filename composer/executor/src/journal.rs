@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::gpus::Gpus;
 use crate::ledger::{Before, Entry, Halt, Ledger};
 use crate::line::Noted;
+use crate::observed::Observed;
 use crate::operation::Operation;
 use crate::options::Options;
 use poolwright_model::id::OperationId;
@@ -20,7 +21,7 @@ use poolwright_store::{Batch, JournalLine, Store, StoreError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 /// More for the same commit; is told the operation as it will be.
 pub(crate) type More = Box<dyn FnOnce(&Operation, &mut Batch) -> Result<(), StoreError> + Send>;
@@ -40,8 +41,8 @@ pub(crate) struct Journal {
     ledger: Arc<tokio::sync::Mutex<Ledger>>,
     queue: Mutex<Vec<Queued>>,
     /// What everybody sees: the ledger's operation, and what it waits for just now.
-    pub seen: watch::Sender<Operation>,
-    pub parked: watch::Sender<bool>,
+    pub seen: Observed<Operation>,
+    pub parked: Observed<bool>,
 }
 
 impl Journal {
@@ -51,10 +52,10 @@ impl Journal {
             store: Arc::clone(&cx.store),
             clock: Arc::clone(&cx.clock),
             options: cx.options.clone(),
-            seen: watch::Sender::new(operation.clone()),
+            seen: Observed::new(operation.clone()),
             ledger: Arc::new(tokio::sync::Mutex::new(Ledger { operation, gpus })),
             queue: Mutex::default(),
-            parked: watch::Sender::new(false),
+            parked: Observed::new(false),
         }
     }
 
@@ -83,8 +84,9 @@ impl Journal {
         loop {
             match ask().await {
                 Ok(answer) => {
-                    self.seen
-                        .send_if_modified(|operation| operation.waiting_for.take().is_some());
+                    if self.seen.look(|operation| operation.waiting_for.is_some()) {
+                        self.seen.change(|operation| operation.waiting_for = None);
+                    }
                     return Ok(answer);
                 }
                 Err(StoreError::Conflict { kind, id, .. }) => {
@@ -95,8 +97,7 @@ impl Journal {
                 Err(error @ StoreError::Unavailable { .. }) => {
                     tracing::warn!(operation = %self.id, %error, "waiting for the store");
                     let waiting_for = Some(format!("the store: {error}"));
-                    self.seen
-                        .send_modify(|operation| operation.waiting_for = waiting_for);
+                    self.seen.change(|operation| operation.waiting_for = waiting_for);
                     self.pause(pauses.next().unwrap_or(self.options.last_pause))
                         .await?;
                 }
@@ -105,10 +106,9 @@ impl Journal {
     }
 
     async fn pause(&self, pause: Duration) -> Result<(), Halt> {
-        let mut parked = self.parked.subscribe();
         tokio::select! {
             biased;
-            _ = parked.wait_for(|parked| *parked) => Err(Halt::Parked),
+            () = self.parked.until(|parked| *parked) => Err(Halt::Parked),
             () = tokio::time::sleep(pause) => Ok(()),
         }
     }
@@ -144,7 +144,7 @@ impl Journal {
         let (mut lines, mut answers) = (Vec::new(), Vec::new());
         let mut broken = None;
         for Queued { entry, more, answer } in group {
-            if let Some(halt) = ledger.refuses(&entry, *self.parked.borrow()) {
+            if let Some(halt) = ledger.refuses(&entry, self.parked.look(|parked| *parked)) {
                 reply(answer, Err(halt));
                 continue;
             }
@@ -221,7 +221,7 @@ impl Journal {
     }
 
     fn publish(&self, lines: &[Noted]) {
-        self.seen.send_modify(|operation| {
+        self.seen.change(|operation| {
             for line in lines {
                 // The ledger took the same lines a moment ago.
                 if let Err(error) = operation.apply(line) {

@@ -36,9 +36,11 @@ impl Outstanding {
         }
     }
 
-    /// Of a request of an earlier run, in this task if it is known.
+    /// Of a request of an earlier run, in this task if it is known. Nobody waits for its answer any more, and so
+    /// it may have been sent a moment ago: the service takes as long as the earlier run would have waited.
     pub fn of_before(task: Option<&String>, options: &Options) -> Self {
-        task.map_or_else(|| Self::within(options.late), |task| Self::Task(task.clone()))
+        let longest = options.act_deadline + options.late;
+        task.map_or_else(|| Self::within(longest), |task| Self::Task(task.clone()))
     }
 
     /// Whether what was read at that time stays.

@@ -3,6 +3,7 @@
 //! * [`Executor`]: submit, watch, cancel, resolve and recover operations.
 //! * [`operation`]: an operation and its steps; [`state`]: their states and every legal transition.
 //! * [`record`]: what is kept in the store beside it: claims, GPUs, compositions, plans, keys.
+//! * [`Pause`]: what somebody stopped.
 //! * [`event`]: what is told to whoever listens.
 //!
 //! How a step runs: read what is expected; journal the intent; ask the hardware; read what became of it;
@@ -33,12 +34,14 @@ mod key;
 mod line;
 mod options;
 mod order;
+mod pause;
 mod resolve;
 mod retention;
 mod submit;
 
 mod binding;
 mod context;
+mod deadline;
 mod finish;
 mod gpus;
 mod host;
@@ -49,6 +52,7 @@ mod live;
 mod load;
 mod locks;
 mod note;
+mod observed;
 mod reset;
 mod run;
 
@@ -62,6 +66,7 @@ pub use key::{Key, KeyAnswer, KeyRecord, KeyUsed};
 pub use line::{Line, Noted, StepLine};
 pub use operation::{Operation, OperationKind, StepRecord, Stop, StopCause};
 pub use options::Options;
+pub use pause::{Pause, Paused};
 pub use record::{Claim, CompositionRecord, GpuRecord, PlanRecord};
 pub use resolve::{Resolution, Resolve, ResolveError, Said};
 pub use retention::Pruned;

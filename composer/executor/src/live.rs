@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::gpus::Gpus;
 use crate::journal::{Journal, More};
 use crate::ledger::{Entry, Halt};
+use crate::observed::Observed;
 use crate::operation::{Operation, StepRecord};
 use crate::state::StepState;
 use poolwright_model::id::OperationId;
@@ -11,13 +12,13 @@ use poolwright_planner::Plan;
 use poolwright_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 pub(crate) struct Live {
     pub id: OperationId,
     pub plan: Arc<Plan>,
     journal: Arc<Journal>,
-    left: watch::Sender<bool>,
+    left: Observed<bool>,
     hurry: Notify,
 }
 
@@ -27,18 +28,18 @@ impl Live {
             id: operation.id.clone(),
             plan: Arc::new(plan),
             journal: Arc::new(Journal::new(cx, operation, gpus)),
-            left: watch::Sender::new(false),
+            left: Observed::new(false),
             hurry: Notify::new(),
         }
     }
 
     pub fn operation(&self) -> Operation {
-        self.journal.seen.borrow().clone()
+        self.ask(Operation::clone)
     }
 
     /// Looks at the operation without copying it.
     pub fn ask<T>(&self, question: impl FnOnce(&Operation) -> T) -> T {
-        question(&self.journal.seen.borrow())
+        self.journal.seen.look(question)
     }
 
     /// A step as it is now.
@@ -77,7 +78,7 @@ impl Live {
 
     /// Says what a step waits for. Not worth a journal line: it is gone after a restart.
     pub fn show(&self, index: u32, waiting_for: Option<String>) {
-        self.journal.seen.send_modify(|operation| {
+        self.journal.seen.change(|operation| {
             if let Some(record) = operation.steps.get_mut(index as usize) {
                 // A look has no intent in the journal; it runs from when it first waits.
                 if record.state == StepState::Pending && !record.step.verb.has_effect() {
@@ -88,35 +89,43 @@ impl Live {
         });
     }
 
+    /// Says what keeps a step from beginning, or from going on.
+    pub fn hold_back(&self, index: u32, waiting_for: Option<String>) {
+        self.journal.seen.change(|operation| {
+            if let Some(record) = operation.steps.get_mut(index as usize) {
+                record.waiting_for = waiting_for;
+            }
+        });
+    }
+
     /// Says what the operation as a whole waits for.
     pub fn show_all(&self, waiting_for: String) {
         self.journal
             .seen
-            .send_modify(|operation| operation.waiting_for = Some(waiting_for));
+            .change(|operation| operation.waiting_for = Some(waiting_for));
     }
 
     /// No more steps begin, and waits end; what was sent is waited for and written down.
     pub fn park(&self) {
-        self.journal.parked.send_replace(true);
+        self.journal.parked.change(|parked| *parked = true);
     }
 
     pub fn unpark(&self) {
-        self.journal.parked.send_replace(false);
+        self.journal.parked.change(|parked| *parked = false);
     }
 
     /// Somebody else looks after it from here on.
     pub fn leave(&self) {
-        self.left.send_replace(true);
+        self.left.change(|left| *left = true);
     }
 
     /// Waits until this process knows no more: the operation has ended, needs an operator, or was left
     /// to somebody else.
     pub async fn settled_here(&self) {
-        let (mut seen, mut left) = (self.journal.seen.subscribe(), self.left.subscribe());
         tokio::select! {
             biased;
-            _ = seen.wait_for(Operation::is_settled) => {}
-            _ = left.wait_for(|left| *left) => {}
+            () = self.journal.seen.until(Operation::is_settled) => {}
+            () = self.left.until(|left| *left) => {}
         }
     }
 
@@ -140,12 +149,11 @@ impl Live {
     /// Waits for something that changes nothing. Ends early where the operation is parked or, with
     /// `forward`, is to be undone.
     pub async fn unless_halted<T>(&self, forward: bool, wait: impl Future<Output = T>) -> Result<T, Halt> {
-        let mut parked = self.journal.parked.subscribe();
-        let mut seen = self.journal.seen.subscribe();
+        let Journal { parked, seen, .. } = &*self.journal;
         tokio::select! {
             biased;
-            _ = parked.wait_for(|parked| *parked) => Err(Halt::Parked),
-            _ = seen.wait_for(|operation| operation.stop.is_some()), if forward => Err(Halt::Stopped),
+            () = parked.until(|parked| *parked) => Err(Halt::Parked),
+            () = seen.until(|operation| operation.stop.is_some()), if forward => Err(Halt::Stopped),
             result = wait => Ok(result),
         }
     }

@@ -12,6 +12,7 @@ use poolwright_model::step::{Step, Verb};
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// What somebody wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,25 +24,36 @@ pub enum OperationKind {
     Release,
     Attach,
     Detach,
+    /// Detached from one host and attached to another.
+    Move,
     /// A schedule's recomposition.
     Schedule,
     /// Resets of units that are dirty.
     Clean,
     /// The contrary of an operation that is completed.
     Undo,
+    /// Taking over what somebody else bound: it reads back, and sends nothing.
+    Adopt,
 }
 
 impl OperationKind {
+    /// Whether it runs by itself, and not because somebody asked for it just then.
+    pub fn is_automatic(self) -> bool {
+        matches!(self, Self::Schedule)
+    }
+
     /// The register of operations: what is in here is swept by the tests, with a fault at every step.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Apply,
         Self::Compose,
         Self::Release,
         Self::Attach,
         Self::Detach,
+        Self::Move,
         Self::Schedule,
         Self::Clean,
         Self::Undo,
+        Self::Adopt,
     ];
 }
 
@@ -59,9 +71,18 @@ pub struct Operation {
     pub key: Option<String>,
     /// Why GPUs may be pulled although they are in use.
     pub force: Option<String>,
+    /// What is not done by then is undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// It was allowed to rest on what had been seen some time before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_stale: bool,
     pub created: Timestamp,
     pub ended: Option<Timestamp>,
     pub state: OperationState,
+    /// When it came into that state; `None` in what was written before that was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
     /// Why it is being undone, or was.
     pub stop: Option<Stop>,
     /// What it waits for just now, where that is not a matter of one step.
@@ -100,6 +121,8 @@ pub enum StopCause {
     Failed(u32),
     /// By whom.
     Cancelled(String),
+    /// It was not done in time.
+    Deadline,
 }
 
 /// A step, and how far it is.
@@ -143,6 +166,12 @@ impl StepRecord {
             error: None,
             waiting_for: None,
         }
+    }
+
+    /// Whether it has bound or unbound GPUs, or may have; it may have been undone since.
+    pub fn has_moved(&self) -> bool {
+        matches!(self.step.verb, Verb::Bind | Verb::Unbind)
+            && (self.needs_undo() || matches!(self.state, StepState::Undone | StepState::Stuck))
     }
 
     /// Whether something out there may be different because of it, and is to be put back.
@@ -197,6 +226,14 @@ impl Operation {
         self.state.has_ended() || self.state == OperationState::Quarantined
     }
 
+    /// How long it is in its state beyond what is usual; `None` where it is not.
+    pub fn late_by(&self, now: Timestamp) -> Option<Duration> {
+        let usual = self.state.usual()?;
+        let since = self.since.unwrap_or(self.created);
+        let in_state = Duration::try_from(now.duration_since(since)).ok()?;
+        in_state.checked_sub(usual).filter(|late| !late.is_zero())
+    }
+
     /// Everything that it waits for just now, for people.
     pub fn waits(&self) -> Vec<String> {
         let steps = self.steps.iter().filter_map(|record| record.waiting_for.clone());
@@ -232,23 +269,23 @@ impl Operation {
     pub(crate) fn apply(&mut self, noted: &Noted) -> Result<(), Misfit> {
         match &noted.line {
             Line::Submitted | Line::Adopted => {}
-            Line::Started => self.happen(OperationEvent::Started)?,
+            Line::Started => self.happen(OperationEvent::Started, noted.at)?,
             Line::Step(line) => self.apply_step(line)?,
             Line::Unwind(stop) => {
                 // The first reason stays the reason.
                 self.stop.get_or_insert_with(|| stop.clone());
                 if self.state != OperationState::Unwinding {
-                    self.happen(OperationEvent::Unwind)?;
+                    self.happen(OperationEvent::Unwind, noted.at)?;
                 }
             }
-            Line::Quarantined => self.happen(OperationEvent::UndoFailed)?,
+            Line::Quarantined => self.happen(OperationEvent::UndoFailed, noted.at)?,
             Line::Retried { .. } => {
                 for record in &mut self.steps {
                     if record.state == StepState::Stuck {
                         (record.state, record.attempts) = (StepState::Undoing, 0);
                     }
                 }
-                self.happen(OperationEvent::Unwind)?;
+                self.happen(OperationEvent::Unwind, noted.at)?;
             }
             Line::Completed => self.end(OperationEvent::AllDone, noted.at)?,
             Line::RolledBack => {
@@ -265,7 +302,7 @@ impl Operation {
             }
             Line::Accepted { .. } => self.end(OperationEvent::Accepted, noted.at)?,
         }
-        self.settle()?;
+        self.settle(noted.at)?;
         self.seq += 1;
         Ok(())
     }
@@ -298,30 +335,34 @@ impl Operation {
     }
 
     /// An operation is indeterminate for as long as one of its steps is.
-    fn settle(&mut self) -> Result<(), IllegalTransition> {
+    fn settle(&mut self, at: Timestamp) -> Result<(), IllegalTransition> {
         let unknown = self
             .steps
             .iter()
             .any(|record| record.state == StepState::Indeterminate);
         match (self.state, unknown) {
             (OperationState::Running | OperationState::Unwinding, true) => {
-                self.happen(OperationEvent::OutcomeUnknown)
+                self.happen(OperationEvent::OutcomeUnknown, at)
             }
             (OperationState::Indeterminate, false) if self.stop.is_some() => {
-                self.happen(OperationEvent::Unwind)
+                self.happen(OperationEvent::Unwind, at)
             }
-            (OperationState::Indeterminate, false) => self.happen(OperationEvent::OutcomeRead),
+            (OperationState::Indeterminate, false) => self.happen(OperationEvent::OutcomeRead, at),
             _ => Ok(()),
         }
     }
 
-    fn happen(&mut self, event: OperationEvent) -> Result<(), IllegalTransition> {
-        self.state = self.state.next(event)?;
+    fn happen(&mut self, event: OperationEvent, at: Timestamp) -> Result<(), IllegalTransition> {
+        let state = self.state.next(event)?;
+        if state != self.state {
+            self.since = Some(at);
+        }
+        self.state = state;
         Ok(())
     }
 
     fn end(&mut self, event: OperationEvent, at: Timestamp) -> Result<(), IllegalTransition> {
-        self.happen(event)?;
+        self.happen(event, at)?;
         self.ended = Some(at);
         self.waiting_for = None;
         for record in &mut self.steps {

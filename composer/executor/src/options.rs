@@ -17,8 +17,9 @@ pub struct Options {
     pub verify_pause: Duration,
     /// How long a fabric that said "done" may still show the old state.
     pub settle: Duration,
-    /// How long a request whose answer was lost may still come true, where no task of the service tells. Until
-    /// then its operation is indeterminate and holds what it holds. A service that is through its queue later
+    /// How long a request whose answer was lost may still come true, where no task of the service tells; one that
+    /// was sent before a restart has its deadline first. Until then its operation is indeterminate and holds what
+    /// it holds. A service that is through its queue later
     /// than that is slower than any that we know of; what it does then is found as drift.
     pub late: Duration,
     /// For a unit or host port that another operation works at; and for a place among the requests in flight

@@ -10,6 +10,8 @@ use crate::ledger::Halt;
 use crate::line::StepLine;
 use crate::live::Live;
 use crate::note::{self, Way, done, said};
+use crate::operation::StepRecord;
+use crate::pause::Pass;
 use crate::state::StepState;
 use poolwright_driver::{Bound, DriverError, ErrorKind, ResetSeen};
 use poolwright_model::lifecycle::GpuState;
@@ -29,7 +31,8 @@ pub(crate) async fn reset(cx: &Context, live: &Live, index: u32) -> Result<(), H
     intent.attempts = record.attempts + 1;
     note::intent(cx, live, intent, None).await?;
     live.show(index, Some(format!("{} to be reset", target.unit)));
-    let Outcome { evidence, change } = try_reset(cx, target).await?;
+    let pass = cx.pass(live, index, Way::Do);
+    let Outcome { evidence, change } = try_reset(cx, target, pass).await?;
     note::acted(cx, live, index, Way::Do).await;
     done(cx, live, index, evidence, change).await
 }
@@ -37,7 +40,8 @@ pub(crate) async fn reset(cx: &Context, live: &Live, index: u32) -> Result<(), H
 /// Undoes a reset step, which is another reset: whoever gets the unit back gets it clean of what was
 /// done to it in between.
 pub(crate) async fn undo(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
-    let (change, evidence) = clean(cx, live, index).await?;
+    let record = live.step(index)?;
+    let (change, evidence) = clean(cx, live, &record).await?;
     let mut line = StepLine::new(index, StepState::Undone);
     line.evidence = evidence;
     note::outcome(cx, live, line, change, Way::Undo).await
@@ -48,9 +52,9 @@ pub(crate) async fn undo(cx: &Context, live: &Live, index: u32) -> Result<(), Ha
 pub(crate) async fn clean(
     cx: &Context,
     live: &Live,
-    index: u32,
+    record: &StepRecord,
 ) -> Result<(Option<Change>, Option<String>), Halt> {
-    let target = &live.step(index)?.step.target;
+    let target = &record.step.target;
     let loose = live.ask_gpus(|gpus| {
         gpus.of_unit(&target.unit)
             .any(|gpu| !gpu.clean && matches!(gpu.state, GpuState::Reserved | GpuState::Dirty))
@@ -58,13 +62,14 @@ pub(crate) async fn clean(
     if !loose.await {
         return Ok((None, None));
     }
-    charge::confirm(cx, live, index).await?;
-    let Outcome { evidence, change } = try_reset(cx, target).await?;
+    charge::confirm(cx, live, record.step.index).await?;
+    let pass = cx.pass(live, record.step.index, Way::Undo);
+    let Outcome { evidence, change } = try_reset(cx, target, pass).await?;
     Ok((change, Some(evidence)))
 }
 
 /// Resets a unit that is bound to nothing. Doing it twice is as good as once.
-async fn try_reset(cx: &Context, target: &Target) -> Result<Outcome, Halt> {
+async fn try_reset(cx: &Context, target: &Target, pass: Pass<'_>) -> Result<Outcome, Halt> {
     let not = |reason: String| Outcome {
         evidence: format!("not reset: {reason}"),
         change: None,
@@ -88,7 +93,7 @@ async fn try_reset(cx: &Context, target: &Target) -> Result<Outcome, Halt> {
         }
         Err(error) => return Ok(not(said(&error))),
     }
-    Ok(match ask(cx, target).await? {
+    Ok(match ask(cx, target, pass).await? {
         Ok(ResetSeen::Done) => Outcome {
             evidence: "reset, and seen to be".to_owned(),
             change: Some(Change::ResetSeen),
@@ -100,12 +105,12 @@ async fn try_reset(cx: &Context, target: &Target) -> Result<Outcome, Halt> {
 
 /// Asks for a reset; once more where nobody knows what became of it. Where an earlier one still goes on, be
 /// it of this run or of one before a crash, it is asked for again a little later.
-async fn ask(cx: &Context, target: &Target) -> Result<Result<ResetSeen, DriverError>, Halt> {
+async fn ask(cx: &Context, target: &Target, pass: Pass<'_>) -> Result<Result<ResetSeen, DriverError>, Halt> {
     let until = tokio::time::Instant::now() + cx.options.settle;
     let mut pauses = cx.options.pauses();
     let mut unknown = 0;
     loop {
-        let answer = cx.metal.reset(target).await?;
+        let answer = cx.metal.reset(target, pass).await?;
         let now = tokio::time::Instant::now();
         match &answer {
             Err(error) if error.kind == ErrorKind::OutcomeUnknown && unknown == 0 => unknown += 1,

@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::finish::{self, Truth};
 use crate::ledger::Halt;
 use crate::live::Live;
+use crate::note::Way;
 use crate::operation::StepRecord;
 use crate::state::OperationState;
 use poolwright_driver::Bound;
@@ -123,10 +124,14 @@ async fn take_drains_back(cx: &Context, live: &Live, truths: &BTreeMap<UnitId, T
         let Truth::Ours(index) = truth else { continue };
         let Ok(record) = live.step(*index) else { continue };
         charge::confirm(cx, live, *index).await?;
-        if let Err(error) = cx.metal.undrain(&record.step.target).await? {
-            // Worth a word, not worth holding the operation for: the host has its GPU.
-            tracing::warn!(operation = %live.id, step = %record.step, %error, "a drain was not taken back");
-        }
+        let pass = cx.pass(live, *index, Way::Undo);
+        let why = match cx.metal.undrain(&record.step.target, pass).await {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "changes are paused".to_owned(),
+        };
+        // Worth a word, not worth holding the operation for: the host has its GPU.
+        tracing::warn!(operation = %live.id, step = %record.step, why, "a drain was not taken back");
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 
 use crate::binding;
 use crate::context::Context;
+use crate::deadline;
 use crate::finish;
 use crate::host;
 use crate::ledger::{Begins, Entry, Halt};
@@ -58,16 +59,25 @@ async fn steps(cx: &Context, live: &Live, way: Way) -> Result<(), Halt> {
     let mut running: FuturesUnordered<BoxFuture<'_, (u32, Result<(), Halt>)>> = FuturesUnordered::new();
     let mut in_flight = BTreeSet::new();
     let mut halt = None;
+    let mut too_late = std::pin::pin!(deadline::passes(cx, live));
     loop {
         let turned = way == Way::Do && live.ask(|operation| operation.stop.is_some());
         if halt.is_none() && !turned {
             for index in live.ask(|operation| ready(operation, way)) {
                 if in_flight.insert(index) {
-                    running.push(async move { (index, step(cx, live, index, way).await) }.boxed());
+                    running.push(async move { (index, begin(cx, live, index, way).await) }.boxed());
                 }
             }
         }
-        let Some((index, result)) = running.next().await else {
+        let next = tokio::select! {
+            biased;
+            next = running.next() => next,
+            () = &mut too_late, if way == Way::Do && !turned => {
+                deadline::stop(live).await?;
+                continue;
+            }
+        };
+        let Some((index, result)) = next else {
             return halt.map_or(Ok(()), Err);
         };
         in_flight.remove(&index);
@@ -123,6 +133,17 @@ fn ready_to_undo(operation: &Operation) -> Vec<u32> {
         }
     }
     ready
+}
+
+/// Takes a step up, once nothing keeps it from beginning. What has begun goes on: it is read back, and waits at
+/// the last moment before something is sent.
+async fn begin(cx: &Context, live: &Live, index: u32, way: Way) -> Result<(), Halt> {
+    let record = live.step(index)?;
+    if way == Way::Do && record.state == StepState::Pending {
+        let endpoint = &record.step.target.unit_at.endpoint;
+        cx.pass(live, index, way).through(endpoint).await?;
+    }
+    step(cx, live, index, way).await
 }
 
 fn step<'a>(cx: &'a Context, live: &'a Live, index: u32, way: Way) -> BoxFuture<'a, Result<(), Halt>> {

@@ -22,6 +22,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::time::Duration;
 
 /// Where an operation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -113,6 +114,23 @@ impl OperationState {
             self,
             Self::Completed | Self::RolledBack | Self::Cancelled | Self::Failed
         )
+    }
+
+    /// How long an operation is in it as a rule; what takes longer is told as late. `None`: for ever.
+    ///
+    /// A wide recomposition waits for hosts for minutes; half an hour is what a host takes to come up at the
+    /// slowest (NVIDIA's infra-controller allows it that). An outcome that nobody knows for five minutes needs
+    /// somebody, and an undo that failed at once.
+    pub const fn usual(self) -> Option<Duration> {
+        let minutes = match self {
+            Self::Pending => 1,
+            Self::Running => 30,
+            Self::Unwinding => 15,
+            Self::Indeterminate => 5,
+            Self::Quarantined => 0,
+            Self::Completed | Self::RolledBack | Self::Cancelled | Self::Failed => return None,
+        };
+        Some(Duration::from_secs(60 * minutes))
     }
 
     pub const fn name(self) -> &'static str {

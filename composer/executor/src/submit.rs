@@ -37,6 +37,10 @@ pub struct Submission {
     pub key: Option<Key>,
     /// Why GPUs may be pulled although they are in use. `None`: they are not.
     pub force: Option<String>,
+    /// What is not done by then is undone. `None`: it has all the time.
+    pub deadline: Option<Timestamp>,
+    /// Whether it rests on what was seen some time ago; it is kept with the operation.
+    pub allow_stale: bool,
     /// What is committed with it, or not at all: documents of the caller that hang on the operation, and
     /// what the caller expects of them.
     pub with: Batch,
@@ -171,9 +175,12 @@ fn operation(submission: &Submission, at: Timestamp) -> Operation {
         by: submission.by.clone(),
         key: submission.key.as_ref().map(|key| key.key.clone()),
         force: submission.force.clone(),
+        deadline: submission.deadline,
+        allow_stale: submission.allow_stale,
         created: at,
         ended: None,
         state: OperationState::Pending,
+        since: Some(at),
         stop: None,
         waiting_for: None,
         steps: steps.collect(),
@@ -269,10 +276,13 @@ async fn take(
         }
     }
     let mut gpus: Gpus = records.into_iter().collect();
+    let adopts = operation.kind == OperationKind::Adopt;
     for (unit, target) in first_targets(plan) {
         let takes = operation.takes(unit);
         for record in gpus.of_unit(unit) {
             let may = match record.state {
+                // Whatever we knew of it: it is bound now, as the plan says, or it is not taken over.
+                state if adopts => !matches!(state, GpuState::Quarantined | GpuState::Indeterminate),
                 GpuState::Free | GpuState::Dirty => {
                     // Somebody may have unbound what a composition holds: it can be let go of all the same.
                     takes || only_resets(plan, unit) || releases(plan, unit)
@@ -288,7 +298,7 @@ async fn take(
                 });
             }
         }
-        if takes {
+        if takes && !adopts {
             closed_to_others(cx, operation, &gpus, unit)?;
             let of = gpus::Context {
                 operation: &operation.id,

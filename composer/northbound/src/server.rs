@@ -1,14 +1,14 @@
 //! The server: its first start, its limits, its end.
 
-use crate::tls::{self, TlsError};
+use crate::tls::{self, Authority, TlsError};
 use crate::{Api, api};
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
 use poolwright_service::accounts::{ADMIN, Accounts};
-use poolwright_service::{Composer, ErrorCode, ServiceError};
+use poolwright_service::{ClusterKey, Composer, ErrorCode, ServiceError};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -26,6 +26,8 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// Names and addresses beside those of this machine and the one that is listened at.
     pub names: Vec<String>,
+    /// With it, all managers of one store have one certificate authority.
+    pub cluster_key: Option<ClusterKey>,
 }
 
 /// Why the API can't be served.
@@ -38,7 +40,7 @@ pub enum ServeError {
     #[error("the certificate {} can't be used: {source}", .path.display())]
     Certificate { path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Accounts(#[from] ServiceError),
+    Service(#[from] ServiceError),
 }
 
 /// A server that runs.
@@ -58,7 +60,11 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// makes certificates and the administrator's password.
 pub async fn serve(composer: Composer, listener: Listener, options: Options) -> Result<Running, ServeError> {
     let Listener { listener, address } = listener;
-    let files = tls::ensure(&options.data_dir, address.ip(), &options.names)?;
+    let shared = match &options.cluster_key {
+        Some(key) => Some(shared_authority(&composer, key, &options.data_dir).await?),
+        None => None,
+    };
+    let files = tls::ensure(&options.data_dir, shared.as_ref(), address.ip(), &options.names)?;
     let config = RustlsConfig::from_pem_file(&files.server, &files.server).await;
     let config = config.map_err(|source| ServeError::Certificate {
         path: files.server.clone(),
@@ -90,6 +96,19 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         handle,
         task,
     })
+}
+
+/// The authority of all managers of the store: that of the first of them.
+async fn shared_authority(
+    composer: &Composer,
+    key: &ClusterKey,
+    data_dir: &Path,
+) -> Result<Authority, ServeError> {
+    const NAME: &str = "certificate authority";
+    let make = || Ok::<_, ServeError>(Authority::own(data_dir)?.to_pem());
+    let text = composer.shared_secret(key, NAME, make).await?;
+    let unreadable = || ServiceError::new(ErrorCode::Internal, format!("the {NAME} in the store is none"));
+    Ok(Authority::from_pem(&text).ok_or_else(unreadable)?)
 }
 
 impl Listener {

@@ -1,8 +1,8 @@
-//! The manager's own certificate authority and server certificate, made at the first start.
+//! The manager's certificate authority and server certificate, made at the first start.
 //!
 //! `tls/ca.pem` is what clients are given; `tls/server.pem` holds the server's certificate and its key, and only the
 //! manager can read it. The authority's key is kept beside them, as closed as the server's, so that a manager that is
-//! to be known by another name needs no other authority.
+//! to be known by another name needs no other authority; or it is one that managers share, and is not kept here.
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use std::collections::BTreeSet;
@@ -32,18 +32,67 @@ pub enum TlsError {
     Make(#[from] rcgen::Error),
 }
 
-/// The certificates of `data_dir`, made where there are none. `address` is listened at, `more` are names that clients
-/// use beside it; where these are others than before, the server's certificate is made anew by the same authority.
-pub fn ensure(data_dir: &Path, address: IpAddr, more: &[String]) -> Result<TlsFiles, TlsError> {
+/// Who signs the servers' certificates: a certificate and its key, in PEM.
+#[derive(Clone)]
+pub(crate) struct Authority {
+    certificate: String,
+    key: String,
+}
+
+impl Authority {
+    /// The one of this data directory; made, and not yet kept, where there is none.
+    pub fn own(data_dir: &Path) -> Result<Self, TlsError> {
+        let dir = data_dir.join("tls");
+        let read = |name| fs::read_to_string(dir.join(name)).ok();
+        if let (Some(certificate), Some(key)) = (read(CA), read(CA_KEY)) {
+            return Ok(Self { certificate, key });
+        }
+        let key = KeyPair::generate()?;
+        Ok(Self {
+            certificate: authority().self_signed(&key)?.pem(),
+            key: key.serialize_pem(),
+        })
+    }
+
+    /// In one text.
+    pub fn to_pem(&self) -> String {
+        format!("{}{}", self.certificate, self.key)
+    }
+
+    /// Of such a text.
+    pub fn from_pem(text: &str) -> Option<Self> {
+        const KEY: &str = "-----BEGIN PRIVATE KEY-----";
+        let (certificate, key) = text.split_at(text.find(KEY)?);
+        Some(Self {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+        })
+    }
+}
+
+const CA: &str = "ca.pem";
+const CA_KEY: &str = "ca-key.pem";
+
+/// The certificates of `data_dir`, made where there are none, signed by its own authority or by one that is `shared`.
+/// `address` is listened at, `more` are names that clients use beside it; where these or the authority are others than
+/// before, the server's certificate is made anew.
+pub(crate) fn ensure(
+    data_dir: &Path,
+    shared: Option<&Authority>,
+    address: IpAddr,
+    more: &[String],
+) -> Result<TlsFiles, TlsError> {
     let dir = data_dir.join("tls");
     let files = TlsFiles {
-        ca: dir.join("ca.pem"),
+        ca: dir.join(CA),
         server: dir.join("server.pem"),
     };
-    let (names_file, key_file) = (dir.join("names"), dir.join("ca-key.pem"));
+    let names_file = dir.join("names");
     let names = names(address, more);
     let names_text = names.iter().map(|name| format!("{name}\n")).collect::<String>();
-    if files.ca.is_file() && files.server.is_file() {
+    let known = fs::read_to_string(&files.ca).ok();
+    let same_authority = shared.is_none_or(|shared| known.as_ref() == Some(&shared.certificate));
+    if known.is_some() && same_authority && files.server.is_file() {
         let unchanged = match fs::read_to_string(&names_file) {
             Ok(kept) => kept == names_text,
             // Made before names were kept.
@@ -55,23 +104,19 @@ pub fn ensure(data_dir: &Path, address: IpAddr, more: &[String]) -> Result<TlsFi
     }
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
     made.map_err(|source| TlsError::Io {
-        path: dir,
+        path: dir.clone(),
         what: "made",
         source,
     })?;
-    let known = match files.ca.is_file() {
-        true => fs::read_to_string(&key_file).ok(),
-        false => None,
+    let authority = match shared {
+        Some(shared) => shared.clone(),
+        None => Authority::own(data_dir)?,
     };
-    let key = match known {
-        Some(pem) => KeyPair::from_pem(&pem)?,
-        None => {
-            let key = KeyPair::generate()?;
-            write(&files.ca, &authority().self_signed(&key)?.pem(), 0o644)?;
-            write(&key_file, &key.serialize_pem(), 0o600)?;
-            key
-        }
-    };
+    write(&files.ca, &authority.certificate, 0o644)?;
+    if shared.is_none() {
+        write(&dir.join(CA_KEY), &authority.key, 0o600)?;
+    }
+    let key = KeyPair::from_pem(&authority.key)?;
     write(&files.server, &server(&names, key)?, 0o600)?;
     // Last: whatever was cut off before is made again.
     write(&names_file, &names_text, 0o644)?;
@@ -114,7 +159,7 @@ fn host_name() -> Option<String> {
     (!name.is_empty() && name.chars().all(plain)).then(|| name.to_owned())
 }
 
-/// Writes a file that is whole or not there.
+/// Writes a file that is whole or not there, and is there when this returns, whatever happens to the machine.
 pub(crate) fn write(path: &Path, text: &str, mode: u32) -> Result<(), TlsError> {
     let error = |source| TlsError::Io {
         path: path.to_owned(),
@@ -132,5 +177,10 @@ pub(crate) fn write(path: &Path, text: &str, mode: u32) -> Result<(), TlsError> 
     file.write_all(text.as_bytes())
         .and_then(|()| file.sync_all())
         .map_err(error)?;
-    fs::rename(&partial, path).map_err(error)
+    fs::rename(&partial, path).map_err(error)?;
+    // Its name is on the disk, too, before anything is that rests on it.
+    let folder = path.parent().unwrap_or(path);
+    fs::File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(error)
 }

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use poolwright_driver::DriverError;
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::OperationId;
-use poolwright_northbound::{Listener, Options, Running, serve};
+use poolwright_northbound::{Listener, Options, Running, ServeError, serve};
 use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
-use poolwright_service::{Composer, Options as ServiceOptions};
+use poolwright_service::{ClusterKey, Composer, Options as ServiceOptions};
 use poolwright_store::{
     Batch, Committed, Document, Event, JournalLine, Order, SqliteStore, Store, StoreError,
 };
@@ -108,9 +108,14 @@ async fn served_as(composer: Composer, data_dir: &Path, names: &[&str]) -> Runni
     let options = Options {
         data_dir: data_dir.to_owned(),
         names: names.iter().map(|name| (*name).to_owned()).collect(),
+        cluster_key: None,
     };
+    serve_with(composer, options).await.unwrap()
+}
+
+async fn serve_with(composer: Composer, options: Options) -> Result<Running, ServeError> {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    serve(composer, listener, options).await.unwrap()
+    serve(composer, listener, options).await
 }
 
 fn client(running: &Running) -> reqwest::Client {
@@ -123,6 +128,43 @@ fn client_by_name(authority: &[u8], running: &Running, name: &str) -> reqwest::C
     let ca = reqwest::Certificate::from_pem(authority).unwrap();
     let client = reqwest::Client::builder().tls_certs_only([ca]);
     client.resolve(name, running.address).build().unwrap()
+}
+
+#[tokio::test]
+async fn managers_that_share_a_key_are_trusted_by_the_authority_of_the_first() {
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteStore::open(&dir.path().join("store")).unwrap());
+    let serve_in = async |name: &str, secret: Option<&str>| {
+        let options = Options {
+            data_dir: dir.path().join(name),
+            names: vec![],
+            cluster_key: secret.map(|secret| ClusterKey::new(secret).unwrap()),
+        };
+        std::fs::create_dir_all(&options.data_dir).unwrap();
+        serve_with(composer(store.clone()), options).await
+    };
+    let key = Some("one secret of thirty-two letters");
+    // It was alone before it shared: whoever trusted it then goes on to.
+    let alone = serve_in("first", None).await.unwrap();
+    let client = client(&alone);
+    alone.stop().await;
+    let first = serve_in("first", key).await.unwrap();
+    let second = serve_in("second", key).await.unwrap();
+    for manager in [&first, &second] {
+        let url = format!("https://{}/livez", manager.address);
+        assert_eq!(client.get(&url).send().await.unwrap().status(), 200);
+    }
+    assert!(!dir.path().join("second/tls/ca-key.pem").exists());
+    let refused = serve_in("third", Some("another one, of as many letters.")).await;
+    let refused = refused.err().unwrap().to_string();
+    assert!(
+        refused.contains("can't be opened with this cluster key"),
+        "{refused}"
+    );
+    assert!(!dir.path().join("third/tls").exists());
+    first.stop().await;
+    second.stop().await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What is asked for by name, as plans: attach these GPUs to that host, detach them, release a composition.
+//! What is asked for by name, as plans: attach these GPUs to that host, detach them, move them, release a composition.
 //!
 //! Nothing else changes: every other composition is kept, and demands are not looked at. What is not
 //! possible is refused with the reason; a refusal changes nothing.
@@ -50,6 +50,8 @@ pub enum Refusal {
     },
     #[error("GPU {gpu} is not held by any composition")]
     NotHeld { gpu: GpuId },
+    #[error("GPU {gpu} is at host {host} already")]
+    ThereAlready { gpu: GpuId, host: HostId },
     #[error("GPU {gpu} is held by {composition} for demand {demand}")]
     HeldForDemand {
         gpu: GpuId,
@@ -93,6 +95,7 @@ impl Refusal {
             Self::NotHeld { .. } => {
                 "there is nothing to detach; a binding of somebody else is left alone".to_owned()
             }
+            Self::ThereAlready { .. } => "leave it out, or name another host".to_owned(),
             Self::HeldForDemand { demand, .. } => {
                 format!("let go of all that the demand holds: poolwright release {demand}")
             }
@@ -121,6 +124,50 @@ fn list(ids: &[GpuId]) -> String {
 pub fn attach(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
     let survey = Survey::of(&input.world);
     let units = whole_units(&survey, gpus)?;
+    let changes = Changes {
+        keeps: input.world.held.iter().map(|c| c.id.clone()).collect(),
+        composes: vec![on_host(&survey, &units, host, input)?],
+        ..Changes::default()
+    };
+    Ok(changes.into_plan(input, &survey))
+}
+
+/// A plan that moves GPUs, which were attached by name, to another host: detached here and attached there, all of
+/// them or none.
+pub fn move_to(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
+    let survey = Survey::of(&input.world);
+    let Going { releases, keeps } = going(gpus, input)?;
+    let mut units = BTreeSet::new();
+    for (composition, held) in releases
+        .iter()
+        .flat_map(|c| c.held.iter().map(move |held| (c, held)))
+    {
+        let gpu = &held.gpus[0];
+        if composition.host == *host {
+            let (gpu, host) = (gpu.clone(), host.clone());
+            return Err(Refusal::ThereAlready { gpu, host });
+        }
+        let unit = survey.unit_place(&held.unit);
+        let unit = unit.ok_or_else(|| Refusal::UnknownGpu { gpu: gpu.clone() })?;
+        units.insert(unit);
+    }
+    can_go(&survey, &releases)?;
+    let changes = Changes {
+        keeps,
+        composes: vec![on_host(&survey, &units, host, input)?],
+        releases,
+        ..Changes::default()
+    };
+    Ok(changes.into_plan(input, &survey))
+}
+
+/// These units in one new composition without a demand.
+fn on_host(
+    survey: &Survey<'_>,
+    units: &BTreeSet<usize>,
+    host: &HostId,
+    input: &PlanInput<'_>,
+) -> Result<Composition, Refusal> {
     let kinds = units
         .iter()
         .filter_map(|unit| survey.units[*unit].kind.as_deref());
@@ -129,17 +176,17 @@ pub fn attach(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Pl
         let kinds = kinds.into_iter().map(str::to_owned).collect();
         return Err(Refusal::SeveralKinds { kinds });
     }
-    is_open(&survey, host)?;
-    let placed = choose_ports(&survey, &units, host)?;
+    is_open(survey, host)?;
+    let placed = choose_ports(survey, units, host)?;
     let held = placed.iter().map(|(unit, port)| {
-        held(&survey, *unit, port).ok_or_else(|| Refusal::NotReachable {
+        held(survey, *unit, port).ok_or_else(|| Refusal::NotReachable {
             gpu: survey.units[*unit].gpus[0].id.clone(),
             host: host.clone(),
         })
     });
     let held = held.collect::<Result<Vec<Held>, Refusal>>()?;
     let taken = input.world.held.iter().map(|c| &c.id);
-    let composition = Composition {
+    Ok(Composition {
         id: Names::new(&input.id, taken).give(host.as_str()),
         demand: None,
         tenant: None,
@@ -148,13 +195,7 @@ pub fn attach(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Pl
         part: 1,
         parts: 1,
         label: "attached by name".to_owned(),
-    };
-    let changes = Changes {
-        keeps: input.world.held.iter().map(|c| c.id.clone()).collect(),
-        composes: vec![composition],
-        ..Changes::default()
-    };
-    Ok(changes.into_plan(input, &survey))
+    })
 }
 
 /// A plan that releases a composition, with all others of its demand: they stand together or not at all.
@@ -197,6 +238,19 @@ fn stand_together(one: &Composition, other: &Composition) -> bool {
 
 /// A plan that detaches these GPUs from the hosts that they were attached to by name.
 pub fn detach(gpus: &[GpuId], input: &PlanInput<'_>) -> Result<Plan, Refusal> {
+    let Going { releases, keeps } = going(gpus, input)?;
+    take_down(input, releases, keeps)
+}
+
+/// What GPUs that go take with them.
+struct Going {
+    /// The parts of compositions that go.
+    releases: Vec<Composition>,
+    /// Compositions of which something stays.
+    keeps: BTreeSet<CompositionId>,
+}
+
+fn going(gpus: &[GpuId], input: &PlanInput<'_>) -> Result<Going, Refusal> {
     let holder = |gpu: &GpuId| {
         let all = input.world.held.iter();
         let mut units = all.flat_map(|c| c.held.iter().map(move |held| (c, held)));
@@ -225,17 +279,14 @@ pub fn detach(gpus: &[GpuId], input: &PlanInput<'_>) -> Result<Plan, Refusal> {
         goes.get(&c.id)
             .is_some_and(|(_, units)| units.len() == c.held.len())
     };
-    let keeps = input
-        .world
-        .held
-        .iter()
-        .filter(|c| !ends(c))
-        .map(|c| c.id.clone())
-        .collect();
+    let keeps = input.world.held.iter().filter(|c| !ends(c));
     let releases = goes
         .values()
         .map(|(composition, units)| composition.with(units.values().copied().cloned().collect()));
-    take_down(input, releases.collect(), keeps)
+    Ok(Going {
+        keeps: keeps.map(|c| c.id.clone()).collect(),
+        releases: releases.collect(),
+    })
 }
 
 fn take_down(
@@ -244,18 +295,24 @@ fn take_down(
     keeps: BTreeSet<CompositionId>,
 ) -> Result<Plan, Refusal> {
     let survey = Survey::of(&input.world);
-    for composition in &releases {
-        if let Some(because) = survey.deferral(composition) {
-            let composition = composition.id.clone();
-            return Err(Refusal::PutOff { composition, because });
-        }
-    }
+    can_go(&survey, &releases)?;
     let changes = Changes {
         keeps,
         releases,
         ..Changes::default()
     };
     Ok(changes.into_plan(input, &survey))
+}
+
+/// Nothing puts off what is to be let go of.
+fn can_go(survey: &Survey<'_>, releases: &[Composition]) -> Result<(), Refusal> {
+    for composition in releases {
+        if let Some(because) = survey.deferral(composition) {
+            let composition = composition.id.clone();
+            return Err(Refusal::PutOff { composition, because });
+        }
+    }
+    Ok(())
 }
 
 /// The units of these GPUs, which must be free, and named completely.

@@ -9,12 +9,14 @@
 //!   `capacity` (what is free, by kind and place), `decide` (whose turn it is), `place` and `fill` (who gets what),
 //!   `sequence` (in which order it is done), `why` (what stood in the way).
 //! * [`direct`]: an attach, a detach or a release by name is a plan too.
+//! * [`adopt`](mod@adopt): the plan that takes over what somebody else bound.
 //! * [`undo`](mod@undo): the plan that takes a plan back.
 //! * [`check`](mod@check): a second opinion on every plan, which shares no code with the making of one.
 //!
 //! Invariants: nothing is given away that is foreign, cordoned, held or in use by a running operation; what
 //! is served stays where it is; every demand is placed or comes back with a reason.
 
+pub mod adopt;
 pub mod check;
 pub mod composition;
 pub mod demand;
@@ -36,6 +38,7 @@ mod suits;
 mod survey;
 mod why;
 
+pub use adopt::{Adoption, Left, adopt};
 pub use check::check;
 pub use composition::{Composition, Held};
 pub use decide::plan;

@@ -52,6 +52,16 @@ pub(crate) fn steps(survey: &Survey<'_>, releases: &[Composition], composes: &[C
     steps.0
 }
 
+/// The steps that see whether units are where they were found, each unit by itself.
+pub(crate) fn found(composes: &[Composition]) -> Vec<Step> {
+    let mut steps = Steps::default();
+    for (composition, held) in each(composes) {
+        let bind = steps.push(Verb::Bind, composition, held, vec![]);
+        steps.push(Verb::Verify, composition, held, vec![bind]);
+    }
+    steps.0
+}
+
 fn each(compositions: &[Composition]) -> impl Iterator<Item = (&Composition, &Held)> {
     compositions
         .iter()

@@ -7,7 +7,7 @@ use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::id::{GpuId, HostId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Verb;
-use poolwright_planner::direct::{Refusal, attach, detach, release};
+use poolwright_planner::direct::{Refusal, attach, detach, move_to, release};
 use poolwright_planner::{Plan, Reserved};
 use poolwright_sizing::need::Need;
 use support::*;
@@ -57,6 +57,28 @@ fn attach_and_detach() {
     done(&mut rack, plan);
     assert!(rack.held.is_empty());
     assert_eq!(rack.gpu_mut("g002").state, GpuState::Free);
+}
+
+#[test]
+fn a_move_is_a_detach_and_an_attach_in_one() {
+    let mut rack = rack();
+    let plan = attach(&ids(&["g001", "g002"]), &host("h"), &rack.input());
+    done(&mut rack, plan);
+    let plan = move_to(&ids(&["g002"]), &host("other"), &rack.input());
+    let plan = done(&mut rack, plan);
+    let verbs: Vec<Verb> = plan.steps.iter().map(|step| step.verb).collect();
+    use Verb::{Bind, Drain, Preflight, Reset, Unbind, Verify};
+    assert_eq!(verbs, [Drain, Unbind, Reset, Preflight, Bind, Verify]);
+    assert!(plan.steps[4].after.contains(&2), "it is bound once it was reset");
+    assert_eq!(rack.gpu_mut("g002").host, Some(host("other")));
+    assert_eq!(rack.gpu_mut("g001").host, Some(host("h")), "it was not named");
+
+    let there = move_to(&ids(&["g002"]), &host("other"), &rack.input());
+    assert!(matches!(there, Err(Refusal::ThereAlready { .. })));
+    let free = move_to(&ids(&["g003"]), &host("other"), &rack.input());
+    assert!(matches!(free, Err(Refusal::NotHeld { .. })));
+    let nowhere = move_to(&ids(&["g001"]), &host("nobody"), &rack.input());
+    assert!(matches!(nowhere, Err(Refusal::UnknownHost { .. })));
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub struct Endpoint {
     #[serde(flatten)]
     pub spec: EndpointSpec,
     pub added: Timestamp,
+    #[serde(default = "Standing::before")]
+    pub standing: Standing,
     /// Who answered there last, and how far driving it can be relied upon. Not kept: it is as the last look
     /// saw it, and `None` until there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,6 +71,29 @@ pub struct Endpoint {
     /// It did not answer when it was asked last. Not kept either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent: Option<Silent>,
+    /// When it was read last who is bound where. Not kept either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_at: Option<Timestamp>,
+    /// That is too long ago to rest a change on, or it does not answer. Not kept either.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stale: bool,
+}
+
+/// Whether the manager may change anything at an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// It is looked at, and nothing else, until somebody adopts it.
+    Observed,
+    /// The manager drives it. What others have bound there stays theirs all the same.
+    Adopted,
+}
+
+impl Standing {
+    /// Of endpoints that were kept before this was asked: they were driven.
+    fn before() -> Self {
+        Self::Adopted
+    }
 }
 
 impl Stored for Endpoint {

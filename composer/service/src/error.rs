@@ -2,9 +2,11 @@
 //! code; the message says what, where and why; the hint says what to do next.
 
 use poolwright_executor::{CancelError, KeyUsed, ResolveError, SubmitError};
+use poolwright_model::id::ControlEndpointId;
 use poolwright_planner::direct::Refusal;
 use poolwright_store::StoreError;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +46,9 @@ pub struct ServiceError {
     /// Everything that led to it, a line a piece, where the message has only the most telling.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<String>,
+    /// Endpoints of which too little is known just now.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub stale: BTreeSet<ControlEndpointId>,
 }
 
 impl ServiceError {
@@ -54,6 +59,7 @@ impl ServiceError {
             hint: None,
             operation: None,
             details: Vec::new(),
+            stale: BTreeSet::new(),
         }
     }
 

@@ -3,7 +3,9 @@
 //! * [`Composer`]: everything that anybody asks of Poolwright, be it at the CLI or through a service.
 //! * [`runner`]: looks at the hardware and recompositions by the calendar.
 //! * [`demand`], [`schedule`], [`window`], [`endpoint`]: what people write, and what is kept of it.
+//! * [`drift`](mod@drift): what is recorded against what is found.
 //! * [`size`](mod@size): sizing in the words of requests.
+//! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
 //! * [`accounts`]: who may ask.
 //! * [`clock`]: the only place that knows what time it is.
@@ -12,26 +14,36 @@ pub mod accounts;
 pub mod clock;
 mod composer;
 pub mod demand;
+pub mod drift;
 pub mod endpoint;
 mod error;
 mod ids;
 pub mod leases;
+pub mod limits;
 mod missing;
+mod owners;
 pub mod runner;
 pub mod schedule;
+mod sealed;
+mod sight;
 pub mod size;
+mod vanishing;
 mod view;
 pub mod window;
 
 pub use composer::{
-    Change, Check, CheckResult, Composer, EndpointTest, How, Options, Release, Resolution, ScheduleStatus,
-    Silent, Status, Why, most_slots, pool_kinds,
+    Accepting, Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, LimitsStatus, Lost,
+    MovedMost, Observed, Options, Release, Resolution, ScheduleStatus, Silent, Status, Why, most_slots,
+    pool_kinds,
 };
+pub use drift::{Drift, DriftKind};
 pub use error::{ErrorCode, ServiceError};
+pub use sealed::ClusterKey;
 
 // What the facade's answers are made of, so that those above it need no other room.
 pub use poolwright_executor::{
-    CompositionRecord, Operation, OperationKind, OperationState, Options as ExecuteOptions, StepState,
+    CompositionRecord, Operation, OperationKind, OperationState, Options as ExecuteOptions, Pause, Paused,
+    StepState,
 };
 pub use poolwright_inventory::Snapshot;
 pub use poolwright_planner::{Composition, Plan};

@@ -37,20 +37,8 @@ pub async fn run(composer: Composer, stop: CancellationToken) {
         biased;
         () = stop.cancelled() => {}
         () = runner.recompose() => {}
-        () = poll(&composer) => {}
+        () = composer.keep_looking() => {}
         () = composer.keep_pruning() => {}
-    }
-}
-
-async fn poll(composer: &Composer) {
-    let Some(every) = composer.options().poll else {
-        return std::future::pending().await;
-    };
-    loop {
-        tokio::time::sleep(every).await;
-        if let Err(error) = composer.discover(&()).await {
-            tracing::warn!("the pool can't be looked at: {error}");
-        }
     }
 }
 

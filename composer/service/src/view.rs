@@ -3,7 +3,8 @@
 
 use poolwright_executor::GpuRecord;
 use poolwright_inventory::Snapshot;
-use poolwright_model::composable::{Composability, WhyNotKind};
+use poolwright_model::composable::{Composability, WhyNot, WhyNotKind};
+use poolwright_model::control::ControlPoint;
 use poolwright_model::id::{ControlEndpointId, GpuId, UnitId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::Gpu;
@@ -19,20 +20,47 @@ pub struct Known {
     pub ours: BTreeSet<UnitId>,
     /// Units that running operations have in hand.
     pub in_hand: BTreeSet<UnitId>,
-    /// How far the store was when the look at each endpoint began. What was written later was read from the
-    /// hardware later, too.
-    pub looked_at: BTreeMap<ControlEndpointId, u64>,
+    /// Endpoints that were not adopted.
+    pub observed: BTreeSet<ControlEndpointId>,
+    /// Endpoints of which nothing may be had, and why.
+    pub closed: BTreeMap<ControlEndpointId, WhyNot>,
+    pub looked_at: LookedAt,
+}
+
+/// How far the store was when it was read who is bound where. What was written later was read from the hardware
+/// later, too.
+#[derive(Debug, Clone, Default)]
+pub struct LookedAt {
+    pub endpoints: BTreeMap<ControlEndpointId, u64>,
+    /// Units that the last look at their endpoint could not read.
+    pub units: BTreeMap<ControlPoint, u64>,
+}
+
+impl LookedAt {
+    fn unit(&self, at: &ControlPoint) -> Option<u64> {
+        let unit = self.units.get(at).or_else(|| self.endpoints.get(&at.endpoint));
+        unit.copied()
+    }
 }
 
 impl Known {
+    /// Where a GPU could be bound, and nothing may be changed.
+    fn observed_at<'g>(&self, gpu: &'g Gpu) -> Option<&'g ControlEndpointId> {
+        let mut endpoints = gpu.control.iter().map(|at| &at.endpoint);
+        endpoints.find(|endpoint| self.observed.contains(*endpoint))
+    }
+
+    /// Why nothing may be had where a GPU could be bound.
+    fn closed_at(&self, gpu: &Gpu) -> Option<&WhyNot> {
+        let mut endpoints = gpu.control.iter().map(|at| &at.endpoint);
+        endpoints.find_map(|endpoint| self.closed.get(endpoint))
+    }
+
     /// What was written down of a GPU after the look at whoever binds it.
     fn newer(&self, gpu: &Gpu) -> Option<&GpuRecord> {
         let record = self.records.get(&gpu.id)?;
-        let looked_at = gpu
-            .control
-            .iter()
-            .filter_map(|at| self.looked_at.get(&at.endpoint));
-        let looked_at = looked_at.min().copied().unwrap_or(u64::MAX);
+        let looked_at = gpu.control.iter().filter_map(|at| self.looked_at.unit(at));
+        let looked_at = looked_at.min().unwrap_or(u64::MAX);
         (record.revision > looked_at).then_some(&record.value)
     }
 }
@@ -53,6 +81,7 @@ pub fn overlay(snapshot: &mut Snapshot, known: &Known) {
         }
         match (gpu.host_port.is_some(), record.map(|record| record.state)) {
             (_, Some(held @ (GpuState::Indeterminate | GpuState::Quarantined))) => gpu.state = held,
+            (false, _) if why_not(gpu) == Some(WhyNotKind::HostGone) => gpu.state = GpuState::Foreign,
             (true, _) if !ours => {
                 gpu.state = GpuState::Foreign;
                 if gpu.composability.is_composable() {
@@ -76,7 +105,26 @@ pub fn overlay(snapshot: &mut Snapshot, known: &Known) {
             }
             _ => {}
         }
+        if !ours
+            && gpu.composability.is_composable()
+            && let Some(why) = known.closed_at(gpu)
+        {
+            gpu.composability = Composability(Some(why.clone()));
+        }
+        if !ours
+            && gpu.composability.is_composable()
+            && let Some(endpoint) = known.observed_at(gpu)
+        {
+            let detail = format!(
+                "{endpoint} is only observed until it is adopted (poolwright endpoint adopt {endpoint})"
+            );
+            gpu.composability = Composability::no(WhyNotKind::ObserveOnly, detail);
+        }
     }
+}
+
+fn why_not(gpu: &Gpu) -> Option<WhyNotKind> {
+    gpu.composability.0.as_ref().map(|why| why.kind)
 }
 
 #[cfg(test)]
@@ -131,7 +179,10 @@ mod tests {
         };
         Known {
             records: BTreeMap::from([(value.gpu.clone(), Versioned { value, revision })]),
-            looked_at: BTreeMap::from([("box".parse().unwrap(), LOOKED_AT)]),
+            looked_at: LookedAt {
+                endpoints: BTreeMap::from([("box".parse().unwrap(), LOOKED_AT)]),
+                ..LookedAt::default()
+            },
             ..Known::default()
         }
     }
@@ -152,6 +203,18 @@ mod tests {
             ..Known::default()
         };
         assert_eq!(one_gpu(Some("p"), &in_hand), (GpuState::Bound, None));
+    }
+
+    #[test]
+    fn nothing_is_to_be_had_where_we_only_look() {
+        let observed = Known {
+            observed: BTreeSet::from(["box".parse().unwrap()]),
+            ..Known::default()
+        };
+        let observe_only = Some(WhyNotKind::ObserveOnly);
+        assert_eq!(one_gpu(None, &observed), (GpuState::Free, observe_only));
+        let foreign = (GpuState::Foreign, Some(WhyNotKind::Foreign));
+        assert_eq!(one_gpu(Some("p"), &observed), foreign);
     }
 
     #[test]
@@ -185,7 +248,14 @@ mod tests {
         let gpu = &snapshot.topology.gpus[0];
         assert_eq!(gpu.state, GpuState::Attached);
         assert_eq!(gpu.host_port.as_ref().unwrap().as_str(), "p");
-        let earlier = recorded(GpuState::Free, None, LOOKED_AT);
+        let mut earlier = recorded(GpuState::Free, None, LOOKED_AT);
         assert_eq!(one_gpu(Some("p"), &earlier).0, GpuState::Foreign);
+        let unread = a_look(None).topology.gpus[0].control[0].clone();
+        earlier.looked_at.units.insert(unread, LOOKED_AT - 1);
+        assert_eq!(
+            one_gpu(Some("p"), &earlier).0,
+            GpuState::Free,
+            "the last look could not read this one"
+        );
     }
 }

@@ -25,11 +25,7 @@ pub(crate) struct DataDir {
 impl DataDir {
     /// Makes the folder where it is not there yet, and keeps other processes away from it.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(|e| unusable(path, &e))?;
+        make(path).map_err(|e| unusable(path, &e))?;
         Ok(Self {
             path: path.to_owned(),
             noted: AtomicU64::new(0),
@@ -89,6 +85,27 @@ impl DataDir {
         fs::rename(&new, &path)?;
         File::open(&self.path)?.sync_all()
     }
+}
+
+/// Makes a folder, with those that it lies in, and puts their names on the disk: a flush of what a folder holds is no
+/// flush of the folder's own name, and after a power cut all would be gone.
+fn make(path: &Path) -> io::Result<()> {
+    let new = path.ancestors().take_while(|folder| !folder.exists()).count();
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    // Its own name in any case: an earlier start may have ended between the two.
+    for folder in path.ancestors().take(new.max(1)) {
+        let parent = match folder.parent() {
+            None => break,
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+        };
+        match File::open(parent).and_then(|parent| parent.sync_all()) {
+            // Somebody else's, who has seen to the name of what was there before us.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && new == 0 => {}
+            flushed => flushed?,
+        }
+    }
+    Ok(())
 }
 
 fn lock(path: &Path) -> Result<File, OpenError> {

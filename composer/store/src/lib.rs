@@ -77,6 +77,11 @@ pub trait Store: Send + Sync {
     /// Revisions have made a leap then: none that was given after the backup comes again.
     async fn restored(&self) -> Result<Option<String>, StoreError>;
 
+    /// The name of the cluster that it belongs to; `None` where it has none, as one in memory.
+    async fn cluster(&self) -> Result<Option<String>, StoreError> {
+        Ok(None)
+    }
+
     /// Why documents are told from memory just now, and since when; `None` where they are as in the store.
     fn silence(&self) -> Option<String> {
         None

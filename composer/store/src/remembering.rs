@@ -37,6 +37,7 @@ struct Memory {
     counts: BTreeMap<String, u64>,
     revision: Option<u64>,
     restored: Option<Option<String>>,
+    cluster: Option<Option<String>>,
 }
 
 struct Silence {
@@ -237,6 +238,12 @@ impl Store for Remembering {
     async fn restored(&self) -> Result<Option<String>, StoreError> {
         let keep = |memory: &mut Memory, found: &Option<String>| memory.restored = Some(found.clone());
         self.read(self.store.restored(), keep, |memory| memory.restored.clone())
+            .await
+    }
+
+    async fn cluster(&self) -> Result<Option<String>, StoreError> {
+        let keep = |memory: &mut Memory, found: &Option<String>| memory.cluster = Some(found.clone());
+        self.read(self.store.cluster(), keep, |memory| memory.cluster.clone())
             .await
     }
 

@@ -1,6 +1,6 @@
 //! The fabric's side: what is bound to what.
 
-use crate::{DriverError, Observation, Progress};
+use crate::{Bindings, DriverError, Observation, Progress, read_each};
 use async_trait::async_trait;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::ControlEndpointId;
@@ -78,6 +78,14 @@ pub trait Fabric: Send + Sync {
     /// Reads back, from the fabric and not from memory, where a unit is bound.
     async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError>;
 
+    /// Reads back where all these units are bound, and nothing else: far less than [`Fabric::observe`] asks. Without a
+    /// unit, only whether the service answers, where the driver can ask that. An error means that nothing at all
+    /// could be learned.
+    async fn bindings(&self, units: &[ControlPoint], deadline: Duration) -> Result<Bindings, DriverError> {
+        let read = |unit: ControlPoint, left| async move { self.bound(&unit, left).await };
+        read_each(units, deadline, read).await
+    }
+
     /// How far a task is that an error of this driver named ([`Late::Task`](crate::Late::Task)). A driver that
     /// never names one has none.
     async fn task(&self, _task: &str, _deadline: Duration) -> Result<TaskSeen, DriverError> {
@@ -91,6 +99,21 @@ pub trait Fabric: Send + Sync {
     /// that died does so before it sends anything.
     async fn end_other_sessions(&self, _deadline: Duration) -> Result<CutOff, DriverError> {
         Ok(CutOff::NoSessions)
+    }
+
+    /// Writes the owner's mark that everybody is shown ([`Observation::mark`](crate::Observation)), where exactly
+    /// `instead` stands; `None` is a blank. [`ErrorKind::Conflict`](crate::ErrorKind) where another one stands,
+    /// [`ErrorKind::CannotTell`](crate::ErrorKind) where the service can carry none.
+    async fn set_mark(
+        &self,
+        _mark: Option<&str>,
+        _instead: Option<&str>,
+        _deadline: Duration,
+    ) -> Result<(), DriverError> {
+        Err(DriverError::cannot_tell(format!(
+            "{} can carry no owner's mark",
+            self.endpoint()
+        )))
     }
 
     /// Ends the session at the service. Called once, at exit.

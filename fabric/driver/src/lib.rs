@@ -11,12 +11,14 @@
 //! * Every call ends by its deadline. What the service goes on with all the same is named in the error
 //!   ([`Late::Task`]), so that the caller can wait for it.
 
+mod bindings;
 mod error;
 mod fabric;
 mod host;
 mod observation;
 mod quirk;
 
+pub use bindings::{AT_ONCE, Bindings, read_each};
 pub use error::{DriverError, ErrorKind, Late};
 pub use fabric::{Bound, CutOff, Fabric, ResetSeen, TaskSeen};
 pub use host::{Confirmation, Holder, HostSide, HostTarget, Room};

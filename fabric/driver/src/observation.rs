@@ -11,6 +11,8 @@ pub struct Observation {
     pub topology: Topology,
     /// Who answered, and how far driving it can be relied upon.
     pub label: DriverLabel,
+    /// The owner's mark that it carries, as anybody is shown it; `None` where it is blank, or can carry none.
+    pub mark: Option<String>,
     pub faults: Vec<Fault>,
     /// Requests sent to get it.
     pub requests: u64,

@@ -22,15 +22,25 @@ pub enum WhyNotKind {
     NoMemorySize,
     /// The hardware says that it is not well.
     Unhealthy,
+    /// Its endpoint was not adopted: the manager looks at it and changes nothing there.
+    ObserveOnly,
+    /// Its endpoint carries the mark of another manager.
+    Marked,
+    /// Its endpoint lost so much at once that what it shows is not believed.
+    Disbelieved,
     /// Bound to a host by somebody else; left alone until adopted.
     Foreign,
+    /// Bound to something at which no host is shown.
+    HostGone,
     /// Not seen in the latest look.
     Missing,
+    /// Too little is known of it just now: its endpoint does not answer.
+    Stale,
     /// An operator closed it.
     Cordoned,
 }
 
-const KINDS: [(WhyNotKind, &str); 11] = [
+const KINDS: &[(WhyNotKind, &str)] = &[
     (WhyNotKind::Soldered, "soldered"),
     (WhyNotKind::Conflict, "conflict"),
     (WhyNotKind::NoIdentity, "no-identity"),
@@ -39,8 +49,13 @@ const KINDS: [(WhyNotKind, &str); 11] = [
     (WhyNotKind::NoHost, "no-host"),
     (WhyNotKind::NoMemorySize, "no-memory-size"),
     (WhyNotKind::Unhealthy, "unhealthy"),
+    (WhyNotKind::ObserveOnly, "observe-only"),
+    (WhyNotKind::Marked, "marked"),
+    (WhyNotKind::Disbelieved, "disbelieved"),
     (WhyNotKind::Foreign, "foreign"),
+    (WhyNotKind::HostGone, "host-gone"),
     (WhyNotKind::Missing, "missing"),
+    (WhyNotKind::Stale, "stale"),
     (WhyNotKind::Cordoned, "cordoned"),
 ];
 
@@ -136,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_reason_survives_being_saved() {
-        for (kind, _) in KINDS {
+        for (kind, _) in KINDS.iter().copied() {
             let value = Composability::no(kind, "HGX baseboard: 8 GPUs");
             let json = serde_json::to_string(&value).unwrap();
             assert_eq!(

@@ -40,9 +40,13 @@ pub struct Look {
     pub view: View,
     /// Who answered; `None` where nobody did.
     pub label: Option<DriverLabel>,
+    /// The owner's mark that it carries.
+    pub mark: Option<String>,
     pub requests: u64,
     /// False where nothing at all could be read; the view then holds only the fault.
     pub answered: bool,
+    /// How long it took, where that was measured.
+    pub took: Duration,
 }
 
 impl Look {
@@ -51,6 +55,7 @@ impl Look {
         let Observation {
             topology,
             label,
+            mark,
             faults,
             requests,
             quirks,
@@ -67,8 +72,10 @@ impl Look {
         Self {
             view,
             label: Some(label),
+            mark,
             requests,
             answered: true,
+            took: Duration::ZERO,
         }
     }
 
@@ -88,8 +95,10 @@ impl Look {
         Self {
             view,
             label: None,
+            mark: None,
             requests: 0,
             answered: false,
+            took: Duration::ZERO,
         }
     }
 }
@@ -212,14 +221,19 @@ async fn observe(
     progress: &dyn Progress,
 ) -> Look {
     let source = endpoint.endpoint().clone();
+    let began = tokio::time::Instant::now();
     let answer = tokio::time::timeout(deadline, endpoint.observe(progress)).await;
     let answer = answer.unwrap_or_else(|_| {
         let message = format!("not read within {} s", deadline.as_secs());
         Err(DriverError::no_effect(message).with_fault(FaultKind::Timeout))
     });
-    match answer {
+    let look = match answer {
         Err(error) => Look::failed(source, &error, at),
         Ok(observed) => Look::answered(source, observed, at),
+    };
+    Look {
+        took: began.elapsed(),
+        ..look
     }
 }
 

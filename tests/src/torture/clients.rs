@@ -5,7 +5,9 @@ use super::world::World;
 use poolwright_model::id::{DemandId, GpuId, OperationId};
 use poolwright_service::demand::DemandSpec;
 use poolwright_service::schedule::ScheduleSpec;
-use poolwright_service::{Change, Composer, How, OperationState, Release, Resolution, ServiceError};
+use poolwright_service::{
+    Change, Composer, ErrorCode, How, OperationState, Release, Resolution, ServiceError,
+};
 use serde_json::json;
 
 const CLIENT: &str = "client";
@@ -325,10 +327,16 @@ async fn remove_schedule(world: &mut World, id: poolwright_model::id::ScheduleId
     let removed = world
         .ask(|manager| async move { manager.remove_schedule(&wanted).await })
         .await;
+    // It is there for as long as nobody says that it is gone: a refusal (the disk is full) has changed nothing,
+    // and where the answer was lost it may be gone already.
+    let gone = match &removed {
+        Some(Ok(())) => true,
+        Some(Err(error)) => error.code == ErrorCode::NotFound,
+        None => false,
+    };
     let said = removed.map(|removed| removed.map_err(|error| error.message));
     world.trace.add(&format_args!("remove schedule {id}: {said:?}"));
-    // Whoever got no answer asks again.
-    if said.is_some() {
+    if gone {
         world.schedules.remove(&id);
     }
 }

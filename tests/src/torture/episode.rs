@@ -12,6 +12,8 @@ const ACTIONS: u32 = 80;
 const REST: Duration = Duration::from_secs(3 * 3600);
 /// Between two looks at whether it has.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// So often something may begin just when all has come to rest.
+const RESTS: u32 = 20;
 /// What can end by itself has ended after so many looks.
 const BY_ITSELF: u32 = 30;
 
@@ -27,8 +29,7 @@ pub async fn run(world: &mut World) {
             return;
         }
     }
-    rest(world).await;
-    invariants::at_rest(world).await;
+    check_at_rest(world).await;
     if !world.violations.is_empty() {
         return;
     }
@@ -38,8 +39,19 @@ pub async fn run(world: &mut World) {
         clients::release_all(world).await;
         rest(world).await;
     }
-    invariants::at_rest(world).await;
+    check_at_rest(world).await;
     invariants::at_the_end(world).await;
+}
+
+async fn check_at_rest(world: &mut World) {
+    for _ in 0..RESTS {
+        rest(world).await;
+        if invariants::at_rest(world).await || !world.violations.is_empty() {
+            return;
+        }
+    }
+    let wrong = format!("something begins by itself, after {RESTS} rests still");
+    world.checks(Invariant::EveryOperationEnds, Some(wrong));
 }
 
 async fn act(world: &mut World) {

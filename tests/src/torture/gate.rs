@@ -8,7 +8,7 @@ use super::witness::Witness;
 use async_trait::async_trait;
 use fastrand::Rng;
 use poolwright_driver::{
-    Bound, Confirmation, ControlPoint, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget,
+    Bindings, Bound, Confirmation, ControlPoint, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget,
     Observation, Progress, ResetSeen, Room, TaskSeen,
 };
 use poolwright_emulator::InProcess;
@@ -16,12 +16,13 @@ use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_store::{Batch, Committed, Document, Event, JournalLine, Order, Store, StoreError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// The life of one manager.
 pub struct Gate {
     life: Mutex<Life>,
-    dead: watch::Sender<bool>,
+    /// Wakes all who wait for it in the order in which they came, unlike `tokio::sync::watch`.
+    dead: CancellationToken,
 }
 
 struct Life {
@@ -37,7 +38,7 @@ impl Gate {
                 rng: Rng::with_seed(seed),
                 left: dies_in,
             }),
-            dead: watch::Sender::new(false),
+            dead: CancellationToken::new(),
         })
     }
 
@@ -46,18 +47,16 @@ impl Gate {
     }
 
     pub fn die(&self) {
-        self.dead.send_replace(true);
+        self.dead.cancel();
     }
 
     pub fn is_dead(&self) -> bool {
-        *self.dead.borrow()
+        self.dead.is_cancelled()
     }
 
     /// Returns once it is dead.
     pub async fn died(&self) {
-        let mut dead = self.dead.subscribe();
-        // The sender lives as long as we do.
-        let _ = dead.wait_for(|dead| *dead).await;
+        self.dead.cancelled().await;
     }
 
     /// A moment at which it may be stopped. Takes a little time now and then, so that others come in between.
@@ -252,6 +251,9 @@ impl Fabric for GatedFabric {
     }
     async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError> {
         self.gate.through(self.fabric.bound(unit, deadline)).await
+    }
+    async fn bindings(&self, units: &[ControlPoint], deadline: Duration) -> Result<Bindings, DriverError> {
+        self.gate.through(self.fabric.bindings(units, deadline)).await
     }
     async fn task(&self, task: &str, deadline: Duration) -> Result<TaskSeen, DriverError> {
         self.gate.through(self.fabric.task(task, deadline)).await

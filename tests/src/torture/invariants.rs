@@ -254,12 +254,23 @@ async fn clean_means_clean(world: &mut World) {
     world.checks(Invariant::CleanMeansClean, wrong);
 }
 
-/// Nothing goes on: the rack, what the manager shows, and its compositions say the same.
-pub async fn at_rest(world: &mut World) {
+/// Nothing goes on: the rack, what the manager shows, and its compositions say the same. False where something has
+/// begun meanwhile, and nothing can be said: what could not be done before, the manager tries again by itself.
+pub async fn at_rest(world: &mut World) -> bool {
     at_every_step(world).await;
-    let Some(snapshot) = world.snapshot().await else {
+    let snapshot = world.snapshot().await;
+    if world
+        .store
+        .open_operations()
+        .await
+        .is_ok_and(|open| !open.is_empty())
+    {
+        return false;
+    }
+    let Some(snapshot) = snapshot else {
         let wrong = "the manager shows nothing".to_owned();
-        return world.checks(Invariant::RecordedIsTrue, Some(wrong));
+        world.checks(Invariant::RecordedIsTrue, Some(wrong));
+        return true;
     };
     let truth = bindings(world);
     let ports = ports_by_id(world, &snapshot);
@@ -268,6 +279,7 @@ pub async fn at_rest(world: &mut World) {
     all_have_ended(world).await;
     demands_are_kept(world).await;
     one_operation_a_key(world).await;
+    true
 }
 
 type Ports = BTreeMap<String, PortIx>;

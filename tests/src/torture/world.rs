@@ -16,6 +16,7 @@ use poolwright_emulator::{Emulation, Rack, in_process};
 use poolwright_executor::Operation;
 use poolwright_model::id::{DemandId, GpuId, OperationId, ScheduleId, UnitId};
 use poolwright_service::demand::DemandSpec;
+use poolwright_service::endpoint::Standing;
 use poolwright_service::{Composer, Options, ServiceError, Snapshot, runner};
 use poolwright_store::{SqliteStore, Store, read};
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,7 +142,8 @@ impl World {
         world.start(None).await;
         for endpoint in in_process(&world.emulation).endpoints {
             let spec = spec_of(endpoint.endpoint().as_str());
-            let added = world.ask(move |manager| async move { manager.add_endpoint(spec).await });
+            let added =
+                world.ask(move |manager| async move { manager.add_endpoint(spec, Standing::Adopted).await });
             if let Some(Err(error)) = added.await {
                 panic!("an endpoint can't be added: {error}");
             }

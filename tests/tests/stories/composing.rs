@@ -2,11 +2,13 @@
 
 use crate::kit::{ME, Pool, demand_id, gpus, spec};
 use poolwright_emulator::Rack;
+use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_model::id::GpuId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_service::{ErrorCode, How, OperationKind, OperationState, Release};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 fn keyed(key: &str) -> How {
     How {
@@ -296,4 +298,67 @@ async fn a_gpu_that_was_not_reset_is_closed_to_other_tenants() {
 
     pool.composed(of("third", "red")).await;
     pool.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_attached_by_name_is_moved_whole_or_not_at_all() {
+    let pool = Pool::of("demo").await;
+    let manager = pool.composer();
+    let named = pool.gpu_ids(&["box-1/gpu-15", "box-1/gpu-16"]).await;
+    let (here, there) = (pool.host_id("host-5").await, pool.host_id("host-6").await);
+    let attached = manager.attach(&named, &here, ME, &How::default()).await.unwrap();
+    pool.done(&attached).await;
+    let before = pool.truth();
+
+    let moved = manager.move_to(&named, &there, ME, &dry()).await.unwrap();
+    assert_eq!(moved.plan.summary().gpus_bound, 2);
+    assert_eq!(pool.truth(), before, "a dry run");
+
+    let moved = manager
+        .move_to(&named, &there, ME, &How::default())
+        .await
+        .unwrap();
+    assert_eq!(pool.done(&moved).await.kind, OperationKind::Move);
+    let after = pool.truth();
+    assert_eq!(after.len(), 2);
+    assert!(
+        before
+            .iter()
+            .all(|(gpu, port)| after.get(gpu).is_some_and(|now| now != port)),
+        "{after:?}"
+    );
+    pool.all_is_well().await;
+    let again = manager
+        .move_to(&named, &there, ME, &How::default())
+        .await
+        .unwrap_err();
+    assert!(again.message.contains("already"), "{again}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_done_by_its_deadline_is_undone() {
+    let pool = Pool::of("demo").await;
+    let slow = Fault::new(FaultKind::Slow {
+        by: Duration::from_secs(20),
+    });
+    pool.fault(slow.on("PATCH", "/redfish/v1/Fabrics/*/Zones/*").times(1));
+    let how = How {
+        deadline_s: Some(5),
+        ..How::default()
+    };
+    let demand = spec(gpus("chat", "h100-pcie-80gb", 4));
+    let change = pool.composer().compose(demand, ME, &how).await.unwrap();
+    let ended = pool.ended(&change).await;
+    assert_eq!(ended.state, OperationState::RolledBack);
+    let error = ended.error().unwrap();
+    assert!(error.contains("it was not done by"), "{error}");
+    assert!(pool.truth().is_empty());
+    pool.all_is_free().await;
+    let in_time = How {
+        deadline_s: Some(600),
+        ..How::default()
+    };
+    let demand = spec(gpus("chat", "h100-pcie-80gb", 4));
+    let change = pool.composer().compose(demand, ME, &in_time).await.unwrap();
+    pool.done(&change).await;
 }

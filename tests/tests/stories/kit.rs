@@ -10,7 +10,7 @@ use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::Gpu;
 use poolwright_service::clock::{Clock, FastClock};
 use poolwright_service::demand::DemandSpec;
-use poolwright_service::endpoint::Connector;
+use poolwright_service::endpoint::{Connector, Standing};
 use poolwright_service::{
     Change, Composer, How, Operation, OperationState, Options, Release, ServiceError, Snapshot,
 };
@@ -94,6 +94,11 @@ impl Pool {
         self.composer = Some(composer.await.unwrap());
     }
 
+    /// Somebody else opened the manager.
+    pub fn take_over(&mut self, composer: Composer) {
+        self.composer = Some(composer);
+    }
+
     /// The manager is gone from one moment to the next.
     pub async fn crash(&mut self) {
         self.composer = None;
@@ -119,7 +124,14 @@ impl Pool {
     }
 
     pub async fn add_endpoint(&self, name: &str) {
-        self.composer().add_endpoint(spec_of(name)).await.unwrap();
+        self.add_endpoint_as(name, Standing::Adopted).await;
+    }
+
+    pub async fn add_endpoint_as(&self, name: &str, standing: Standing) {
+        self.composer()
+            .add_endpoint(spec_of(name), standing)
+            .await
+            .unwrap();
     }
 
     pub async fn compose(&self, demand: Value) -> Result<Change, ServiceError> {

@@ -3,7 +3,7 @@
 use crate::kit::{Pool, gpus};
 use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_model::id::ControlEndpointId;
-use poolwright_service::endpoint::{EndpointSpec, Trust};
+use poolwright_service::endpoint::{EndpointSpec, Standing, Trust};
 use poolwright_service::{CheckResult, ErrorCode};
 
 const KIND: &str = "l40s-48gb";
@@ -81,7 +81,11 @@ async fn one_address_is_not_added_under_two_names() {
             trust: Trust::System,
             insecure_http: false,
         };
-        let error = pool.composer().add_endpoint(spec).await.unwrap_err();
+        let error = pool
+            .composer()
+            .add_endpoint(spec, Standing::Adopted)
+            .await
+            .unwrap_err();
         assert_eq!(error.code, ErrorCode::Conflict);
         assert!(
             error.message.contains("is endpoint box-1 already"),

@@ -3,8 +3,8 @@
 
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bound, Confirmation, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget, Observation, Progress,
-    ResetSeen, Room, TaskSeen,
+    Bindings, Bound, Confirmation, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget, Observation,
+    Progress, ResetSeen, Room, TaskSeen,
 };
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::{ControlEndpointId, OperationId};
@@ -111,6 +111,9 @@ impl Fabric for StoppableFabric {
     }
     async fn bound(&self, unit: &ControlPoint, d: Duration) -> Result<Bound, DriverError> {
         self.1.through(self.0.bound(unit, d)).await
+    }
+    async fn bindings(&self, units: &[ControlPoint], d: Duration) -> Result<Bindings, DriverError> {
+        self.1.through(self.0.bindings(units, d)).await
     }
     async fn task(&self, task: &str, d: Duration) -> Result<TaskSeen, DriverError> {
         self.1.through(self.0.task(task, d)).await

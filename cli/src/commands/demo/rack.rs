@@ -4,6 +4,7 @@
 use super::day::DayClock;
 use crate::failure::Failure;
 use crate::wire_up::{self, RackServing, RedfishConnector, ServedRack, StoreArgs};
+use poolwright_service::endpoint::Standing;
 use poolwright_service::{Composer, Options};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -44,7 +45,8 @@ impl Stage {
         };
         let composer = Composer::open(store, Arc::new(RedfishConnector::default()), clock, options).await?;
         for endpoint in wire_up::endpoints_of(&self.rack, &self.folder.path().join("rack")) {
-            composer.add_endpoint(endpoint).await?;
+            // The rack is the demo's own.
+            composer.add_endpoint(endpoint, Standing::Adopted).await?;
         }
         Ok(composer)
     }

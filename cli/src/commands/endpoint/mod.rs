@@ -1,9 +1,11 @@
 //! `endpoint`: the management services that a manager speaks to; and, without a manager, a copy of one and a
 //! test of what it can do.
 
+mod accept;
 mod qualify;
 mod record;
 
+use super::change::{ChangeArgs, ForceArgs};
 use super::get::list;
 use super::{Outcome, removed};
 use crate::access::{AccessArgs, read_listing};
@@ -11,13 +13,15 @@ use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::names;
 use crate::output::human::counted;
-use crate::output::{Output, Table};
+use crate::output::{Output, Table, say};
 use crate::tables;
 use poolwright_model::id::ControlEndpointId;
-use poolwright_service::EndpointTest;
 use poolwright_service::endpoint::{EndpointSpec, Trust};
+use poolwright_service::{Adopting, EndpointTest};
 use serde::Serialize;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -37,6 +41,12 @@ enum Action {
     /// Connect anew and look
     #[command(after_help = "Example:\n  poolwright endpoint test box-1")]
     Test(OneArgs),
+    /// Show what a service that is only observed would bring along; --yes takes it over
+    #[command(after_help = ADOPT)]
+    Adopt(AdoptArgs),
+    /// Show what vanished all at once from a service, which is not believed; --yes believes it
+    #[command(after_help = accept::EXAMPLES)]
+    Accept(accept::AcceptArgs),
     /// Forget a service; refused while a composition holds GPUs through it
     #[command(after_help = "Example:\n  poolwright endpoint remove box-1 --yes")]
     Remove(RemoveArgs),
@@ -52,7 +62,22 @@ Examples:
       --endpoint-username admin --endpoint-password-file box-1.pw --endpoint-ca rack-ca.pem
   poolwright endpoint add --from rack/endpoints.json
 
-Files are read by the manager, on its machine.";
+Files are read by the manager, on its machine.
+
+A service is only observed at first: nothing is changed there before `poolwright endpoint adopt NAME --yes`. One that is
+new, or the manager's own, is added with --adopt.";
+
+const ADOPT: &str = "\
+Examples:
+  poolwright endpoint adopt box-1          what would become ours
+  poolwright endpoint adopt box-1 --yes
+  poolwright endpoint adopt box-1 --yes --take-over 'the old manager burnt down'
+
+From then on the manager may change what is free there. What somebody else has bound becomes compositions, one a host;
+nothing is moved or reset, and each binding is read back first. It may be repeated.
+
+Where the service can carry a mark (ServiceIdentification), the manager's is written there. One that carries the mark of
+another manager is refused (exit code 5): have it removed there, or take it over where that manager is gone.";
 
 #[derive(Debug, clap::Args)]
 struct AddArgs {
@@ -80,6 +105,9 @@ struct AddArgs {
     /// Allow plain http to another machine: the password travels in the clear
     #[arg(long)]
     insecure_http: bool,
+    /// The manager may change it at once: it is new, or the manager's own
+    #[arg(long)]
+    adopt: bool,
     /// Add all services of a list, as poolwright emulate writes it (endpoints.json)
     #[arg(long, value_name = "FILE", conflicts_with = "name")]
     from: Option<PathBuf>,
@@ -91,6 +119,22 @@ struct AddArgs {
 struct OneArgs {
     #[arg(value_name = "NAME")]
     id: ControlEndpointId,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct AdoptArgs {
+    #[arg(value_name = "NAME")]
+    id: ControlEndpointId,
+    /// Take it over; without it, what that would be is only shown
+    #[arg(long, short = 'y')]
+    yes: bool,
+    /// Take it from another manager whose mark it carries, for this reason
+    #[arg(long, value_name = "REASON")]
+    take_over: Option<String>,
+    #[command(flatten)]
+    change: ChangeArgs,
     #[command(flatten)]
     manager: ManagerArgs,
 }
@@ -120,6 +164,8 @@ pub async fn run(args: EndpointArgs, output: Output) -> Outcome {
                 output,
             )?;
         }
+        Action::Adopt(args) => return adopt(args, output).await,
+        Action::Accept(args) => return accept::run(args, output).await,
         Action::Remove(RemoveArgs { one, confirm }) => {
             let api = Api::new(&one.manager)?;
             confirm.confirm(&format!("forget endpoint {}", one.id))?;
@@ -172,7 +218,11 @@ async fn add(args: AddArgs, output: Output) -> Outcome {
     let mut tested = Vec::new();
     let mut failed = Vec::new();
     for spec in wanted(&args)? {
-        match api.post::<EndpointTest>(&["endpoints"], &spec).await {
+        let adopted = [("adopted", if args.adopt { "true" } else { "false" })];
+        match api
+            .post_where::<EndpointTest>(&["endpoints"], &adopted, &spec)
+            .await
+        {
             Ok(test) => tested.push(Tested {
                 endpoint: spec.id,
                 test,
@@ -182,6 +232,9 @@ async fn add(args: AddArgs, output: Output) -> Outcome {
     }
     if !tested.is_empty() {
         show(&tested, output)?;
+        if !args.adopt {
+            say("only observed for now: poolwright endpoint adopt NAME shows what was there before");
+        }
     }
     match (failed.len(), failed.pop()) {
         (_, None) => Ok(ExitCode::Ok),
@@ -200,6 +253,46 @@ async fn add(args: AddArgs, output: Output) -> Outcome {
             })
         }
     }
+}
+
+async fn adopt(args: AdoptArgs, output: Output) -> Outcome {
+    let api = Api::new(&args.manager)?;
+    let path = ["endpoints", args.id.as_str(), "adopt"];
+    if args.yes && !args.change.is_dry_run() {
+        let (body, force) = (json!({ "take_over": args.take_over }), ForceArgs::default());
+        return match args.change.make(&api, &path, &body, force, output).await {
+            Ok(code) => Ok(code),
+            Err(failure) => Err(names::suggest(&api, failure, &[("endpoints", args.id.as_str())]).await),
+        };
+    }
+    let would: Adopting = match api
+        .post(
+            &path,
+            &json!({ "how": { "dry_run": true }, "take_over": args.take_over }),
+        )
+        .await
+    {
+        Ok(would) => would,
+        Err(failure) => return Err(names::suggest(&api, failure, &[("endpoints", args.id.as_str())]).await),
+    };
+    let composes = &would.change.plan.composes;
+    output.show_as(&would, &tables::compositions(composes), |width| {
+        let gpus: u32 = composes.iter().map(|composition| composition.gpu_count()).sum();
+        let mut text = match composes.is_empty() {
+            true => "nothing is bound there that would become ours\n".to_owned(),
+            false => format!(
+                "{} bound by others would become ours:\n{}",
+                counted(gpus as usize, "GPU"),
+                tables::compositions(composes).render(width)
+            ),
+        };
+        for left in &would.left {
+            text.push_str(&format!("{} stays as it is: {}\n", left.gpu, left.because));
+        }
+        text
+    })?;
+    say("nothing was done; --yes adopts it");
+    Ok(ExitCode::Ok)
 }
 
 /// What is to be added, with the paths of files in full: the manager may run in another folder.

@@ -2,7 +2,7 @@
 
 use super::RedfishConnector;
 use poolwright_service::clock::WallClock;
-use poolwright_service::endpoint::{EndpointSpec, Trust};
+use poolwright_service::endpoint::{EndpointSpec, Standing, Trust};
 use poolwright_service::{Composer, ErrorCode, Options, ServiceError};
 use poolwright_store::{SqliteStore, Store};
 use serde_json::{Value, json};
@@ -187,7 +187,10 @@ async fn look_often(manager: &Composer) {
 async fn a_manager_that_is_restarted_after_a_password_change_tries_three_times() {
     let site = Site::start().await;
     let manager = site.manager().await;
-    manager.add_endpoint(site.spec()).await.unwrap();
+    manager
+        .add_endpoint(site.spec(), Standing::Adopted)
+        .await
+        .unwrap();
     manager.close().await;
 
     site.bmc.change_password("second");
@@ -222,7 +225,10 @@ async fn a_manager_that_is_restarted_after_a_password_change_tries_three_times()
 async fn an_account_that_is_mended_at_the_bmc_is_taken_up_after_a_test() {
     let site = Site::start().await;
     let manager = site.manager().await;
-    manager.add_endpoint(site.spec()).await.unwrap();
+    manager
+        .add_endpoint(site.spec(), Standing::Adopted)
+        .await
+        .unwrap();
     // While it runs: its session has ended, and it can't open another.
     site.bmc.change_password("second");
     look_often(&manager).await;

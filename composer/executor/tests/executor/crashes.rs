@@ -205,6 +205,7 @@ async fn killed_at_every_point_with_the_journal_on_disk() {
         kit.options.first_pause = Duration::from_millis(1);
         kit.options.settle = Duration::from_millis(1);
         kit.options.late = Duration::from_millis(1);
+        kit.options.act_deadline = Duration::from_millis(1);
         kit
     };
     for n in 0.. {

@@ -192,6 +192,46 @@ async fn after_a_restart_it_is_still_waited_for() {
     }
 }
 
+/// A manager that dies while a slow service works at its bind: what comes true after that is still waited for, be
+/// the bind wanted or taken back.
+#[tokio::test(start_paused = true)]
+async fn a_bind_that_was_on_its_way_at_a_crash_is_waited_for_as_long_as_it_would_have_been() {
+    for cancelled in [false, true] {
+        let kit = Kit::new();
+        let executor = kit.executor();
+        let id = executor.submit(submission(attach())).await.unwrap();
+        let is_sent = async || {
+            let operation = executor.get(&id).await.unwrap().unwrap();
+            operation.steps[1].state == StepState::Running
+        };
+        while !is_sent().await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(executor);
+        let executor = kit.executor();
+        executor.recover().await.unwrap();
+        until(&executor, &id, is_held).await;
+        if cancelled {
+            executor.cancel(&id, "me", "no").await.unwrap();
+        }
+        tokio::time::sleep(kit.options.act_deadline).await;
+        assert!(is_held(&executor.get(&id).await.unwrap().unwrap()));
+        kit.rack.rebind("u1", &["h1/p0"]);
+        let done = ended(&executor, &id).await;
+        let end = match cancelled {
+            true => OperationState::Cancelled,
+            false => OperationState::Completed,
+        };
+        assert_eq!(done.state, end, "{:?}", done.error());
+        assert_eq!(
+            kit.rack.times_asked(Call::Bind, "u1"),
+            0,
+            "it is not asked for again"
+        );
+        kit.all_is_well().await;
+    }
+}
+
 /// No task tells: it is held for as long as a lost request may take.
 #[tokio::test(start_paused = true)]
 async fn a_lost_request_is_held_for_a_while() {

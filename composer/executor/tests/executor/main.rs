@@ -10,6 +10,7 @@ mod rack;
 mod registered;
 mod runs;
 
+mod adopting;
 mod claims;
 mod crashes;
 mod failures;

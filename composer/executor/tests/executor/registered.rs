@@ -13,7 +13,7 @@ use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Verb;
 use poolwright_model::topology::{FabricPort, Gpu, Health, Host, HostPort, PowerState, Topology};
 use poolwright_model::units::{Bytes, LinkWidth};
-use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, World, check, direct, undo};
+use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, World, adopt, check, direct, undo};
 use poolwright_sizing::need::{GpuSet, Need};
 use poolwright_store::read;
 use std::collections::BTreeSet;
@@ -29,7 +29,10 @@ pub fn verbs(kind: OperationKind) -> &'static [Verb] {
         OperationKind::Compose | OperationKind::Attach => &[Verb::Preflight, Verb::Bind, Verb::Verify],
         OperationKind::Release | OperationKind::Detach => &[Verb::Drain, Verb::Unbind, Verb::Reset],
         OperationKind::Clean => &[Verb::Reset],
-        OperationKind::Apply | OperationKind::Schedule | OperationKind::Undo => &Verb::ALL,
+        OperationKind::Apply | OperationKind::Move | OperationKind::Schedule | OperationKind::Undo => {
+            &Verb::ALL
+        }
+        OperationKind::Adopt => &[Verb::Bind, Verb::Verify],
     }
 }
 
@@ -55,6 +58,18 @@ pub async fn prepare(kit: &Kit, kind: OperationKind) -> Plan {
         OperationKind::Detach => {
             kit.given(attach(kit, before, &["u1", "u2"]).await).await;
             detach(kit, "detach").await
+        }
+        OperationKind::Move => {
+            kit.given(attach(kit, before, &["u1", "u2"]).await).await;
+            let seen = Seen::now(kit, &[]).await;
+            let (gpu, host) = ([UNITS[0].parse().unwrap()], HOSTS[1].parse().unwrap());
+            seen.plan("move", |input| direct::move_to(&gpu, &host, input).unwrap())
+        }
+        OperationKind::Adopt => {
+            for unit in UNITS {
+                kit.rack.rebind(unit, &[&port(HOSTS[0])]);
+            }
+            adopting(kit, "adopt").await
         }
         // One goes, one stays, and one comes that can't do without what the first had.
         OperationKind::Apply => {
@@ -102,9 +117,11 @@ pub fn each_kind<T: Send>(work: impl AsyncFn(OperationKind) -> T + Sync) -> Vec<
 /// Whatever became of an operation: the next one on the first of its units is done, be it a release or an attach.
 pub async fn still_usable(kit: &Kit, plan: &Plan) {
     let unit = plan.steps[0].target.unit.as_str();
-    let (kind, plan) = match kit.rack.ports_of(unit).is_empty() {
-        false => (OperationKind::Release, release(kit, "next", unit).await),
-        true => (OperationKind::Attach, attach(kit, "next", &[unit]).await),
+    let bound = !kit.rack.ports_of(unit).is_empty();
+    let (kind, plan) = match kit.gpu(unit).await.state {
+        GpuState::Foreign => (OperationKind::Adopt, adopting(kit, "next").await),
+        _ if bound => (OperationKind::Release, release(kit, "next", unit).await),
+        _ => (OperationKind::Attach, attach(kit, "next", &[unit]).await),
     };
     let done = run_as(kind, &kit.executor(), plan).await;
     assert_eq!(done.state, OperationState::Completed, "{:?}", done.error());
@@ -141,6 +158,12 @@ async fn release(kit: &Kit, id: &str, unit: &str) -> Plan {
     seen.plan(id, |input| direct::release(&holder, input).unwrap())
 }
 
+/// Takes over all that others have bound.
+async fn adopting(kit: &Kit, id: &str) -> Plan {
+    let seen = Seen::now(kit, &[]).await;
+    seen.plan(id, |input| adopt(&point("u1").endpoint, input).plan)
+}
+
 /// A plan that resets what the first step of this one is about.
 fn clean(id: &str, mut plan: Plan) -> Plan {
     let mut step = plan.steps[0].clone();
@@ -163,7 +186,15 @@ impl Seen {
         let mut gpus = Vec::new();
         for unit in UNITS {
             let known = read::<GpuRecord>(&*kit.store, unit).await.unwrap();
-            gpus.push(gpu(unit, known.map(|known| known.value)));
+            let mut gpu = gpu(unit, known.map(|known| known.value));
+            if let (None, Some(port)) = (&gpu.host_port, kit.rack.ports_of(unit).first()) {
+                // Bound by others.
+                let host = HOSTS.into_iter().find(|host| *port == self::port(host));
+                gpu.host = host.map(|host| host.parse().unwrap());
+                gpu.host_port = Some(port.parse().unwrap());
+                gpu.state = GpuState::Foreign;
+            }
+            gpus.push(gpu);
         }
         let topology = Topology {
             gpus,

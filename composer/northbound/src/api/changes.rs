@@ -21,11 +21,12 @@ pub(super) fn routes() -> Router<Api> {
         .route("/release", post(release))
         .route("/attach", post(attach))
         .route("/detach", post(detach))
+        .route("/move", post(move_to))
         .route("/operations/{id}/undo", post(undo))
 }
 
 /// Who asks; there is one account so far.
-const BY: &str = poolwright_service::accounts::ADMIN;
+pub(super) const BY: &str = poolwright_service::accounts::ADMIN;
 
 type Changed = Result<(StatusCode, Json<Change>), Problem>;
 
@@ -39,7 +40,7 @@ fn changed(change: Change) -> (StatusCode, Json<Change>) {
 }
 
 /// The key may come as a header; two different ones are a mistake.
-fn with_key(mut how: How, headers: &HeaderMap) -> Result<How, Problem> {
+pub(super) fn with_key(mut how: How, headers: &HeaderMap) -> Result<How, Problem> {
     let Some(value) = headers.get("idempotency-key") else {
         return Ok(how);
     };
@@ -117,6 +118,13 @@ async fn attach(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Att
     let how = with_key(body.how, &headers)?;
     Ok(changed(
         api.composer.attach(&body.gpus, &body.host, BY, &how).await?,
+    ))
+}
+
+async fn move_to(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Attach>) -> Changed {
+    let how = with_key(body.how, &headers)?;
+    Ok(changed(
+        api.composer.move_to(&body.gpus, &body.host, BY, &how).await?,
     ))
 }
 

@@ -3,7 +3,9 @@
 mod changes;
 mod demands;
 mod endpoints;
+mod limits;
 mod operations;
+mod pauses;
 mod pool;
 mod probes;
 mod schedules;
@@ -35,6 +37,8 @@ pub(crate) fn router(api: Api) -> Router {
         .merge(demands::routes())
         .merge(changes::routes())
         .merge(operations::routes())
+        .merge(pauses::routes())
+        .merge(limits::routes())
         .merge(schedules::routes())
         .merge(endpoints::routes())
         .fallback(no_such_path)

@@ -8,7 +8,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use poolwright_model::fault::Fault;
 use poolwright_model::topology::{Fabric, Gpu, Host, Switch, Topology};
-use poolwright_service::{Check, ServiceError, Status};
+use poolwright_service::{Check, Drift, Observed, ServiceError, Status};
 use serde::{Deserialize, Serialize};
 
 pub(super) fn routes() -> Router<Api> {
@@ -18,12 +18,12 @@ pub(super) fn routes() -> Router<Api> {
         .route("/discover", post(discover))
         .route(
             "/gpus",
-            get(|State(api): State<Api>| async move { list(&api, |t| &t.gpus).await }),
+            get(|State(api): State<Api>| async move { Answer::Ok(Json(api.composer.gpus().await?)) }),
         )
         .route("/gpus/{id}", get(gpu))
         .route(
             "/hosts",
-            get(|State(api): State<Api>| async move { list(&api, |t| &t.hosts).await }),
+            get(|State(api): State<Api>| async move { Answer::Ok(Json(api.composer.hosts().await?)) }),
         )
         .route("/hosts/{id}", get(host))
         .route(
@@ -36,6 +36,7 @@ pub(super) fn routes() -> Router<Api> {
             get(|State(api): State<Api>| async move { list::<Switch>(&api, |t| &t.switches).await }),
         )
         .route("/faults", get(faults))
+        .route("/drift", get(drift))
         .route("/doctor", get(doctor))
         .route("/events", get(events))
 }
@@ -56,36 +57,38 @@ async fn list<T: Clone>(api: &Api, of: fn(&Topology) -> &Vec<T>) -> Answer<Vec<T
     Ok(Json(of(&api.composer.snapshot().await?.topology).clone()))
 }
 
-async fn gpu(State(api): State<Api>, Path(id): Path<String>) -> Answer<Gpu> {
-    one(&api, "GPU", &id, |t| {
-        t.gpus.iter().find(|gpu| gpu.id.as_str() == id).cloned()
-    })
-    .await
+async fn gpu(State(api): State<Api>, Path(id): Path<String>) -> Answer<Observed<Gpu>> {
+    let mut gpus = api.composer.gpus().await?.into_iter();
+    found("GPU", &id, gpus.find(|gpu| gpu.what.id.as_str() == id))
 }
 
-async fn host(State(api): State<Api>, Path(id): Path<String>) -> Answer<Host> {
-    one(&api, "host", &id, |t| {
-        t.hosts.iter().find(|host| host.id.as_str() == id).cloned()
-    })
-    .await
+async fn host(State(api): State<Api>, Path(id): Path<String>) -> Answer<Observed<Host>> {
+    let mut hosts = api.composer.hosts().await?.into_iter();
+    found("host", &id, hosts.find(|host| host.what.id.as_str() == id))
 }
 
 async fn fabric(State(api): State<Api>, Path(id): Path<String>) -> Answer<Fabric> {
-    one(&api, "fabric", &id, |t| {
-        t.fabrics.iter().find(|fabric| fabric.id.as_str() == id).cloned()
-    })
-    .await
+    let snapshot = api.composer.snapshot().await?;
+    let mut fabrics = snapshot.topology.fabrics.iter();
+    found(
+        "fabric",
+        &id,
+        fabrics.find(|fabric| fabric.id.as_str() == id).cloned(),
+    )
 }
 
-async fn one<T>(api: &Api, kind: &str, id: &str, find: impl Fn(&Topology) -> Option<T>) -> Answer<T> {
-    let snapshot = api.composer.snapshot().await?;
-    find(&snapshot.topology)
+fn found<T>(kind: &str, id: &str, found: Option<T>) -> Answer<T> {
+    found
         .map(Json)
         .ok_or_else(|| ServiceError::not_found(kind, id).into())
 }
 
 async fn faults(State(api): State<Api>) -> Answer<Vec<Fault>> {
     Ok(Json(api.composer.snapshot().await?.faults.clone()))
+}
+
+async fn drift(State(api): State<Api>) -> Answer<Vec<Drift>> {
+    Ok(Json(api.composer.drift().await?))
 }
 
 async fn doctor(State(api): State<Api>) -> Answer<Vec<Check>> {

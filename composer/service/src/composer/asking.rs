@@ -4,15 +4,17 @@ use super::Composer;
 use super::following::Tell;
 use super::silence::Silent;
 use crate::demand::DemandRecord;
+use crate::drift::{Drift, DriftKind};
 use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
 use poolwright_executor::{self as executor, CompositionRecord, Operation, OperationState, Resolve, Said};
-use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId, UnitId};
+use poolwright_model::fault::FaultKind;
+use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Composition;
 use poolwright_store::{Event, read, read_all};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The manager in a few numbers.
@@ -260,7 +262,8 @@ impl Composer {
         for endpoint in self.endpoints().await? {
             let id = endpoint.spec.id.as_str();
             // A fault of the endpoint itself, and not of a place there, is of all that it has.
-            let troubled = snapshot.faults.iter().find(|fault| fault.source == id);
+            let troubled = snapshot.faults.iter().filter(|fault| fault.source == id);
+            let troubled = troubled.min_by_key(|fault| fault.kind != FaultKind::Missing);
             checks.push(match troubled {
                 None => Check::ok(
                     format!("endpoint {id}"),
@@ -269,7 +272,12 @@ impl Composer {
                 Some(fault) => Check::problem(
                     format!("endpoint {id}"),
                     fault.message.clone(),
-                    format!("poolwright endpoint test {id}"),
+                    match fault.kind {
+                        FaultKind::Missing => {
+                            format!("poolwright endpoint accept {id}, if they were taken out")
+                        }
+                        _ => format!("poolwright endpoint test {id}"),
+                    },
                 ),
             });
         }
@@ -289,61 +297,66 @@ impl Composer {
                 "poolwright get faults",
             ),
         });
-        let mut needy = Vec::new();
+        let (mut needy, mut late) = (Vec::new(), Vec::new());
         for id in self.store.open_operations().await? {
-            if needs_somebody(self.operation(&id).await?.state) {
+            let operation = self.operation(&id).await?;
+            if needs_somebody(operation.state) {
                 needy.push(id.to_string());
+            } else if operation.late_by(self.clock.now()).is_some() {
+                late.push(id.to_string());
             }
         }
-        checks.push(match needy.is_empty() {
-            true => Check::ok("operations", "none needs somebody"),
-            false => Check::problem(
+        checks.push(match (needy.is_empty(), late.is_empty()) {
+            (true, true) => Check::ok("operations", "none needs somebody"),
+            (true, false) => Check::warning(
+                "operations",
+                format!("longer at work than is usual: {}", late.join(", ")),
+                "poolwright ops show ID",
+            ),
+            (false, _) => Check::problem(
                 "operations",
                 format!("somebody must look at {}", needy.join(", ")),
                 "poolwright ops show ID",
             ),
         });
-        let lost = self.not_as_recorded(&snapshot).await?;
-        checks.push(match lost.is_empty() {
-            true => Check::ok("bindings", "all compositions are bound as recorded"),
-            false => Check::problem("bindings", lost.join("; "), "poolwright describe composition ID"),
+        checks.push(match self.trouble() {
+            None => Check::ok("calendar", "nothing keeps the pool from following it"),
+            Some(trouble) => Check::warning(
+                "calendar",
+                format!("the pool does not follow it: {trouble}"),
+                "poolwright schedule list",
+            ),
+        });
+        let pauses: Vec<String> = self.pauses().await?.iter().map(ToString::to_string).collect();
+        checks.push(match pauses.is_empty() {
+            true => Check::ok("pauses", "nothing is paused"),
+            false => Check::warning(
+                "pauses",
+                pauses.join("; "),
+                "poolwright resume, once that is right",
+            ),
+        });
+        let drift = self.drift_in(&snapshot).await?;
+        // What somebody else has bound may be as it should be; what is not as recorded is not.
+        let (foreign, lost): (Vec<_>, Vec<_>) =
+            drift.iter().partition(|drift| drift.kind == DriftKind::Foreign);
+        checks.push(match (lost.is_empty(), foreign.is_empty()) {
+            (true, true) => Check::ok("bindings", "all compositions are bound as recorded"),
+            (true, false) => Check::warning("bindings", some(&foreign), "poolwright diff"),
+            (false, _) => Check::problem("bindings", some(&lost), "poolwright diff"),
         });
         Ok(checks)
     }
+}
 
-    /// What a composition should hold and the hardware shows elsewhere.
-    async fn not_as_recorded(
-        &self,
-        snapshot: &poolwright_inventory::Snapshot,
-    ) -> Result<Vec<String>, ServiceError> {
-        let claims = self.executor.claims().await?;
-        let in_hand: BTreeSet<&UnitId> = claims.iter().map(|claim| &claim.unit).collect();
-        let seen = snapshot.topology.gpus.iter();
-        let at: BTreeMap<_, _> = seen
-            .filter(|gpu| gpu.state != GpuState::Missing)
-            .map(|gpu| (&gpu.id, gpu.host_port.as_ref()))
-            .collect();
-        let mut lost = Vec::new();
-        for composition in self.compositions().await? {
-            for held in composition
-                .held
-                .iter()
-                .filter(|held| !in_hand.contains(&held.unit))
-            {
-                for gpu in &held.gpus {
-                    match at.get(gpu) {
-                        Some(Some(port)) if **port == held.host_port => {}
-                        Some(Some(port)) => lost.push(format!(
-                            "{gpu} of {} is bound to {port}, not to {}",
-                            composition.id, held.host_port
-                        )),
-                        Some(None) => lost.push(format!("{gpu} of {} is bound to nothing", composition.id)),
-                        None => lost.push(format!("{gpu} of {} is not seen", composition.id)),
-                    }
-                }
-            }
-        }
-        Ok(lost)
+/// The first of many.
+fn some(all: &[&Drift]) -> String {
+    const SHOWN: usize = 3;
+    let shown: Vec<String> = all.iter().take(SHOWN).map(ToString::to_string).collect();
+    let shown = shown.join("; ");
+    match all.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}; and {more} more"),
     }
 }
 

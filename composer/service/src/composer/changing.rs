@@ -27,7 +27,15 @@ pub enum Release {
 
 impl Composer {
     /// Serves one demand now, as well as what is served already. If it can't be served whole it is not kept.
+    /// What is stale is given only where nothing else would do, and after another look at it.
     pub async fn compose(&self, spec: DemandSpec, by: &str, how: &How) -> Result<Change, ServiceError> {
+        match self.compose_now(spec.clone(), by, how).await {
+            Err(refused) if self.looked_again(&refused).await => self.compose_now(spec, by, how).await,
+            done => done,
+        }
+    }
+
+    async fn compose_now(&self, spec: DemandSpec, by: &str, how: &How) -> Result<Change, ServiceError> {
         let what = format!("compose demand {}", spec.id);
         let request = Request::new(OperationKind::Compose, what, &spec, by, how)?;
         let _turn = self.turn.lock().await;
@@ -40,15 +48,20 @@ impl Composer {
         let record = self.record_of(spec, None).await;
         let mut record = record.map_err(|error| self.beside_silence(error))?;
         let id = record.demand.id.clone();
-        let basis = self.basis(Wanted::Only(&record.demand)).await?;
-        let plan = poolwright_planner::plan(&self.input(&basis));
+        let mut basis = self.basis(Wanted::Only(&record.demand)).await?;
+        let whole = basis.clone();
+        let left_out = self.leave_out_stale(&mut basis);
+        let mut plan = poolwright_planner::plan(&self.input(&basis));
+        if left_out && plan.unplaced.iter().any(|unplaced| unplaced.demand == id) {
+            plan = poolwright_planner::plan(&self.input(&whole));
+        }
         if let Some(unplaced) = plan.unplaced.iter().find(|unplaced| unplaced.demand == id) {
             let error = ServiceError::new(ErrorCode::Unplaced, unplaced.shortfall());
             let help = unplaced
                 .help()
                 .unwrap_or_else(|| "name the GPUs that it needs".to_owned());
             let error = error.with_hint(help).with_details(unplaced.alternatives());
-            return Err(self.beside_silence(error));
+            return Err(self.beside_observed(self.beside_silence(error)).await);
         }
         if how.dry_run {
             return Ok(Change::none(plan));
@@ -153,6 +166,19 @@ impl Composer {
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
+        match self.attach_now(gpus, host, by, how).await {
+            Err(refused) if self.looked_again(&refused).await => self.attach_now(gpus, host, by, how).await,
+            done => done,
+        }
+    }
+
+    async fn attach_now(
+        &self,
+        gpus: &[GpuId],
+        host: &HostId,
+        by: &str,
+        how: &How,
+    ) -> Result<Change, ServiceError> {
         let gpus = in_order(gpus);
         let what = format!("attach {} to {host}", names(&gpus));
         let request = Request::new(OperationKind::Attach, what, &(&gpus, host), by, how)?;
@@ -176,6 +202,26 @@ impl Composer {
         }
         let basis = self.basis(Wanted::Named).await?;
         let plan = direct::detach(&gpus, &self.input(&basis))?;
+        self.begin(request, plan).await
+    }
+
+    /// Moves GPUs that were attached by name to another host, all of them or none.
+    pub async fn move_to(
+        &self,
+        gpus: &[GpuId],
+        host: &HostId,
+        by: &str,
+        how: &How,
+    ) -> Result<Change, ServiceError> {
+        let gpus = in_order(gpus);
+        let what = format!("move {} to {host}", names(&gpus));
+        let request = Request::new(OperationKind::Move, what, &(&gpus, host), by, how)?;
+        let _turn = self.turn.lock().await;
+        if let Some(done) = self.answered_before(&request).await? {
+            return Ok(done);
+        }
+        let basis = self.basis(Wanted::Named).await?;
+        let plan = direct::move_to(&gpus, host, &self.input(&basis))?;
         self.begin(request, plan).await
     }
 }

@@ -72,6 +72,8 @@ impl Composer {
 
     /// Adopts what nobody works at and is in charge here, and does what was asked of it elsewhere.
     async fn tend(&self, calendar: &mut Option<u64>) -> Result<(), ServiceError> {
+        // What was paused at another manager is paused here too.
+        self.recall_pauses().await?;
         if self.is_at(Stage::Closed) {
             return Ok(());
         }

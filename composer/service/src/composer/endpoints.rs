@@ -1,11 +1,14 @@
 //! Adding, testing and removing the management services that the manager speaks to.
 
 use super::Composer;
-use crate::endpoint::{Connected, Endpoint, EndpointSpec};
+use super::staleness::Ages;
+use crate::endpoint::{Connected, Endpoint, EndpointSpec, Standing};
 use crate::error::{ErrorCode, ServiceError};
+use crate::vanishing::Shown;
 use futures_util::StreamExt;
 use poolwright_collector::Look;
 use poolwright_driver::{DriverError, Observation};
+use poolwright_executor::{Pause, Paused};
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_store::{Batch, Stored, read, read_all};
@@ -25,27 +28,36 @@ pub struct EndpointTest {
 impl Composer {
     pub async fn endpoints(&self) -> Result<Vec<Endpoint>, ServiceError> {
         let kept = read_all(self.store.as_ref()).await?.into_iter();
-        Ok(kept.map(|found| self.labelled(found.value)).collect())
+        let ages = self.ages();
+        Ok(kept.map(|found| self.labelled(found.value, &ages)).collect())
     }
 
     pub async fn endpoint(&self, id: &ControlEndpointId) -> Result<Endpoint, ServiceError> {
         let found = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
         found
-            .map(|found| self.labelled(found.value))
+            .map(|found| self.labelled(found.value, &self.ages()))
             .ok_or_else(|| ServiceError::not_found("endpoint", id.as_str()))
     }
 
-    /// With who answered there last, and whether nobody does now.
-    fn labelled(&self, endpoint: Endpoint) -> Endpoint {
+    /// With who answered there last, when, and whether nobody does now.
+    fn labelled(&self, endpoint: Endpoint, ages: &Ages) -> Endpoint {
+        let (observed_at, stale) = ages.get(&endpoint.spec.id).copied().unwrap_or((None, true));
         Endpoint {
+            observed_at,
+            stale,
             service: self.seen_at(&endpoint.spec.id),
             silent: self.silent_at(&endpoint.spec.id),
             ..endpoint
         }
     }
 
-    /// Connects to an endpoint, looks at it once, and keeps it. One that can't be read is not kept.
-    pub async fn add_endpoint(&self, spec: EndpointSpec) -> Result<EndpointTest, ServiceError> {
+    /// Connects to an endpoint, looks at it once, and keeps it. One that can't be read is not kept. Whoever adds
+    /// it as adopted says that it is new, or ours already.
+    pub async fn add_endpoint(
+        &self,
+        spec: EndpointSpec,
+        standing: Standing,
+    ) -> Result<EndpointTest, ServiceError> {
         if read::<Endpoint>(self.store.as_ref(), spec.id.as_str())
             .await?
             .is_some()
@@ -59,7 +71,7 @@ impl Composer {
         self.is_at_a_new_address(&spec).await?;
         self.connector.allow_one_more_try(&spec);
         let connected = self.connector.connect(&spec).await?;
-        match self.add_connected(&spec, &connected).await {
+        match self.add_connected(&spec, standing, &connected).await {
             Ok(tested) => Ok(tested),
             Err(error) => {
                 connected.fabric.close().await;
@@ -84,20 +96,34 @@ impl Composer {
     async fn add_connected(
         &self,
         spec: &EndpointSpec,
+        standing: Standing,
         connected: &Connected,
     ) -> Result<EndpointTest, ServiceError> {
         let began = self.begin_look().await?;
         let observed = self.observe(connected).await?;
         let tested = EndpointTest::of(&observed);
         let look = Look::answered(spec.id.clone(), observed, self.clock.now());
-        if let Some(other) = self.last_looks(|last| last.is_of_the_same_service(&look)).first() {
-            return Err(known_already(spec, &other.view.source));
+        let same = self.last_looks(|sight| {
+            let walk = sight.last_walk();
+            walk.is_of_the_same_service(&look)
+                .then(|| walk.view.source.clone())
+        });
+        if let Some(other) = same.first() {
+            return Err(known_already(spec, other));
+        }
+        if standing == Standing::Adopted {
+            let seen = look.mark.as_deref();
+            self.claim(&spec.id, connected.fabric.as_ref(), seen, None)
+                .await?;
         }
         let endpoint = Endpoint {
             spec: spec.clone(),
             added: self.clock.now(),
+            standing,
             service: None,
             silent: None,
+            observed_at: None,
+            stale: false,
         };
         let mut batch = Batch::new();
         batch.expect(Endpoint::KIND, endpoint.id(), None).put(&endpoint)?;
@@ -164,9 +190,14 @@ impl Composer {
             }
         }
         let mut batch = Batch::new();
-        batch.delete(Endpoint::KIND, id.as_str());
+        batch
+            .delete(Endpoint::KIND, id.as_str())
+            .delete(Shown::KIND, id.as_str())
+            .delete(Pause::KIND, &Paused::Endpoint(id.clone()).to_string());
         self.store.commit(batch).await?;
+        self.recall_pauses().await?;
         if let Some(connected) = self.connections.remove(id) {
+            self.unmark(id, connected.fabric.as_ref()).await;
             connected.fabric.close().await;
         }
         self.forget(id);
@@ -197,17 +228,17 @@ impl Composer {
         let missing: Vec<EndpointSpec> = kept
             .filter(|spec| self.connections.get(&spec.id).is_none())
             .collect();
-        let connect = futures_util::stream::iter(missing).map(|spec| async move {
-            match self.connector.connect(&spec).await {
-                Ok(connected) => {
-                    self.use_connected(&spec.id, &connected).await;
-                    None
-                }
-                Err(error) => Some((spec.id, error)),
-            }
-        });
+        let connect = futures_util::stream::iter(missing)
+            .map(|spec| async move { Some((spec.id.clone(), self.connect(&spec).await.err()?)) });
         let failed = connect.buffer_unordered(self.options.collect.endpoints_at_once.max(1));
         Ok(failed.filter_map(std::future::ready).collect().await)
+    }
+
+    /// Connects to an endpoint that is not connected.
+    pub(super) async fn connect(&self, spec: &EndpointSpec) -> Result<(), DriverError> {
+        let connected = self.connector.connect(spec).await?;
+        self.use_connected(&spec.id, &connected).await;
+        Ok(())
     }
 }
 

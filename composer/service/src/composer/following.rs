@@ -43,6 +43,11 @@ impl Composer {
         if let Err(error) = self.look_again(&self.touched_by(operation)).await {
             tracing::warn!(operation = %id, "what it left could not be looked at: {error}");
         }
+        if operation.kind.is_automatic()
+            && let Err(error) = self.pause_after_failures().await
+        {
+            tracing::warn!(operation = %id, "how it went is judged before the next begins: {error}");
+        }
         let runners_own = operation.kind == OperationKind::Schedule;
         let moved_on = operation.state == OperationState::Completed;
         if tell == Tell::HoweverItEnds || !runners_own || moved_on {

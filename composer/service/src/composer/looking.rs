@@ -7,11 +7,14 @@
 use super::Composer;
 use crate::error::ServiceError;
 use crate::missing::{Vanished, show_missing};
-use crate::view::{Known, overlay};
+use crate::sight::{Began, Sight};
+use crate::vanishing::{Baselines, Shown};
+use crate::view::{Known, LookedAt, overlay};
 use poolwright_collector::{Look, assemble, look};
-use poolwright_driver::{Fabric, Progress};
+use poolwright_driver::{Bindings, Fabric, Progress};
 use poolwright_executor::{Claim, CompositionRecord, GpuRecord};
 use poolwright_inventory::{Snapshot, remember};
+use poolwright_model::control::ControlPoint;
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_model::topology::{Host, Topology};
@@ -19,13 +22,19 @@ use poolwright_store::{Batch, Stored, read, read_all};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// What was seen last, by endpoint, and what was made of it.
 #[derive(Default)]
 pub(super) struct Seen {
     sights: BTreeMap<ControlEndpointId, Sight>,
+    /// What endpoints showed when they were believed.
+    baselines: Baselines,
     /// Looks that have begun so far.
     looks: u64,
+    /// Looks that were taken in so far.
+    taken_in: u64,
     /// Everything was looked at once.
     all: bool,
     /// How long the last look at everything took.
@@ -44,16 +53,22 @@ pub(super) struct Seen {
     shown: Option<(u64, Arc<Snapshot>)>,
 }
 
-/// What one endpoint showed.
-struct Sight {
-    look: Look,
-    began: Began,
-}
-
 impl Seen {
-    /// Whether this still is what all sights come to.
-    fn is_joined(&self, joined: &Arc<Joined>) -> bool {
-        self.joined.as_ref().is_some_and(|now| Arc::ptr_eq(now, joined))
+    /// Something was seen. `anew`: it is otherwise than before, and not only seen again.
+    fn changed(&mut self, anew: bool) {
+        self.taken_in += 1;
+        self.shown = None;
+        if anew {
+            self.joined = None;
+        }
+    }
+
+    fn looked_at(&self) -> LookedAt {
+        let sights = self.sights.iter();
+        LookedAt {
+            endpoints: sights.map(|(id, sight)| (id.clone(), sight.revision())).collect(),
+            units: self.sights.values().flat_map(Sight::unread).collect(),
+        }
     }
 }
 
@@ -64,15 +79,6 @@ struct Joined {
     vanished: Vanished,
     /// The endpoints that answered when they were looked at last.
     answered: BTreeSet<ControlEndpointId>,
-    /// How far the store was when the look at each began.
-    looked_at: BTreeMap<ControlEndpointId, u64>,
-}
-
-/// When a look began: after how many others, and after which commit.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Began {
-    nth: u64,
-    revision: u64,
 }
 
 /// What everything is called, kept over a restart: records and compositions name GPUs and hosts by it.
@@ -114,6 +120,7 @@ impl Composer {
         let looks = look(&self.connections.fabrics(), now, self.options.collect, progress).await;
         self.drop_refused(&looks).await;
         self.take_in(began, [looks, unreached].concat());
+        self.heed_marks().await?;
         let kept: BTreeSet<_> = self.endpoints().await?.into_iter().map(|e| e.spec.id).collect();
         {
             let mut seen = self.lock_seen();
@@ -121,7 +128,7 @@ impl Composer {
             let connected = |id: &ControlEndpointId| self.connections.get(id).is_some();
             seen.sights.retain(|id, _| kept.contains(id) || connected(id));
             seen.elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            seen.joined = None;
+            seen.changed(true);
             seen.all = true;
         }
         self.snapshot().await
@@ -132,34 +139,41 @@ impl Composer {
         self.lock_seen().all
     }
 
-    /// Looks at some endpoints again; the others are as they were seen last.
+    /// Looks at some endpoints again: at all that they have where that is quick, else at who is bound where. The
+    /// others are as they were seen last.
     pub(super) async fn look_again(
         &self,
         endpoints: &BTreeSet<ControlEndpointId>,
     ) -> Result<(), ServiceError> {
-        let fabrics: Vec<Arc<dyn Fabric>> = endpoints
-            .iter()
+        /// A walk that takes longer is not waited for.
+        const QUICK: Duration = Duration::from_secs(10);
+        let is_slow =
+            |id: &&ControlEndpointId| self.with_sight(id, |s| s.last_walk().took > QUICK) == Some(true);
+        let (slow, quick): (Vec<_>, Vec<_>) = endpoints.iter().partition(is_slow);
+        let fabrics: Vec<Arc<dyn Fabric>> = quick
+            .into_iter()
             .filter_map(|id| self.connections.get(id))
             .map(|connected| connected.fabric)
             .collect();
         let began = self.begin_look().await?;
-        let looks = look(&fabrics, self.clock.now(), self.options.collect, &()).await;
+        let looks = look(&fabrics, began.at, self.options.collect, &()).await;
         self.take_in(began, looks);
-        Ok(())
+        self.read_owners_of(slow).await?;
+        self.heed_marks().await
     }
 
     /// The pool as last seen, with what we know of it.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, ServiceError> {
         let joined = self.joined().await?;
         let revision = self.store.revision().await?;
-        {
+        let (looked_at, taken_in) = {
             let seen = self.lock_seen();
-            let shown = seen.shown.as_ref().filter(|(at, _)| *at == revision);
-            if let Some((_, shown)) = shown.filter(|_| seen.is_joined(&joined)) {
+            if let Some((_, shown)) = seen.shown.as_ref().filter(|(at, _)| *at == revision) {
                 return Ok(shown.clone());
             }
-        }
-        let known = self.known(joined.looked_at.clone()).await?;
+            (seen.looked_at(), seen.taken_in)
+        };
+        let known = self.known(looked_at).await?;
         let mut snapshot = joined.snapshot.clone();
         overlay(&mut snapshot, &known);
         let compositions = self.compositions().await?;
@@ -172,7 +186,7 @@ impl Composer {
             &joined.answered,
         );
         let shown = Arc::new(snapshot);
-        if seen.is_joined(&joined) {
+        if seen.taken_in == taken_in {
             // What was committed while it was made may be in it or not: the next caller finds a later
             // revision, and makes it anew.
             seen.shown = Some((revision, shown.clone()));
@@ -194,71 +208,138 @@ impl Composer {
 
     /// To be called before a look, whose answers then go to [`Composer::take_in`].
     pub(super) async fn begin_look(&self) -> Result<Began, ServiceError> {
+        self.recall_baselines().await?;
         let revision = self.store.revision().await?;
+        let (at, instant) = (self.clock.now(), Instant::now());
         let mut seen = self.lock_seen();
         seen.looks += 1;
         Ok(Began {
             nth: seen.looks,
             revision,
+            at,
+            instant,
         })
     }
 
     pub(super) fn take_in(&self, began: Began, looks: Vec<Look>) {
         let mut seen = self.lock_seen();
-        for mut look in looks {
+        for look in looks {
             let source = look.view.source.clone();
-            let mut began = began;
-            if let Some(last) = seen.sights.get(&source) {
-                // Two looks may overtake each other; the later one counts.
-                if last.began.nth > began.nth {
-                    continue;
-                }
-                // An endpoint that is silent just now still has what it had; its fault says that it is silent.
-                if !look.answered {
-                    look.view.topology = last.look.view.topology.clone();
-                    look.view.at = last.look.view.at;
-                    look.label.clone_from(&last.look.label);
-                    began.revision = last.began.revision;
+            // A look that failed shows nothing; that is no sign that it is gone.
+            let doubt = match look.answered {
+                true => seen.baselines.take_in(&look).err(),
+                false => None,
+            };
+            match (seen.sights.get_mut(&source), doubt) {
+                (Some(sight), None) => sight.walk(look, began),
+                (Some(sight), Some(fault)) => sight.doubt(look, fault, began),
+                (None, doubt) => {
+                    let sight = Sight::first(look, doubt, began);
+                    seen.sights.insert(source, sight);
                 }
             }
-            seen.sights.insert(source, Sight { look, began });
         }
-        seen.joined = None;
+        seen.changed(true);
+    }
+
+    /// Takes in who is bound where at an endpoint. Says whether that is otherwise than it was known to be.
+    pub(super) fn take_in_owners(
+        &self,
+        endpoint: &ControlEndpointId,
+        units: &[ControlPoint],
+        read: Bindings,
+        began: Began,
+    ) -> bool {
+        let mut seen = self.lock_seen();
+        let Some(sight) = seen.sights.get_mut(endpoint) else {
+            return false;
+        };
+        let news = sight.read(units, read, began, began.instant.elapsed());
+        seen.changed(news);
+        news
+    }
+
+    /// What an endpoint showed, if it was ever looked at.
+    pub(super) fn with_sight<T>(&self, id: &ControlEndpointId, ask: impl FnOnce(&Sight) -> T) -> Option<T> {
+        self.lock_seen().sights.get(id).map(ask)
     }
 
     /// Who answered at an endpoint when it was looked at last.
     pub(super) fn seen_at(&self, endpoint: &ControlEndpointId) -> Option<DriverLabel> {
-        self.lock_seen().sights.get(endpoint)?.look.label.clone()
+        self.with_sight(endpoint, |sight| sight.last_walk().label.clone())?
     }
 
-    /// The last looks that are so, in the order of their endpoints.
-    pub(super) fn last_looks(&self, are_so: impl Fn(&Look) -> bool) -> Vec<Look> {
+    /// What was seen of the endpoints of which that is so, in the order of their names.
+    pub(super) fn last_looks<T>(&self, tell: impl Fn(&Sight) -> Option<T>) -> Vec<T> {
+        self.lock_seen().sights.values().filter_map(tell).collect()
+    }
+
+    pub(super) fn with_baselines(&self, what: impl FnOnce(&mut Baselines)) {
+        what(&mut self.lock_seen().baselines);
+    }
+
+    /// What an endpoint shows that is not believed.
+    pub(super) fn disbelieved_at(&self, endpoint: &ControlEndpointId) -> Option<Shown> {
+        let shown = self.with_sight(endpoint, |sight| sight.doubted().map(|(look, _)| Shown::of(look)));
+        shown.flatten()
+    }
+
+    /// The endpoints that are not believed just now, and why.
+    pub(super) fn disbelieved(&self) -> BTreeMap<ControlEndpointId, String> {
         let seen = self.lock_seen();
-        let looks = seen.sights.values().map(|sight| &sight.look);
-        looks.filter(|look| are_so(look)).cloned().collect()
+        let doubted = |(id, sight): (&ControlEndpointId, &Sight)| {
+            let (_, fault) = sight.doubted()?;
+            Some((id.clone(), fault.message.clone()))
+        };
+        seen.sights.iter().filter_map(doubted).collect()
+    }
+
+    /// What an endpoint showed before, and does not any more.
+    pub(super) fn gone_since(&self, now: &Shown) -> BTreeSet<String> {
+        self.lock_seen().baselines.gone(now)
+    }
+
+    /// Believes what an endpoint shows.
+    pub(super) fn believe(&self, now: Shown) {
+        let mut seen = self.lock_seen();
+        if let Some(sight) = seen.sights.get_mut(&now.endpoint) {
+            sight.believe();
+        }
+        seen.baselines.believe(now);
+        seen.changed(true);
     }
 
     /// Forgets what an endpoint showed.
     pub(super) fn forget(&self, endpoint: &ControlEndpointId) {
         let mut seen = self.lock_seen();
         seen.sights.remove(endpoint);
+        seen.baselines.forget(endpoint);
         let before = seen.speakers.len();
         seen.speakers.retain(|_, speaker| speaker != endpoint);
         seen.ids_to_keep |= seen.speakers.len() < before;
-        seen.joined = None;
+        seen.changed(true);
     }
 
     /// Everything that was seen in one. What is new in it has an id that stays, before anybody uses it.
     async fn joined(&self) -> Result<Arc<Joined>, ServiceError> {
-        let (joined, ids) = {
+        let (joined, ids, shown) = {
             let mut seen = self.lock_seen();
             let joined = match &seen.joined {
                 Some(joined) => joined.clone(),
                 None => self.join(&mut seen),
             };
             let known = || (Ids(seen.ids.clone()), Speakers(seen.speakers.clone()));
-            (joined, seen.ids_to_keep.then(known))
+            (joined, seen.ids_to_keep.then(known), seen.baselines.to_keep())
         };
+        if !shown.is_empty() {
+            let mut batch = Batch::new();
+            for shown in &shown {
+                batch.put(shown)?;
+            }
+            self.store.commit(batch).await?;
+            let mut seen = self.lock_seen();
+            shown.iter().for_each(|shown| seen.baselines.kept(shown));
+        }
         if let Some((ids, speakers)) = ids {
             let mut batch = Batch::new();
             batch.put(&ids)?.put(&speakers)?;
@@ -270,8 +351,9 @@ impl Composer {
     }
 
     fn join(&self, seen: &mut Seen) -> Arc<Joined> {
-        let looks: Vec<Look> = seen.sights.values().map(|sight| sight.look.clone()).collect();
-        let taken_at = looks.iter().map(|look| look.view.at).max();
+        let looks: Vec<Look> = seen.sights.values().map(Sight::look).collect();
+        let began = seen.sights.values().filter_map(Sight::read_last);
+        let taken_at = began.map(|began| began.at).max();
         let taken_at = taken_at.unwrap_or_else(|| self.clock.now());
         let mut snapshot = assemble(looks, Some(&seen.ids), taken_at);
         snapshot.elapsed_ms = seen.elapsed_ms;
@@ -281,19 +363,19 @@ impl Composer {
             seen.speakers.insert(host, speaker);
         }
         self.connections.set_speakers(seen.speakers.clone());
-        let sights = seen.sights.iter();
-        let looked_at = sights.map(|(id, sight)| (id.clone(), sight.began.revision));
-        let looked_at: BTreeMap<_, _> = looked_at.collect();
         let mut vanished = Vanished::default();
         if let Some(before) = &seen.before {
             vanished.clone_from(&before.vanished);
-            vanished.compare(&before.snapshot, &snapshot, &looked_at.keys().cloned().collect());
+            vanished.compare(
+                &before.snapshot,
+                &snapshot,
+                &seen.sights.keys().cloned().collect(),
+            );
         }
-        let answered = seen.sights.iter().filter(|(_, sight)| sight.look.answered);
+        let answered = seen.sights.iter().filter(|(_, sight)| sight.answers());
         let joined = Arc::new(Joined {
             answered: answered.map(|(id, _)| id.clone()).collect(),
             vanished,
-            looked_at,
             snapshot,
         });
         seen.before = Some(joined.clone());
@@ -302,13 +384,15 @@ impl Composer {
         joined
     }
 
-    async fn known(&self, looked_at: BTreeMap<ControlEndpointId, u64>) -> Result<Known, ServiceError> {
+    async fn known(&self, looked_at: LookedAt) -> Result<Known, ServiceError> {
         // Claims first: what an operation lets go of while we read is then still in its hands.
         let claims = read_all::<Claim>(self.store.as_ref()).await?;
         let compositions = read_all::<CompositionRecord>(self.store.as_ref()).await?;
         let held = compositions.into_iter().flat_map(|c| c.value.composition.held);
         let records = read_all::<GpuRecord>(self.store.as_ref()).await?;
         Ok(Known {
+            observed: self.observed().await?,
+            closed: self.closed().await?,
             in_hand: claims.into_iter().map(|claim| claim.value.unit).collect(),
             ours: held.map(|held| held.unit).collect(),
             records: records

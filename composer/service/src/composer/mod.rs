@@ -1,9 +1,13 @@
 //! The facade: everything that anybody asks of Poolwright, be it at the CLI or through a service.
 //!
+//! * [`accepting`]: what vanished all at once.
+//! * [`adopting`]: what was there before us.
+//! * [`drifting`]: what is recorded against what was found.
 //! * [`looking`]: the hardware as seen last, with what we know of it.
 //! * [`endpoints`]: whom to ask.
 //! * [`wanting`]: demands and schedules.
 //! * [`silence`]: what does not answer.
+//! * [`staleness`]: what is too old to rest a change on.
 //! * [`suspending`]: which demands the clock has put aside.
 //! * [`keeping`]: which demands are kept, when operations decide it.
 //! * [`planning`]: from what is wanted to a plan.
@@ -13,35 +17,55 @@
 //! * [`requests`]: from a plan to an operation; once a key.
 //! * [`charge`]: one of several managers.
 //! * [`following`]: what is done once an operation is over.
+//! * [`automatic`]: what ran by itself of late.
+//! * [`failing`]: what failed again and again.
+//! * [`limiting`]: not too much of what runs by itself.
+//! * [`marking`]: whose an endpoint is.
+//! * [`polling`]: looking by the clock.
+//! * [`pausing`]: stopping it all, or some of it.
 //! * [`pruning`]: what is forgotten of the past.
 //! * [`readiness`]: whether it may be asked at all.
 //! * [`asking`]: operations, compositions, and why things are as they are.
 //!
 //! Invariant: every change of hardware goes through a plan and the executor.
 
+mod accepting;
+mod adopting;
 mod asking;
+mod automatic;
 mod changing;
 mod charge;
+mod drifting;
 mod endpoints;
+mod failing;
 mod following;
 mod giving_up;
 mod keeping;
+mod limiting;
 mod looking;
+mod marking;
+mod pausing;
 mod planning;
+mod polling;
 mod pruning;
 mod readiness;
 mod requests;
 mod silence;
+mod staleness;
 mod suspending;
 mod undoing;
 mod wanting;
 
+pub use accepting::{Accepting, Lost};
+pub use adopting::Adopting;
 pub use asking::{Check, CheckResult, Resolution, Status, Why};
 pub use changing::Release;
 pub use endpoints::EndpointTest;
 pub(crate) use following::Tell;
+pub use limiting::{LimitsStatus, MovedMost};
 pub use planning::{Change, How};
 pub use silence::Silent;
+pub use staleness::Observed;
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
 use self::readiness::Stage;
@@ -66,8 +90,11 @@ use tokio::task::JoinSet;
 pub struct Options {
     pub collect: CollectOptions,
     pub execute: poolwright_executor::Options,
-    /// Between two looks at all endpoints, in real time. `None`: only when asked.
+    /// How often it is read who is bound where at an endpoint, in real time: longer where the endpoint is slow.
+    /// `None`: only when asked.
     pub poll: Option<Duration>,
+    /// How often all that an endpoint has is looked at, while it is polled: longer where that takes long.
+    pub walk: Duration,
     /// Where several managers have one store; `None` for the only one.
     pub sharing: Option<Sharing>,
     /// For simulation: with a seed, the same calls give new things the same ids.
@@ -80,6 +107,7 @@ impl Default for Options {
             collect: CollectOptions::default(),
             execute: poolwright_executor::Options::default(),
             poll: Some(Duration::from_secs(30)),
+            walk: Duration::from_secs(300),
             sharing: None,
             seed: None,
         }
@@ -109,6 +137,8 @@ pub struct Parts {
     /// Held while a plan is made and submitted: each sees what the one before has taken. Operations run side
     /// by side all the same.
     turn: tokio::sync::Mutex<()>,
+    /// Held while pauses are changed: what the executor is told last is what stands.
+    pausing: tokio::sync::Mutex<()>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
     pub(crate) calendar_changed: Notify,
     /// What keeps the pool from following the calendar just now.
@@ -160,6 +190,7 @@ impl Composer {
             stage: Mutex::default(),
             seen: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
+            pausing: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
             trouble: Mutex::default(),
             tasks: Mutex::default(),
@@ -192,6 +223,7 @@ impl Composer {
     /// All of a start but its end: nobody may ask it before [`Composer::open_up`].
     pub async fn take_up(&self) -> Result<(), ServiceError> {
         self.recall_ids().await?;
+        self.recall_pauses().await?;
         self.settle_demands().await?;
         self.discover(&()).await?;
         self.begin_charge().await?;
@@ -221,10 +253,6 @@ impl Composer {
 
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
-    }
-
-    pub(crate) fn options(&self) -> &Options {
-        &self.options
     }
 
     /// Parks running operations where they can be carried on, and ends the sessions at the endpoints. None is

@@ -2,10 +2,13 @@
 
 use super::Composer;
 use super::requests::Request;
+use super::staleness::Stale;
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::{Claim, Operation, OperationKind};
 use poolwright_inventory::Snapshot;
-use poolwright_model::id::{ControlEndpointId, DemandId, GpuId, OperationId, PlanId};
+use poolwright_model::composable::{Composability, WhyNotKind};
+use poolwright_model::id::{ControlEndpointId, DemandId, GpuId, HostId, OperationId, PlanId};
+use poolwright_model::topology::Host;
 use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, Reserved, World};
 use poolwright_store::StoreError;
 use serde::{Deserialize, Serialize};
@@ -25,6 +28,12 @@ pub struct How {
     /// Pull GPUs although they are in use, for this reason.
     #[serde(default)]
     pub force: Option<String>,
+    /// Seconds after which what is not done yet is undone.
+    #[serde(default)]
+    pub deadline_s: Option<u32>,
+    /// Rest it on what was seen last, also where that is old.
+    #[serde(default)]
+    pub allow_stale: bool,
 }
 
 /// What would be changed, and the operation that changes it; no operation for a dry run, and none where
@@ -66,6 +75,7 @@ pub(super) enum Wanted<'a> {
 }
 
 /// Everything that a plan is made of, read at one time.
+#[derive(Clone)]
 pub(super) struct Basis {
     snapshot: Arc<Snapshot>,
     pub held: Vec<Composition>,
@@ -107,6 +117,27 @@ impl Basis {
         }
     }
 
+    /// Gives nothing away at these endpoints, nor to hosts for which they speak. What is held there stays.
+    pub fn leave_out(
+        &mut self,
+        stale: &BTreeMap<ControlEndpointId, Stale>,
+        speaker: impl Fn(&HostId) -> Option<ControlEndpointId>,
+    ) {
+        let topology = &mut Arc::make_mut(&mut self.snapshot).topology;
+        for gpu in topology
+            .gpus
+            .iter_mut()
+            .filter(|gpu| gpu.composability.is_composable())
+        {
+            if let Some(stale) = gpu.control.iter().find_map(|at| stale.get(&at.endpoint)) {
+                gpu.composability = Composability::no(WhyNotKind::Stale, stale.to_string());
+            }
+        }
+        let silent = |host: &&Host| speaker(&host.id).is_some_and(|id| stale.contains_key(&id));
+        let hosts = topology.hosts.iter().filter(silent);
+        self.cordoned.hosts.extend(hosts.map(|host| host.id.clone()));
+    }
+
     /// With all compositions as nobody's but their holder's: a plan keeps them.
     pub fn standing(mut self) -> Self {
         self.demands.clear();
@@ -118,7 +149,8 @@ impl Basis {
 impl Composer {
     /// What would be changed now so that everything wanted is served. Changes nothing.
     pub async fn plan(&self) -> Result<Plan, ServiceError> {
-        let basis = self.basis(Wanted::All).await?;
+        let mut basis = self.basis(Wanted::All).await?;
+        self.leave_out_stale(&mut basis);
         Ok(poolwright_planner::plan(&self.input(&basis)))
     }
 
@@ -126,7 +158,8 @@ impl Composer {
     /// nothing, but notes what windows put aside.
     pub(crate) async fn plan_for_schedules(&self) -> Result<Scheduled, ServiceError> {
         let suspended = self.note_put_aside().await?;
-        let basis = self.basis(Wanted::Scheduled).await?;
+        let mut basis = self.basis(Wanted::Scheduled).await?;
+        self.leave_out_stale(&mut basis);
         let plan = poolwright_planner::plan(&self.input(&basis));
         let unplaced = plan.unplaced.iter().map(|unplaced| unplaced.demand.clone());
         let stays = |c: &&Composition| plan.deferred.iter().any(|deferred| deferred.composition == c.id);
@@ -148,7 +181,12 @@ impl Composer {
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
-        self.apply_on(Wanted::All, plan, kind, by, how).await
+        match self.apply_on(Wanted::All, plan.clone(), kind, by, how).await {
+            Err(refused) if self.looked_again(&refused).await => {
+                self.apply_on(Wanted::All, plan, kind, by, how).await
+            }
+            done => done,
+        }
     }
 
     /// The same, for a plan that was made for schedules.

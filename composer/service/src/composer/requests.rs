@@ -7,6 +7,7 @@ use super::Composer;
 use super::following::Tell;
 use super::planning::{Change, How};
 use crate::error::{ErrorCode, ServiceError};
+use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{Key, KeyAnswer, KeyRecord, Operation, OperationKind, PlanRecord, Submission};
 use poolwright_model::id::OperationId;
 use poolwright_planner::Plan;
@@ -74,14 +75,26 @@ impl Composer {
         })
     }
 
-    /// Begins the operation, with all that hangs on it. To be called with the turn.
+    /// Begins the operation, with all that hangs on it, unless that is paused, or too much of what
+    /// runs by itself. To be called with the turn.
     pub(super) async fn submit(
         &self,
         request: Request<'_>,
         id: OperationId,
         plan: Plan,
-        with: Batch,
+        mut with: Batch,
     ) -> Result<Change, ServiceError> {
+        let automatic = request.kind.is_automatic();
+        if automatic {
+            self.pause_after_failures().await?;
+        }
+        self.may_begin(&request, &plan).await?;
+        self.are_adopted(request.kind, &plan).await?;
+        self.is_fresh(&request, &plan)?;
+        if automatic {
+            self.is_believed(&plan)?;
+            self.within_limits(&id, &plan, &mut with).await?;
+        }
         let submission = Submission {
             id: id.clone(),
             plan: plan.clone(),
@@ -90,6 +103,8 @@ impl Composer {
             by: request.by.to_owned(),
             key: request.key,
             force: request.how.force.clone(),
+            deadline: self.deadline(request.how)?,
+            allow_stale: request.how.allow_stale,
             with,
         };
         let begun = self.executor.submit(submission).await?;
@@ -101,6 +116,19 @@ impl Composer {
             operation: Some(self.operation(&id).await?),
             ..Change::none(plan)
         })
+    }
+
+    fn deadline(&self, how: &How) -> Result<Option<Timestamp>, ServiceError> {
+        let Some(seconds) = how.deadline_s else {
+            return Ok(None);
+        };
+        let deadline = self
+            .clock
+            .now()
+            .checked_add(SignedDuration::from_secs(i64::from(seconds)));
+        deadline
+            .map(Some)
+            .map_err(|error| ServiceError::bad_request(format!("deadline_s {seconds}: {error}")))
     }
 
     /// Begins the operation, unless only its plan is wanted or nothing is to be done.

@@ -2,8 +2,8 @@
 
 use super::Composer;
 use crate::error::{ErrorCode, ServiceError};
+use crate::sight::Sight;
 use jiff::Timestamp;
-use poolwright_collector::Look;
 use poolwright_model::id::ControlEndpointId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -15,6 +15,9 @@ pub struct Silent {
     /// When it answered last; `None`: not since the manager started, so nothing of it is known.
     pub last_answer: Option<Timestamp>,
     pub because: String,
+    /// It answers, and what it says is not believed.
+    #[serde(default)]
+    pub answers: bool,
 }
 
 impl fmt::Display for Silent {
@@ -22,6 +25,12 @@ impl fmt::Display for Silent {
         let Self {
             endpoint, because, ..
         } = self;
+        if self.answers {
+            return match self.last_answer {
+                Some(at) => write!(f, "{endpoint} is shown as it was at {at}: {because}"),
+                None => write!(f, "{endpoint} is not believed: {because}"),
+            };
+        }
         match self.last_answer {
             Some(at) => write!(f, "{endpoint} has not answered since {at}: {because}"),
             None => write!(
@@ -33,33 +42,43 @@ impl fmt::Display for Silent {
 }
 
 impl Silent {
-    fn of(look: Look) -> Self {
-        let fault = look.view.faults.into_iter().next();
-        Self {
-            endpoint: look.view.source,
-            // Whoever answered before is remembered, with the time of that answer.
-            last_answer: look.label.is_some().then_some(look.view.at),
-            because: fault.map(|fault| fault.message).unwrap_or_default(),
+    /// `None` of an endpoint that answers, and is believed.
+    pub(super) fn of(sight: &Sight) -> Option<Self> {
+        if sight.answers() {
+            return None;
         }
+        let look = sight.look();
+        Some(Self {
+            answers: sight.doubted().is_some(),
+            endpoint: look.view.source,
+            last_answer: sight.read_last().map(|began| began.at),
+            because: look
+                .view
+                .faults
+                .into_iter()
+                .next()
+                .map(|fault| fault.message)
+                .unwrap_or_default(),
+        })
     }
 }
 
 impl Composer {
     /// The endpoints that did not answer when they were asked last, in the order of their names.
     pub fn silent(&self) -> Vec<Silent> {
-        let looks = self.last_looks(|look| !look.answered);
-        looks.into_iter().map(Silent::of).collect()
+        self.last_looks(Silent::of)
     }
 
     pub(super) fn silent_at(&self, endpoint: &ControlEndpointId) -> Option<Silent> {
-        let looks = self.last_looks(|look| !look.answered && look.view.source == *endpoint);
-        looks.into_iter().map(Silent::of).next()
+        self.with_sight(endpoint, Silent::of)?
     }
 
     /// An error that something can't be had, with the endpoints that may have it and do not answer.
     pub(super) fn beside_silence(&self, error: ServiceError) -> ServiceError {
         const NAMED: usize = 3;
-        let silent = self.silent();
+        let mut silent = self.silent();
+        // What is not composable says so itself.
+        silent.retain(|silent| !silent.answers);
         if silent.is_empty() || error.code != ErrorCode::Unplaced {
             return error;
         }

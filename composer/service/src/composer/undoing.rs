@@ -24,6 +24,13 @@ impl Composer {
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
+        match self.undo_now(id, by, how).await {
+            Err(refused) if self.looked_again(&refused).await => self.undo_now(id, by, how).await,
+            done => done,
+        }
+    }
+
+    async fn undo_now(&self, id: &OperationId, by: &str, how: &How) -> Result<Change, ServiceError> {
         let request = Request::new(OperationKind::Undo, format!("undo operation {id}"), id, by, how)?;
         if let Some(done) = self.answered_before(&request).await? {
             return Ok(done);
@@ -166,6 +173,10 @@ fn changed(id: &OperationId, refusal: &Refusal) -> ServiceError {
 fn may_be_undone(operation: &Operation) -> Result<(), ServiceError> {
     let (id, state) = (&operation.id, operation.state);
     let (why, hint) = match state {
+        OperationState::Completed if operation.kind == OperationKind::Adopt => (
+            "it took over what was bound already, and moved nothing".to_owned(),
+            Some("let go of what is not needed: poolwright release COMPOSITION".to_owned()),
+        ),
         OperationState::Completed => return Ok(()),
         OperationState::RolledBack | OperationState::Cancelled => {
             (format!("it is {state}, so everything is as it was before"), None)

@@ -14,7 +14,7 @@ mod writer;
 
 pub use connect::PostgresOptions;
 
-use crate::cluster::RESTORED;
+use crate::cluster::{CLUSTER, RESTORED};
 use crate::data_dir::{DataDir, unusable};
 use crate::{
     Batch, Committed, Document, Event, JournalLine, OpenError, Order, Store, StoreError, statements,
@@ -104,6 +104,11 @@ impl Store for PostgresStore {
 
     async fn restored(&self) -> Result<Option<String>, StoreError> {
         let rows = self.rows(statements::MARKED, &[&RESTORED]).await?;
+        Ok(rows.first().map(|row| row.get(0)))
+    }
+
+    async fn cluster(&self) -> Result<Option<String>, StoreError> {
+        let rows = self.rows(statements::MARKED, &[&CLUSTER]).await?;
         Ok(rows.first().map(|row| row.get(0)))
     }
 

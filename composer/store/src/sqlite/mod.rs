@@ -8,7 +8,7 @@ mod open;
 mod sql;
 mod writer;
 
-use crate::cluster::RESTORED;
+use crate::cluster::{CLUSTER, RESTORED};
 use crate::{Batch, Committed, Document, Event, JournalLine, OpenError, Order, Store, StoreError};
 pub use copy::{Copied, backup, restore};
 
@@ -59,6 +59,15 @@ impl SqliteStore {
     pub fn in_memory() -> Result<Self, OpenError> {
         Ok(Self {
             place: Place::Memory(Mutex::new(open::in_memory()?)),
+        })
+    }
+
+    /// The same, of a cluster of this name.
+    pub fn in_memory_of(cluster: &str) -> Result<Self, OpenError> {
+        let connection = open::in_memory()?;
+        open::mark(&connection, CLUSTER, cluster).map_err(|e| open::refused(Path::new(":memory:"), &e))?;
+        Ok(Self {
+            place: Place::Memory(Mutex::new(connection)),
         })
     }
 
@@ -117,6 +126,10 @@ impl Store for SqliteStore {
 
     async fn restored(&self) -> Result<Option<String>, StoreError> {
         self.read(|connection| sql::marked(connection, RESTORED)).await
+    }
+
+    async fn cluster(&self) -> Result<Option<String>, StoreError> {
+        self.read(|connection| sql::marked(connection, CLUSTER)).await
     }
 
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {

@@ -5,10 +5,14 @@ use super::call::Line;
 use super::observe;
 use crate::rack::{BoxIx, GpuIx, PortIx};
 use crate::resources::Service;
-use crate::state::Change;
+use crate::state::{Change, State};
 use async_trait::async_trait;
-use poolwright_driver::{Bound, ControlPoint, DriverError, Fabric, Observation, Progress, ResetSeen};
+use poolwright_driver::{
+    Bindings, Bound, ControlPoint, DriverError, ErrorKind, Fabric, Observation, Progress, ResetSeen,
+    read_each,
+};
 use poolwright_model::driver_label::DriverLabel;
+use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
 use std::time::Duration;
 
@@ -36,6 +40,7 @@ impl Fabric for InProcessFabric {
         Ok(Observation {
             topology,
             label: DriverLabel::emulated(None),
+            mark: self.mark(),
             requests: 1,
             ..Observation::default()
         })
@@ -75,11 +80,23 @@ impl Fabric for InProcessFabric {
                 port_address: address::of_port(self.line.rack(), port),
             }),
             Some(None) => Ok(Bound::Free),
-            None => Err(DriverError::no_effect(format!(
-                "{} is gone",
-                self.line.rack().gpu_name(gpu)
-            ))),
+            None => Err(
+                DriverError::no_effect(format!("{} is gone", self.line.rack().gpu_name(gpu)))
+                    .with_fault(FaultKind::Missing),
+            ),
         }
+    }
+
+    async fn bindings(&self, units: &[ControlPoint], deadline: Duration) -> Result<Bindings, DriverError> {
+        if units.is_empty() {
+            self.line.read("/redfish/v1", deadline, |_, _| ()).await?;
+            return Ok(Bindings {
+                requests: 1,
+                ..Bindings::default()
+            });
+        }
+        let read = |unit: ControlPoint, left| async move { self.bound(&unit, left).await };
+        read_each(units, deadline, read).await
     }
 
     async fn reset(&self, unit: &ControlPoint, deadline: Duration) -> Result<ResetSeen, DriverError> {
@@ -97,9 +114,45 @@ impl Fabric for InProcessFabric {
             ResetSeen::CannotTell
         })
     }
+
+    async fn set_mark(
+        &self,
+        mark: Option<&str>,
+        instead: Option<&str>,
+        deadline: Duration,
+    ) -> Result<(), DriverError> {
+        if !self.line.rack().options.owner_mark {
+            let message = format!("{} can carry no owner's mark", self.line.endpoint);
+            return Err(DriverError::cannot_tell(message));
+        }
+        let path = match self.service {
+            Service::Box(_) => "/redfish/v1/Managers/manager",
+            Service::Bmc(_) => "/redfish/v1/Managers/bmc",
+        };
+        self.line.read(path, deadline, |_, _| ()).await?;
+        let stands = self.mark();
+        if stands.as_deref() != instead && stands.as_deref() != mark {
+            let message = format!(
+                "{} carries {} by now",
+                self.line.endpoint,
+                stands.unwrap_or_default()
+            );
+            return Err(DriverError::new(ErrorKind::Conflict, message));
+        }
+        let name = self.line.endpoint.as_str();
+        self.line
+            .emulation
+            .with(|state, _| state.set_mark(name, mark.unwrap_or_default()));
+        Ok(())
+    }
 }
 
 impl InProcessFabric {
+    fn mark(&self) -> Option<String> {
+        let mark = |state: &mut State| state.mark(self.line.endpoint.as_str()).map(str::to_owned);
+        self.line.emulation.with(|state, _| mark(state))
+    }
+
     fn gpu(&self, unit: &ControlPoint) -> Result<GpuIx, DriverError> {
         let found = |at: BoxIx| address::gpu_at(self.line.rack(), at, &unit.address);
         self.own_box(unit)

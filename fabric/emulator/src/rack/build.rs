@@ -31,6 +31,7 @@ pub(super) fn build(file: &str, raw: RawRack) -> Result<Rack, RackError> {
                 zone_actions: raw.options.zone_actions,
                 block_actions: raw.options.block_actions,
                 reset_action: raw.options.reset_action,
+                owner_mark: raw.options.owner_mark,
                 expand: raw.options.expand,
                 max_sessions: raw.options.max_sessions,
                 session_idle: raw.options.session_idle,

@@ -92,6 +92,7 @@ pub(super) struct RawOptions {
     pub zone_actions: bool,
     pub block_actions: bool,
     pub reset_action: bool,
+    pub owner_mark: bool,
     pub expand: Expand,
     pub max_sessions: usize,
     #[serde(deserialize_with = "duration")]
@@ -107,6 +108,7 @@ impl Default for RawOptions {
             zone_actions: true,
             block_actions: true,
             reset_action: true,
+            owner_mark: true,
             expand: Expand::Yes,
             max_sessions: 64,
             session_idle: Duration::from_secs(30 * 60),

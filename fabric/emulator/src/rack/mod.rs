@@ -80,6 +80,8 @@ pub struct Options {
     pub block_actions: bool,
     /// GPUs offer the action Reset.
     pub reset_action: bool,
+    /// Services carry an owner's mark (`ServiceIdentification`).
+    pub owner_mark: bool,
     pub expand: Expand,
     /// Sessions at one endpoint at once.
     pub max_sessions: usize,

@@ -21,7 +21,13 @@ pub(crate) fn find(view: &View<'_>, path: &[&str]) -> Option<Resource> {
             Some(Resource::of(all))
         }
         [id, rest @ ..] if *id == own_id(view) => match rest {
-            [] => Some(Resource::of(manager(view))),
+            [] => {
+                let resource = Resource::of(manager(view));
+                Some(match view.rack.options.owner_mark {
+                    true => resource.patch(Manager::SCHEMA, &["/ServiceIdentification"], set_mark),
+                    false => resource,
+                })
+            }
             ["Actions", RESET] => Some(Resource::action(Manager::SCHEMA, RESET, reset)),
             _ => None,
         },
@@ -59,7 +65,7 @@ fn manager(view: &View<'_>) -> Value {
     };
     for_what["ManagerForChassis"] = json!([link(chassis_uri.clone())]);
     for_what["ManagerInChassis"] = link(chassis_uri);
-    json!({
+    let mut manager = json!({
         "@odata.id": here,
         "@odata.type": Manager::ODATA_TYPE,
         "Id": own_id(view),
@@ -77,7 +83,30 @@ fn manager(view: &View<'_>) -> Value {
             "target": format!("{here}/Actions/{RESET}"),
             "ResetType@Redfish.AllowableValues": RESET_TYPES,
         } },
+    });
+    if let Some(mark) = mark(view) {
+        manager["ServiceIdentification"] = json!(mark);
+    }
+    manager
+}
+
+/// The owner's mark: empty where nobody has set one; `None` where the service can carry none.
+pub(crate) fn mark(view: &View<'_>) -> Option<String> {
+    let carries = view.rack.options.owner_mark;
+    carries.then(|| {
+        view.state
+            .mark(&view.service.name(view.rack))
+            .unwrap_or_default()
+            .to_owned()
     })
+}
+
+fn set_mark(writing: &mut Writing<'_>) -> Result<Done, Problem> {
+    // The body was checked: it is text, or null.
+    let mark = writing.body.get("ServiceIdentification").and_then(Value::as_str);
+    let service = writing.service.name(&writing.rack);
+    writing.state.set_mark(&service, mark.unwrap_or_default());
+    Ok(Done::Quietly)
 }
 
 /// A restart of the manager ends all its sessions. Bindings outlive it, unless a fault has it otherwise.

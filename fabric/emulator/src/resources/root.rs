@@ -79,6 +79,9 @@ fn root(view: &View<'_>) -> Value {
             "ManagerProvidingService": link(super::managers::own_uri(view)),
         },
     });
+    if let Some(mark) = super::managers::mark(view) {
+        root["ServiceIdentification"] = json!(mark);
+    }
     for (property, path) in parts(view) {
         root[property] = link(uri(path));
     }

@@ -91,6 +91,8 @@ pub struct State {
     changes: BTreeMap<ChangeId, change::Record>,
     queue: BTreeSet<(Timestamp, ChangeId)>,
     next_change: u64,
+    /// The owner's marks of services, by their names.
+    marks: BTreeMap<String, String>,
     revision: u64,
     tally: Tally,
 }
@@ -109,6 +111,7 @@ impl State {
             changes: BTreeMap::new(),
             queue: BTreeSet::new(),
             next_change: 0,
+            marks: BTreeMap::new(),
             revision: 0,
             tally: Tally::default(),
             rack,
@@ -252,6 +255,20 @@ impl State {
     /// Lets no new jobs onto a GPU, or lets them again.
     pub fn set_draining(&mut self, gpu: GpuIx, draining: bool) {
         self.gpus[gpu.0].draining = draining;
+    }
+
+    /// The owner's mark of a service, by the service's name.
+    pub fn mark(&self, service: &str) -> Option<&str> {
+        self.marks.get(service).map(String::as_str)
+    }
+
+    /// Marks a service; an empty mark is none.
+    pub fn set_mark(&mut self, service: &str, mark: &str) {
+        self.revision += 1;
+        match mark {
+            "" => self.marks.remove(service),
+            mark => self.marks.insert(service.to_owned(), mark.to_owned()),
+        };
     }
 
     /// Looks whether all invariants hold. They always do; tests ask after every step.

@@ -18,6 +18,9 @@ pub struct Saved {
     pub dirty: Vec<String>,
     /// Hosts that are switched off.
     pub off: Vec<String>,
+    /// The owner's marks of services, by their names.
+    #[serde(default)]
+    pub marks: std::collections::BTreeMap<String, String>,
 }
 
 /// What was kept does not fit the rack: the rack file has changed since.
@@ -49,6 +52,7 @@ impl State {
             gone: gpus(&|gpu| !self.present(gpu)),
             dirty: gpus(&|gpu| self.dirty(gpu)),
             off: off.map(|host| self.rack[host].name.clone()).collect(),
+            marks: self.marks.clone(),
         }
     }
 
@@ -90,6 +94,7 @@ impl State {
         for at in off {
             fresh.set_power(at, HostPower::Off, now);
         }
+        fresh.marks.clone_from(&saved.marks);
         fresh.tally = super::Tally::default();
         *self = fresh;
         Ok(())

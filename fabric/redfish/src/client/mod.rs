@@ -178,6 +178,11 @@ impl Client {
         self.0.expand.is_a_lie()
     }
 
+    /// Whether members of a collection come with it in one answer (`$expand`), as far as is known.
+    pub fn expands(&self) -> bool {
+        self.0.expand.query().is_some()
+    }
+
     /// HTTP requests sent so far, logins and retries included.
     pub fn requests(&self) -> u64 {
         self.0.wire.requests()
@@ -198,6 +203,11 @@ impl Client {
             etag: document.etag(),
             value: document.parse()?,
         })
+    }
+
+    /// Reads bytes that were got from `path` as `T`.
+    pub(crate) fn parse<T: DeserializeOwned>(&self, path: &str, bytes: &[u8]) -> Result<T> {
+        document::parse(bytes).map_err(|why| Error::harmless(format!("GET {}{path}", self.base()), why))
     }
 
     /// Whatever is there, such as `$metadata`: bytes, not looked at.

@@ -23,8 +23,8 @@ use errors::driver_error;
 use host_side::{HostLook, only_the_host_knows};
 use jiff::civil::Date;
 use poolwright_driver::{
-    Bound, Confirmation, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget, Observation, Progress,
-    ResetSeen, Room, TaskSeen,
+    Bindings, Bound, Confirmation, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget, Observation,
+    Progress, ResetSeen, Room, TaskSeen,
 };
 use poolwright_model::control::ControlPoint;
 use poolwright_model::fault::FaultKind;
@@ -144,6 +144,13 @@ impl Fabric for RedfishDriver {
         self.call(deadline).bound(unit).await
     }
 
+    async fn bindings(&self, units: &[ControlPoint], deadline: Duration) -> Result<Bindings, DriverError> {
+        let before = self.client.requests();
+        let mut bindings = self.call(deadline).remembering().bindings(units).await?;
+        bindings.requests = self.client.requests() - before;
+        Ok(bindings)
+    }
+
     async fn task(&self, task: &str, deadline: Duration) -> Result<TaskSeen, DriverError> {
         let state = self.client.task(task, deadline).await;
         Ok(match state.map_err(|error| driver_error(&error))? {
@@ -169,6 +176,15 @@ impl Fabric for RedfishDriver {
                 Err(DriverError::unknown(message).with_fault(FaultKind::Timeout))
             }
         }
+    }
+
+    async fn set_mark(
+        &self,
+        mark: Option<&str>,
+        instead: Option<&str>,
+        deadline: Duration,
+    ) -> Result<(), DriverError> {
+        self.change(deadline).set_mark(mark, instead).await
     }
 
     async fn close(&self) {

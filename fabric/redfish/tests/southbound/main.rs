@@ -6,6 +6,7 @@
 mod blocks;
 mod connections;
 mod host_side;
+mod mark;
 mod observe;
 mod record;
 mod reset;

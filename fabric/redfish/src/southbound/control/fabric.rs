@@ -10,16 +10,9 @@ use poolwright_redfish_model as redfish;
 pub(super) async fn of(call: &Call<'_>, endpoint: &str) -> Result<redfish::Fabric, DriverError> {
     let root = call.read::<redfish::ServiceRoot>(SERVICE_ROOT).await?.value;
     if let Some(collection) = links::to(root.fabrics.as_ref()) {
-        let members = call
-            .within(
-                format!("GET {collection}"),
-                call.client.collection_members(collection),
-            )
-            .await?;
-        let members = members
-            .map_err(|error| crate::southbound::errors::driver_error(&error))?
-            .members;
-        if let Some(path) = members
+        if let Some(path) = call
+            .paths(collection)
+            .await?
             .iter()
             .find(|path| links::is_below(endpoint, links::address(path)))
         {

@@ -8,6 +8,8 @@
 mod blocks;
 mod connections;
 mod fabric;
+mod known;
+mod mark;
 mod reset;
 mod turns;
 mod zones;
@@ -16,12 +18,14 @@ pub(crate) use turns::Turns;
 
 use crate::client::{Answer, Client, Error, Resource, WriteOptions};
 use crate::southbound::errors::{driver_error, is_stale};
+use crate::southbound::observe::SERVICE_ROOT;
 use async_trait::async_trait;
-use poolwright_driver::{Bound, DriverError, ErrorKind, Late, ResetSeen};
+use known::Known;
+use poolwright_driver::{Bindings, Bound, DriverError, ErrorKind, Late, ResetSeen, read_each};
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::fault::FaultKind;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use std::future::Future;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -74,6 +78,8 @@ pub(crate) struct Call<'a> {
     client: Client,
     turns: &'a Turns,
     until: Instant,
+    /// What was read already, where many units are looked at in one call.
+    known: Option<Known>,
 }
 
 impl<'a> Call<'a> {
@@ -82,7 +88,35 @@ impl<'a> Call<'a> {
             client,
             turns,
             until: Instant::now() + deadline,
+            known: None,
         }
+    }
+
+    /// A call that reads nothing twice: what several units share is asked for once.
+    pub(crate) fn remembering(self) -> Self {
+        Self {
+            known: Some(Known::default()),
+            ..self
+        }
+    }
+
+    /// Where units are bound; without a unit, whether the service answers.
+    pub(crate) async fn bindings(&self, units: &[ControlPoint]) -> Result<Bindings, DriverError> {
+        if units.is_empty() {
+            self.read::<IgnoredAny>(SERVICE_ROOT).await?;
+            return Ok(Bindings::default());
+        }
+        let left = self.until.saturating_duration_since(Instant::now());
+        let read = |unit: ControlPoint, _| async move {
+            match self.read_if_there::<IgnoredAny>(&unit.address).await? {
+                Some(_) => self.bound(&unit).await,
+                None => {
+                    let gone = DriverError::no_effect(format!("{} is gone", unit.address));
+                    Err(gone.with_fault(FaultKind::Missing))
+                }
+            }
+        };
+        read_each(units, left, read).await
     }
 
     pub(crate) async fn bind(&self, unit: &ControlPoint, port: &ControlPoint) -> Result<(), DriverError> {
@@ -158,6 +192,14 @@ impl<'a> Call<'a> {
         }
     }
 
+    pub(crate) async fn set_mark(
+        &self,
+        mark: Option<&str>,
+        instead: Option<&str>,
+    ) -> Result<(), DriverError> {
+        mark::set(self, mark, instead).await
+    }
+
     /// The service said yes: see that it is so. From here on an error never says that nothing was done.
     async fn confirm(&self, way: &dyn Way, unit: &ControlPoint, wanted: &Bound) -> Result<(), DriverError> {
         match way.look(self, &unit.address).await {
@@ -191,10 +233,15 @@ impl<'a> Call<'a> {
 
     /// Reads a resource.
     async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<Resource<T>, DriverError> {
-        let answer = self
-            .within(format!("GET {path}"), self.client.read::<T>(path))
-            .await?;
+        let answer = self.within(format!("GET {path}"), self.get(path)).await?;
         answer.map_err(|error| driver_error(&error))
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Resource<T>, Error> {
+        match &self.known {
+            Some(known) => known.read(&self.client, path).await,
+            None => self.client.read(path).await,
+        }
     }
 
     /// Reads a resource that may be gone.
@@ -202,10 +249,7 @@ impl<'a> Call<'a> {
         &self,
         path: &str,
     ) -> Result<Option<Resource<T>>, DriverError> {
-        match self
-            .within(format!("GET {path}"), self.client.read::<T>(path))
-            .await?
-        {
+        match self.within(format!("GET {path}"), self.get(path)).await? {
             Ok(resource) => Ok(Some(resource)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(driver_error(&error)),
@@ -214,6 +258,13 @@ impl<'a> Call<'a> {
 
     /// Reads all members of a collection. One that can't be read is an error: what it would say is not known.
     async fn members<T: DeserializeOwned + Send>(&self, path: &str) -> Result<Vec<Resource<T>>, DriverError> {
+        if self.known.is_some() {
+            let mut members = Vec::new();
+            for path in self.paths(path).await? {
+                members.push(self.read(&path).await?);
+            }
+            return Ok(members);
+        }
         let collection = self
             .within(format!("GET {path}"), self.client.read_members::<T>(path))
             .await?;
@@ -225,6 +276,22 @@ impl<'a> Call<'a> {
         members
             .map(|member| member.outcome.map_err(|error| driver_error(&error)))
             .collect()
+    }
+
+    /// The paths of all members of a collection.
+    async fn paths(&self, collection: &str) -> Result<Vec<String>, DriverError> {
+        let list = async {
+            match &self.known {
+                Some(known) => known.paths(&self.client, collection).await,
+                None => self.client.collection_members(collection).await,
+            }
+        };
+        let found = self.within(format!("GET {collection}"), list).await?;
+        let found = found.map_err(|error| driver_error(&error))?;
+        match found.faults.first() {
+            Some(error) => Err(driver_error(error)),
+            None => Ok(found.members),
+        }
     }
 
     async fn post<B: Serialize + Sync>(&self, target: &str, body: &B) -> Result<Answer, Failed> {

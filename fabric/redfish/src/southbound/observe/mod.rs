@@ -101,6 +101,10 @@ pub(crate) async fn observe(
     let (faults, quirks) = findings.told(endpoint);
     let requests = client.requests() - before;
     Ok(Observation {
+        mark: root
+            .service_identification
+            .clone()
+            .filter(|mark| !mark.is_empty()),
         topology,
         label,
         faults,

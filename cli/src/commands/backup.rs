@@ -1,0 +1,71 @@
+//! `backup` and `restore`: copies of what a manager keeps in its data directory.
+
+use super::Outcome;
+use crate::exit_code::ExitCode;
+use crate::output::say;
+use crate::wire_up;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = BACKUP)]
+pub struct BackupArgs {
+    /// Data directory of the manager, which may run meanwhile
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+    /// File to make; one that is there is never overwritten
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+const BACKUP: &str = "\
+Examples:
+  poolwright backup --data-dir /var/lib/poolwright --out monday.backup
+
+The file is one moment of everything that is kept, read back before it has its name. It holds the accounts, and is for
+its owner alone. A manager with --store keeps everything in PostgreSQL: copy that with pg_dump.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = RESTORE)]
+pub struct RestoreArgs {
+    /// File that `poolwright backup` made
+    file: PathBuf,
+    /// Data directory to make of it: empty, or not there yet
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+}
+
+const RESTORE: &str = "\
+Examples:
+  poolwright restore monday.backup --data-dir /var/lib/poolwright
+  poolwright serve --data-dir /var/lib/poolwright
+  poolwright diff
+  poolwright resume --restored
+
+The manager that is started there looks, and changes nothing, until the difference between what the backup says and what
+the hardware shows is accepted.";
+
+pub fn backup(args: &BackupArgs) -> Outcome {
+    let copied = wire_up::backup(&args.data_dir, &args.out)?;
+    say(&format!(
+        "{}: cluster {} as of commit {}, {} bytes",
+        args.out.display(),
+        copied.cluster,
+        copied.revision,
+        copied.bytes
+    ));
+    Ok(ExitCode::Ok)
+}
+
+pub fn restore(args: &RestoreArgs) -> Outcome {
+    let copied = wire_up::restore(&args.file, &args.data_dir)?;
+    say(&format!(
+        "{}: cluster {} as of commit {}",
+        args.data_dir.display(),
+        copied.cluster,
+        copied.revision
+    ));
+    say(
+        "hint: start its manager with poolwright serve; it changes nothing until poolwright resume --restored accepts what poolwright diff shows",
+    );
+    Ok(ExitCode::Ok)
+}

@@ -1,0 +1,140 @@
+//! `pause` and `resume`: stopping what changes hardware, and letting it go on.
+
+use super::Outcome;
+use crate::api_client::{Api, ManagerArgs};
+use crate::exit_code::ExitCode;
+use crate::names;
+use crate::output::{Output, human::counted, say};
+use crate::tables;
+use poolwright_model::id::{ControlEndpointId, ScheduleId};
+use poolwright_service::{Pause, Paused, ScheduleStatus};
+use serde_json::json;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = PAUSE)]
+pub struct PauseArgs {
+    #[command(flatten)]
+    what: WhatArgs,
+    /// Why; whoever waits is told
+    #[arg(long, value_name = "TEXT", default_value = "", conflicts_with = "schedule")]
+    reason: String,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+const PAUSE: &str = "\
+Examples:
+  poolwright pause --all --reason \"the rack is moved\"
+  poolwright pause --automation
+  poolwright pause --endpoint box-1 --reason \"new firmware\"
+  poolwright pause --schedule nights
+
+Nothing more is sent from then on, also after a restart; what is on its way is answered and read back. Operations
+wait where they are, and new ones are refused (exit code 5), but for those of operators where automation alone is
+paused. `poolwright get pauses` shows what is paused.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = RESUME)]
+pub struct ResumeArgs {
+    #[command(flatten)]
+    what: WhatArgs,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+const RESUME: &str = "\
+Examples:
+  poolwright resume --all
+  poolwright resume --endpoint box-1
+  poolwright resume --restored
+
+It takes back the pause of that name and no other: an endpoint that was paused by itself stays so after --all.";
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct WhatArgs {
+    /// Every change of hardware, whoever wants it
+    #[arg(long)]
+    all: bool,
+    /// What runs by itself; what an operator asks for is done
+    #[arg(long)]
+    automation: bool,
+    /// What the manager stopped itself because its store came from a backup (resume only): accepts what
+    /// `poolwright diff` shows
+    #[arg(long)]
+    restored: bool,
+    /// Every change at one management service
+    #[arg(long, value_name = "NAME")]
+    endpoint: Option<ControlEndpointId>,
+    /// One schedule, as `poolwright schedule pause` does
+    #[arg(long, value_name = "NAME")]
+    schedule: Option<ScheduleId>,
+}
+
+enum What {
+    Changes(Paused),
+    Schedule(ScheduleId),
+}
+
+impl WhatArgs {
+    fn what(self) -> What {
+        match (self.schedule, self.endpoint) {
+            (Some(schedule), _) => What::Schedule(schedule),
+            (None, Some(endpoint)) => What::Changes(Paused::Endpoint(endpoint)),
+            (None, None) if self.restored => What::Changes(Paused::Restored),
+            (None, None) if self.automation => What::Changes(Paused::Automation),
+            (None, None) => What::Changes(Paused::All),
+        }
+    }
+}
+
+pub async fn pause(args: PauseArgs, output: Output) -> Outcome {
+    let api = Api::new(&args.manager)?;
+    match args.what.what() {
+        What::Changes(what) => {
+            let body = json!({ "what": what, "reason": args.reason });
+            switch(&api, "pause", &what, &body, output).await
+        }
+        What::Schedule(schedule) => switch_schedule(&api, &schedule, "pause", output).await,
+    }
+}
+
+pub async fn resume(args: ResumeArgs, output: Output) -> Outcome {
+    let api = Api::new(&args.manager)?;
+    match args.what.what() {
+        What::Changes(what) => switch(&api, "resume", &what, &json!({ "what": what }), output).await,
+        What::Schedule(schedule) => switch_schedule(&api, &schedule, "resume", output).await,
+    }
+}
+
+/// Shows all that is paused then.
+async fn switch(api: &Api, verb: &str, what: &Paused, body: &serde_json::Value, output: Output) -> Outcome {
+    let paused: Vec<Pause> = match api.post(&[verb], body).await {
+        Ok(paused) => paused,
+        Err(failure) => {
+            let endpoint = match what {
+                Paused::Endpoint(endpoint) if verb == "pause" => endpoint.as_str(),
+                _ => return Err(failure),
+            };
+            return Err(names::suggest(api, failure, &[("endpoints", endpoint)]).await);
+        }
+    };
+    output.show(&paused, &tables::pauses(&paused))?;
+    say(&match paused.len() {
+        0 => "nothing is paused any more".to_owned(),
+        count => counted(count, "pause"),
+    });
+    Ok(ExitCode::Ok)
+}
+
+async fn switch_schedule(api: &Api, schedule: &ScheduleId, verb: &str, output: Output) -> Outcome {
+    let path = ["schedules", schedule.as_str(), verb];
+    let status: ScheduleStatus = match api.post(&path, &json!({})).await {
+        Ok(status) => status,
+        Err(failure) => {
+            return Err(names::suggest(api, failure, &[("schedules", schedule.as_str())]).await);
+        }
+    };
+    output.show(&status, &tables::schedules(std::slice::from_ref(&status)))?;
+    Ok(ExitCode::Ok)
+}

@@ -1,0 +1,154 @@
+//! A manager that is made anew from a backup: what it knows is older than the hardware.
+
+use crate::support::{Manager, Rack, run, slow_rack};
+use serde_json::Value;
+use std::path::Path;
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[tokio::test]
+async fn a_restored_manager_changes_nothing_until_the_difference_is_accepted() {
+    let (rack, folder) = (
+        Rack::start(&slow_rack("700ms")).await,
+        tempfile::tempdir().unwrap(),
+    );
+    let path = |name: &str| folder.path().join(name);
+    let manager = Manager::start(&path("first"), &[]).await;
+    manager.adopt(&rack).await;
+    manager
+        .run("compose --gpus 1 --name web")
+        .await
+        .expect(0, &["done"]);
+    let gpus = async || manager.run("get gpus -o json").await.expect(0, &[]).json();
+    let id_of = |gpu: &Value| gpu["id"].as_str().unwrap().to_owned();
+    let served = gpus().await;
+    let served = served
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|gpu| gpu["host"].is_string());
+    let (served, host) = (id_of(served.unwrap()), served.unwrap()["host"].clone());
+    let hosts = manager.run("get hosts -o json").await.json();
+    let other = hosts.as_array().unwrap().iter().find(|other| other["id"] != host);
+    let other = other.unwrap()["id"].as_str().unwrap().to_owned();
+    let begun = manager
+        .run("compose --gpus 3 --name lab --no-wait -o json")
+        .await
+        .expect(0, &[])
+        .json();
+    let id = begun["operation"]["id"].as_str().unwrap().to_owned();
+    let backup = format!(
+        "backup --data-dir {} --out {}",
+        text(&path("first")),
+        text(&path("copy"))
+    );
+    run(&backup).await.expect(0, &["commit"]);
+    run(&backup).await.refused(5, &["is there already"]);
+    // What comes after it is not in it: this operation's end, and all of these.
+    manager
+        .run(&format!("ops wait {id} --timeout 60s"))
+        .await
+        .expect(0, &["completed"]);
+    let unused = gpus().await;
+    let unused = unused
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|gpu| gpu["host"].is_null());
+    let unused = id_of(unused.unwrap());
+    for name in ["web", "lab"] {
+        manager
+            .run(&format!("release {name} --yes"))
+            .await
+            .expect(0, &["done"]);
+    }
+    manager
+        .run(&format!("attach {served} {unused} --host {other}"))
+        .await
+        .expect(0, &["done"]);
+    manager.server.kill().await;
+    let bound = rack.bindings();
+    assert_eq!(bound.len(), 2);
+
+    let restore = format!(
+        "restore {} --data-dir {}",
+        text(&path("copy")),
+        text(&path("second"))
+    );
+    run(&restore)
+        .await
+        .expect(0, &["resume --restored", "poolwright diff"]);
+    run(&restore).await.refused(5, &["is there already"]);
+    // Its accounts are those of the backup.
+    let password = "initial-admin-password";
+    std::fs::copy(path("first").join(password), path("second").join(password)).unwrap();
+    for _ in 0..2 {
+        let manager = Manager::start(&path("second"), &[]).await;
+        manager
+            .run("compose --gpus 1 --name other")
+            .await
+            .refused(5, &["restored from", "resume --restored"]);
+        manager.run("release web --yes").await.refused(5, &["is seen at"]);
+        manager.run("doctor").await.expect(1, &["restored from", &served]);
+        manager
+            .run("diff")
+            .await
+            .expect(1, &["elsewhere", &served, "foreign", &unused]);
+        manager
+            .run(&format!("ops show {id}"))
+            .await
+            .expect(0, &["resume --restored"]);
+        let shown = manager.run("get gpus -o json").await.expect(0, &[]).json();
+        let shown = shown.as_array().unwrap().iter().find(|gpu| gpu["id"] == *unused);
+        assert_eq!(shown.unwrap()["state"], "foreign");
+        manager.run("ops list --unfinished").await.expect(0, &[&id]);
+        manager
+            .run("pause --restored")
+            .await
+            .refused(2, &["poolwright pause --all"]);
+        assert_eq!(manager.server.terminate().await, 0);
+        assert_eq!(rack.bindings(), bound, "nothing was done");
+    }
+
+    let manager = Manager::start(&path("second"), &[]).await;
+    manager
+        .run("resume --restored")
+        .await
+        .expect(0, &["nothing is paused"]);
+    let ended = manager.run(&format!("ops wait {id} --timeout 60s -o json")).await;
+    assert!(
+        ["completed", "rolled-back", "failed"].contains(&ended.json()["state"].as_str().unwrap()),
+        "{ended:?}"
+    );
+    rack.check_single_owners();
+    for (gpu, port) in &bound {
+        assert!(
+            rack.bindings().contains(&(gpu.clone(), port.clone())),
+            "{gpu} was bound by nobody that it knows, and stays"
+        );
+    }
+    assert_eq!(manager.server.terminate().await, 0);
+    let manager = Manager::start(&path("second"), &[]).await;
+    assert_eq!(
+        manager.run("get pauses -o json").await.json(),
+        Value::Array(vec![])
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_backup_is_refused_and_nothing_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let data = path("data");
+    let restore = format!("restore {} --data-dir {}", text(&path("file")), text(&data));
+    run(&restore).await.refused(3, &["no such file"]);
+    std::fs::write(path("file"), "a note, and no database at all, but of some length").unwrap();
+    run(&restore).await.refused(2, &["not a Poolwright database"]);
+    assert!(!data.exists());
+    std::fs::create_dir(&data).unwrap();
+    let backup = format!("backup --data-dir {} --out {}", text(&data), text(&path("copy")));
+    run(&backup).await.refused(3, &["no such file", "pg_dump"]);
+    assert!(!path("copy").exists());
+}

@@ -1,0 +1,48 @@
+//! The time by which an operation must be done. What is not done then is undone, as if somebody had cancelled it; the
+//! undo itself takes as long as it takes.
+
+use crate::context::Context;
+use crate::ledger::{Begins, Entry, Halt};
+use crate::line::Line;
+use crate::live::Live;
+use crate::operation::{Stop, StopCause};
+use std::time::Duration;
+
+/// The clock may be set meanwhile: it is looked at at least so often.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Returns once the operation should have been done; never where it has all the time.
+pub(crate) async fn passes(cx: &Context, live: &Live) {
+    let Some(deadline) = live.ask(|operation| operation.deadline) else {
+        return std::future::pending().await;
+    };
+    loop {
+        let left = deadline.duration_since(cx.clock.now());
+        match Duration::try_from(left) {
+            Ok(left) if !left.is_zero() => tokio::time::sleep(left.min(LOOK)).await,
+            _ => return,
+        }
+    }
+}
+
+/// Nothing more begins, and what was done is undone.
+pub(crate) async fn stop(live: &Live) -> Result<(), Halt> {
+    let deadline = live.ask(|operation| operation.deadline);
+    let by = deadline
+        .map(|deadline| format!(" by {deadline}"))
+        .unwrap_or_default();
+    let entry = Entry {
+        lines: vec![Line::Unwind(Stop {
+            cause: StopCause::Deadline,
+            message: format!("it was not done{by}, as was asked"),
+        })],
+        changes: vec![],
+        begins: Begins::Step,
+        proof: None,
+    };
+    match live.write(entry).await {
+        // Something else has turned it in the same moment.
+        Err(Halt::Stopped) => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,262 @@
+//! Pauses: what somebody stopped, so that nothing new is sent there until it is resumed.
+//!
+//! A pause is looked at twice: before a step begins, and once more at the last moment before a write is sent,
+//! when it has its place among the requests at its endpoint. What is on its way then is answered and read
+//! back as ever; looks are never paused. So nothing is sent once a pause is set, be the queue at an endpoint
+//! as long as it may.
+
+use crate::charge;
+use crate::context::Context;
+use crate::ledger::Halt;
+use crate::live::Live;
+use crate::operation::OperationKind;
+use jiff::Timestamp;
+use poolwright_model::id::ControlEndpointId;
+use poolwright_store::Stored;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use tokio::sync::watch;
+
+/// What can be paused. Written `all`, `automation`, `restored` or `endpoint/NAME`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Paused {
+    /// Every change of hardware, whoever wants it.
+    All,
+    /// What runs by itself; what an operator asks for is done.
+    Automation,
+    /// Every change of hardware: the store is an older state, and nobody has accepted yet what became of the
+    /// hardware since. Set by the manager itself.
+    Restored,
+    /// Every change at one control endpoint.
+    Endpoint(ControlEndpointId),
+}
+
+impl Paused {
+    /// The command that lets it go on.
+    pub fn resume(&self) -> String {
+        match self {
+            Self::All => "poolwright resume --all".to_owned(),
+            Self::Automation => "poolwright resume --automation".to_owned(),
+            Self::Restored => "poolwright resume --restored".to_owned(),
+            Self::Endpoint(endpoint) => format!("poolwright resume --endpoint {endpoint}"),
+        }
+    }
+}
+
+/// Somebody stopped something, and said why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// Its name, as [`Paused`] is written.
+    id: String,
+    pub what: Paused,
+    pub by: String,
+    #[serde(default)]
+    pub reason: String,
+    pub since: Timestamp,
+}
+
+impl Pause {
+    pub fn new(what: Paused, by: &str, reason: &str, since: Timestamp) -> Self {
+        Self {
+            id: what.to_string(),
+            what,
+            by: by.to_owned(),
+            reason: reason.to_owned(),
+            since,
+        }
+    }
+
+    /// Whether it holds a change of this kind at this endpoint.
+    pub fn holds(&self, kind: OperationKind, endpoint: &ControlEndpointId) -> bool {
+        match &self.what {
+            Paused::All | Paused::Restored => true,
+            Paused::Automation => kind.is_automatic(),
+            Paused::Endpoint(paused) => paused == endpoint,
+        }
+    }
+}
+
+impl Stored for Pause {
+    const KIND: &'static str = "pause";
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl fmt::Display for Pause {
+    /// Such as `everything is paused by admin since 2026-03-02T12:00:00Z: the rack is moved`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.what {
+            Paused::All | Paused::Restored => f.write_str("everything")?,
+            Paused::Automation => f.write_str("automation")?,
+            Paused::Endpoint(endpoint) => write!(f, "endpoint {endpoint}")?,
+        }
+        write!(f, " is paused by {} since {}", self.by, self.since)?;
+        match self.reason.as_str() {
+            "" => Ok(()),
+            reason => write!(f, ": {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for Paused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.pad("all"),
+            Self::Automation => f.pad("automation"),
+            Self::Restored => f.pad("restored"),
+            Self::Endpoint(endpoint) => write!(f, "endpoint/{endpoint}"),
+        }
+    }
+}
+
+impl FromStr for Paused {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("endpoint/")) {
+            ("all", _) => Ok(Self::All),
+            ("automation", _) => Ok(Self::Automation),
+            ("restored", _) => Ok(Self::Restored),
+            (_, Some(endpoint)) => endpoint
+                .parse()
+                .map(Self::Endpoint)
+                .map_err(|error| format!("{text:?} names no endpoint: {error}")),
+            _ => Err(format!(
+                "{text:?} can't be paused: say all, automation or endpoint/NAME"
+            )),
+        }
+    }
+}
+
+impl From<Paused> for String {
+    fn from(what: Paused) -> Self {
+        what.to_string()
+    }
+}
+
+impl TryFrom<String> for Paused {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// What is paused now.
+#[derive(Default)]
+pub(crate) struct Gate(watch::Sender<Now>);
+
+#[derive(Default)]
+struct Now {
+    pauses: Vec<Pause>,
+    /// How often that was changed.
+    changes: u64,
+}
+
+impl Gate {
+    pub fn set(&self, pauses: Vec<Pause>) {
+        self.0.send_if_modified(|now| {
+            let changed = now.pauses != pauses;
+            now.changes += u64::from(changed);
+            now.pauses = pauses;
+            changed
+        });
+    }
+
+    fn holds(&self, kind: OperationKind, endpoint: &ControlEndpointId) -> Option<Pause> {
+        let now = self.0.borrow();
+        let mut pauses = now.pauses.iter();
+        pauses.find(|pause| pause.holds(kind, endpoint)).cloned()
+    }
+}
+
+/// A step that wants through the gate.
+#[derive(Clone, Copy)]
+pub(crate) struct Pass<'a> {
+    pub cx: &'a Context,
+    pub live: &'a Live,
+    pub index: u32,
+    /// It ends the wait that the operation is to be undone.
+    pub forward: bool,
+}
+
+impl Pass<'_> {
+    pub fn is_open(&self, endpoint: &ControlEndpointId) -> bool {
+        self.held(endpoint).is_none()
+    }
+
+    /// How often pauses were changed so far: where that is the same as before, nobody was held up in between who
+    /// is not held up now.
+    pub fn pauses(&self) -> u64 {
+        self.cx.gate.0.borrow().changes
+    }
+
+    fn held(&self, endpoint: &ControlEndpointId) -> Option<Pause> {
+        self.cx
+            .gate
+            .holds(self.live.ask(|operation| operation.kind), endpoint)
+    }
+
+    /// This manager may send what was intended, however long ago.
+    pub async fn confirm(&self) -> Result<(), Halt> {
+        charge::confirm(self.cx, self.live, self.index).await
+    }
+
+    /// Waits until nothing holds the step, and says what does. Tells whether anything did.
+    pub async fn through(&self, endpoint: &ControlEndpointId) -> Result<bool, Halt> {
+        let mut pauses = self.cx.gate.0.subscribe();
+        let mut held = false;
+        loop {
+            pauses.borrow_and_update();
+            let Some(pause) = self.held(endpoint) else {
+                if held {
+                    self.live.hold_back(self.index, None);
+                }
+                return Ok(held);
+            };
+            held = true;
+            let waiting_for = format!("{} ({pause})", pause.what.resume());
+            self.live.hold_back(self.index, Some(waiting_for));
+            let changed = async {
+                // The gate outlives whoever waits at it.
+                let _ = pauses.changed().await;
+            };
+            self.live.unless_halted(self.forward, changed).await?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_paused_is_written_as_it_is_read() {
+        let endpoint = Paused::Endpoint(ControlEndpointId::from_lossy("box-1"));
+        for what in [Paused::All, Paused::Automation, Paused::Restored, endpoint] {
+            assert_eq!(what.to_string().parse(), Ok(what.clone()));
+            let json = serde_json::to_string(&what).unwrap();
+            assert_eq!(serde_json::from_str::<Paused>(&json).unwrap(), what, "{json}");
+        }
+        for wrong in ["", "everything", "endpoint/", "endpoint"] {
+            assert!(wrong.parse::<Paused>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn each_pause_holds_its_own() {
+        let (here, there) = (
+            ControlEndpointId::from_lossy("box-1"),
+            ControlEndpointId::from_lossy("box-2"),
+        );
+        let pause = |what| Pause::new(what, "admin", "", Timestamp::UNIX_EPOCH);
+        let endpoint = pause(Paused::Endpoint(here.clone()));
+        assert!(endpoint.holds(OperationKind::Attach, &here));
+        assert!(!endpoint.holds(OperationKind::Attach, &there));
+        let automation = pause(Paused::Automation);
+        assert!(automation.holds(OperationKind::Schedule, &there));
+        assert!(!automation.holds(OperationKind::Compose, &there));
+        assert!(pause(Paused::All).holds(OperationKind::Undo, &there));
+    }
+}

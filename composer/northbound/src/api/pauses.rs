@@ -1,0 +1,44 @@
+//! Stopping what changes hardware, and letting it go on. Each answer has all that is paused then.
+
+use super::{Answer, Body};
+use crate::Api;
+use axum::extract::State;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use poolwright_service::{Pause, Paused};
+use serde::Deserialize;
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/pauses", get(all))
+        .route("/pause", post(pause))
+        .route("/resume", post(resume))
+}
+
+const BY: &str = poolwright_service::accounts::ADMIN;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stop {
+    what: Paused,
+    #[serde(default)]
+    reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GoOn {
+    what: Paused,
+}
+
+async fn all(State(api): State<Api>) -> Answer<Vec<Pause>> {
+    Ok(Json(api.composer.pauses().await?))
+}
+
+async fn pause(State(api): State<Api>, Body(body): Body<Stop>) -> Answer<Vec<Pause>> {
+    Ok(Json(api.composer.pause(body.what, BY, &body.reason).await?))
+}
+
+async fn resume(State(api): State<Api>, Body(body): Body<GoOn>) -> Answer<Vec<Pause>> {
+    Ok(Json(api.composer.resume(&body.what, BY).await?))
+}

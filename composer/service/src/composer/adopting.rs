@@ -1,0 +1,121 @@
+//! What was there before us: an endpoint is looked at, and nothing is changed there, until somebody adopts it.
+//! What others have bound there is then taken over, by an operation that reads back and sends nothing.
+
+use super::Composer;
+use super::planning::{Change, How, Wanted, endpoints_of};
+use super::requests::Request;
+use crate::endpoint::{Endpoint, Standing};
+use crate::error::{ErrorCode, ServiceError};
+use poolwright_executor::OperationKind;
+use poolwright_model::id::ControlEndpointId;
+use poolwright_planner::{Adoption, Left, Plan, adopt};
+use poolwright_store::{Batch, Stored, read, read_all};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// What becomes ours with an endpoint: the compositions of the plan. What is left stays foreign.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Adopting {
+    #[serde(flatten)]
+    pub change: Change,
+    #[serde(default)]
+    pub left: Vec<Left>,
+}
+
+impl Composer {
+    /// Lets the manager change what is at an endpoint, and takes over what others have bound there. A dry run
+    /// shows what that would be. It may be repeated: what was bound since is taken over then. `take_over` is the
+    /// reason to do so although it carries another manager's mark.
+    pub async fn adopt_endpoint(
+        &self,
+        id: &ControlEndpointId,
+        by: &str,
+        how: &How,
+        take_over: Option<&str>,
+    ) -> Result<Adopting, ServiceError> {
+        let request = Request::new(OperationKind::Adopt, format!("adopt endpoint {id}"), id, by, how)?;
+        self.endpoint(id).await?;
+        self.look_again(&BTreeSet::from([id.clone()])).await?;
+        let _turn = self.turn.lock().await;
+        if let Some(change) = self.answered_before(&request).await? {
+            return Ok(Adopting { change, left: vec![] });
+        }
+        let found = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
+        let found = found.ok_or_else(|| ServiceError::not_found("endpoint", id.as_str()))?;
+        self.may_claim(id, take_over).await?;
+        let basis = self.basis(Wanted::Named).await?;
+        let Adoption { plan, left } = adopt(id, &self.input(&basis));
+        if how.dry_run {
+            let change = Change::none(plan);
+            return Ok(Adopting { change, left });
+        }
+        self.claim_connected(id, by, take_over).await?;
+        let mut with = Batch::new();
+        let adopted = Endpoint {
+            standing: Standing::Adopted,
+            ..found.value
+        };
+        with.expect(Endpoint::KIND, id.as_str(), Some(found.revision))
+            .put(&adopted)?;
+        let change = match plan.steps.is_empty() {
+            true => self.nothing_to_do(request, plan, with).await?,
+            false => self.submit(request, self.new_operation(), plan, with).await?,
+        };
+        self.calendar_changed.notify_one();
+        Ok(Adopting { change, left })
+    }
+
+    /// An error that something can't be had, with the endpoints that may have it and were not adopted.
+    pub(super) async fn beside_observed(&self, error: ServiceError) -> ServiceError {
+        if error.code != ErrorCode::Unplaced {
+            return error;
+        }
+        // What can't be read is no reason to hide the error.
+        let observed = self.observed().await.unwrap_or_default();
+        let Some(first) = observed.first() else {
+            return error;
+        };
+        let what = match observed.len() {
+            1 => format!("endpoint {first} is only observed"),
+            n => format!("{n} endpoints are only observed"),
+        };
+        let look = format!("see what would become ours: poolwright endpoint adopt {first}");
+        let hint = match error.hint {
+            Some(hint) => format!("{look}; {hint}"),
+            None => look,
+        };
+        ServiceError {
+            message: format!("{}; {what}", error.message),
+            hint: Some(hint),
+            ..error
+        }
+    }
+
+    /// Endpoints at which nothing may be changed.
+    pub(super) async fn observed(&self) -> Result<BTreeSet<ControlEndpointId>, ServiceError> {
+        let kept = read_all::<Endpoint>(self.store.as_ref()).await?.into_iter();
+        let observed = kept.filter(|found| found.value.standing == Standing::Observed);
+        Ok(observed.map(|found| found.value.spec.id).collect())
+    }
+
+    /// Everything that the plan changes is at endpoints that were adopted.
+    pub(super) async fn are_adopted(&self, kind: OperationKind, plan: &Plan) -> Result<(), ServiceError> {
+        if kind == OperationKind::Adopt {
+            return Ok(());
+        }
+        let observed = self.observed().await?;
+        match endpoints_of(plan)
+            .iter()
+            .find(|endpoint| observed.contains(*endpoint))
+        {
+            None => Ok(()),
+            Some(endpoint) => Err(ServiceError::new(
+                ErrorCode::Conflict,
+                format!("endpoint {endpoint} is only observed"),
+            )
+            .with_hint(format!(
+                "see what was there before: poolwright endpoint adopt {endpoint}"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Keeping what runs by itself within limits: each automatic operation is noted with its submission, in one commit,
+//! and the next is measured against those of the last hour.
+
+use super::Composer;
+use crate::error::{ErrorCode, ServiceError};
+use crate::limits::{Counted, Limits, Moves, NewLimits, Ran, judge, moved};
+use poolwright_executor::Operation;
+use poolwright_model::id::{CompositionId, OperationId, TenantId};
+use poolwright_model::step::{Step, Verb};
+use poolwright_planner::Plan;
+use poolwright_store::{Batch, Stored, read};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The limits, and what ran by itself within them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitsStatus {
+    #[serde(flatten)]
+    pub limits: Limits,
+    /// Moves by itself in the last hour.
+    pub moved: u32,
+    /// Of the host, the tenant and the GPU that had the most of them.
+    pub moved_most: MovedMost,
+    /// Operations in a row that ran by themselves and ended badly, so far.
+    pub failed: u32,
+}
+
+/// The most moves that any one had.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedMost {
+    pub host: u32,
+    pub tenant: u32,
+    pub gpu: u32,
+}
+
+impl Composer {
+    /// What may happen by itself, and how much of it did in the last hour.
+    pub async fn limits(&self) -> Result<LimitsStatus, ServiceError> {
+        let ran = self.ran().await?;
+        let now = self.clock.now();
+        let mut most = MovedMost::default();
+        let counts = ran.iter().filter(|ran| ran.counts(now));
+        for whose in counts.flat_map(|ran| ran.moves.whose()) {
+            let most = match whose {
+                Counted::All => continue,
+                Counted::Host(_) => &mut most.host,
+                Counted::Tenant(_) => &mut most.tenant,
+                Counted::Gpu(_) => &mut most.gpu,
+            };
+            *most = (*most).max(moved(&ran, whose, now));
+        }
+        let limits = self.kept_limits().await?;
+        let failed = self.failed_in_a_row(limits.failures).await?.len();
+        Ok(LimitsStatus {
+            limits,
+            failed: u32::try_from(failed).unwrap_or(u32::MAX),
+            moved: moved(&ran, &Counted::All, now),
+            moved_most: most,
+        })
+    }
+
+    /// Sets some limits, and tries at once what they held back.
+    pub async fn set_limits(&self, new: &NewLimits) -> Result<LimitsStatus, ServiceError> {
+        let limits = self.kept_limits().await?;
+        let limits = limits.with(new).map_err(ServiceError::bad_request)?;
+        let mut batch = Batch::new();
+        batch.put(&limits)?;
+        self.store.commit(batch).await?;
+        tracing::info!(?limits, "limits of what runs by itself");
+        self.calendar_changed.notify_one();
+        self.limits().await
+    }
+
+    pub(super) async fn kept_limits(&self) -> Result<Limits, ServiceError> {
+        let found = read::<Limits>(self.store.as_ref(), Limits::default().id()).await?;
+        Ok(found.map(|found| found.value).unwrap_or_default())
+    }
+
+    /// Refuses what runs by itself and would be too much, and adds to the batch that it began. To be called with the
+    /// turn.
+    pub(super) async fn within_limits(
+        &self,
+        id: &OperationId,
+        plan: &Plan,
+        with: &mut Batch,
+    ) -> Result<(), ServiceError> {
+        let now = self.clock.now();
+        let limits = self.kept_limits().await?;
+        if let Err(exceeded) = judge(&limits, &self.ran().await?, &moves_of_plan(plan), now) {
+            return Err(ServiceError::new(ErrorCode::Conflict, exceeded.to_string()));
+        }
+        let mut automatic = self.automatic().await?;
+        automatic.add(id, now);
+        automatic.put_into(with)?;
+        Ok(())
+    }
+
+    /// What ran by itself in the last hour, an operation each.
+    async fn ran(&self) -> Result<Vec<Ran>, ServiceError> {
+        let now = self.clock.now();
+        let mut ran = Vec::new();
+        for begun in self.automatic().await?.begun {
+            let mut one = Ran {
+                at: begun.at,
+                moves: Moves::default(),
+            };
+            if one.counts(now) {
+                one.moves = self
+                    .begun(&begun)
+                    .await?
+                    .as_ref()
+                    .map(moves_of)
+                    .unwrap_or_default();
+                ran.push(one);
+            }
+        }
+        Ok(ran)
+    }
+}
+
+/// What an operation has moved; all that it is to move, for as long as it is not over.
+fn moves_of(operation: &Operation) -> Moves {
+    let over = operation.state.has_ended();
+    let moved = operation
+        .steps
+        .iter()
+        .filter(|record| !over || record.has_moved());
+    moves(moved.map(|record| (&record.step, record.tenant.as_ref())))
+}
+
+fn moves_of_plan(plan: &Plan) -> Moves {
+    let compositions = plan.releases.iter().chain(&plan.composes);
+    let tenants: BTreeMap<&CompositionId, Option<&TenantId>> =
+        compositions.map(|c| (&c.id, c.tenant.as_ref())).collect();
+    let tenant = |step: &Step| tenants.get(step.composition.as_ref()?).copied().flatten();
+    moves(plan.steps.iter().map(|step| (step, tenant(step))))
+}
+
+fn moves<'a>(steps: impl Iterator<Item = (&'a Step, Option<&'a TenantId>)>) -> Moves {
+    let mut moved = BTreeMap::new();
+    for (step, tenant) in steps.filter(|(step, _)| matches!(step.verb, Verb::Bind | Verb::Unbind)) {
+        for gpu in &step.target.gpus {
+            let (hosts, tenants): &mut (BTreeSet<_>, BTreeSet<_>) = moved.entry(gpu.clone()).or_default();
+            hosts.insert(step.target.host.clone());
+            tenants.extend(tenant.cloned());
+        }
+    }
+    Moves::of(&moved)
+}

@@ -1,0 +1,111 @@
+//! Stopping what changes hardware, and letting it go on: everything, what runs by itself, or one endpoint.
+//!
+//! A pause is on the disk before it is answered, so it outlives a restart. While it holds, operations that
+//! are under way send nothing more and say what they wait for; new ones are refused.
+
+use super::Composer;
+use super::planning::endpoints_of;
+use super::requests::Request;
+use crate::error::{ErrorCode, ServiceError};
+use poolwright_executor::{Pause, Paused};
+use poolwright_planner::Plan;
+use poolwright_store::{Batch, Stored, read, read_all};
+
+impl Composer {
+    /// What is paused, by its name.
+    pub async fn pauses(&self) -> Result<Vec<Pause>, ServiceError> {
+        let found = read_all::<Pause>(self.store.as_ref()).await?;
+        Ok(found.into_iter().map(|found| found.value).collect())
+    }
+
+    /// Stops something; what is on its way is answered and read back. What was paused before stays as it was,
+    /// with who did it. Returns all that is paused.
+    pub async fn pause(&self, what: Paused, by: &str, reason: &str) -> Result<Vec<Pause>, ServiceError> {
+        match &what {
+            Paused::Endpoint(endpoint) => self.endpoint(endpoint).await.map(drop)?,
+            Paused::Restored => {
+                let message = "whether the store was restored is known, and not for anybody to say";
+                let error = ServiceError::new(ErrorCode::BadRequest, message);
+                return Err(error.with_hint("to stop every change: poolwright pause --all"));
+            }
+            Paused::All | Paused::Automation => {}
+        }
+        let _pausing = self.pausing.lock().await;
+        let paused = self.pauses().await?.iter().any(|pause| pause.what == what);
+        if !paused {
+            let pause = Pause::new(what, by, reason, self.clock.now());
+            let mut batch = Batch::new();
+            batch.expect(Pause::KIND, pause.id(), None).put(&pause)?;
+            self.store.commit(batch).await?;
+            tracing::warn!("{pause}");
+        }
+        self.set_pauses().await
+    }
+
+    /// Lets it go on. Other pauses stay: they are returned.
+    pub async fn resume(&self, what: &Paused, by: &str) -> Result<Vec<Pause>, ServiceError> {
+        let _pausing = self.pausing.lock().await;
+        let paused = self.pauses().await?;
+        if paused.iter().all(|pause| pause.what != *what) {
+            let others: Vec<String> = paused.iter().map(ToString::to_string).collect();
+            let hint = match others.is_empty() {
+                true => "nothing is paused".to_owned(),
+                false => others.join("; "),
+            };
+            return Err(ServiceError::not_found("pause", &what.to_string()).with_hint(hint));
+        }
+        let mut batch = Batch::new();
+        batch.delete(Pause::KIND, &what.to_string());
+        if *what == Paused::Automation {
+            // What failed so far counts no more.
+            let mut automatic = self.automatic().await?;
+            automatic.forgive();
+            automatic.put_into(&mut batch)?;
+        }
+        if *what == Paused::Restored {
+            batch.accept_restored();
+        }
+        self.store.commit(batch).await?;
+        tracing::warn!("{what} goes on: resumed by {by}");
+        let left = self.set_pauses().await?;
+        self.calendar_changed.notify_one();
+        Ok(left)
+    }
+
+    /// What was paused before a restart is paused still; so is everything, where the store is an older state than
+    /// the one that managers acted by. To be called before anything goes on.
+    pub(super) async fn recall_pauses(&self) -> Result<(), ServiceError> {
+        let _pausing = self.pausing.lock().await;
+        if let Some(why) = self.store.restored().await? {
+            let pause = Pause::new(Paused::Restored, "the manager", &why, self.clock.now());
+            let known = read::<Pause>(self.store.as_ref(), pause.id()).await?;
+            if known.is_none_or(|known| known.value.reason != why) {
+                let mut batch = Batch::new();
+                batch.put(&pause)?;
+                self.store.commit(batch).await?;
+            }
+            tracing::warn!("{pause}");
+        }
+        self.set_pauses().await.map(drop)
+    }
+
+    /// To be called with `pausing`.
+    async fn set_pauses(&self) -> Result<Vec<Pause>, ServiceError> {
+        let pauses = self.pauses().await?;
+        self.executor.set_pauses(pauses.clone());
+        Ok(pauses)
+    }
+
+    /// Nothing holds a change that is about to begin.
+    pub(super) async fn may_begin(&self, request: &Request<'_>, plan: &Plan) -> Result<(), ServiceError> {
+        let endpoints = endpoints_of(plan);
+        let pauses = self.pauses().await?;
+        let held = pauses.iter().find(|pause| {
+            let mut at = endpoints.iter();
+            at.any(|endpoint| pause.holds(request.kind, endpoint))
+        });
+        let Some(pause) = held else { return Ok(()) };
+        let hint = format!("nothing was begun; let it go on first: {}", pause.what.resume());
+        Err(ServiceError::new(ErrorCode::Conflict, pause.to_string()).with_hint(hint))
+    }
+}

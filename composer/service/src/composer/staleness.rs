@@ -1,0 +1,219 @@
+//! What is known of an endpoint grows old, and is told as such. What a change rests on must not be.
+//!
+//! An endpoint is stale that does not answer, or where it was read longer ago than two of its own polls who is bound
+//! where. That is asked only of what a change touches, so that one that is silent holds up nobody else; and only
+//! after another look at it.
+
+use super::Composer;
+use super::planning::Basis;
+use super::polling::period;
+use super::requests::Request;
+use super::silence::Silent;
+use crate::error::{ErrorCode, ServiceError};
+use crate::sight::Sight;
+use jiff::Timestamp;
+use poolwright_executor::OperationKind;
+use poolwright_model::id::ControlEndpointId;
+use poolwright_model::step::Verb;
+use poolwright_model::topology::{Gpu, Host};
+use poolwright_planner::Plan;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+/// So many of its own polls ago an endpoint must have been read.
+const POLLS: u32 = 2;
+
+/// For another look at what a change touches, before it is refused.
+const BRIEFLY: Duration = Duration::from_secs(10);
+
+/// An endpoint of which it is not known who is bound where just now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stale {
+    pub endpoint: ControlEndpointId,
+    /// When it was read last; `None`: never since the manager started.
+    pub read: Option<Timestamp>,
+    pub because: String,
+}
+
+/// Something that endpoints showed, and how old that is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Observed<T> {
+    #[serde(flatten)]
+    pub what: T,
+    /// When it was read last who is bound where at the endpoint that shows it; `None`: never since the manager
+    /// started.
+    #[serde(default)]
+    pub observed_at: Option<Timestamp>,
+    /// That is too long ago to rest a change on, or the endpoint does not answer.
+    #[serde(default)]
+    pub stale: bool,
+}
+
+/// When endpoints were read last, and whether that is too long ago.
+pub(super) type Ages = BTreeMap<ControlEndpointId, (Option<Timestamp>, bool)>;
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            endpoint, because, ..
+        } = self;
+        match self.read {
+            Some(at) => write!(f, "{endpoint} was read last at {at}: {because}"),
+            None => write!(f, "{endpoint} was not read since the manager started: {because}"),
+        }
+    }
+}
+
+impl<T> Observed<T> {
+    /// What was seen a moment ago.
+    pub fn now(what: T) -> Self {
+        Self {
+            what,
+            observed_at: None,
+            stale: false,
+        }
+    }
+
+    /// As new as the newest of these endpoints.
+    fn by<'e>(what: T, endpoints: impl Iterator<Item = &'e ControlEndpointId>, ages: &Ages) -> Self {
+        let known: Vec<_> = endpoints.filter_map(|id| ages.get(id)).collect();
+        Self {
+            what,
+            observed_at: known.iter().filter_map(|(at, _)| *at).max(),
+            stale: known.iter().all(|(_, stale)| *stale),
+        }
+    }
+}
+
+impl Composer {
+    /// The GPUs that are seen, with how old that is.
+    pub async fn gpus(&self) -> Result<Vec<Observed<Gpu>>, ServiceError> {
+        let snapshot = self.snapshot().await?;
+        let ages = self.ages();
+        let observed = snapshot.topology.gpus.iter().map(|gpu| {
+            let binds: BTreeSet<_> = gpu.control.iter().map(|at| &at.endpoint).collect();
+            let shows = gpu.seen_by.iter().filter(|_| binds.is_empty());
+            Observed::by(gpu.clone(), binds.iter().copied().chain(shows), &ages)
+        });
+        Ok(observed.collect())
+    }
+
+    /// The hosts that are seen, with how old that is.
+    pub async fn hosts(&self) -> Result<Vec<Observed<Host>>, ServiceError> {
+        let snapshot = self.snapshot().await?;
+        let ages = self.ages();
+        let observed = snapshot.topology.hosts.iter().map(|host| {
+            let others = host.seen_by.iter().filter(|_| host.bmc.is_none());
+            Observed::by(host.clone(), host.bmc.iter().chain(others), &ages)
+        });
+        Ok(observed.collect())
+    }
+
+    pub(super) fn ages(&self) -> Ages {
+        let ages = self.last_looks(|sight| {
+            let read = sight.read_last().map(|began| began.at);
+            let id = sight.last_walk().view.source.clone();
+            Some((id, (read, self.stale_sight(sight).is_some())))
+        });
+        ages.into_iter().collect()
+    }
+
+    fn stale_sight(&self, sight: &Sight) -> Option<Stale> {
+        let last = sight.read_last();
+        let because = match (Silent::of(sight), self.options.poll, last) {
+            (Some(silent), ..) => format!("it does not answer ({})", silent.because),
+            (None, Some(every), Some(last)) => {
+                let every = period(every, sight.reading_takes());
+                let age = last.instant.elapsed();
+                if age <= every * POLLS {
+                    return None;
+                }
+                format!(
+                    "that is {} s ago, and it is to be read every {} s",
+                    age.as_secs(),
+                    every.as_secs()
+                )
+            }
+            _ => return None,
+        };
+        Some(Stale {
+            endpoint: sight.last_walk().view.source.clone(),
+            read: last.map(|began| began.at),
+            because,
+        })
+    }
+
+    fn stale_at(&self, endpoint: &ControlEndpointId) -> Option<Stale> {
+        let never = || {
+            Some(Stale {
+                endpoint: endpoint.clone(),
+                read: None,
+                because: "it was not looked at yet".to_owned(),
+            })
+        };
+        self.with_sight(endpoint, |sight| self.stale_sight(sight))
+            .unwrap_or_else(never)
+    }
+
+    /// The endpoints on which it rests what a plan gives away: those that bind it, and those that speak for its hosts.
+    fn rests_on(&self, plan: &Plan) -> BTreeSet<ControlEndpointId> {
+        let binds = plan.steps.iter().filter(|step| step.verb == Verb::Bind);
+        let ends = binds.flat_map(|step| {
+            let speaker = self.connections.speaker(&step.target.host);
+            speaker.into_iter().chain([step.target.unit_at.endpoint.clone()])
+        });
+        ends.collect()
+    }
+
+    /// What the plan gives away is known as it is now. What it only lets go of, the operation itself reads first.
+    pub(super) fn is_fresh(&self, request: &Request<'_>, plan: &Plan) -> Result<(), ServiceError> {
+        const NAMED: usize = 3;
+        if request.how.allow_stale || request.kind == OperationKind::Adopt {
+            return Ok(());
+        }
+        let endpoints = self.rests_on(plan);
+        let stale: Vec<Stale> = endpoints.iter().filter_map(|id| self.stale_at(id)).collect();
+        let Some(first) = stale.first() else { return Ok(()) };
+        let mut told: Vec<String> = stale.iter().take(NAMED).map(ToString::to_string).collect();
+        if stale.len() > NAMED {
+            told.push(format!("and {} more", stale.len() - NAMED));
+        }
+        let message = format!("too little is known of what this touches: {}", told.join("; "));
+        let hint = format!(
+            "nothing was done; see why: poolwright endpoint test {}; to go by what was seen last: --allow-stale",
+            first.endpoint
+        );
+        Err(ServiceError {
+            stale: stale.into_iter().map(|stale| stale.endpoint).collect(),
+            ..ServiceError::new(ErrorCode::Stale, message).with_hint(hint)
+        })
+    }
+
+    /// Whether a request was refused because of what is stale, and that was looked at again since.
+    pub(super) async fn looked_again(&self, refused: &ServiceError) -> bool {
+        if refused.stale.is_empty() {
+            return false;
+        }
+        match tokio::time::timeout(BRIEFLY, self.read_owners_of(&refused.stale)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("what is stale can't be looked at again: {error}"),
+            Err(_) => tracing::debug!("what is stale does not answer within {} s", BRIEFLY.as_secs()),
+        }
+        true
+    }
+
+    /// Leaves what is stale out of what may be given away. Says whether there is any.
+    pub(super) fn leave_out_stale(&self, basis: &mut Basis) -> bool {
+        let stale = self.last_looks(|sight| self.stale_sight(sight));
+        let stale: BTreeMap<ControlEndpointId, Stale> = stale
+            .into_iter()
+            .map(|stale| (stale.endpoint.clone(), stale))
+            .collect();
+        if !stale.is_empty() {
+            basis.leave_out(&stale, |host| self.connections.speaker(host));
+        }
+        !stale.is_empty()
+    }
+}

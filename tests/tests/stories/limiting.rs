@@ -1,0 +1,138 @@
+//! How much may happen by itself.
+
+use crate::calendar::*;
+use crate::kit::{Pool, at, demand_id, gpus};
+use poolwright_service::limits::{Limits, NewLimits};
+use poolwright_service::{CheckResult, ErrorCode, OperationKind};
+
+impl Pool {
+    async fn limit(&self, new: NewLimits) {
+        self.composer().set_limits(&new).await.unwrap();
+    }
+
+    /// What keeps the night schedule.
+    async fn trouble(&self) -> Option<String> {
+        let status = self.composer().schedule(&night_id()).await.unwrap();
+        status.trouble.map(|trouble| trouble.reason)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_moves_too_much_is_not_begun_and_told_until_the_limit_is_raised() {
+    let pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+    pool.schedule(night()).await;
+    let few = NewLimits {
+        per_plan: Some(23),
+        ..NewLimits::default()
+    };
+    pool.limit(few).await;
+    let clockwork = Clockwork::of(&pool);
+    let before = pool.operations().await;
+    pool.pass_until(NIGHT).await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 20)]));
+    assert_eq!(pool.operations().await, before, "nothing was begun");
+    let reason = pool.trouble().await.unwrap();
+    for word in [
+        "24 GPUs would be moved",
+        "23 are allowed in one plan",
+        "poolwright limits set --per-plan 24",
+    ] {
+        assert!(reason.contains(word), "{reason}");
+    }
+    let why = pool.composer().why(&demand_id("training")).await.unwrap();
+    assert!(why.because.join("; ").contains(&reason), "{why:?}");
+    let doctor = pool.composer().doctor().await.unwrap();
+    let calendar = doctor.iter().find(|check| check.name == "calendar").unwrap();
+    assert!(
+        calendar.result == CheckResult::Warning && calendar.message.contains(&reason),
+        "{calendar:?}"
+    );
+    assert_eq!(pool.runs().await.len(), 1, "it is noted once");
+
+    // Somebody who asks for it may.
+    pool.released("chat").await;
+    pool.composed(gpus("lab", "h100-pcie-80gb", 24)).await;
+    pool.released("lab").await;
+
+    let enough = NewLimits {
+        per_plan: Some(24),
+        ..NewLimits::default()
+    };
+    pool.limit(enough).await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    pool.quiet().await;
+    assert_eq!(
+        pool.holders().await,
+        holds(&[("training", 24)]),
+        "at once, and not a quarter of an hour later"
+    );
+    assert_eq!(
+        pool.composer().limits().await.unwrap().moved,
+        24,
+        "but for operators'"
+    );
+    assert_eq!(pool.trouble().await, None);
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_moved_counts_for_an_hour_also_after_a_restart() {
+    let mut pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+    let mut schedule = night();
+    schedule["window"]["closes"] = "30 20 * * *".into();
+    pool.schedule(schedule).await;
+    let forty = NewLimits {
+        per_hour: Some(40),
+        ..NewLimits::default()
+    };
+    pool.limit(forty).await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until("2026-03-02T20:29:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("training", 24)]));
+    pool.pass_until("2026-03-02T20:31:00Z").await;
+    let reason = pool.trouble().await.unwrap();
+    for word in [
+        "moves wanted: 24, made by itself in the last hour: 24, allowed in an hour: 40",
+        "begun at 2026-03-02T21:00:0",
+        "limits set --per-hour 48",
+    ] {
+        assert!(reason.contains(word), "{reason}");
+    }
+    clockwork.stop().await;
+    pool.restart().await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until("2026-03-02T20:59:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("training", 24)]));
+    pool.pass_until("2026-03-02T21:20:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 20)]), "an hour has passed");
+    let mut operations = pool.composer().operations().await.unwrap();
+    operations.retain(|operation| operation.kind == OperationKind::Schedule);
+    assert_eq!(operations.len(), 2);
+    assert!(operations[0].created >= at("2026-03-02T21:00:00Z"));
+    pool.all_is_well().await;
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_are_set_one_by_one_and_kept() {
+    let mut pool = Pool::of("demo").await;
+    let new = NewLimits {
+        per_host: Some(16),
+        ..NewLimits::default()
+    };
+    pool.limit(new).await;
+    pool.restart().await;
+    let expected = Limits {
+        per_host: 16,
+        ..Limits::default()
+    };
+    assert_eq!(pool.composer().limits().await.unwrap().limits, expected);
+    let nothing = NewLimits {
+        per_gpu: Some(0),
+        ..NewLimits::default()
+    };
+    let refused = pool.composer().set_limits(&nothing).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::BadRequest);
+}
