@@ -4,12 +4,14 @@
 //! * [`mockup_server`] serves one such tree, as it was recorded, over HTTP or HTTPS.
 //! * [`hostile`] serves what no machine should: endless bodies, link loops, half answers.
 //! * [`tls`] makes a certificate authority that lives as long as a test.
+//! * [`histories`] lets many clients ask several managers, and judges whether the answers fit together.
 //! * [`torture`] kills managers, breaks requests and checks what must hold.
 //! * [`workspace`] and [`spdx`] read the crates, their dependencies and licences, for the tests that
 //!   hold the layering and the list of dependencies.
 //!
 //! Servers bind loopback on a port that the system picks, and stop when they are dropped.
 
+pub mod histories;
 pub mod hostile;
 pub mod mockup_server;
 pub mod spdx;
