@@ -6,6 +6,7 @@
 //! * [`tls`] makes a certificate authority that lives as long as a test.
 //! * [`faults`] is the catalogue of what may go wrong, and finds the tests that show it.
 //! * [`power`] cuts the power of a manager, and looks for what was acknowledged.
+//! * [`histories`] lets many clients ask several managers, and judges whether the answers fit together.
 //! * [`torture`] kills managers, breaks requests and checks what must hold.
 //! * [`workspace`] and [`spdx`] read the crates, their dependencies and licences, for the tests that
 //!   hold the layering and the list of dependencies.
@@ -13,6 +14,7 @@
 //! Servers bind loopback on a port that the system picks, and stop when they are dropped.
 
 pub mod faults;
+pub mod histories;
 pub mod hostile;
 pub mod mockup_server;
 pub mod power;

@@ -17,10 +17,12 @@ use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, World, 
 use poolwright_sizing::need::{GpuSet, Need};
 use poolwright_store::read;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 const UNITS: [&str; 2] = ["u1", "u2"];
 const HOSTS: [&str; 2] = ["h1", "h2"];
+static NOTHING: LazyLock<Cordoned> = LazyLock::new(Cordoned::default);
 
 /// The steps that an operation of this kind may consist of. A kind that is added compiles only once it is told
 /// here of it, and in [`prepared`] how it comes about.
@@ -161,7 +163,8 @@ async fn release(kit: &Kit, id: &str, unit: &str) -> Plan {
 /// Takes over all that others have bound.
 async fn adopting(kit: &Kit, id: &str) -> Plan {
     let seen = Seen::now(kit, &[]).await;
-    seen.plan(id, |input| adopt(&point("u1").endpoint, input).plan)
+    // It binds nothing, so what must hold for plans that do is not asked of it.
+    seen.make(id, |input| adopt(&point("u1").endpoint, input).plan)
 }
 
 /// A plan that resets what the first step of this one is about.
@@ -217,23 +220,30 @@ impl Seen {
         }
     }
 
-    /// A plan, with the planner's own second opinion.
-    fn plan(&self, id: &str, make: impl FnOnce(&PlanInput<'_>) -> Plan) -> Plan {
-        let world = World {
+    fn world(&self) -> World<'_> {
+        World {
             snapshot: &self.snapshot,
             held: &self.held,
             reserved: &[],
             demands: &self.demands,
-            cordoned: &Cordoned::default(),
-        };
-        let plan = make(&PlanInput {
+            cordoned: &NOTHING,
+        }
+    }
+
+    fn make(&self, id: &str, make: impl FnOnce(&PlanInput<'_>) -> Plan) -> Plan {
+        make(&PlanInput {
             id: id.parse().unwrap(),
             parent: None,
             now: Timestamp::UNIX_EPOCH,
             seed: 0,
-            world,
-        });
-        assert_eq!(check(&plan, &world), vec![], "{plan:#?}");
+            world: self.world(),
+        })
+    }
+
+    /// A plan, with the planner's own second opinion.
+    fn plan(&self, id: &str, make: impl FnOnce(&PlanInput<'_>) -> Plan) -> Plan {
+        let plan = self.make(id, make);
+        assert_eq!(check(&plan, &self.world()), vec![], "{plan:#?}");
         plan
     }
 }

@@ -1,0 +1,190 @@
+//! One or several managers on one store and one rack, that can be killed at any await.
+
+use crate::torture::clock::JumpingClock;
+use crate::torture::gate::{Gate, GatedStore, gated, unpoisoned};
+use crate::torture::line::{Line, spec_of};
+use crate::torture::witness::Witness;
+use fastrand::Rng;
+use jiff::Timestamp;
+use poolwright_emulator::clock::Clock as RackClock;
+use poolwright_emulator::{Emulation, Rack, in_process};
+use poolwright_executor::{self as executor, Noted, Operation};
+use poolwright_service::leases::{Sharing, TokioClock};
+use poolwright_service::{Composer, Options, ServiceError};
+use poolwright_store::{SqliteStore, Store, read_all};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const TERM: Duration = Duration::from_secs(9);
+/// All requests of a manager are over so long after they were sent.
+const WRITE: Duration = Duration::from_secs(80);
+/// Nobody waits longer for one answer.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Calls after which a manager that is to die has died, if it is asked at all.
+const CALLS: u32 = 100;
+
+/// A manager that runs.
+pub struct Manager {
+    pub composer: Composer,
+    gate: Arc<Gate>,
+}
+
+impl Manager {
+    /// An answer of it; `None` where it died first, or took longer than anybody waits.
+    pub async fn answers<T>(
+        &self,
+        question: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Option<Result<T, ServiceError>> {
+        tokio::select! {
+            biased;
+            () = self.gate.died() => None,
+            answer = tokio::time::timeout(PATIENCE, question) => answer.ok(),
+        }
+    }
+}
+
+/// All managers, each in its place while it lives.
+pub struct Managers {
+    emulation: Arc<Emulation>,
+    store: Arc<dyn Store>,
+    witness: Arc<Witness>,
+    clock: Arc<JumpingClock>,
+    places: Mutex<Vec<Option<Arc<Manager>>>>,
+    seed: AtomicU64,
+}
+
+impl Managers {
+    pub async fn start(seed: u64, count: usize) -> Self {
+        let rack = Rack::builtin("demo").unwrap_or_else(|error| panic!("the built-in rack: {error}"));
+        let clock = RackClock::Real {
+            start: Timestamp::UNIX_EPOCH,
+            since: tokio::time::Instant::now(),
+        };
+        let store = SqliteStore::in_memory().unwrap_or_else(|error| panic!("a store in memory: {error}"));
+        let store: Arc<dyn Store> = Arc::new(store);
+        let managers = Self {
+            emulation: Emulation::new(rack, clock),
+            witness: Witness::new(store.clone()),
+            store,
+            clock: Arc::default(),
+            places: Mutex::new((0..count).map(|_| None).collect()),
+            seed: AtomicU64::new(seed),
+        };
+        managers.add_endpoints().await;
+        for place in 0..count {
+            managers.fill(place).await;
+        }
+        managers
+    }
+
+    /// Any that lives.
+    pub fn any(&self, rng: &mut Rng) -> Option<Arc<Manager>> {
+        let living: Vec<_> = unpoisoned(&self.places).iter().flatten().cloned().collect();
+        (!living.is_empty()).then(|| living[rng.usize(0..living.len())].clone())
+    }
+
+    /// One is killed at one of its next calls. The only one starts again after a moment; of several, another one
+    /// joins after some time, in which the others adopt what it was at.
+    pub async fn one_dies(&self, rng: &mut Rng) {
+        let (place, dying) = {
+            let places = unpoisoned(&self.places);
+            let place = rng.usize(0..places.len());
+            (place, places[place].clone())
+        };
+        let Some(dying) = dying else { return };
+        dying.gate.dies_in(Some(rng.u32(0..CALLS)));
+        // An idle one does not come there by itself.
+        let _ = tokio::time::timeout(Duration::from_secs(20), dying.gate.died()).await;
+        dying.gate.die();
+        let alone = {
+            let mut places = unpoisoned(&self.places);
+            places[place] = None;
+            places.len() == 1
+        };
+        drop(dying);
+        let absence = rng.u64(0..if alone { 5_000 } else { 150_000 });
+        tokio::time::sleep(Duration::from_millis(absence)).await;
+        self.fill(place).await;
+        tokio::time::sleep(Duration::from_secs(rng.u64(1..30))).await;
+    }
+
+    /// How many operations a manager carried on that another had begun.
+    pub async fn adopted(&self) -> usize {
+        let operations = read_all::<Operation>(&*self.store).await.unwrap_or_default();
+        let mut adopted = 0;
+        for operation in operations {
+            let lines = self
+                .store
+                .journal(&operation.value.id, 0)
+                .await
+                .unwrap_or_default();
+            let lines = lines
+                .iter()
+                .map(|line| serde_json::from_str::<Noted>(line.json.get()));
+            adopted += usize::from(lines.flatten().any(|noted| noted.line == executor::Line::Adopted));
+        }
+        adopted
+    }
+
+    async fn fill(&self, place: usize) {
+        let manager = self.manager(place).await;
+        unpoisoned(&self.places)[place] = Some(Arc::new(manager));
+    }
+
+    async fn manager(&self, place: usize) -> Manager {
+        let seed = self.seed.fetch_add(1, Ordering::Relaxed);
+        let gate = Gate::new(seed, None);
+        let store = GatedStore {
+            gate: gate.clone(),
+            disk: Arc::default(),
+            store: self.store.clone(),
+        };
+        let line = Line {
+            drivers: gated(in_process(&self.emulation), &gate, &self.witness),
+        };
+        let several = unpoisoned(&self.places).len() > 1;
+        let sharing = several.then(|| Sharing {
+            id: format!("manager-{seed}"),
+            home: format!("home-{place}"),
+            name: format!("manager {place}"),
+            term: TERM,
+            write_deadline: WRITE,
+            clock: Arc::new(TokioClock::default()),
+        });
+        let composer = self.composer(Arc::new(store), line, seed, sharing).await;
+        Manager { composer, gate }
+    }
+
+    /// All endpoints of the rack are kept in the store, before anybody shares it.
+    async fn add_endpoints(&self) {
+        let line = Line {
+            drivers: in_process(&self.emulation),
+        };
+        let seed = self.seed.fetch_add(1, Ordering::Relaxed);
+        let composer = self.composer(self.store.clone(), line, seed, None).await;
+        for endpoint in in_process(&self.emulation).endpoints {
+            if let Err(error) = composer.add_endpoint(spec_of(endpoint.endpoint().as_str())).await {
+                panic!("an endpoint can't be added: {error}");
+            }
+        }
+        composer.close().await;
+    }
+
+    async fn composer(
+        &self,
+        store: Arc<dyn Store>,
+        line: Line,
+        seed: u64,
+        sharing: Option<Sharing>,
+    ) -> Composer {
+        let options = Options {
+            poll: None,
+            seed: Some(seed),
+            sharing,
+            ..Options::default()
+        };
+        let opened = Composer::open(store, Arc::new(line), self.clock.clone(), options).await;
+        opened.unwrap_or_else(|error| panic!("a manager does not start: {error}"))
+    }
+}

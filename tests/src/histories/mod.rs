@@ -1,0 +1,160 @@
+//! Histories: what many clients at once asked several managers, what they were answered and when, and whether all of
+//! it can have been so.
+//!
+//! Ownership is to be *linearizable*: each answer is as if the whole request had happened at one instant between
+//! the question and the answer. Clients write down both; afterwards [`linear`] looks, for each GPU, for an order of
+//! the requests that explains every answer. Managers share a store and a rack; they are killed at any await
+//! meanwhile, and others adopt what they were at, or the same one starts again.
+//!
+//! * [`history`]: what clients write down.
+//! * [`linear`]: the checker. It knows nothing of managers.
+//! * [`clients`]: those that ask, and [`managers`]: those that answer.
+//!
+//! A run in which too little was answered shows nothing, and is no good run.
+
+pub mod clients;
+pub mod history;
+pub mod linear;
+pub mod managers;
+
+use clients::Ring;
+use fastrand::Rng;
+use history::History;
+use managers::Managers;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Clients that compose and release, and clients that only look.
+const TAKERS: usize = 8;
+const READERS: usize = 4;
+/// Before anything goes wrong.
+const GOOD_TIMES: Duration = Duration::from_secs(2);
+/// By when everybody has been answered, or has given up.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// A run with fewer grants is none of contention.
+const GRANTS: usize = 30;
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    pub seed: u64,
+    /// One starts again after it was killed; several share the store by leases.
+    pub managers: usize,
+    /// How often one of them is killed.
+    pub kills: u32,
+    /// Between two requests of a client, at most, while all goes well.
+    pub pause: Duration,
+    /// Answers a second, of the rack's time, that must be had while all goes well.
+    pub least: f64,
+    pub plant: Option<Plant>,
+}
+
+impl Setup {
+    pub fn new(seed: u64, managers: usize) -> Self {
+        Self {
+            seed,
+            managers,
+            kills: 6,
+            pause: Duration::from_millis(20),
+            least: 200.0,
+            plant: None,
+        }
+    }
+}
+
+/// A bug between the managers and their clients, which must be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plant {
+    /// A cache that is a few seconds old answers who owns what.
+    StaleReads,
+    /// Somebody is given what another was just given.
+    DoubleGrants,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Report {
+    /// Answers a second while all went well.
+    pub rate: f64,
+    pub requests: usize,
+    pub grants: usize,
+    /// Requests whose outcome nobody ever learned.
+    pub unknown: usize,
+    pub kills: u32,
+    /// Operations that another manager than the one that began them carried on.
+    pub adopted: usize,
+    /// Why it is no good run.
+    pub wrong: Vec<String>,
+}
+
+/// Runs it, on a runtime of its own whose time jumps whenever all wait.
+pub fn run(setup: &Setup) -> Report {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(play(setup)),
+        Err(error) => panic!("no runtime: {error}"),
+    }
+}
+
+async fn play(setup: &Setup) -> Report {
+    let mut rng = Rng::with_seed(setup.seed);
+    let managers = Managers::start(rng.u64(..), setup.managers).await;
+    let ring = Arc::new(Ring::new(managers, setup));
+    let mut clients = JoinSet::new();
+    for client in 0..TAKERS {
+        clients.spawn(clients::takes(ring.clone(), client, Rng::with_seed(rng.u64(..))));
+    }
+    for client in TAKERS..TAKERS + READERS {
+        clients.spawn(clients::reads(ring.clone(), client, Rng::with_seed(rng.u64(..))));
+    }
+    tokio::time::sleep(GOOD_TIMES).await;
+    let answered = ring.history.answered();
+    ring.times_are_bad();
+    for _ in 0..setup.kills {
+        ring.managers.one_dies(&mut rng).await;
+    }
+    ring.end();
+    let all = async { while clients.join_next().await.is_some() {} };
+    let ended = tokio::time::timeout(PATIENCE, all).await;
+    // From here on nobody writes any more.
+    clients.abort_all();
+    let mut report = judge(&ring.history, answered, setup);
+    report.adopted = ring.managers.adopted().await;
+    if ended.is_err() {
+        report
+            .wrong
+            .push(format!("clients wait for an answer after {PATIENCE:?}"));
+    }
+    report
+}
+
+fn judge(history: &History, answered: usize, setup: &Setup) -> Report {
+    let rate = answered as f64 / GOOD_TIMES.as_secs_f64();
+    let entries = history.entries();
+    let mut wrong = linear::check(&entries);
+    if rate < setup.least {
+        wrong.push(format!(
+            "{rate} answers a second while all went well, and less than {} show nothing",
+            setup.least
+        ));
+    }
+    let grants = entries.iter().filter(|entry| entry.is_grant()).count();
+    if grants < GRANTS {
+        wrong.push(format!(
+            "{grants} grants in all, and fewer than {GRANTS} show nothing"
+        ));
+    }
+    Report {
+        rate,
+        requests: entries.len(),
+        grants,
+        unknown: entries.iter().filter(|entry| entry.answered.is_none()).count(),
+        kills: setup.kills,
+        adopted: 0,
+        wrong,
+    }
+}

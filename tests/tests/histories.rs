@@ -1,0 +1,52 @@
+//! Many clients at one manager and at three, some of which die meanwhile: ownership is linearizable.
+
+use poolwright_tests::histories::{Plant, Report, Setup, run};
+use std::time::Duration;
+
+fn good(report: &Report) {
+    assert!(report.wrong.is_empty(), "{report:#?}");
+    assert!(report.kills > 0 && report.requests > 500, "{report:#?}");
+}
+
+#[test]
+fn ownership_at_one_manager_is_linearizable() {
+    good(&run(&Setup::new(1, 1)));
+}
+
+#[test]
+fn ownership_at_three_managers_is_linearizable() {
+    let report = run(&Setup::new(2, 3));
+    good(&report);
+    assert!(report.adopted > 0, "{report:#?}");
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    for (plant, found) in [
+        (Plant::StaleReads, "and was answered at"),
+        (Plant::DoubleGrants, "'s from now on"),
+    ] {
+        let report = run(&Setup {
+            kills: 0,
+            plant: Some(plant),
+            ..Setup::new(3, 1)
+        });
+        let all = report.wrong.join("\n");
+        assert!(all.contains(found), "{plant:?}: {report:#?}");
+    }
+}
+
+#[test]
+fn a_run_in_which_too_little_is_answered_is_no_good_run() {
+    let report = run(&Setup {
+        kills: 0,
+        pause: Duration::from_secs(2),
+        ..Setup::new(4, 1)
+    });
+    let all = report.wrong.join("\n");
+    assert!(
+        all.contains("answers a second while all went well"),
+        "{report:#?}"
+    );
+    assert!(all.contains("grants in all"), "{report:#?}");
+}
