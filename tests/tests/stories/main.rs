@@ -17,6 +17,7 @@ mod gone;
 mod managers;
 mod pausing;
 mod polling;
+mod repairing;
 mod requests;
 mod restarts;
 mod scale;

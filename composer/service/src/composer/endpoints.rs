@@ -2,7 +2,7 @@
 
 use super::Composer;
 use super::staleness::Ages;
-use crate::endpoint::{Connected, Endpoint, EndpointSpec, Standing};
+use crate::endpoint::{Connected, Endpoint, EndpointSpec, Repair, Standing};
 use crate::error::{ErrorCode, ServiceError};
 use futures_util::StreamExt;
 use poolwright_collector::Look;
@@ -114,6 +114,7 @@ impl Composer {
             spec: spec.clone(),
             added: self.clock.now(),
             standing,
+            repair: Repair::default(),
             service: None,
             silent: None,
             observed_at: None,
