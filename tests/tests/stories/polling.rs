@@ -293,7 +293,7 @@ async fn what_is_bound_to_a_host_that_nobody_shows_is_found_and_told() {
         ..How::default()
     };
     let change = slow.composer.release(chat(), ME, &force).await.unwrap();
-    assert_eq!(change.given_up, [held.id.clone()]);
+    assert_eq!(change.given_up, std::slice::from_ref(&held.id));
     slow.pool.quiet().await;
 
     // Once its fabric lets go of it, it is as good as any.
