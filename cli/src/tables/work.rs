@@ -317,6 +317,7 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
         in_csv("product"),
         in_csv("firmware"),
         column("STANDING"),
+        column("REPAIR"),
         column("OBSERVED").named("observed_at").if_room(),
         column("NOTE").named("stale").if_any(),
         column("ADDED").if_room(),
@@ -343,6 +344,7 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
             Cell::maybe(service.and_then(|service| service.product.as_ref())),
             Cell::maybe(service.and_then(|service| service.firmware.as_ref())),
             word(&endpoint.standing),
+            word(&endpoint.repair),
             match endpoint.observed_at {
                 Some(at) => Cell::at(at),
                 None => Cell::nothing(),

@@ -34,12 +34,14 @@ pub enum OperationKind {
     Undo,
     /// Taking over what somebody else bound: it reads back, and sends nothing.
     Adopt,
+    /// Binding again what a composition holds and its fabric lost.
+    Repair,
 }
 
 impl OperationKind {
     /// Whether it runs by itself, and not because somebody asked for it just then.
     pub fn is_automatic(self) -> bool {
-        matches!(self, Self::Schedule)
+        matches!(self, Self::Schedule | Self::Repair)
     }
 
     /// The register of operations: what is in here is swept by the tests, with a fault at every step.

@@ -216,6 +216,33 @@ pub fn release(composition: &CompositionId, input: &PlanInput<'_>) -> Result<Pla
     take_down(input, releases, keeps)
 }
 
+/// A plan that binds units again where their compositions hold them: each is let go of, reset, and bound anew.
+pub fn repair(units: &BTreeSet<UnitId>, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
+    let all = input.world.held;
+    let is_lost = |held: &&Held| units.contains(&held.unit);
+    let lost: Vec<Composition> = all
+        .iter()
+        .map(|c| c.with(c.held.iter().filter(is_lost).cloned().collect()))
+        .filter(|c| !c.held.is_empty())
+        .collect();
+    let stays = |c: &&Composition| c.held.iter().any(|held| !is_lost(&held));
+    let survey = Survey::of(&input.world);
+    for composition in &lost {
+        is_open(&survey, &composition.host)?;
+        if let Some(because) = survey.deferral(composition) {
+            let composition = composition.id.clone();
+            return Err(Refusal::PutOff { composition, because });
+        }
+    }
+    let changes = Changes {
+        keeps: all.iter().filter(stays).map(|c| c.id.clone()).collect(),
+        releases: lost.clone(),
+        composes: lost,
+        ..Changes::default()
+    };
+    Ok(changes.into_plan(input, &survey))
+}
+
 /// What a composition, and all others of its demand, hold and can't be asked to let go of: it is not seen, or bound
 /// to another port.
 pub fn lost(composition: &CompositionId, input: &PlanInput<'_>) -> BTreeMap<CompositionId, Vec<Held>> {

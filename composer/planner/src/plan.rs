@@ -107,7 +107,8 @@ impl Deferral {
     pub fn is_loss(&self) -> bool {
         match self {
             Self::NotSeen { .. } | Self::Elsewhere { .. } => true,
-            Self::Unsettled { state, .. } => *state == GpuState::Missing,
+            // Foreign: bound to something at which no host is shown.
+            Self::Unsettled { state, .. } => matches!(state, GpuState::Missing | GpuState::Foreign),
             Self::InOperation { .. } => false,
         }
     }

@@ -172,6 +172,10 @@ impl<'a> Survey<'a> {
                 recorded: held.host_port.clone(),
                 seen: seen.clone(),
             }),
+            None if why_not(gpu) == Some(WhyNotKind::HostGone) => Some(Deferral::Unsettled {
+                gpu: gpu.id.clone(),
+                state: GpuState::Foreign,
+            }),
             _ if settled(gpu.state) => None,
             _ => Some(Deferral::Unsettled {
                 gpu: gpu.id.clone(),

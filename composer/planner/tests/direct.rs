@@ -7,8 +7,8 @@ use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::id::{GpuId, HostId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Verb;
-use poolwright_planner::direct::{Refusal, attach, detach, move_to, release};
-use poolwright_planner::{Plan, Reserved};
+use poolwright_planner::direct::{Refusal, attach, detach, move_to, release, repair};
+use poolwright_planner::{Plan, Reserved, check};
 use poolwright_sizing::need::Need;
 use support::*;
 
@@ -266,4 +266,32 @@ fn what_cannot_be_moved_is_not_asked_to_be_named_as_a_whole() {
         refusal.to_string().contains("GPU g006") && refusal.to_string().contains("baseboard"),
         "{refusal}"
     );
+}
+
+/// Whole or in part, a composition that a fabric lost is made anew of what it was, and of nothing else.
+#[test]
+fn what_a_fabric_lost_is_bound_again_where_it_was() {
+    let mut rack = rack();
+    let plan = attach(&ids(&["g001", "g002"]), &host("h"), &rack.input());
+    done(&mut rack, plan);
+    let held = rack.held.clone();
+    for gpu in ["g001", "g002"] {
+        let lost = rack.gpu_mut(gpu);
+        (lost.host, lost.host_port, lost.state) = (None, None, GpuState::Dirty);
+    }
+    for units in [vec!["g001"], vec!["g001", "g002"]] {
+        let units = units.iter().map(|unit| unit.parse().unwrap()).collect();
+        let plan = repair(&units, &rack.input()).unwrap();
+        assert_eq!(check(&plan, &rack.input().world), []);
+        assert_eq!(plan.after(&rack.held), held);
+        assert_eq!(
+            plan.steps.len(),
+            6 * units.len(),
+            "drain, unbind, reset; preflight, bind, verify"
+        );
+    }
+    rack.gpu_mut("g001").state = GpuState::Indeterminate;
+    let units = ["g001".parse().unwrap()].into();
+    let refusal = repair(&units, &rack.input()).unwrap_err();
+    assert!(matches!(refusal, Refusal::PutOff { .. }), "{refusal}");
 }

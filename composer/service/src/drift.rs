@@ -37,7 +37,7 @@ pub enum DriftKind {
     Missing,
     /// Two claim to be it, or it is told in two ways.
     Conflict,
-    /// It is held for a host that nobody shows any more.
+    /// It is held for, or bound to, a host that nobody shows any more.
     HostGone,
     /// It is held, and bound to another port.
     Elsewhere,
@@ -75,6 +75,10 @@ impl fmt::Display for Drift {
             (DriftKind::Unbound, Some(wanted), _) => {
                 write!(f, " should be bound to {wanted}, and is bound to nothing")
             }
+            (DriftKind::HostGone, Some(wanted), _) => {
+                write!(f, " should be bound to {wanted}, and its host is not shown")
+            }
+            (DriftKind::HostGone, ..) => f.write_str(" is bound to a host that is gone"),
             (DriftKind::Missing, ..) => f.write_str(" is not seen"),
             (DriftKind::Foreign, _, Some(found)) => write!(f, " is bound to {found} by somebody else"),
             (kind, ..) => write!(f, ": {kind}"),
@@ -95,6 +99,8 @@ pub struct Recorded<'a> {
     pub silent: &'a BTreeMap<ControlEndpointId, String>,
     /// Endpoints that are only observed: what is bound there is not our business.
     pub observed: &'a BTreeSet<ControlEndpointId>,
+    /// Hosts that are shown by fabrics alone, and are known to be gone, with how.
+    pub gone: &'a BTreeMap<HostId, String>,
 }
 
 /// Every GPU that is not as recorded: those of compositions first.
@@ -112,8 +118,11 @@ pub fn drift(snapshot: &Snapshot, recorded: &Recorded<'_>) -> Vec<Drift> {
             }
             for id in &held.gpus {
                 let gpu = gpus.get(id).copied();
-                let host_seen = hosts.contains(&composition.host);
-                if let Some((kind, detail)) = compare(held, gpu, host_seen, recorded.silent) {
+                let host_gone = match hosts.contains(&composition.host) {
+                    true => recorded.gone.get(&composition.host).cloned(),
+                    false => Some(format!("nobody shows {}", composition.host)),
+                };
+                if let Some((kind, detail)) = compare(composition, held, gpu, host_gone, recorded.silent) {
                     drifts.push(Drift {
                         gpu: id.clone(),
                         kind,
@@ -134,15 +143,16 @@ pub fn drift(snapshot: &Snapshot, recorded: &Recorded<'_>) -> Vec<Drift> {
             .all(|at| !recorded.observed.contains(&at.endpoint));
         ours_to_tell && !held_gpus.contains(&gpu.id) && !recorded.in_hand.contains(&gpu.unit)
     });
-    drifts.extend(others.filter_map(beside));
+    drifts.extend(others.filter_map(|gpu| beside(gpu, recorded.gone)));
     drifts
 }
 
 /// How a GPU that is held is not as recorded.
 fn compare(
+    composition: &Composition,
     held: &Held,
     gpu: Option<&Gpu>,
-    host_seen: bool,
+    host_gone: Option<String>,
     silent: &BTreeMap<ControlEndpointId, String>,
 ) -> Option<(DriftKind, Option<String>)> {
     if let Some(why) = silent.get(&held.unit_at.endpoint) {
@@ -154,8 +164,11 @@ fn compare(
     if let Some(why) = conflict(gpu) {
         return Some((DriftKind::Conflict, Some(why)));
     }
-    if !host_seen {
-        return Some((DriftKind::HostGone, None));
+    if let Some(why) = host_gone {
+        return Some((DriftKind::HostGone, Some(let_go_by_force(composition, &why))));
+    }
+    if let Some(why) = nowhere(gpu) {
+        return Some((DriftKind::HostGone, Some(let_go_by_force(composition, &why))));
     }
     match &gpu.host_port {
         Some(port) if *port == held.host_port => None,
@@ -165,11 +178,18 @@ fn compare(
 }
 
 /// A GPU that nobody of ours holds, and that is not simply there to be had.
-fn beside(gpu: &Gpu) -> Option<Drift> {
+fn beside(gpu: &Gpu, gone: &BTreeMap<HostId, String>) -> Option<Drift> {
+    let host_gone = gpu.host.as_ref().and_then(|host| gone.get(host).cloned());
     let (kind, detail) = match conflict(gpu) {
         Some(why) => (DriftKind::Conflict, Some(why)),
-        None if gpu.state == GpuState::Foreign => (DriftKind::Foreign, None),
-        None => return None,
+        None => match nowhere(gpu).or(host_gone.filter(|_| gpu.state == GpuState::Foreign)) {
+            Some(why) => (
+                DriftKind::HostGone,
+                Some(format!("{why}; unbind it at its fabric's own manager")),
+            ),
+            None if gpu.state == GpuState::Foreign => (DriftKind::Foreign, None),
+            None => return None,
+        },
     };
     Some(Drift {
         gpu: gpu.id.clone(),
@@ -180,6 +200,18 @@ fn beside(gpu: &Gpu) -> Option<Drift> {
         found: gpu.host_port.clone(),
         detail,
     })
+}
+
+/// What it is bound to, where no host is shown at that.
+fn nowhere(gpu: &Gpu) -> Option<String> {
+    let why = gpu.composability.0.as_ref()?;
+    (why.kind == WhyNotKind::HostGone).then(|| why.detail.clone())
+}
+
+/// What to do about a GPU of ours that no host will ever let go of.
+fn let_go_by_force(composition: &Composition, why: &str) -> String {
+    let id = &composition.id;
+    format!("{why}; give it up: poolwright release composition/{id} --force --reason WHY")
 }
 
 fn conflict(gpu: &Gpu) -> Option<String> {
@@ -228,6 +260,7 @@ mod tests {
             in_hand: &BTreeSet::new(),
             silent: &silent.into_iter().collect(),
             observed: &BTreeSet::new(),
+            gone: &BTreeMap::new(),
         };
         let drifts = drift(snapshot, &recorded);
         assert!(drifts.len() <= 1, "{drifts:?}");
@@ -249,9 +282,44 @@ mod tests {
         let mut gone = seen(None, None);
         gone.topology.gpus.clear();
         assert_eq!(told(&gone, &held, false), Some(DriftKind::Missing));
+        let nowhere = seen(None, Some("host-gone: bound to /zone, where no host is shown"));
+        assert_eq!(told(&nowhere, &held, false), Some(DriftKind::HostGone));
+        assert_eq!(
+            told(&nowhere, &[], false),
+            Some(DriftKind::HostGone),
+            "nobody of ours holds it"
+        );
         let mut hostless = seen(Some("p"), None);
         hostless.topology.hosts.clear();
         assert_eq!(told(&hostless, &held, false), Some(DriftKind::HostGone));
+    }
+
+    #[test]
+    fn a_host_whose_bmc_is_another_hosts_now_is_gone() {
+        let mut seen = seen(Some("p"), None);
+        let gone = BTreeMap::from([("h".parse().unwrap(), "its BMC shows h-2 now".to_owned())]);
+        let (nothing, nobody) = (BTreeSet::new(), BTreeSet::new());
+        let silent = BTreeMap::new();
+        let held = [held_at("p")];
+        let mut recorded = Recorded {
+            compositions: &held,
+            in_hand: &nothing,
+            silent: &silent,
+            observed: &nobody,
+            gone: &gone,
+        };
+        let told = drift(&seen, &recorded).remove(0);
+        assert_eq!(told.kind, DriftKind::HostGone, "although it is bound as recorded");
+        let said = told.to_string();
+        assert!(
+            said.contains("shows h-2 now") && said.contains("release composition/c --force"),
+            "{said}"
+        );
+        seen.topology.gpus[0].state = GpuState::Foreign;
+        recorded.compositions = &[];
+        let told = drift(&seen, &recorded).remove(0);
+        assert_eq!(told.kind, DriftKind::HostGone);
+        assert!(told.detail.unwrap().contains("unbind it"));
     }
 
     #[test]
@@ -273,6 +341,7 @@ mod tests {
             in_hand: &BTreeSet::new(),
             silent: &BTreeMap::new(),
             observed: &observed,
+            gone: &BTreeMap::new(),
         };
         assert!(drift(&foreign, &recorded).is_empty());
         let (held, nothing) = ([held_at("q")], BTreeSet::new());

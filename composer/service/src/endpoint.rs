@@ -64,6 +64,8 @@ pub struct Endpoint {
     pub added: Timestamp,
     #[serde(default = "Standing::before")]
     pub standing: Standing,
+    #[serde(default)]
+    pub repair: Repair,
     /// Who answered there last, and how far driving it can be relied upon. Not kept: it is as the last look
     /// saw it, and `None` until there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,6 +89,17 @@ pub enum Standing {
     Observed,
     /// The manager drives it. What others have bound there stays theirs all the same.
     Adopted,
+}
+
+/// What is done about a GPU that a composition holds and that is bound to nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Repair {
+    /// It is told, and nothing else: whoever changed the fabric may have meant it.
+    #[default]
+    Report,
+    /// It is bound again.
+    Rebind,
 }
 
 impl Standing {

@@ -6,7 +6,6 @@ use poolwright_model::id::ControlEndpointId;
 use poolwright_planner::direct::Refusal;
 use poolwright_store::StoreError;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,8 +46,8 @@ pub struct ServiceError {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<String>,
     /// Endpoints of which too little is known just now.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub stale: BTreeSet<ControlEndpointId>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub stale: Box<[ControlEndpointId]>,
 }
 
 impl ServiceError {
@@ -59,7 +58,7 @@ impl ServiceError {
             hint: None,
             operation: None,
             details: Vec::new(),
-            stale: BTreeSet::new(),
+            stale: Box::default(),
         }
     }
 

@@ -38,6 +38,7 @@ pub async fn run(composer: Composer, stop: CancellationToken) {
         () = stop.cancelled() => {}
         () = runner.recompose() => {}
         () = composer.keep_looking() => {}
+        () = composer.keep_repairing() => {}
         () = composer.keep_pruning() => {}
     }
 }

@@ -33,7 +33,7 @@ where
     F: Future<Output = Result<Bound, DriverError>>,
 {
     let until = Instant::now() + deadline;
-    let reads = units.to_vec().into_iter().map(|unit| {
+    let reads = units.iter().cloned().map(|unit| {
         let left = until.saturating_duration_since(Instant::now());
         read(unit, left.min(EACH))
     });

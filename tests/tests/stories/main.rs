@@ -20,6 +20,7 @@ mod managers;
 mod marking;
 mod pausing;
 mod polling;
+mod repairing;
 mod requests;
 mod restarts;
 mod scale;

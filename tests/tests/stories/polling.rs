@@ -1,17 +1,17 @@
 //! Who is bound where is read apart from everything else, as often as each endpoint's own speed allows.
 
 use crate::calendar::Clockwork;
-use crate::kit::{Pool, gpus};
+use crate::kit::{ME, Pool, gpus};
 use async_trait::async_trait;
 use poolwright_driver::{Bound, ControlPoint, DriverError, Fabric, Observation, Progress, ResetSeen};
 use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_emulator::{Rack, in_process};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Standing};
-use poolwright_service::{Composer, DriftKind};
+use poolwright_service::{Composer, DriftKind, ErrorCode, How, Release};
 use poolwright_store::SqliteStore;
 use poolwright_tests::torture::line::spec_of;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,12 +29,17 @@ struct Asked {
     most_in_flight: u32,
 }
 
+/// Units that are bound where no host is.
+type Ghosts = Arc<Mutex<BTreeSet<ControlPoint>>>;
+
+const NOWHERE: &str = "/redfish/v1/Fabrics/PCIe/Zones/a-host-that-was";
+
 type Tally = Arc<Mutex<BTreeMap<ControlEndpointId, Asked>>>;
 
 /// The way to the rack, with a count of what is asked.
-struct Counted(Arc<dyn Connector>, Tally);
+struct Counted(Arc<dyn Connector>, Tally, Ghosts);
 
-struct CountedFabric(Arc<dyn Fabric>, Tally);
+struct CountedFabric(Arc<dyn Fabric>, Tally, Ghosts);
 
 impl CountedFabric {
     fn note(&self, note: impl FnOnce(&mut Asked)) {
@@ -53,7 +58,7 @@ impl Connector for Counted {
     async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
         let connected = self.0.connect(spec).await?;
         Ok(Connected {
-            fabric: Arc::new(CountedFabric(connected.fabric, self.1.clone())),
+            fabric: Arc::new(CountedFabric(connected.fabric, self.1.clone(), self.2.clone())),
             ..connected
         })
     }
@@ -82,7 +87,12 @@ impl Fabric for CountedFabric {
         });
         let bound = self.0.bound(unit, d).await;
         self.note(|asked| asked.in_flight -= 1);
-        bound
+        match self.2.lock().unwrap().contains(unit) {
+            true => Ok(Bound::To {
+                port_address: NOWHERE.to_owned(),
+            }),
+            false => bound,
+        }
     }
     async fn reset(&self, unit: &ControlPoint, d: Duration) -> Result<ResetSeen, DriverError> {
         self.0.reset(unit, d).await
@@ -94,6 +104,7 @@ struct Slow {
     pool: Pool,
     composer: Composer,
     tally: Tally,
+    ghosts: Ghosts,
 }
 
 impl Slow {
@@ -102,8 +113,8 @@ impl Slow {
         rack.latency.request = ANSWER;
         let mut pool = Pool::bare(rack, Arc::new(SqliteStore::in_memory().unwrap()));
         (pool.options.poll, pool.options.walk) = (Some(POLL), WALK);
-        let tally = Tally::default();
-        let line = Arc::new(Counted(pool.line(), tally.clone()));
+        let (tally, ghosts) = (Tally::default(), Ghosts::default());
+        let line = Arc::new(Counted(pool.line(), tally.clone(), ghosts.clone()));
         let (store, clock) = (pool.store.clone(), pool.managers_clock.clone());
         let composer = Composer::open(store, line, clock, pool.options.clone())
             .await
@@ -121,6 +132,7 @@ impl Slow {
             pool,
             composer,
             tally,
+            ghosts,
         }
     }
 
@@ -225,5 +237,77 @@ async fn what_is_otherwise_is_looked_at_whole_without_waiting_for_the_next_walk(
     );
     tokio::time::sleep(POLL * 3).await;
     assert_eq!(slow.asked(home).walks, 1, "once");
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_bound_to_a_host_that_nobody_shows_is_found_and_told() {
+    let slow = Slow::new().await;
+    slow.pool.composed(gpus("chat", "h100-pcie-80gb", 2)).await;
+    let clockwork = Clockwork::of(&slow.pool);
+    let snapshot = slow.pool.snapshot().await;
+    let gpus = &snapshot.topology.gpus;
+    let free = gpus
+        .iter()
+        .find(|gpu| gpu.host.is_none() && !gpu.control.is_empty())
+        .unwrap();
+    let held = gpus.iter().find(|gpu| gpu.host.is_some()).unwrap();
+    for gpu in [free, held] {
+        slow.ghosts.lock().unwrap().insert(gpu.control[0].clone());
+    }
+    // Also once everything was walked through, which shows no host there either.
+    tokio::time::sleep(WALK * 2).await;
+    let drifts = slow.composer.drift().await.unwrap();
+    let of = |gpu: &poolwright_model::topology::Gpu| drifts.iter().find(|drift| drift.gpu == gpu.id).unwrap();
+    assert_eq!(
+        (drifts.len(), of(free).kind, of(held).kind),
+        (2, DriftKind::HostGone, DriftKind::HostGone)
+    );
+    let told = of(free).detail.as_ref().unwrap();
+    assert!(
+        told.contains("a-host-that-was") && told.contains("unbind it"),
+        "{told}"
+    );
+    let told = of(held).detail.as_ref().unwrap();
+    assert!(
+        told.contains("release composition/") && told.contains("--force"),
+        "{told}"
+    );
+
+    // Nobody is given it, and ours is given up by force alone.
+    let host = slow.pool.host_id("host-1").await;
+    let how = How::default();
+    let attach = slow
+        .composer
+        .attach(std::slice::from_ref(&free.id), &host, ME, &how);
+    assert_eq!(attach.await.unwrap_err().code, ErrorCode::Conflict);
+    let chat = || Release::Demand("chat".parse().unwrap());
+    let refused = slow
+        .composer
+        .release(chat(), ME, &How::default())
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Conflict, "{refused}");
+    let force = How {
+        force: Some("its host was scrapped".to_owned()),
+        ..How::default()
+    };
+    let change = slow.composer.release(chat(), ME, &force).await.unwrap();
+    assert_eq!(change.given_up, std::slice::from_ref(&held.id));
+    slow.pool.quiet().await;
+
+    // Once its fabric lets go of it, it is as good as any.
+    slow.ghosts.lock().unwrap().clear();
+    tokio::time::sleep(POLL * 2).await;
+    assert!(
+        slow.pool
+            .snapshot()
+            .await
+            .topology
+            .gpu(&free.id)
+            .unwrap()
+            .composability
+            .is_composable()
+    );
     clockwork.stop().await;
 }

@@ -18,7 +18,7 @@ use crate::output::human::counted;
 use crate::output::{Output, Table, say};
 use crate::tables;
 use poolwright_model::id::ControlEndpointId;
-use poolwright_service::endpoint::{EndpointSpec, Trust};
+use poolwright_service::endpoint::{Endpoint, EndpointSpec, Repair, Trust};
 use poolwright_service::{Adopting, EndpointTest};
 use serde::Serialize;
 use serde_json::json;
@@ -47,6 +47,9 @@ enum Action {
     /// Show what vanished all at once from a service, which is not believed; --yes believes it
     #[command(after_help = accept::EXAMPLES)]
     Accept(accept::AcceptArgs),
+    /// Say what is done about GPUs there that are held and bound to nothing
+    #[command(after_help = SET)]
+    Set(SetArgs),
     /// Forget a service; refused while a composition holds GPUs through it
     #[command(after_help = "Example:\n  poolwright endpoint remove box-1 --yes")]
     Remove(RemoveArgs),
@@ -78,6 +81,32 @@ nothing is moved or reset, and each binding is read back first. It may be repeat
 
 Where the service can carry a mark (ServiceIdentification), the manager's is written there. One that carries the mark of
 another manager is refused (exit code 5): have it removed there, or take it over where that manager is gone.";
+
+const SET: &str = "\
+Examples:
+  poolwright endpoint set box-1 --repair rebind     bind again what the fabric loses
+  poolwright endpoint set box-1 --repair report     only tell it (poolwright diff)
+
+What is unbound again after three repairs within an hour is left alone; the same command lets it go on.";
+
+#[derive(Debug, clap::Args)]
+struct SetArgs {
+    #[arg(value_name = "NAME")]
+    id: ControlEndpointId,
+    /// report: only tell it; rebind: bind it again
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    repair: Repair,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+fn policy(text: &str) -> Result<Repair, String> {
+    match text {
+        "report" => Ok(Repair::Report),
+        "rebind" => Ok(Repair::Rebind),
+        _ => Err("it is report or rebind".to_owned()),
+    }
+}
 
 #[derive(Debug, clap::Args)]
 struct AddArgs {
@@ -166,6 +195,17 @@ pub async fn run(args: EndpointArgs, output: Output) -> Outcome {
         }
         Action::Adopt(args) => return adopt(args, output).await,
         Action::Accept(args) => return accept::run(args, output).await,
+        Action::Set(SetArgs { id, repair, manager }) => {
+            let api = Api::new(&manager)?;
+            let path = ["endpoints", id.as_str(), "repair"];
+            let set: Endpoint = match api.post(&path, &json!({ "policy": repair })).await {
+                Ok(set) => set,
+                Err(failure) => {
+                    return Err(names::suggest(&api, failure, &[("endpoints", id.as_str())]).await);
+                }
+            };
+            output.show(&set, &tables::endpoints(std::slice::from_ref(&set)))?;
+        }
         Action::Remove(RemoveArgs { one, confirm }) => {
             let api = Api::new(&one.manager)?;
             confirm.confirm(&format!("forget endpoint {}", one.id))?;

@@ -7,7 +7,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use poolwright_service::endpoint::{Endpoint, EndpointSpec, Standing};
+use poolwright_service::endpoint::{Endpoint, EndpointSpec, Repair, Standing};
 use poolwright_service::{Accepting, Adopting, EndpointTest, How};
 use serde::Deserialize;
 
@@ -18,6 +18,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/endpoints/{id}/test", post(test))
         .route("/endpoints/{id}/adopt", post(adopt))
         .route("/endpoints/{id}/accept", post(accept))
+        .route("/endpoints/{id}/repair", post(repair))
 }
 
 async fn all(State(api): State<Api>) -> Answer<Vec<Endpoint>> {
@@ -90,6 +91,20 @@ async fn accept(
         .accept_endpoint(&id(&text)?, BY, body.dry_run)
         .await?;
     Ok(Json(accepting))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Policy {
+    policy: Repair,
+}
+
+async fn repair(
+    State(api): State<Api>,
+    Path(text): Path<String>,
+    Body(body): Body<Policy>,
+) -> Answer<Endpoint> {
+    Ok(Json(api.composer.set_repair(&id(&text)?, body.policy).await?))
 }
 
 async fn one(State(api): State<Api>, Path(text): Path<String>) -> Answer<Endpoint> {

@@ -54,7 +54,9 @@ fn new_ids(facts: &Facts<'_>, found: &mut Vec<Violation>) {
         }
         let grows = facts.held.get(&id).is_none_or(|old| {
             let same = old.host == composition.host && old.demand == composition.demand;
-            same && facts.plan.keeps.contains(&id)
+            // It grows, or is made anew of what it was.
+            let ends = facts.plan.releases.iter().any(|released| released.id == id);
+            same && (facts.plan.keeps.contains(&id) || ends)
         });
         if !seen.insert(id.clone()) || !grows {
             found.push(Violation::IdTaken { composition: id });

@@ -336,6 +336,12 @@ impl Composer {
                 "poolwright resume, once that is right",
             ),
         });
+        let held_back = self.held_back().await?;
+        if let Some(why) = held_back.values().next() {
+            let message = format!("{} of the GPUs that drift: {why}", held_back.len());
+            let hint = "find out who unbinds them: poolwright diff";
+            checks.push(Check::problem("repairs", message, hint));
+        }
         let drift = self.drift_in(&snapshot).await?;
         // What somebody else has bound may be as it should be; what is not as recorded is not.
         let (foreign, lost): (Vec<_>, Vec<_>) =

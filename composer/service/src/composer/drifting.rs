@@ -1,10 +1,10 @@
 //! What is recorded against what the last look found.
 
 use super::Composer;
-use crate::drift::{Drift, Recorded, drift};
+use crate::drift::{Drift, DriftKind, Recorded, drift};
 use crate::error::ServiceError;
 use poolwright_inventory::Snapshot;
-use poolwright_model::id::{ControlEndpointId, UnitId};
+use poolwright_model::id::{ControlEndpointId, HostId, UnitId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Composer {
@@ -13,6 +13,20 @@ impl Composer {
     pub async fn drift(&self) -> Result<Vec<Drift>, ServiceError> {
         let snapshot = self.snapshot().await?;
         self.drift_in(&snapshot).await
+    }
+
+    /// Hosts that a fabric shows, and that whoever spoke for them shows no more: it answers, and is another host's now.
+    fn hosts_gone(&self, snapshot: &Snapshot) -> BTreeMap<HostId, String> {
+        let hosts = snapshot.topology.hosts.iter().filter(|host| host.bmc.is_none());
+        let gone = hosts.filter_map(|host| {
+            let speaker = self.connections.speaker(&host.id)?;
+            let mut others = snapshot.topology.hosts.iter();
+            let other = others.find(|other| other.bmc.as_ref() == Some(&speaker))?;
+            let answers = self.with_sight(&speaker, |sight| sight.answers()) == Some(true);
+            let why = || format!("{speaker} spoke for {}, and shows {} now", host.id, other.id);
+            answers.then(|| (host.id.clone(), why()))
+        });
+        gone.collect()
     }
 
     pub(super) async fn drift_in(&self, snapshot: &Snapshot) -> Result<Vec<Drift>, ServiceError> {
@@ -25,14 +39,19 @@ impl Composer {
             .into_iter()
             .map(|silent| (silent.endpoint, silent.because))
             .collect();
-        Ok(drift(
-            snapshot,
-            &Recorded {
-                compositions: &compositions,
-                in_hand: &in_hand,
-                silent: &silent,
-                observed: &observed,
-            },
-        ))
+        let gone = self.hosts_gone(snapshot);
+        let recorded = Recorded {
+            compositions: &compositions,
+            in_hand: &in_hand,
+            silent: &silent,
+            observed: &observed,
+            gone: &gone,
+        };
+        let mut drifts = drift(snapshot, &recorded);
+        let held_back = self.held_back().await?;
+        for drift in drifts.iter_mut().filter(|drift| drift.kind == DriftKind::Unbound) {
+            drift.detail = held_back.get(&drift.gpu).cloned();
+        }
+        Ok(drifts)
     }
 }

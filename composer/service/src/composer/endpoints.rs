@@ -2,7 +2,7 @@
 
 use super::Composer;
 use super::staleness::Ages;
-use crate::endpoint::{Connected, Endpoint, EndpointSpec, Standing};
+use crate::endpoint::{Connected, Endpoint, EndpointSpec, Repair, Standing};
 use crate::error::{ErrorCode, ServiceError};
 use crate::vanishing::Shown;
 use futures_util::StreamExt;
@@ -120,6 +120,7 @@ impl Composer {
             spec: spec.clone(),
             added: self.clock.now(),
             standing,
+            repair: Repair::default(),
             service: None,
             silent: None,
             observed_at: None,

@@ -14,6 +14,7 @@
 //! * [`changing`]: compose, release, attach, detach.
 //! * [`giving_up`]: ending the claim on what is gone.
 //! * [`undoing`]: the contrary of what was done.
+//! * [`repairing`]: binding again what a fabric lost.
 //! * [`requests`]: from a plan to an operation; once a key.
 //! * [`charge`]: one of several managers.
 //! * [`following`]: what is done once an operation is over.
@@ -49,6 +50,7 @@ mod planning;
 mod polling;
 mod pruning;
 mod readiness;
+mod repairing;
 mod requests;
 mod silence;
 mod staleness;

@@ -1,0 +1,212 @@
+//! Binding again what a fabric lost, at the endpoints where that is the policy; elsewhere it is only told.
+//!
+//! Only what is held and bound to nothing is bound again: what is bound elsewhere is somebody's. It is done by an
+//! operation of its own kind, a few GPUs of an endpoint at a time, and never fought over: what is unbound again and
+//! again is left alone until somebody says otherwise.
+
+use super::Composer;
+use super::planning::{How, Wanted};
+use super::requests::Request;
+use crate::drift::DriftKind;
+use crate::endpoint::{Endpoint, Repair, Standing};
+use crate::error::ServiceError;
+use jiff::{SignedDuration, Timestamp};
+use poolwright_executor::OperationKind;
+use poolwright_model::id::{CompositionId, ControlEndpointId, GpuId, UnitId};
+use poolwright_planner::{Held, direct};
+use poolwright_store::{Batch, Stored, read, read_all};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Units of one endpoint that are bound again between two polls.
+const AT_ONCE: usize = 4;
+/// What is unbound once more after so many repairs within an hour is left alone.
+const REPAIRS: usize = 3;
+const WITHIN: SignedDuration = SignedDuration::from_hours(1);
+
+/// When a unit was bound again, and whether that has stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Repaired {
+    unit: UnitId,
+    gpus: Vec<GpuId>,
+    endpoint: ControlEndpointId,
+    /// Within the last hour before the last repair.
+    times: Vec<Timestamp>,
+    /// It is left alone until somebody lets it go on.
+    held_back: bool,
+}
+
+impl Stored for Repaired {
+    const KIND: &'static str = "repaired";
+    fn id(&self) -> &str {
+        self.unit.as_str()
+    }
+}
+
+impl Composer {
+    /// Sets what is done about a GPU that is held and bound to nothing. What was left alone there may be repaired
+    /// again.
+    pub async fn set_repair(&self, id: &ControlEndpointId, policy: Repair) -> Result<Endpoint, ServiceError> {
+        let found = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
+        let found = found.ok_or_else(|| ServiceError::not_found("endpoint", id.as_str()))?;
+        let mut batch = Batch::new();
+        batch.expect(Endpoint::KIND, id.as_str(), Some(found.revision));
+        batch.put(&Endpoint {
+            repair: policy,
+            ..found.value
+        })?;
+        for known in self
+            .repaired()
+            .await?
+            .iter()
+            .filter(|known| known.endpoint == *id)
+        {
+            batch.delete(Repaired::KIND, known.id());
+        }
+        self.store.commit(batch).await?;
+        self.endpoint(id).await
+    }
+
+    async fn repaired(&self) -> Result<Vec<Repaired>, ServiceError> {
+        let found = read_all::<Repaired>(self.store.as_ref()).await?;
+        Ok(found.into_iter().map(|found| found.value).collect())
+    }
+
+    /// Why GPUs are left alone although they should be bound again.
+    pub(super) async fn held_back(&self) -> Result<BTreeMap<GpuId, String>, ServiceError> {
+        let held_back = self.repaired().await?.into_iter().filter(|known| known.held_back);
+        let told = held_back.flat_map(|known| {
+            let why = format!(
+                "bound again {} times within an hour and unbound each time: left alone until poolwright endpoint \
+                 set {} --repair rebind",
+                known.times.len(),
+                known.endpoint
+            );
+            known.gpus.into_iter().map(move |gpu| (gpu, why.clone()))
+        });
+        Ok(told.collect())
+    }
+
+    /// Repairs what may be repaired, for as long as the pool is polled.
+    pub(crate) async fn keep_repairing(&self) {
+        let Some(every) = self.options.poll else {
+            return std::future::pending().await;
+        };
+        loop {
+            self.has_calendar().await;
+            tokio::time::sleep(every.max(Duration::from_secs(1))).await;
+            if let Err(error) = self.repair().await {
+                tracing::warn!("what is not bound as recorded can't be repaired: {error}");
+            }
+        }
+    }
+
+    /// Begins an operation for each composition of which something may be repaired.
+    async fn repair(&self) -> Result<(), ServiceError> {
+        let kept = read_all::<Endpoint>(self.store.as_ref()).await?.into_iter();
+        let may = |kept: &Endpoint| kept.repair == Repair::Rebind && kept.standing == Standing::Adopted;
+        let policies = kept.map(|kept| kept.value).filter(may);
+        let mut places: BTreeMap<ControlEndpointId, usize> =
+            policies.map(|kept| (kept.spec.id, AT_ONCE)).collect();
+        if places.is_empty() {
+            return Ok(());
+        }
+        let lost = self.lost().await?;
+        self.less_under_way(&mut places).await?;
+        for (composition, units) in lost {
+            let mut chosen = Vec::new();
+            for held in units {
+                let Some(place) = places.get_mut(&held.unit_at.endpoint).filter(|left| **left > 0) else {
+                    continue;
+                };
+                if let Some(repaired) = self.next_repair(&held).await? {
+                    *place -= 1;
+                    chosen.push(repaired);
+                }
+            }
+            if !chosen.is_empty()
+                && let Err(error) = self.bind_again(&composition, chosen).await
+            {
+                tracing::warn!(%composition, "what it lost is not bound again: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    /// What compositions hold and what is bound to nothing, as was read last.
+    async fn lost(&self) -> Result<BTreeMap<CompositionId, Vec<Held>>, ServiceError> {
+        let drifts = self.drift().await?.into_iter();
+        let unbound: BTreeSet<GpuId> = drifts
+            .filter(|drift| drift.kind == DriftKind::Unbound)
+            .map(|drift| drift.gpu)
+            .collect();
+        let is_lost = |held: &Held| held.gpus.iter().all(|gpu| unbound.contains(gpu));
+        let compositions = self.compositions().await?.into_iter();
+        let lost = compositions.map(|c| (c.id, c.held.into_iter().filter(is_lost).collect::<Vec<_>>()));
+        Ok(lost.filter(|(_, held)| !held.is_empty()).collect())
+    }
+
+    /// What is being bound again just now has its place.
+    async fn less_under_way(
+        &self,
+        places: &mut BTreeMap<ControlEndpointId, usize>,
+    ) -> Result<(), ServiceError> {
+        let claims = self.executor.claims().await?.into_iter();
+        let repairs = claims.filter(|claim| claim.kind == OperationKind::Repair);
+        let units: BTreeSet<UnitId> = repairs.map(|claim| claim.unit).collect();
+        for held in self.compositions().await?.iter().flat_map(|c| &c.held) {
+            if units.contains(&held.unit)
+                && let Some(left) = places.get_mut(&held.unit_at.endpoint)
+            {
+                *left = left.saturating_sub(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next repair of a unit; `None` where it was repaired so often that it is left alone.
+    async fn next_repair(&self, held: &Held) -> Result<Option<Repaired>, ServiceError> {
+        let now = self.clock.now();
+        let known = read::<Repaired>(self.store.as_ref(), held.unit.as_str()).await?;
+        let known = known.map(|known| known.value);
+        if known.as_ref().is_some_and(|known| known.held_back) {
+            return Ok(None);
+        }
+        let mut times = known.map(|known| known.times).unwrap_or_default();
+        times.retain(|time| now.duration_since(*time) <= WITHIN);
+        let mut repaired = Repaired {
+            unit: held.unit.clone(),
+            gpus: held.gpus.clone(),
+            endpoint: held.unit_at.endpoint.clone(),
+            times,
+            held_back: false,
+        };
+        if repaired.times.len() < REPAIRS {
+            repaired.times.push(now);
+            return Ok(Some(repaired));
+        }
+        repaired.held_back = true;
+        tracing::warn!(unit = %repaired.unit, "unbound again after {REPAIRS} repairs within an hour: left alone");
+        let mut batch = Batch::new();
+        batch.put(&repaired)?;
+        self.store.commit(batch).await?;
+        Ok(None)
+    }
+
+    async fn bind_again(&self, composition: &CompositionId, lost: Vec<Repaired>) -> Result<(), ServiceError> {
+        let units: BTreeSet<UnitId> = lost.iter().map(|lost| lost.unit.clone()).collect();
+        let how = How::default();
+        let what = format!("repair composition {composition}");
+        let request = Request::new(OperationKind::Repair, what, &units, "repair", &how)?;
+        let _turn = self.turn.lock().await;
+        let basis = self.basis(Wanted::Named).await?;
+        let plan = direct::repair(&units, &self.input(&basis))?;
+        let mut with = Batch::new();
+        for repaired in &lost {
+            with.put(repaired)?;
+        }
+        self.submit(request, self.new_operation(), plan, with).await?;
+        Ok(())
+    }
+}
