@@ -45,7 +45,7 @@ impl OperationKind {
     }
 
     /// The register of operations: what is in here is swept by the tests, with a fault at every step.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Apply,
         Self::Compose,
         Self::Release,
@@ -56,6 +56,7 @@ impl OperationKind {
         Self::Clean,
         Self::Undo,
         Self::Adopt,
+        Self::Repair,
     ];
 }
 

@@ -164,7 +164,7 @@ impl Managers {
         let seed = self.seed.fetch_add(1, Ordering::Relaxed);
         let composer = self.composer(self.store.clone(), line, seed, None).await;
         for endpoint in in_process(&self.emulation).endpoints {
-            if let Err(error) = composer.add_endpoint(spec_of(endpoint.endpoint().as_str())).await {
+            if let Err(error) = composer.add_endpoint(spec_of(endpoint.endpoint().as_str()), Standing::Adopted).await {
                 panic!("an endpoint can't be added: {error}");
             }
         }

@@ -31,9 +31,11 @@ pub fn verbs(kind: OperationKind) -> &'static [Verb] {
         OperationKind::Compose | OperationKind::Attach => &[Verb::Preflight, Verb::Bind, Verb::Verify],
         OperationKind::Release | OperationKind::Detach => &[Verb::Drain, Verb::Unbind, Verb::Reset],
         OperationKind::Clean => &[Verb::Reset],
-        OperationKind::Apply | OperationKind::Move | OperationKind::Schedule | OperationKind::Undo => {
-            &Verb::ALL
-        }
+        OperationKind::Apply
+        | OperationKind::Move
+        | OperationKind::Repair
+        | OperationKind::Schedule
+        | OperationKind::Undo => &Verb::ALL,
         OperationKind::Adopt => &[Verb::Bind, Verb::Verify],
     }
 }
@@ -72,6 +74,13 @@ pub async fn prepare(kit: &Kit, kind: OperationKind) -> Plan {
                 kit.rack.rebind(unit, &[&port(HOSTS[0])]);
             }
             adopting(kit, "adopt").await
+        }
+        // It is back by the time that it is to be bound again, so that every step has something to do.
+        OperationKind::Repair => {
+            kit.given(attach(kit, before, &["u1", "u2"]).await).await;
+            let seen = Seen::now(kit, &[]).await;
+            let lost = BTreeSet::from([UNITS[0].parse().unwrap()]);
+            seen.make("repair", |input| direct::repair(&lost, input).unwrap())
         }
         // One goes, one stays, and one comes that can't do without what the first had.
         OperationKind::Apply => {

@@ -112,7 +112,7 @@ impl Composer {
         if places.is_empty() {
             return Ok(());
         }
-        let lost = self.lost().await?;
+        let lost = self.unbound().await?;
         self.less_under_way(&mut places).await?;
         for (composition, units) in lost {
             let mut chosen = Vec::new();
@@ -135,7 +135,7 @@ impl Composer {
     }
 
     /// What compositions hold and what is bound to nothing, as was read last.
-    async fn lost(&self) -> Result<BTreeMap<CompositionId, Vec<Held>>, ServiceError> {
+    async fn unbound(&self) -> Result<BTreeMap<CompositionId, Vec<Held>>, ServiceError> {
         let drifts = self.drift().await?.into_iter();
         let unbound: BTreeSet<GpuId> = drifts
             .filter(|drift| drift.kind == DriftKind::Unbound)
