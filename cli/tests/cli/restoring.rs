@@ -8,6 +8,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
+/// Fault 58: the real program.
 #[tokio::test]
 async fn a_restored_manager_changes_nothing_until_the_difference_is_accepted() {
     let (rack, folder) = (

@@ -97,17 +97,15 @@ pub const ROWS: [Row; 71] = [
         "The fabric says that it is done, and it is not",
         "Read back, caught, undone",
     ),
-    open(
+    covered(
         17,
         "The fabric restarts without its bindings",
-        "Shown as drift within one poll; bound again only where the policy says so",
-        "drift: wanted against found",
+        "Shown as drift within one poll; nothing is bound again by itself",
     ),
-    open(
+    covered(
         18,
         "Somebody else changes the fabric",
-        "Shown as drift; not fought over: three flaps, then hold",
-        "drift: wanted against found",
+        "Shown as drift, wanted against found; left as it is, and never fought over",
     ),
     covered(
         19,
@@ -225,12 +223,7 @@ pub const ROWS: [Row; 71] = [
         "Two GPUs claim one identity, or two endpoints one GPU",
         "Both in conflict, and neither is composable",
     ),
-    open(
-        42,
-        "A free GPU is pulled",
-        "Gone within one poll, and told",
-        "drift: wanted against found",
-    ),
+    covered(42, "A free GPU is pulled", "Gone within one poll, and told"),
     open(
         43,
         "An attached GPU is pulled",
@@ -315,11 +308,10 @@ pub const ROWS: [Row; 71] = [
         "The database is gone, slow or kills its sessions",
         "Changes are refused, reads told from memory and marked; no effect without a commit before it",
     ),
-    open(
+    covered(
         58,
         "The database is an old backup",
         "Only looked at, until an operator has accepted the difference",
-        "observing only after a restore",
     ),
     covered(
         59,

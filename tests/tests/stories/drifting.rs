@@ -53,6 +53,7 @@ fn kinds(drifts: &[Drift]) -> Vec<DriftKind> {
     drifts.iter().map(|drift| drift.kind).collect()
 }
 
+/// Fault 17: told, and left so.
 #[tokio::test(start_paused = true)]
 async fn row_17_a_fabric_that_restarts_empty_is_told_and_nothing_is_bound_again() {
     let (pool, clockwork) = polled().await;
@@ -88,6 +89,7 @@ async fn row_17_a_fabric_that_restarts_empty_is_told_and_nothing_is_bound_again(
     clockwork.stop().await;
 }
 
+/// Fault 18: back and forth three times, and elsewhere.
 #[tokio::test(start_paused = true)]
 async fn row_18_what_another_tool_changes_is_told_and_never_fought_over() {
     let (pool, clockwork) = polled().await;
@@ -138,6 +140,7 @@ async fn row_18_what_another_tool_changes_is_told_and_never_fought_over() {
     clockwork.stop().await;
 }
 
+/// Fault 42: a free one and a held one.
 #[tokio::test(start_paused = true)]
 async fn row_42_a_gpu_that_is_pulled_is_gone_with_the_next_look() {
     let (pool, clockwork) = polled().await;
