@@ -202,7 +202,7 @@ def restart(options):
         look = run(POOLWRIGHT, "discover", "--endpoints", listing, *access, "-o", "json", timeout=300)
         manager = Manager(Path(folder) / "manager")
         _, empty = manager.start()
-        manager.cli("endpoint", "add", "--from", listing, timeout=600)
+        manager.cli("endpoint", "add", "--adopt", "--from", listing, timeout=600)
         settled = lambda: not manager.cli("ops", "list", "--unfinished", "-o", "json").json()  # noqa: E731
         compose_many(manager, "held", HELD)
         wait_until(settled, 300, "all operations to end")
@@ -252,7 +252,7 @@ def one_failover(options, port, repetition):
     with tempfile.TemporaryDirectory(dir=options.dir) as folder, rack(SMALL, folder) as data:
         first = Manager(Path(folder) / "first", *store)
         first.start()
-        first.cli("endpoint", "add", "--from", data / "endpoints.json")
+        first.cli("endpoint", "add", "--adopt", "--from", data / "endpoints.json")
         first.compose("before", 1)
         second = Beside(first, Path(folder) / "second", *store)
         second.start()

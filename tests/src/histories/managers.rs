@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use poolwright_emulator::clock::Clock as RackClock;
 use poolwright_emulator::{Emulation, Rack, in_process};
 use poolwright_executor::{self as executor, Noted, Operation};
+use poolwright_service::endpoint::Standing;
 use poolwright_service::leases::{Sharing, TokioClock};
 use poolwright_service::{Composer, Options, ServiceError};
 use poolwright_store::{SqliteStore, Store, read_all};
@@ -164,7 +165,10 @@ impl Managers {
         let seed = self.seed.fetch_add(1, Ordering::Relaxed);
         let composer = self.composer(self.store.clone(), line, seed, None).await;
         for endpoint in in_process(&self.emulation).endpoints {
-            if let Err(error) = composer.add_endpoint(spec_of(endpoint.endpoint().as_str()), Standing::Adopted).await {
+            if let Err(error) = composer
+                .add_endpoint(spec_of(endpoint.endpoint().as_str()), Standing::Adopted)
+                .await
+            {
                 panic!("an endpoint can't be added: {error}");
             }
         }

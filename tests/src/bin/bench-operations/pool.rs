@@ -6,6 +6,7 @@ use poolwright_emulator::clock::Clock;
 use poolwright_emulator::{Emulation, Rack, in_process};
 use poolwright_model::id::{GpuId, HostId};
 use poolwright_service::clock::WallClock;
+use poolwright_service::endpoint::Standing;
 use poolwright_service::{Change, Composer, How, Operation, OperationState, Options};
 use poolwright_store::SqliteStore;
 use poolwright_tests::torture::line::{Line, spec_of};
@@ -63,7 +64,7 @@ slots = 8
         let composer = Composer::open(store.clone(), line, Arc::new(WallClock), options).await?;
         for endpoint in in_process(&emulation).endpoints {
             composer
-                .add_endpoint(spec_of(endpoint.endpoint().as_str()))
+                .add_endpoint(spec_of(endpoint.endpoint().as_str()), Standing::Adopted)
                 .await?;
         }
         let pairs = pairs(&composer).await?;
