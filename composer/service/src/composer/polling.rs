@@ -145,7 +145,9 @@ impl Composer {
             return Ok(Looked::AsBefore);
         };
         let began = self.begin_look().await?;
-        let deadline = self.options.collect.endpoint_deadline;
+        // Slow as it may be, a unit is given a few seconds: several are asked side by side.
+        let all = Duration::from_secs(1).saturating_mul(u32::try_from(units.len()).unwrap_or(u32::MAX));
+        let deadline = self.options.collect.endpoint_deadline.max(all);
         match fabric.bindings(&units, deadline).await {
             Ok(read) => Ok(match self.take_in_owners(id, &units, read, began) {
                 true => Looked::Anew,
