@@ -13,7 +13,7 @@ use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Verb;
 use poolwright_model::topology::{FabricPort, Gpu, Health, Host, HostPort, PowerState, Topology};
 use poolwright_model::units::{Bytes, LinkWidth};
-use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, World, adopt, check, direct, undo};
+use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, World, check, direct, undo};
 use poolwright_sizing::need::{GpuSet, Need};
 use poolwright_store::read;
 use std::collections::BTreeSet;
@@ -23,6 +23,12 @@ use std::time::Duration;
 const UNITS: [&str; 2] = ["u1", "u2"];
 const HOSTS: [&str; 2] = ["h1", "h2"];
 static NOTHING: LazyLock<Cordoned> = LazyLock::new(Cordoned::default);
+
+/// What is swept: all but the one kind that sends nothing, and so leaves what others bound (`adopting.rs`).
+pub fn swept() -> impl Iterator<Item = OperationKind> {
+    let all = OperationKind::ALL.into_iter();
+    all.filter(|kind| *kind != OperationKind::Adopt)
+}
 
 /// The steps that an operation of this kind may consist of. A kind that is added compiles only once it is told
 /// here of it, and in [`prepared`] how it comes about.
@@ -69,12 +75,7 @@ pub async fn prepare(kit: &Kit, kind: OperationKind) -> Plan {
             let (gpu, host) = ([UNITS[0].parse().unwrap()], HOSTS[1].parse().unwrap());
             seen.plan("move", |input| direct::move_to(&gpu, &host, input).unwrap())
         }
-        OperationKind::Adopt => {
-            for unit in UNITS {
-                kit.rack.rebind(unit, &[&port(HOSTS[0])]);
-            }
-            adopting(kit, "adopt").await
-        }
+        OperationKind::Adopt => unreachable!("it is not swept"),
         // It is back by the time that it is to be bound again, so that every step has something to do.
         OperationKind::Repair => {
             kit.given(attach(kit, before, &["u1", "u2"]).await).await;
@@ -120,19 +121,17 @@ pub fn each_kind<T: Send>(work: impl AsyncFn(OperationKind) -> T + Sync) -> Vec<
         (kind, runtime.block_on(work(kind)))
     };
     std::thread::scope(|scope| {
-        let threads = OperationKind::ALL.map(|kind| scope.spawn(move || alone(kind)));
-        threads.map(|thread| thread.join().unwrap()).into()
+        let threads: Vec<_> = swept().map(|kind| scope.spawn(move || alone(kind))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
 
 /// Whatever became of an operation: the next one on the first of its units is done, be it a release or an attach.
 pub async fn still_usable(kit: &Kit, plan: &Plan) {
     let unit = plan.steps[0].target.unit.as_str();
-    let bound = !kit.rack.ports_of(unit).is_empty();
-    let (kind, plan) = match kit.gpu(unit).await.state {
-        GpuState::Foreign => (OperationKind::Adopt, adopting(kit, "next").await),
-        _ if bound => (OperationKind::Release, release(kit, "next", unit).await),
-        _ => (OperationKind::Attach, attach(kit, "next", &[unit]).await),
+    let (kind, plan) = match kit.rack.ports_of(unit).is_empty() {
+        false => (OperationKind::Release, release(kit, "next", unit).await),
+        true => (OperationKind::Attach, attach(kit, "next", &[unit]).await),
     };
     let done = run_as(kind, &kit.executor(), plan).await;
     assert_eq!(done.state, OperationState::Completed, "{:?}", done.error());
@@ -169,13 +168,6 @@ async fn release(kit: &Kit, id: &str, unit: &str) -> Plan {
     seen.plan(id, |input| direct::release(&holder, input).unwrap())
 }
 
-/// Takes over all that others have bound.
-async fn adopting(kit: &Kit, id: &str) -> Plan {
-    let seen = Seen::now(kit, &[]).await;
-    // It binds nothing, so what must hold for plans that do is not asked of it.
-    seen.make(id, |input| adopt(&point("u1").endpoint, input).plan)
-}
-
 /// A plan that resets what the first step of this one is about.
 fn clean(id: &str, mut plan: Plan) -> Plan {
     let mut step = plan.steps[0].clone();
@@ -198,15 +190,7 @@ impl Seen {
         let mut gpus = Vec::new();
         for unit in UNITS {
             let known = read::<GpuRecord>(&*kit.store, unit).await.unwrap();
-            let mut gpu = gpu(unit, known.map(|known| known.value));
-            if let (None, Some(port)) = (&gpu.host_port, kit.rack.ports_of(unit).first()) {
-                // Bound by others.
-                let host = HOSTS.into_iter().find(|host| *port == self::port(host));
-                gpu.host = host.map(|host| host.parse().unwrap());
-                gpu.host_port = Some(port.parse().unwrap());
-                gpu.state = GpuState::Foreign;
-            }
-            gpus.push(gpu);
+            gpus.push(gpu(unit, known.map(|known| known.value)));
         }
         let topology = Topology {
             gpus,

@@ -10,7 +10,7 @@ use crate::registered::{each_kind, prepared, still_usable, verbs};
 use crate::runs::{Calm, Crash, Moments, Start, Told, Way, bindings, calm, go, id_of, recover};
 use poolwright_executor::{Operation, OperationKind, OperationState, Resolution, Resolve};
 use poolwright_model::step::{Step, Verb};
-use poolwright_planner::Plan;
+use poolwright_planner::{Composition, Plan};
 use std::collections::BTreeSet;
 
 /// What becomes of one request.
@@ -149,15 +149,24 @@ impl Case {
             Verb::Bind | Verb::Unbind => effect || (unanswered && !often),
             // Not seen to be reset it stays dirty: no failure, but closed to the next tenant.
             Verb::Reset => {
-                let mut later = plan.steps.iter().filter(|s| s.target.unit.as_str() == self.unit);
                 let reset = unanswered && !often && how != H::CannotTell;
-                reset || !later.any(|step| step.verb == Verb::Bind)
+                reset || !self.goes_to_another_tenant(plan)
             }
         };
         match done {
             true => OperationState::Completed,
             false => OperationState::RolledBack,
         }
+    }
+}
+
+impl Case {
+    fn goes_to_another_tenant(&self, plan: &Plan) -> bool {
+        let tenant = |compositions: &[Composition]| {
+            let holds = |c: &&Composition| c.held.iter().any(|held| held.unit.as_str() == self.unit);
+            compositions.iter().find(holds).map(|c| c.tenant.clone())
+        };
+        tenant(&plan.composes).is_some_and(|next| tenant(&plan.releases) != Some(next))
     }
 }
 
