@@ -1,7 +1,7 @@
 //! The catalogue of faults: what may go wrong, what is done about it, and the tests that show it.
 //!
-//! A line `Fault 14: …` in the documentation of a test says that it shows row 14 of [`ROWS`]. [`shown`] finds
-//! these lines, [`complaints`] says which rows nobody shows, and [`page`] writes it all down as `docs/FAULTS.md`.
+//! A line `Fault 14: …` in the documentation of a test, or at the head of a suite in `tests/suites`, says that it shows
+//! row 14 of [`ROWS`]. [`shown`] finds these lines, [`complaints`] says which rows nobody shows, and [`page`] writes it all down as `docs/FAULTS.md`.
 
 mod rows;
 
@@ -27,10 +27,13 @@ pub struct Shown {
     pub row: u16,
     /// From the root of the workspace.
     pub file: PathBuf,
+    /// Empty where it is a whole suite.
     pub test: String,
 }
 
 const MARK: &str = "/// Fault ";
+const MARK_OF_SUITE: &str = "# Fault ";
+const SUITES: &str = "tests/suites";
 
 /// The tests of some source files that show rows, and the marks that stand over no test.
 pub fn shown(texts: &[(PathBuf, String)]) -> (Vec<Shown>, Vec<String>) {
@@ -38,6 +41,8 @@ pub fn shown(texts: &[(PathBuf, String)]) -> (Vec<Shown>, Vec<String>) {
     for (file, text) in texts {
         if file.extension().is_some_and(|extension| extension == "rs") {
             read(file, text, &mut shown, &mut lost);
+        } else if file.starts_with(SUITES) {
+            read_suite(file, text, &mut shown, &mut lost);
         }
     }
     shown.sort();
@@ -68,6 +73,20 @@ fn read(file: &Path, text: &str, shown: &mut Vec<Shown>, lost: &mut Vec<String>)
                 }
             }
             is_test = false;
+        }
+    }
+}
+
+/// What a suite says at its head that it shows.
+fn read_suite(file: &Path, text: &str, shown: &mut Vec<Shown>, lost: &mut Vec<String>) {
+    for mark in text.lines().filter_map(|line| line.strip_prefix(MARK_OF_SUITE)) {
+        match mark.split_once(": ").map(|(row, _)| row.parse()) {
+            Some(Ok(row)) => shown.push(Shown {
+                row,
+                file: file.to_owned(),
+                test: String::new(),
+            }),
+            _ => lost.push(format!("{}: this is no `Fault N: what`", file.display())),
         }
     }
 }
@@ -135,9 +154,12 @@ pub fn page(rows: &[Row], shown: &[Shown]) -> String {
     page
 }
 
-/// Such as `sweep::every_request…`, with a link to its file.
+/// Such as `sweep::every_request…`, or `tests/run power`, with a link to its file.
 fn link(shown: &Shown) -> String {
     let module = shown.file.file_stem().unwrap_or_default().to_string_lossy();
+    if shown.test.is_empty() {
+        return format!("[`tests/run {module}`](../{})", shown.file.display());
+    }
     let module = match module.as_ref() {
         // The folder says more.
         "mod" | "lib" | "main" => shown
@@ -187,6 +209,11 @@ mod tests {
         let (shown, lost) = read_all(&format!("{mark}fn helper() {{\n#[test]\nfn it_holds() {{\n"));
         assert_eq!((shown.len(), lost.len()), (0, 2), "{lost:?}");
         assert_eq!(read_all("/// Fault one: it breaks.\n").1.len(), 1);
+
+        let suite = "#!/bin/sh\n# what: it\n# Fault 3: it breaks\n";
+        let (shown, lost) = super::shown(&[(PathBuf::from("tests/suites/a"), suite.to_owned())]);
+        assert_eq!((shown[0].row, lost.len()), (3, 0));
+        assert_eq!(link(&shown[0]), "[`tests/run a`](../tests/suites/a)");
     }
 
     #[test]

@@ -100,12 +100,12 @@ pub const ROWS: [Row; 71] = [
     covered(
         17,
         "The fabric restarts without its bindings",
-        "Shown as drift within one poll; nothing is bound again by itself",
+        "Shown as drift within one poll; bound again only where that is the endpoint's policy, and a few at a time",
     ),
     covered(
         18,
         "Somebody else changes the fabric",
-        "Shown as drift, wanted against found; left as it is, and never fought over",
+        "Shown as drift, wanted against found; never fought over: what is unbound again after three repairs is left alone",
     ),
     covered(
         19,
@@ -130,11 +130,10 @@ pub const ROWS: [Row; 71] = [
         "A bounded queue; the API stays quick",
         "the event service",
     ),
-    open(
+    covered(
         23,
         "A BMC is silent for ten minutes",
         "What it told last is shown as stale; composing from it is refused with exit code 6",
-        "staleness judged on what an operation touches",
     ),
     covered(
         24,
@@ -297,12 +296,7 @@ pub const ROWS: [Row; 71] = [
         "The disk is full, read-only or fails",
         "Changes are refused, reads served, nothing acknowledged that is not kept; it heals by itself",
     ),
-    open(
-        56,
-        "The power goes",
-        "All that was acknowledged is there",
-        "power cuts",
-    ),
+    covered(56, "The power goes", "All that was acknowledged is there"),
     covered(
         57,
         "The database is gone, slow or kills its sessions",

@@ -56,6 +56,7 @@ impl Pool {
     }
 }
 
+/// Fault 18: what is unbound again after three repairs is left alone.
 #[tokio::test(start_paused = true)]
 async fn what_a_fabric_lost_is_bound_again_and_what_is_unbound_time_and_again_is_left_alone() {
     let (pool, clockwork) = repairing().await;
@@ -147,6 +148,7 @@ async fn what_somebody_bound_elsewhere_is_theirs_and_a_pause_holds_repairs() {
     clockwork.stop().await;
 }
 
+/// Fault 17: a few at a time, and only where that is the policy.
 #[tokio::test(start_paused = true)]
 async fn a_fabric_that_restarted_empty_is_repaired_a_few_at_a_time() {
     let (pool, clockwork) = repairing().await;

@@ -57,6 +57,7 @@ fn is_stale(refused: &ServiceError, endpoint: &str) {
     );
 }
 
+/// Fault 23: shown as stale, and refused with exit code 6 unless it is allowed.
 #[tokio::test(start_paused = true)]
 async fn row_23_what_a_silent_endpoint_had_is_not_given_away() {
     let (pool, clockwork) = polled().await;
