@@ -22,6 +22,7 @@ use crate::submit::{self, Submission, SubmitError, Submitted};
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use poolwright_model::id::{ControlEndpointId, OperationId};
+use poolwright_planner::Plan;
 use poolwright_store::{Order, Store, StoreError, read_all, written};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -180,6 +181,11 @@ impl Executor {
             Some(live) => Ok(Some(live.operation())),
             None => load(&*self.inner.cx.store, id).await,
         }
+    }
+
+    /// The plan of an operation that this process works at.
+    pub fn plan(&self, id: &OperationId) -> Option<Arc<Plan>> {
+        self.inner.find(id).map(|live| Arc::clone(&live.plan))
     }
 
     /// The operations that ended last, at most so many, and all that are unfinished; the newest first.

@@ -5,10 +5,11 @@
 //! nothing is lost where the process ends before.
 
 use super::Composer;
+use crate::error::ServiceError;
 use poolwright_executor::{Operation, OperationKind, OperationState};
 use poolwright_model::id::{ControlEndpointId, OperationId};
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Whether the runner is told of an operation's end.
@@ -40,7 +41,7 @@ impl Composer {
         if let Err(error) = self.settle_demands().await {
             tracing::warn!(operation = %id, "its demands are settled at the next start: {error}");
         }
-        if let Err(error) = self.look_again(&self.touched_by(operation)).await {
+        if let Err(error) = self.look_at_what_is_left(self.touched_by(operation)).await {
             tracing::warn!(operation = %id, "what it left could not be looked at: {error}");
         }
         if operation.kind.is_automatic()
@@ -53,6 +54,23 @@ impl Composer {
         if tell == Tell::HoweverItEnds || !runners_own || moved_on {
             self.calendar_changed.notify_one();
         }
+    }
+
+    /// Looks at what operations left. One look does for all that ended before it began: where a thousand end together
+    /// each endpoint is walked a few times, and not a thousand.
+    async fn look_at_what_is_left(&self, endpoints: BTreeSet<ControlEndpointId>) -> Result<(), ServiceError> {
+        self.left().extend(endpoints);
+        let _turn = self.looking.lock().await;
+        let left = std::mem::take(&mut *self.left());
+        match left.is_empty() {
+            // Whoever had the turn before began after ours were added.
+            true => Ok(()),
+            false => self.look_again(&left).await,
+        }
+    }
+
+    fn left(&self) -> MutexGuard<'_, BTreeSet<ControlEndpointId>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The management services at both ends of what an operation changes.

@@ -79,8 +79,9 @@ use crate::leases::{Leases, Sharing};
 use crate::runner::Trouble;
 use poolwright_collector::CollectOptions;
 use poolwright_executor::{Alone, Charge, Executor};
-use poolwright_model::id::OperationId;
+use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_store::{Remembering, Store};
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -139,6 +140,10 @@ pub struct Parts {
     /// Held while a plan is made and submitted: each sees what the one before has taken. Operations run side
     /// by side all the same.
     turn: tokio::sync::Mutex<()>,
+    /// Endpoints that operations left to be looked at.
+    left: Mutex<BTreeSet<ControlEndpointId>>,
+    /// Held while what operations left is looked at.
+    looking: tokio::sync::Mutex<()>,
     /// Held while pauses are changed: what the executor is told last is what stands.
     pausing: tokio::sync::Mutex<()>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
@@ -192,6 +197,8 @@ impl Composer {
             stage: Mutex::default(),
             seen: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
+            left: Mutex::default(),
+            looking: tokio::sync::Mutex::default(),
             pausing: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
             trouble: Mutex::default(),

@@ -276,15 +276,12 @@ impl Composer {
         let operations: BTreeSet<&OperationId> = claims.iter().map(|claim| &claim.operation).collect();
         let (mut serving, mut touched) = (BTreeMap::new(), BTreeSet::new());
         for id in operations {
-            let operation = match self.executor.get(id).await {
-                Ok(Some(operation)) => operation,
+            let Some(plan) = self.plan_underway(id).await? else {
                 // What it has in hand is reserved; more can't be said of it.
-                Ok(None) | Err(StoreError::Malformed { .. }) => continue,
-                Err(error) => return Err(error.into()),
+                continue;
             };
-            let plan = self.plan_of(&operation).await?;
-            let released = plan.releases.into_iter().filter_map(|c| c.demand);
-            let composed = plan.composes.into_iter().filter_map(|c| c.demand);
+            let released = plan.releases.iter().filter_map(|c| c.demand.clone());
+            let composed = plan.composes.iter().filter_map(|c| c.demand.clone());
             let composed: BTreeSet<DemandId> = composed.collect();
             touched.extend(released.chain(composed.iter().cloned()));
             serving.extend(composed.into_iter().map(|demand| (demand, id.clone())));
@@ -298,6 +295,19 @@ impl Composer {
             serving,
             touched,
         })
+    }
+
+    /// The plan of an operation that has something in hand: from memory where this manager works at it, for there may
+    /// be a thousand of them.
+    async fn plan_underway(&self, id: &OperationId) -> Result<Option<Arc<Plan>>, ServiceError> {
+        if let Some(plan) = self.executor.plan(id) {
+            return Ok(Some(plan));
+        }
+        match self.executor.get(id).await {
+            Ok(Some(operation)) => Ok(Some(Arc::new(self.plan_of(&operation).await?))),
+            Ok(None) | Err(StoreError::Malformed { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub(super) fn input<'a>(&self, basis: &'a Basis) -> PlanInput<'a> {
