@@ -1,7 +1,9 @@
 //! A manager that is killed in the middle of an operation: the next one finishes it or undoes it.
 
-use crate::support::{Manager, Rack, slow_rack};
+use crate::support::{Manager, Rack, Ran, slow_rack};
 use serde_json::Value;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 fn at_work(operation: &Value) -> bool {
     let steps = operation["steps"].as_array().unwrap();
@@ -9,22 +11,48 @@ fn at_work(operation: &Value) -> bool {
     operation["state"] == "running" && steps.iter().any(|step| binding(&step))
 }
 
-/// Fault 1: kill -9 of the real program.
-#[tokio::test]
-async fn what_was_begun_is_finished_or_undone() {
+/// A rack, and a manager that is in charge of it and keeps all in the folder.
+async fn managed() -> (Rack, TempDir, Manager) {
     let (rack, folder) = (
         Rack::start(&slow_rack("700ms")).await,
         tempfile::tempdir().unwrap(),
     );
     let manager = Manager::start(folder.path(), &[]).await;
     manager.adopt(&rack).await;
-    let started = manager
-        .run("compose --gpus 4 --name web --no-wait -o json")
-        .await
-        .expect(0, &["ops wait"])
-        .json();
+    (rack, folder, manager)
+}
+
+/// Begins an operation, and waits until it is at work.
+async fn begun(manager: &Manager, compose: &str) -> String {
+    let started = manager.run(&format!("{compose} --no-wait -o json")).await;
+    let started = started.expect(0, &["ops wait"]).json();
     let id = started["operation"]["id"].as_str().unwrap().to_owned();
     manager.until(&format!("ops show {id} -o json"), at_work).await;
+    id
+}
+
+/// Begins a command that waits for its operation, and waits until that is at work.
+async fn waited_for(manager: &Manager, compose: &str) -> JoinHandle<Ran> {
+    let waiting = manager.begin(compose);
+    manager
+        .until("ops -o json", |operations| {
+            operations.as_array().unwrap().iter().any(at_work)
+        })
+        .await;
+    waiting
+}
+
+/// The operation that a message says how to wait for.
+fn named_in(message: &str) -> String {
+    let id = message.split("poolwright ops wait ").nth(1).unwrap();
+    id.trim().to_owned()
+}
+
+/// Fault 1: kill -9 of the real program.
+#[tokio::test]
+async fn what_was_begun_is_finished_or_undone() {
+    let (rack, folder, manager) = managed().await;
+    let id = begun(&manager, "compose --gpus 4 --name web").await;
     manager.server.kill().await;
     rack.check_single_owners();
 
@@ -58,19 +86,8 @@ async fn what_was_begun_is_finished_or_undone() {
 
 #[tokio::test]
 async fn a_manager_that_is_asked_to_stop_leaves_its_operation_to_the_next() {
-    let (rack, folder) = (
-        Rack::start(&slow_rack("700ms")).await,
-        tempfile::tempdir().unwrap(),
-    );
-    let manager = Manager::start(folder.path(), &[]).await;
-    manager.adopt(&rack).await;
-    let started = manager
-        .run("compose --gpus 8 --name web --no-wait -o json")
-        .await
-        .expect(0, &[])
-        .json();
-    let id = started["operation"]["id"].as_str().unwrap().to_owned();
-    manager.until(&format!("ops show {id} -o json"), at_work).await;
+    let (rack, folder, manager) = managed().await;
+    let id = begun(&manager, "compose --gpus 8 --name web").await;
     assert_eq!(manager.server.terminate().await, 0);
 
     let manager = Manager::start(folder.path(), &[]).await;
@@ -85,21 +102,10 @@ async fn a_manager_that_is_asked_to_stop_leaves_its_operation_to_the_next() {
 /// Fault 12: the operation goes on without who asked for it.
 #[tokio::test]
 async fn who_interrupts_a_wait_is_told_how_to_go_on() {
-    let (rack, folder) = (
-        Rack::start(&slow_rack("700ms")).await,
-        tempfile::tempdir().unwrap(),
-    );
-    let manager = Manager::start(folder.path(), &[]).await;
-    manager.adopt(&rack).await;
+    let (rack, _folder, manager) = managed().await;
     let ran = manager.interrupt("compose --gpus 2 --name web", "started").await;
     let ran = ran.expect(7, &["no longer waiting", "goes on", "poolwright ops wait op-"]);
-    let id = ran
-        .err
-        .split("poolwright ops wait ")
-        .nth(1)
-        .unwrap()
-        .trim()
-        .to_owned();
+    let id = named_in(&ran.err);
     manager
         .run(&format!("ops wait {id}"))
         .await
@@ -109,35 +115,18 @@ async fn who_interrupts_a_wait_is_told_how_to_go_on() {
 
 #[tokio::test]
 async fn a_wait_that_ends_too_early_names_the_operation() {
-    let (rack, folder) = (
-        Rack::start(&slow_rack("700ms")).await,
-        tempfile::tempdir().unwrap(),
-    );
-    let manager = Manager::start(folder.path(), &[]).await;
-    manager.adopt(&rack).await;
+    let (rack, _folder, manager) = managed().await;
     let late = manager
         .run("compose --gpus 2 --name web --timeout 100ms")
         .await
         .expect(7, &["goes on", "ops wait"]);
-    let id = late
-        .err
-        .split("poolwright ops wait ")
-        .nth(1)
-        .unwrap()
-        .trim()
-        .to_owned();
+    let id = named_in(&late.err);
     manager
         .run(&format!("ops wait {id}"))
         .await
         .expect(0, &["completed"]);
 
-    let started = manager
-        .run("compose --gpus 4 --name more --no-wait -o json")
-        .await
-        .expect(0, &[])
-        .json();
-    let id = started["operation"]["id"].as_str().unwrap().to_owned();
-    manager.until(&format!("ops show {id} -o json"), at_work).await;
+    let id = begun(&manager, "compose --gpus 4 --name more").await;
     manager
         .run_with(["ops", "cancel", &id, "--reason", "changed our mind", "--yes"])
         .await
@@ -151,18 +140,8 @@ async fn a_wait_that_ends_too_early_names_the_operation() {
 
 #[tokio::test]
 async fn who_waits_hears_the_end_from_the_manager_that_comes_after() {
-    let (rack, folder) = (
-        Rack::start(&slow_rack("700ms")).await,
-        tempfile::tempdir().unwrap(),
-    );
-    let manager = Manager::start(folder.path(), &[]).await;
-    manager.adopt(&rack).await;
-    let waiting = manager.begin("compose --gpus 8 --name web");
-    manager
-        .until("ops -o json", |operations| {
-            operations.as_array().unwrap().iter().any(at_work)
-        })
-        .await;
+    let (rack, folder, manager) = managed().await;
+    let waiting = waited_for(&manager, "compose --gpus 8 --name web").await;
     let address = manager.server.url.trim_start_matches("https://").to_owned();
     manager.server.kill().await;
     let _after = Manager::start_at(folder.path(), &address, &[]).await;
@@ -175,18 +154,8 @@ async fn who_waits_hears_the_end_from_the_manager_that_comes_after() {
 
 #[tokio::test]
 async fn who_waits_for_a_manager_that_never_comes_back_is_told_what_goes_on_without_it() {
-    let (rack, folder) = (
-        Rack::start(&slow_rack("700ms")).await,
-        tempfile::tempdir().unwrap(),
-    );
-    let manager = Manager::start(folder.path(), &[]).await;
-    manager.adopt(&rack).await;
-    let waiting = manager.begin("compose --gpus 8 --name web");
-    manager
-        .until("ops -o json", |operations| {
-            operations.as_array().unwrap().iter().any(at_work)
-        })
-        .await;
+    let (_rack, _folder, manager) = managed().await;
+    let waiting = waited_for(&manager, "compose --gpus 8 --name web").await;
     manager.server.kill().await;
     let ran = waiting.await.unwrap();
     ran.expect(
