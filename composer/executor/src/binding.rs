@@ -123,8 +123,14 @@ pub(crate) async fn pursue(cx: &Context, live: &Live, index: u32, way: Way) -> R
             .turn(pursuit.target(), &live.id, cx.options.turn_deadline);
         match live.unless_halted(way == Way::Do, turn).await? {
             Ok(_turn) => return pursuit.run(asked).await,
-            // Whoever is there is held up by nobody but itself.
-            Err(busy) if way == Way::Do && pass.is_open(endpoint) && pass.pauses() == since => {
+            // Whoever is there is held up by nobody but itself. Another step of this operation is held up by the same
+            // as this one, such as a store that does not answer: that is no reason to undo it all.
+            Err(busy)
+                if way == Way::Do
+                    && busy.holder.as_ref() != Some(&live.id)
+                    && pass.is_open(endpoint)
+                    && pass.pauses() == since =>
+            {
                 let message = format!("{}: {busy}", pursuit.what());
                 return pursuit.fail(&asked, message, None).await;
             }

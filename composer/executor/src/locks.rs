@@ -8,6 +8,7 @@ use poolwright_model::control::ControlPoint;
 use poolwright_model::id::{OperationId, UnitId};
 use poolwright_model::step::Target;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
@@ -30,6 +31,23 @@ struct Lock {
 #[derive(Default)]
 pub(crate) struct Locks(Mutex<HashMap<Place, Weak<Lock>>>);
 
+/// Somebody had a place for too long.
+pub(crate) struct Busy {
+    place: String,
+    /// Who had it last.
+    pub holder: Option<OperationId>,
+}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} was busy for too long: ", self.place)?;
+        match &self.holder {
+            Some(holder) => write!(f, "operation {holder} works at it"),
+            None => f.write_str("another operation works at it"),
+        }
+    }
+}
+
 /// The turn at a unit and a host port, until it is dropped.
 pub(crate) struct Turn {
     _held: Vec<(OwnedMutexGuard<()>, Arc<Lock>)>,
@@ -37,7 +55,7 @@ pub(crate) struct Turn {
 
 impl Locks {
     /// Waits for the turn at the unit and the host port of a step. The error names who is there.
-    pub async fn turn(&self, target: &Target, who: &OperationId, wait: Duration) -> Result<Turn, String> {
+    pub async fn turn(&self, target: &Target, who: &OperationId, wait: Duration) -> Result<Turn, Busy> {
         let mut places = [
             Place::Unit(target.unit.clone()),
             Place::HostPort(target.port_at.clone()),
@@ -53,7 +71,14 @@ impl Locks {
                     *unpoisoned(&lock.holder) = Some(who.clone());
                     held.push((guard, lock));
                 }
-                Err(_) => return Err(busy(&place, target, unpoisoned(&lock.holder).as_ref())),
+                Err(_) => {
+                    let place = match &place {
+                        Place::Unit(unit) => format!("unit {unit}"),
+                        Place::HostPort(_) => format!("host port {}", target.host_port),
+                    };
+                    let holder = unpoisoned(&lock.holder).clone();
+                    return Err(Busy { place, holder });
+                }
             }
         }
         Ok(Turn { _held: held })
@@ -72,15 +97,6 @@ impl Locks {
         locks.insert(place.clone(), Arc::downgrade(&lock));
         lock
     }
-}
-
-fn busy(place: &Place, target: &Target, holder: Option<&OperationId>) -> String {
-    let place = match place {
-        Place::Unit(unit) => format!("unit {unit}"),
-        Place::HostPort(_) => format!("host port {}", target.host_port),
-    };
-    let holder = holder.map_or_else(|| "another operation".to_owned(), |id| format!("operation {id}"));
-    format!("{place} was busy for too long: {holder} works at it")
 }
 
 fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
