@@ -6,9 +6,10 @@ use crate::plans::{Draft, composition};
 use crate::rack::{Call, How};
 use futures_util::FutureExt;
 use poolwright_executor::{
-    CancelError, OperationState, Resolution, Resolve, ResolveError, Said, StepState, SubmitError,
+    CancelError, Operation, OperationState, Resolution, Resolve, ResolveError, Said, StepState, SubmitError,
 };
 use poolwright_model::id::OperationId;
+use poolwright_model::step::Verb;
 use poolwright_planner::{Composition, Plan};
 use poolwright_store::StoreError;
 use std::sync::Arc;
@@ -378,6 +379,29 @@ async fn nothing_is_sent_that_is_not_written_down_first() {
         OperationState::Completed,
         "it goes on by itself"
     );
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn steps_that_wait_for_each_other_while_the_store_is_away_are_not_undone_for_that() {
+    let mut kit = Kit::new();
+    let store = Disk::new();
+    kit.store = Arc::new(store.clone());
+    let executor = kit.executor();
+    let both = composition("a", "red", "h1", &["u1", "u2"]);
+    let plan = Draft::new("both").compose(both).plan();
+    let id = executor.submit(submission(plan)).await.unwrap();
+    let binds = |operation: &Operation| {
+        let mut steps = operation.steps.iter();
+        steps.any(|record| record.step.verb == Verb::Bind && record.state == StepState::Running)
+    };
+    until(&executor, &id, binds).await;
+    store.full.store(true, Ordering::SeqCst);
+    // Far longer than anybody waits for a turn at a host port.
+    tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
+    store.full.store(false, Ordering::SeqCst);
+    let done = ended(&executor, &id).await;
+    assert_eq!(done.state, OperationState::Completed, "{:?}", done.error());
     kit.all_is_well().await;
 }
 
