@@ -57,7 +57,9 @@ async fn what_was_begun_is_finished_or_undone() {
     rack.check_single_owners();
 
     let manager = Manager::start(folder.path(), &[]).await;
-    let ended = manager.run(&format!("ops wait {id} --timeout 60s -o json")).await;
+    let ended = manager
+        .run(&format!("ops wait {id} --timeout 110s -o json"))
+        .await;
     let state = ended.json()["state"].as_str().unwrap().to_owned();
     rack.check_single_owners();
     let bound = rack.bindings();
@@ -92,7 +94,7 @@ async fn a_manager_that_is_asked_to_stop_leaves_its_operation_to_the_next() {
 
     let manager = Manager::start(folder.path(), &[]).await;
     manager
-        .run(&format!("ops wait {id} --timeout 60s"))
+        .run(&format!("ops wait {id} --timeout 110s"))
         .await
         .expect(0, &["completed"]);
     assert_eq!(rack.bindings().len(), 8);

@@ -4,6 +4,9 @@ use crate::support::{Manager, Rack, run, slow_rack};
 use serde_json::Value;
 use std::path::Path;
 
+/// What was on its way at a kill is waited for as long as it may take.
+const SOON: &[&str] = &["--request-deadline", "4s"];
+
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
@@ -16,7 +19,7 @@ async fn a_restored_manager_changes_nothing_until_the_difference_is_accepted() {
         tempfile::tempdir().unwrap(),
     );
     let path = |name: &str| folder.path().join(name);
-    let manager = Manager::start(&path("first"), &[]).await;
+    let manager = Manager::start(&path("first"), SOON).await;
     manager.adopt(&rack).await;
     manager
         .run("compose --gpus 1 --name web")
@@ -49,7 +52,7 @@ async fn a_restored_manager_changes_nothing_until_the_difference_is_accepted() {
     run(&backup).await.refused(5, &["is there already"]);
     // What comes after it is not in it: this operation's end, and all of these.
     manager
-        .run(&format!("ops wait {id} --timeout 60s"))
+        .run(&format!("ops wait {id} --timeout 110s"))
         .await
         .expect(0, &["completed"]);
     let unused = gpus().await;
@@ -86,7 +89,7 @@ async fn a_restored_manager_changes_nothing_until_the_difference_is_accepted() {
     let password = "initial-admin-password";
     std::fs::copy(path("first").join(password), path("second").join(password)).unwrap();
     for _ in 0..2 {
-        let manager = Manager::start(&path("second"), &[]).await;
+        let manager = Manager::start(&path("second"), SOON).await;
         manager
             .run("compose --gpus 1 --name other")
             .await
@@ -113,12 +116,14 @@ async fn a_restored_manager_changes_nothing_until_the_difference_is_accepted() {
         assert_eq!(rack.bindings(), bound, "nothing was done");
     }
 
-    let manager = Manager::start(&path("second"), &[]).await;
+    let manager = Manager::start(&path("second"), SOON).await;
     manager
         .run("resume --restored")
         .await
         .expect(0, &["nothing is paused"]);
-    let ended = manager.run(&format!("ops wait {id} --timeout 60s -o json")).await;
+    let ended = manager
+        .run(&format!("ops wait {id} --timeout 110s -o json"))
+        .await;
     assert!(
         ["completed", "rolled-back", "failed"].contains(&ended.json()["state"].as_str().unwrap()),
         "{ended:?}"
@@ -131,7 +136,7 @@ async fn a_restored_manager_changes_nothing_until_the_difference_is_accepted() {
         );
     }
     assert_eq!(manager.server.terminate().await, 0);
-    let manager = Manager::start(&path("second"), &[]).await;
+    let manager = Manager::start(&path("second"), SOON).await;
     assert_eq!(
         manager.run("get pauses -o json").await.json(),
         Value::Array(vec![])
