@@ -1,5 +1,6 @@
 //! Whose an endpoint is: two managers of different clusters on one rack.
 
+use crate::calendar::Clockwork;
 use crate::kit::{ME, Pool, gpus};
 use poolwright_emulator::Rack;
 use poolwright_model::composable::WhyNotKind;
@@ -256,7 +257,7 @@ async fn another_mark_is_seen_by_the_clock_and_so_is_that_it_is_gone() {
     pool.add_all_endpoints().await;
     let clockwork = Clockwork::of(&pool);
     let own = pool.own_mark().await;
-    pool.mark_by_others("box-1", "poolwright:another");
+    pool.mark_by_others("box-1", ANOTHER);
     pool.until("it is paused", async || pool.pause_of("box-1").await.is_some())
         .await;
     pool.mark_by_others("box-1", &own);
