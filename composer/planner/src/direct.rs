@@ -122,7 +122,10 @@ fn list(ids: &[GpuId]) -> String {
 
 /// A plan that attaches these GPUs, and nothing else, to a host, in one new composition without a demand.
 pub fn attach(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
-    let survey = Survey::of(&input.world);
+    let named: BTreeSet<&GpuId> = gpus.iter().collect();
+    let seen = input.world.snapshot.topology.gpus.iter();
+    let units = seen.filter(|gpu| named.contains(&gpu.id)).map(|gpu| &gpu.unit);
+    let survey = Survey::near(&input.world, units, [host]);
     let units = whole_units(&survey, gpus)?;
     let changes = Changes {
         keeps: input.world.held.iter().map(|c| c.id.clone()).collect(),
@@ -135,8 +138,9 @@ pub fn attach(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Pl
 /// A plan that moves GPUs, which were attached by name, to another host: detached here and attached there, all of
 /// them or none.
 pub fn move_to(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
-    let survey = Survey::of(&input.world);
     let Going { releases, keeps } = going(gpus, input)?;
+    let going = releases.iter().flat_map(|c| &c.held).map(|held| &held.unit);
+    let survey = Survey::near(&input.world, going, [host]);
     let mut units = BTreeSet::new();
     for (composition, held) in releases
         .iter()
@@ -321,7 +325,8 @@ fn take_down(
     releases: Vec<Composition>,
     keeps: BTreeSet<CompositionId>,
 ) -> Result<Plan, Refusal> {
-    let survey = Survey::of(&input.world);
+    let going = releases.iter().flat_map(|c| &c.held).map(|held| &held.unit);
+    let survey = Survey::near(&input.world, going, releases.iter().map(|c| &c.host));
     can_go(&survey, &releases)?;
     let changes = Changes {
         keeps,

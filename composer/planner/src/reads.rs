@@ -65,7 +65,13 @@ impl Reads {
         units: impl IntoIterator<Item = &'a UnitId>,
         ports: impl IntoIterator<Item = &'a HostPortId>,
     ) -> Self {
-        let seen = Seen::of(&snapshot.topology);
+        let (units, ports): (BTreeSet<_>, BTreeSet<_>) =
+            (units.into_iter().collect(), ports.into_iter().collect());
+        let seen = Seen::of(
+            &snapshot.topology,
+            |unit| units.contains(unit),
+            |port| ports.contains(port),
+        );
         let units = units
             .into_iter()
             .filter_map(|unit| Some((unit.clone(), seen.units.get(unit)?.clone())));
@@ -81,7 +87,12 @@ impl Reads {
 
     /// What another snapshot shows differently; empty where everything still stands.
     pub fn stale(&self, now: &Snapshot) -> Vec<Stale> {
-        let seen = Seen::of(&now.topology);
+        let (units, ports) = (&self.units, &self.ports);
+        let seen = Seen::of(
+            &now.topology,
+            |unit| units.contains_key(unit),
+            |port| ports.contains_key(port),
+        );
         let units = self.units.iter().filter_map(|(unit, was)| {
             let now = seen.units.get(unit);
             (now != Some(was)).then(|| Stale::Unit {
@@ -102,17 +113,22 @@ impl Reads {
     }
 }
 
-/// Everything that a snapshot shows, in the words of [`Reads`].
+/// What a snapshot shows of these units and ports, in the words of [`Reads`].
 struct Seen<'a> {
     units: BTreeMap<&'a UnitId, Standing>,
     ports: BTreeMap<&'a HostPortId, PortReading>,
 }
 
 impl<'a> Seen<'a> {
-    fn of(topology: &'a Topology) -> Self {
+    fn of(
+        topology: &'a Topology,
+        has_unit: impl Fn(&UnitId) -> bool,
+        has_port: impl Fn(&HostPortId) -> bool,
+    ) -> Self {
         let mut units: BTreeMap<&UnitId, Standing> = BTreeMap::new();
         let mut ports: BTreeMap<&HostPortId, PortReading> = BTreeMap::new();
-        for port in topology.hosts.iter().flat_map(|host| &host.ports) {
+        let all = topology.hosts.iter().flat_map(|host| &host.ports);
+        for port in all.filter(|port| has_port(&port.id)) {
             let reading = PortReading {
                 slots: port.slots,
                 bound: BTreeSet::new(),
@@ -120,11 +136,13 @@ impl<'a> Seen<'a> {
             ports.insert(&port.id, reading);
         }
         for gpu in &topology.gpus {
-            let standing = Standing::of(gpu);
-            units
-                .entry(&gpu.unit)
-                .and_modify(|unit| unit.join(&standing))
-                .or_insert(standing);
+            if has_unit(&gpu.unit) {
+                let standing = Standing::of(gpu);
+                units
+                    .entry(&gpu.unit)
+                    .and_modify(|unit| unit.join(&standing))
+                    .or_insert(standing);
+            }
             if let Some(port) = gpu.host_port.as_ref().and_then(|id| ports.get_mut(id)) {
                 port.bound.insert(gpu.unit.clone());
             }

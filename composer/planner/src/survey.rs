@@ -86,9 +86,51 @@ impl UnitFacts<'_> {
 }
 
 impl<'a> Survey<'a> {
+    /// Of all that there is.
     pub fn of(world: &World<'a>) -> Self {
+        Self::within(world, |_| true, |_| true)
+    }
+
+    /// Of these units and hosts alone, with all that takes slots there: what is asked for by name costs the same in a
+    /// large pool.
+    pub fn near<'n>(
+        world: &World<'a>,
+        named: impl IntoIterator<Item = &'n UnitId>,
+        hosts: impl IntoIterator<Item = &'n HostId>,
+    ) -> Self {
+        let topology = &world.snapshot.topology;
+        let hosts: HashSet<&HostId> = hosts.into_iter().collect();
+        let there = topology.hosts.iter().filter(|there| hosts.contains(&there.id));
+        let ports: BTreeSet<&HostPortId> = there.flat_map(|host| &host.ports).map(|port| &port.id).collect();
+        let at_host = |gpu: &&Gpu| match &gpu.host_port {
+            Some(port) => ports.contains(port),
+            None => gpu.host.as_ref().is_some_and(|host| hosts.contains(host)),
+        };
+        let seen = topology.gpus.iter().filter(at_host).map(|gpu| &gpu.unit);
+        let held = world.held.iter().flat_map(|c| &c.held);
+        let held = held
+            .filter(|held| ports.contains(&held.host_port))
+            .map(|held| &held.unit);
+        let brought = world.reserved.iter();
+        let brought = brought.filter(|r| r.host_port.as_ref().is_some_and(|port| ports.contains(port)));
+        let mut units: HashSet<&UnitId> = named.into_iter().collect();
+        units.extend(seen.chain(held).chain(brought.map(|r| &r.unit)));
+        Self::within(world, |unit| units.contains(unit), |host| hosts.contains(host))
+    }
+
+    fn within(
+        world: &World<'a>,
+        has_unit: impl Fn(&UnitId) -> bool,
+        has_host: impl Fn(&HostId) -> bool,
+    ) -> Self {
         let mut members: BTreeMap<&UnitId, Vec<&Gpu>> = BTreeMap::new();
-        for gpu in &world.snapshot.topology.gpus {
+        for gpu in world
+            .snapshot
+            .topology
+            .gpus
+            .iter()
+            .filter(|gpu| has_unit(&gpu.unit))
+        {
             members.entry(&gpu.unit).or_default().push(gpu);
         }
         let listed: HashMap<&UnitId, &[GpuId]> = world
@@ -96,6 +138,7 @@ impl<'a> Survey<'a> {
             .topology
             .units
             .iter()
+            .filter(|unit| has_unit(&unit.id))
             .map(|unit| (&unit.id, unit.gpus.as_slice()))
             .collect();
         let held_in: HashMap<&UnitId, usize> = world
@@ -103,8 +146,10 @@ impl<'a> Survey<'a> {
             .iter()
             .enumerate()
             .flat_map(|(place, c)| c.held.iter().map(move |held| (&held.unit, place)))
+            .filter(|(unit, _)| has_unit(unit))
             .collect();
-        let reserved: HashSet<&UnitId> = world.reserved.iter().map(|r| &r.unit).collect();
+        let reserved = world.reserved.iter().map(|r| &r.unit);
+        let reserved: HashSet<&UnitId> = reserved.filter(|unit| has_unit(unit)).collect();
         let units: Vec<UnitFacts<'a>> = members
             .into_iter()
             .map(|(id, mut gpus)| {
@@ -117,7 +162,7 @@ impl<'a> Survey<'a> {
             })
             .collect();
         let unit_at = units.iter().enumerate().map(|(at, unit)| (unit.id, at)).collect();
-        let hosts = host_facts(world, &units);
+        let hosts = host_facts(world, &units, &has_unit, has_host);
         let ports = hosts.iter().enumerate();
         let port_at = ports
             .flat_map(|(h, host)| {
@@ -286,13 +331,19 @@ fn common_points<'a>(gpus: &[&'a Gpu]) -> Vec<&'a ControlPoint> {
         .collect()
 }
 
-fn host_facts<'a>(world: &World<'a>, units: &[UnitFacts<'a>]) -> Vec<HostFacts<'a>> {
-    let taken = Taken::of(world, units);
+fn host_facts<'a>(
+    world: &World<'a>,
+    units: &[UnitFacts<'a>],
+    has_unit: impl Fn(&UnitId) -> bool,
+    has_host: impl Fn(&HostId) -> bool,
+) -> Vec<HostFacts<'a>> {
+    let taken = Taken::of(world, units, has_unit);
     let mut hosts: Vec<HostFacts<'a>> = world
         .snapshot
         .topology
         .hosts
         .iter()
+        .filter(|host| has_host(&host.id))
         .map(|host| {
             let mut ports: Vec<_> = host
                 .ports
@@ -345,7 +396,7 @@ struct Taken<'a> {
 }
 
 impl<'a> Taken<'a> {
-    fn of(world: &World<'a>, units: &[UnitFacts<'a>]) -> Self {
+    fn of(world: &World<'a>, units: &[UnitFacts<'a>], has_unit: impl Fn(&UnitId) -> bool) -> Self {
         let mut taken = Self::default();
         for gpu in units.iter().flat_map(|unit| unit.gpus.iter().copied()) {
             match (&gpu.host_port, &gpu.host) {
@@ -369,7 +420,7 @@ impl<'a> Taken<'a> {
             let size = sizes.get(&r.unit).copied().unwrap_or(1);
             Some((r.host_port.as_ref()?, &r.unit, size))
         });
-        for (port, unit, size) in recorded.chain(underway) {
+        for (port, unit, size) in recorded.chain(underway).filter(|(_, unit, _)| has_unit(unit)) {
             let units = taken.at_port.entry(port).or_default();
             if units.insert(unit, size).is_none() {
                 taken.coming.entry(port).or_default().insert(unit);
