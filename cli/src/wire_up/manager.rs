@@ -51,6 +51,10 @@ pub fn unreached(base: &str, error: &reqwest::Error) -> Option<Failure> {
             fault,
             "check the clocks of both machines; a manager without its folder DATA_DIR/tls makes new certificates as it starts",
         ),
+        // One that stops just now does so.
+        ErrorKind::Tls(fault @ TlsFault::HungUp(_)) => {
+            failed("does not answer", fault, error.hint()).that_may_pass()
+        }
         ErrorKind::Tls(fault) => failed("can't be spoken to in private", fault, error.hint()),
         ErrorKind::NotSent(NotSent::ConnectionRefused) => failed(
             "does not answer",

@@ -70,7 +70,7 @@ fn connect(error: &(dyn StdError + 'static), dns: bool, timeout: bool) -> ErrorK
         ) => NotSent::Unreachable(why).into(),
         // TCP stood, and the other side hung up on our hello.
         Some(io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => {
-            TlsFault::Handshake(why).into()
+            TlsFault::HungUp(why).into()
         }
         _ => NotSent::Other(why).into(),
     }
@@ -128,6 +128,8 @@ mod tests {
         assert_eq!(os(ENFILE), NotSent::TooManyOpenFiles.into());
         // Linux: ECONNREFUSED, EHOSTUNREACH, ENETUNREACH.
         assert_eq!(os(111), NotSent::ConnectionRefused.into());
+        // ECONNRESET: it may pass, as for one that stops just now.
+        assert!(matches!(os(104), ErrorKind::Tls(TlsFault::HungUp(_))));
         assert!(matches!(os(113), ErrorKind::NotSent(NotSent::Unreachable(_))));
         assert!(matches!(os(101), ErrorKind::NotSent(NotSent::Unreachable(_))));
         let other = io::Error::other("x");

@@ -96,6 +96,9 @@ fn tls(fault: &TlsFault) -> &'static str {
             "pin its fingerprint after checking it on the machine, or give it a proper one"
         }
         TlsFault::NotTls => "the port does not speak TLS: check the port, or whether it is plain http",
+        TlsFault::HungUp(_) => {
+            "it may be starting or stopping: ask again; else it may speak only TLS older than 1.2, or want a client certificate"
+        }
         TlsFault::Handshake(_) => {
             "the machine may speak only TLS older than 1.2, or want a client certificate"
         }

@@ -105,6 +105,9 @@ pub enum TlsFault {
     NotTls,
     #[error("no agreement on a secure connection ({0})")]
     Handshake(String),
+    /// Before a word of TLS was said, or in the middle of it.
+    #[error("the service hung up before a secure connection stood ({0})")]
+    HungUp(String),
     #[error("the CA given is of no use ({0})")]
     BadCa(String),
     #[error("this machine's CA certificates can't be used ({0})")]
