@@ -8,7 +8,7 @@ use crate::gpus::Change;
 use crate::ledger::{Begins, Entry, Halt};
 use crate::line::StepLine;
 use crate::live::Live;
-use crate::note::{self, Way, done, said};
+use crate::note::{self, Way, done, looked, said};
 use crate::operation::StepRecord;
 use crate::pause::Pass;
 use crate::state::StepState;
@@ -39,7 +39,7 @@ pub(crate) async fn preflight(cx: &Context, live: &Live, index: u32) -> Result<(
             return failed(cx, live, &record, message).await;
         }
     };
-    done(cx, live, index, evidence, None).await
+    looked(cx, live, index, evidence, None).await
 }
 
 /// Waits until the host sees the GPUs.
@@ -50,7 +50,7 @@ pub(crate) async fn verify(cx: &Context, live: &Live, index: u32) -> Result<(), 
     loop {
         let missing = match cx.metal.verify(target).await {
             Ok(Confirmation::Seen { evidence }) => {
-                return done(cx, live, index, evidence, Some(Change::Confirmed)).await;
+                return looked(cx, live, index, evidence, Some(Change::Confirmed)).await;
             }
             Ok(Confirmation::CannotTell { reason }) => return unconfirmed(cx, live, &record, &reason).await,
             Err(error) if error.kind == ErrorKind::CannotTell => {
@@ -74,7 +74,7 @@ pub(crate) async fn verify(cx: &Context, live: &Live, index: u32) -> Result<(), 
 
 async fn unconfirmed(cx: &Context, live: &Live, record: &StepRecord, reason: &str) -> Result<(), Halt> {
     if cx.options.accept_fabric_alone {
-        return done(
+        return looked(
             cx,
             live,
             record.step.index,

@@ -7,6 +7,10 @@
 //!
 //! A commit runs in a task of its own: a caller that goes away, by a panic or because its client hung up,
 //! never leaves memory and store apart.
+//!
+//! What changes nothing outside, and would only be looked at again after a restart, need not be on the disk before
+//! the next line: it is *carried*, true in memory at once, and committed with whatever is written next, or after
+//! [`CARRIED`].
 
 use crate::clock::Clock;
 use crate::context::Context;
@@ -26,10 +30,28 @@ use tokio::sync::oneshot;
 /// More for the same commit; is told the operation as it will be.
 pub(crate) type More = Box<dyn FnOnce(&Operation, &mut Batch) -> Result<(), StoreError> + Send>;
 
+/// What is carried is committed after so long at the latest.
+const CARRIED: Duration = Duration::from_secs(1);
+
+/// What is true in memory already, and committed with the next entry.
+#[derive(Clone)]
+struct Carried {
+    batch: Batch,
+    lines: Vec<Noted>,
+    /// The line that they follow.
+    after: u64,
+}
+
 struct Queued {
     entry: Entry,
     more: Option<More>,
     answer: oneshot::Sender<Result<(), Halt>>,
+}
+
+/// The ledger, and what of it is not in the store yet.
+struct Book {
+    ledger: Ledger,
+    carried: Option<Carried>,
 }
 
 pub(crate) struct Journal {
@@ -38,7 +60,7 @@ pub(crate) struct Journal {
     clock: Arc<dyn Clock>,
     options: Options,
     /// Held while something is being committed, so that lines stay in order.
-    ledger: Arc<tokio::sync::Mutex<Ledger>>,
+    book: Arc<tokio::sync::Mutex<Book>>,
     queue: Mutex<Vec<Queued>>,
     /// What everybody sees: the ledger's operation, and what it waits for just now.
     pub seen: Observed<Operation>,
@@ -53,7 +75,10 @@ impl Journal {
             clock: Arc::clone(&cx.clock),
             options: cx.options.clone(),
             seen: Observed::new(operation.clone()),
-            ledger: Arc::new(tokio::sync::Mutex::new(Ledger { operation, gpus })),
+            book: Arc::new(tokio::sync::Mutex::new(Book {
+                ledger: Ledger { operation, gpus },
+                carried: None,
+            })),
             queue: Mutex::default(),
             parked: Observed::new(false),
         }
@@ -61,7 +86,7 @@ impl Journal {
 
     /// Asks about the GPUs that the operation has in hand.
     pub async fn ask_gpus<T>(&self, question: impl FnOnce(&Gpus) -> T) -> T {
-        question(&self.ledger.lock().await.gpus)
+        question(&self.book.lock().await.ledger.gpus)
     }
 
     /// Writes an entry. When this returns well, it is on the disk.
@@ -73,6 +98,38 @@ impl Journal {
         answered
             .await
             .unwrap_or_else(|_| Err(Halt::Broken("a commit ended without an answer".to_owned())))
+    }
+
+    /// Takes an entry that is carried: see the module. When this returns well, it is true in memory.
+    pub async fn carry(self: &Arc<Self>, entry: Entry) -> Result<(), Halt> {
+        let mut book = self.book.lock().await;
+        let Book { ledger, carried } = &mut *book;
+        if let Some(halt) = ledger.refuses(&entry, self.parked.look(|parked| *parked)) {
+            return Err(halt);
+        }
+        let is_first = carried.is_none();
+        let mut carrying = carried.clone().unwrap_or_else(|| Carried::after(ledger));
+        let mut before = Before::default();
+        let noted = ledger.add(entry, self.clock.now(), &mut carrying.batch, &mut before);
+        match noted {
+            Ok(noted) => {
+                self.publish(&noted);
+                carrying.lines.extend(noted);
+                *carried = Some(carrying);
+            }
+            Err(halt) => {
+                ledger.restore(before);
+                return Err(halt);
+            }
+        }
+        if is_first {
+            let journal = Arc::clone(self);
+            tokio::spawn(async move {
+                tokio::time::sleep(CARRIED).await;
+                journal.commit_all().await;
+            });
+        }
+        Ok(())
     }
 
     /// Asks the store, however long it can't answer; says so in the meantime.
@@ -117,15 +174,24 @@ impl Journal {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Commits whatever waits. Who comes second finds nothing to do.
-    pub async fn commit_queued(&self) {
-        let mut ledger = self.ledger.lock().await;
+    /// Commits whatever waits, and what is carried with it. Who comes second finds nothing to do.
+    async fn commit_queued(&self) {
+        let mut book = self.book.lock().await;
         loop {
             let group = self.next_group();
             if group.is_empty() {
                 return;
             }
-            self.commit_group(&mut ledger, group).await;
+            self.commit_group(&mut book, group).await;
+        }
+    }
+
+    /// The same, and what is carried also where nothing waits.
+    pub async fn commit_all(&self) {
+        self.commit_queued().await;
+        let mut book = self.book.lock().await;
+        if book.carried.is_some() {
+            self.commit_group(&mut book, Vec::new()).await;
         }
     }
 
@@ -138,10 +204,14 @@ impl Journal {
         queue.drain(..size).collect()
     }
 
-    async fn commit_group(&self, ledger: &mut Ledger, group: Vec<Queued>) {
-        let (mut batch, mut before) = (Batch::new(), Before::default());
-        let after = ledger.operation.seq;
-        let (mut lines, mut answers) = (Vec::new(), Vec::new());
+    async fn commit_group(&self, book: &mut Book, group: Vec<Queued>) {
+        let Book { ledger, carried } = book;
+        let mut before = Before::default();
+        let (mut carrying, mut answers) = (
+            carried.clone().unwrap_or_else(|| Carried::after(ledger)),
+            Vec::new(),
+        );
+        let known = carrying.lines.len();
         let mut broken = None;
         for Queued { entry, more, answer } in group {
             if let Some(halt) = ledger.refuses(&entry, self.parked.look(|parked| *parked)) {
@@ -149,20 +219,24 @@ impl Journal {
                 continue;
             }
             answers.push(answer);
-            match self.prepare(ledger, entry, more, &mut batch, &mut before) {
-                Ok(noted) => lines.extend(noted),
+            match self.prepare(ledger, entry, more, &mut carrying.batch, &mut before) {
+                Ok(noted) => carrying.lines.extend(noted),
                 Err(halt) => broken = Some(halt),
             }
         }
-        if answers.is_empty() {
+        if answers.is_empty() && known == 0 {
             return;
         }
         let committed = match broken {
             Some(halt) => Err(halt),
-            None => self.commit(&batch, after, &lines).await,
+            None => self.commit(&carrying).await,
         };
         match committed {
-            Ok(()) => self.publish(&lines),
+            Ok(()) => {
+                self.publish(&carrying.lines[known..]);
+                *carried = None;
+            }
+            // What is carried goes on being so.
             Err(_) => ledger.restore(before),
         }
         for answer in answers {
@@ -171,8 +245,8 @@ impl Journal {
     }
 
     /// Commits, however long the store can't answer. A try whose answer was lost may have been committed: then
-    /// the next one finds our own lines in its way, after line `after`.
-    async fn commit(&self, batch: &Batch, after: u64, lines: &[Noted]) -> Result<(), Halt> {
+    /// the next one finds our own lines in its way.
+    async fn commit(&self, Carried { batch, lines, after }: &Carried) -> Result<(), Halt> {
         let in_doubt = AtomicBool::new(false);
         self.patiently(|| async {
             let error = match self.store.commit(batch.clone()).await {
@@ -181,7 +255,7 @@ impl Journal {
             };
             match &error {
                 StoreError::Conflict { .. } if in_doubt.load(Ordering::Relaxed) => {
-                    match self.is_written(after, lines).await? {
+                    match self.is_written(*after, lines).await? {
                         true => Ok(()),
                         false => Err(error),
                     }
@@ -229,6 +303,17 @@ impl Journal {
                 }
             }
         });
+    }
+}
+
+impl Carried {
+    /// Nothing yet.
+    fn after(ledger: &Ledger) -> Self {
+        Self {
+            batch: Batch::new(),
+            lines: Vec::new(),
+            after: ledger.operation.seq,
+        }
     }
 }
 

@@ -58,6 +58,12 @@ impl Live {
         self.journal.write(entry, None).await
     }
 
+    /// Takes lines of which nothing outside depends, and that a restart would look into again: they are committed
+    /// with the next.
+    pub async fn carry(&self, entry: Entry) -> Result<(), Halt> {
+        self.journal.carry(entry).await
+    }
+
     /// [`Live::write`] with more in the same commit.
     pub async fn write_with(&self, entry: Entry, more: More) -> Result<(), Halt> {
         self.journal.write(entry, Some(more)).await
@@ -65,7 +71,7 @@ impl Live {
 
     /// Waits until everything that was to be written is.
     pub async fn written(&self) {
-        self.journal.commit_queued().await;
+        self.journal.commit_all().await;
     }
 
     /// Asks the store, however long it can't answer.

@@ -66,10 +66,28 @@ pub(crate) async fn done(
     evidence: String,
     change: Option<Change>,
 ) -> Result<(), Halt> {
+    outcome(cx, live, is_done(live, index, evidence)?, change, Way::Do).await
+}
+
+/// The same for a step that only looks: it is committed with what comes next.
+pub(crate) async fn looked(
+    cx: &Context,
+    live: &Live,
+    index: u32,
+    evidence: String,
+    change: Option<Change>,
+) -> Result<(), Halt> {
+    let line = is_done(live, index, evidence)?;
+    live.carry(entry(vec![], line, change)).await?;
+    cx.at(live, Some(index), false, Moment::AfterOutcome).await;
+    Ok(())
+}
+
+fn is_done(live: &Live, index: u32, evidence: String) -> Result<StepLine, Halt> {
     let mut line = StepLine::new(index, StepState::Done);
     line.attempts = live.step(index)?.attempts;
     line.evidence = Some(evidence);
-    outcome(cx, live, line, change, Way::Do).await
+    Ok(line)
 }
 
 /// Writes that a step failed, and that the operation is undone from here on.

@@ -46,7 +46,7 @@ async fn started(live: &Live) -> Result<(), Halt> {
         begins: Begins::Step,
         proof: None,
     };
-    match live.write(entry).await {
+    match live.carry(entry).await {
         // Cancelled before it began.
         Err(Halt::Stopped) => Ok(()),
         result => result,

@@ -11,6 +11,7 @@
 //! * [`clock`]: the only place that knows what time it is.
 
 pub mod accounts;
+mod books;
 pub mod clock;
 mod composer;
 pub mod demand;
@@ -25,6 +26,7 @@ mod owners;
 pub mod runner;
 pub mod schedule;
 mod sealed;
+mod shown;
 mod sight;
 pub mod size;
 mod vanishing;

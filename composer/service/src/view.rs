@@ -1,53 +1,57 @@
 //! What the hardware showed, seen with what we know of it: what operations wrote down since, and whose each
 //! binding is. Pure.
 
+use crate::books::Pages;
 use poolwright_executor::GpuRecord;
-use poolwright_inventory::Snapshot;
 use poolwright_model::composable::{Composability, WhyNot, WhyNotKind};
 use poolwright_model::control::ControlPoint;
-use poolwright_model::id::{ControlEndpointId, GpuId, UnitId};
+use poolwright_model::id::ControlEndpointId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::Gpu;
-use poolwright_store::Versioned;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What we know of the pool beside what it shows.
-#[derive(Debug, Clone, Default)]
-pub struct Known {
-    /// What operations wrote down last of each GPU.
-    pub records: BTreeMap<GpuId, Versioned<GpuRecord>>,
-    /// Units of our compositions.
-    pub ours: BTreeSet<UnitId>,
-    /// Units that running operations have in hand.
-    pub in_hand: BTreeSet<UnitId>,
-    /// Endpoints that were not adopted.
-    pub observed: BTreeSet<ControlEndpointId>,
+pub(crate) struct Known<'a> {
+    pub pages: &'a Pages,
     /// Endpoints of which nothing may be had, and why.
-    pub closed: BTreeMap<ControlEndpointId, WhyNot>,
-    pub looked_at: LookedAt,
+    pub closed: &'a BTreeMap<ControlEndpointId, WhyNot>,
+    pub looked_at: &'a LookedAt,
 }
 
 /// How far the store was when it was read who is bound where. What was written later was read from the hardware
 /// later, too.
 #[derive(Debug, Clone, Default)]
-pub struct LookedAt {
+pub(crate) struct LookedAt {
     pub endpoints: BTreeMap<ControlEndpointId, u64>,
     /// Units that the last look at their endpoint could not read.
     pub units: BTreeMap<ControlPoint, u64>,
 }
 
 impl LookedAt {
+    /// Endpoints that were read again since.
+    pub fn since(&self, earlier: &Self) -> BTreeSet<ControlEndpointId> {
+        let differs = |(id, at): &(&ControlEndpointId, &u64)| earlier.endpoints.get(*id) != Some(*at);
+        let endpoints = self.endpoints.iter().filter(differs).map(|(id, _)| id);
+        let unread = |ours: &Self, theirs: &Self| -> Vec<ControlEndpointId> {
+            let differs = |(at, read): &(&ControlPoint, &u64)| theirs.units.get(*at) != Some(*read);
+            let units = ours.units.iter().filter(differs);
+            units.map(|(at, _)| at.endpoint.clone()).collect()
+        };
+        let units = [unread(self, earlier), unread(earlier, self)].concat();
+        endpoints.cloned().chain(units).collect()
+    }
+
     fn unit(&self, at: &ControlPoint) -> Option<u64> {
         let unit = self.units.get(at).or_else(|| self.endpoints.get(&at.endpoint));
         unit.copied()
     }
 }
 
-impl Known {
+impl Known<'_> {
     /// Where a GPU could be bound, and nothing may be changed.
     fn observed_at<'g>(&self, gpu: &'g Gpu) -> Option<&'g ControlEndpointId> {
         let mut endpoints = gpu.control.iter().map(|at| &at.endpoint);
-        endpoints.find(|endpoint| self.observed.contains(*endpoint))
+        endpoints.find(|endpoint| self.pages.observed.contains(*endpoint))
     }
 
     /// Why nothing may be had where a GPU could be bound.
@@ -58,68 +62,65 @@ impl Known {
 
     /// What was written down of a GPU after the look at whoever binds it.
     fn newer(&self, gpu: &Gpu) -> Option<&GpuRecord> {
-        let record = self.records.get(&gpu.id)?;
+        let record = self.pages.records.get(&gpu.id)?;
         let looked_at = gpu.control.iter().filter_map(|at| self.looked_at.unit(at));
         let looked_at = looked_at.min().unwrap_or(u64::MAX);
         (record.revision > looked_at).then_some(&record.value)
     }
 }
 
-/// Puts what we know over what was seen. Whichever is newer is right about a binding; what only we can know
+/// Puts what we know of a GPU over what was seen of it. Whichever is newer is right about a binding; what only we can know
 /// (dirty, indeterminate, quarantined) is added.
-pub fn overlay(snapshot: &mut Snapshot, known: &Known) {
-    for gpu in &mut snapshot.topology.gpus {
-        let record = known.records.get(&gpu.id).map(|record| &record.value);
-        let in_hand = known.in_hand.contains(&gpu.unit);
-        let mut ours = in_hand || known.ours.contains(&gpu.unit);
-        if let Some(newer) = known.newer(gpu) {
-            gpu.host.clone_from(&newer.host);
-            gpu.host_port.clone_from(&newer.host_port);
-            gpu.state = newer.state;
-            // What an operation of ours wrote down is its doing.
-            ours = true;
+pub(crate) fn overlay(gpu: &mut Gpu, known: &Known<'_>) {
+    let record = known.pages.records.get(&gpu.id).map(|record| &record.value);
+    let in_hand = known.pages.is_in_hand(&gpu.unit);
+    let mut ours = known.pages.is_ours(&gpu.unit);
+    if let Some(newer) = known.newer(gpu) {
+        gpu.host.clone_from(&newer.host);
+        gpu.host_port.clone_from(&newer.host_port);
+        gpu.state = newer.state;
+        // What an operation of ours wrote down is its doing.
+        ours = true;
+    }
+    match (gpu.host_port.is_some(), record.map(|record| record.state)) {
+        (_, Some(held @ (GpuState::Indeterminate | GpuState::Quarantined))) => gpu.state = held,
+        (false, _) if why_not(gpu) == Some(WhyNotKind::HostGone) => gpu.state = GpuState::Foreign,
+        (true, _) if !ours => {
+            gpu.state = GpuState::Foreign;
+            if gpu.composability.is_composable() {
+                let host = gpu.host.as_ref().map_or("a host", |host| host.as_str());
+                let detail = format!("bound to {host} by somebody else; it is left alone");
+                gpu.composability = Composability::no(WhyNotKind::Foreign, detail);
+            }
         }
-        match (gpu.host_port.is_some(), record.map(|record| record.state)) {
-            (_, Some(held @ (GpuState::Indeterminate | GpuState::Quarantined))) => gpu.state = held,
-            (false, _) if why_not(gpu) == Some(WhyNotKind::HostGone) => gpu.state = GpuState::Foreign,
-            (true, _) if !ours => {
-                gpu.state = GpuState::Foreign;
-                if gpu.composability.is_composable() {
-                    let host = gpu.host.as_ref().map_or("a host", |host| host.as_str());
-                    let detail = format!("bound to {host} by somebody else; it is left alone");
-                    gpu.composability = Composability::no(WhyNotKind::Foreign, detail);
-                }
-            }
-            // The host's BMC may not show what the executor confirmed by other means.
-            (true, Some(GpuState::Attached)) if gpu.state == GpuState::Bound => {
-                gpu.state = GpuState::Attached;
-            }
-            // A host was given it since its last reset, whoever took it away again.
-            (false, Some(_))
-                if gpu.host.is_none()
-                    && !in_hand
-                    && gpu.state == GpuState::Free
-                    && record.is_some_and(|record| !record.clean) =>
-            {
-                gpu.state = GpuState::Dirty;
-            }
-            _ => {}
+        // The host's BMC may not show what the executor confirmed by other means.
+        (true, Some(GpuState::Attached)) if gpu.state == GpuState::Bound => {
+            gpu.state = GpuState::Attached;
         }
-        if !ours
-            && gpu.composability.is_composable()
-            && let Some(why) = known.closed_at(gpu)
+        // A host was given it since its last reset, whoever took it away again.
+        (false, Some(_))
+            if gpu.host.is_none()
+                && !in_hand
+                && gpu.state == GpuState::Free
+                && record.is_some_and(|record| !record.clean) =>
         {
-            gpu.composability = Composability(Some(why.clone()));
+            gpu.state = GpuState::Dirty;
         }
-        if !ours
-            && gpu.composability.is_composable()
-            && let Some(endpoint) = known.observed_at(gpu)
-        {
-            let detail = format!(
-                "{endpoint} is only observed until it is adopted (poolwright endpoint adopt {endpoint})"
-            );
-            gpu.composability = Composability::no(WhyNotKind::ObserveOnly, detail);
-        }
+        _ => {}
+    }
+    if !ours
+        && gpu.composability.is_composable()
+        && let Some(why) = known.closed_at(gpu)
+    {
+        gpu.composability = Composability(Some(why.clone()));
+    }
+    if !ours
+        && gpu.composability.is_composable()
+        && let Some(endpoint) = known.observed_at(gpu)
+    {
+        let detail =
+            format!("{endpoint} is only observed until it is adopted (poolwright endpoint adopt {endpoint})");
+        gpu.composability = Composability::no(WhyNotKind::ObserveOnly, detail);
     }
 }
 
@@ -131,43 +132,83 @@ fn why_not(gpu: &Gpu) -> Option<WhyNotKind> {
 mod tests {
     use super::*;
     use jiff::Timestamp;
+    use poolwright_executor::{Claim, CompositionRecord};
+    use poolwright_model::id::GpuId;
+    use poolwright_store::{Stored, Write};
+    use serde_json::{json, value::to_raw_value};
 
     const LOOKED_AT: u64 = 10;
 
-    fn a_look(host_port: Option<&str>) -> Snapshot {
+    /// What is known of a pool of one GPU.
+    #[derive(Default)]
+    struct Pool {
+        pages: Pages,
+        looked_at: LookedAt,
+    }
+
+    impl Pool {
+        fn with(mut self, written: &impl Stored, revision: u64) -> Self {
+            self.pages.commit(&[write(written)], revision);
+            self
+        }
+
+        fn overlaid(&self, mut gpu: Gpu) -> Gpu {
+            let known = Known {
+                pages: &self.pages,
+                closed: &BTreeMap::new(),
+                looked_at: &self.looked_at,
+            };
+            overlay(&mut gpu, &known);
+            gpu
+        }
+
+        fn one_gpu(&self, host_port: Option<&str>) -> (GpuState, Option<WhyNotKind>) {
+            let gpu = self.overlaid(a_look(host_port));
+            (gpu.state, why_not(&gpu))
+        }
+    }
+
+    fn write<T: Stored>(value: &T) -> Write {
+        Write {
+            kind: T::KIND.to_owned(),
+            id: value.id().to_owned(),
+            json: Some(to_raw_value(value).unwrap()),
+        }
+    }
+
+    fn a_look(host_port: Option<&str>) -> Gpu {
         let bound = host_port.map(|_| "host-1");
-        let json = serde_json::json!({"gpus": [{
+        let json = json!({
             "id": "g", "vendor": null, "model": null, "memory_bytes": null, "uuid": null, "serial": null, "pci_ids": null,
             "chassis": null, "slot": null, "functions": [], "partitions": [], "ports": [], "unit": "g",
             "composable": true, "why_not": null, "host": bound, "host_port": host_port,
             "state": if bound.is_some() { "bound" } else { "free" }, "health": "ok",
             "control": [{"endpoint": "box", "style": "zones", "address": "/g"}],
-        }], "hosts": [], "fabrics": []});
-        Snapshot {
-            taken_at: Timestamp::UNIX_EPOCH,
-            topology: serde_json::from_value(json).unwrap(),
-            endpoints: vec![],
-            faults: vec![],
-            requests: 0,
-            elapsed_ms: 0,
-        }
+        });
+        serde_json::from_value(json).unwrap()
     }
 
-    fn one_gpu(host_port: Option<&str>, known: &Known) -> (GpuState, Option<WhyNotKind>) {
-        let mut snapshot = a_look(host_port);
-        overlay(&mut snapshot, known);
-        let gpu = &snapshot.topology.gpus[0];
-        (gpu.state, gpu.composability.0.as_ref().map(|why| why.kind))
+    fn composition() -> CompositionRecord {
+        let point = |at: &str| json!({"endpoint": "box", "style": "zones", "address": at});
+        let json = json!({
+            "id": "c", "demand": null, "tenant": null, "host": "host-1", "part": 1, "parts": 1, "label": "",
+            "held": [{"unit": "g", "gpus": ["g"], "host_port": "p", "unit_at": point("/g"), "port_at": point("/p"),
+                      "known_as": []}],
+            "evidence": {}, "operation": "op", "since": Timestamp::UNIX_EPOCH,
+        });
+        serde_json::from_value(json).unwrap()
     }
 
-    fn unit() -> UnitId {
-        UnitId::new("g").unwrap()
+    fn claim() -> Claim {
+        let json = json!({"unit": "g", "operation": "op", "kind": "attach", "by": "me",
+                          "since": Timestamp::UNIX_EPOCH, "host_port": "p"});
+        serde_json::from_value(json).unwrap()
     }
 
-    fn recorded(state: GpuState, host_port: Option<&str>, revision: u64) -> Known {
-        let value = GpuRecord {
+    fn recorded(state: GpuState, host_port: Option<&str>, revision: u64) -> Pool {
+        let record = GpuRecord {
             gpu: GpuId::new("g").unwrap(),
-            unit: unit(),
+            unit: "g".parse().unwrap(),
             state,
             clean: state == GpuState::Free,
             host: host_port.map(|_| "host-1".parse().unwrap()),
@@ -177,57 +218,46 @@ mod tests {
             operation: None,
             since: Timestamp::UNIX_EPOCH,
         };
-        Known {
-            records: BTreeMap::from([(value.gpu.clone(), Versioned { value, revision })]),
-            looked_at: LookedAt {
-                endpoints: BTreeMap::from([("box".parse().unwrap(), LOOKED_AT)]),
-                ..LookedAt::default()
-            },
-            ..Known::default()
-        }
+        let looked_at = LookedAt {
+            endpoints: BTreeMap::from([("box".parse().unwrap(), LOOKED_AT)]),
+            ..LookedAt::default()
+        };
+        let pages = Pages::default();
+        Pool { pages, looked_at }.with(&record, revision)
     }
 
     #[test]
     fn a_binding_that_is_not_ours_is_foreign() {
         assert_eq!(
-            one_gpu(Some("p"), &Known::default()),
+            Pool::default().one_gpu(Some("p")),
             (GpuState::Foreign, Some(WhyNotKind::Foreign))
         );
-        let ours = Known {
-            ours: BTreeSet::from([unit()]),
-            ..Known::default()
-        };
-        assert_eq!(one_gpu(Some("p"), &ours), (GpuState::Bound, None));
-        let in_hand = Known {
-            in_hand: ours.ours.clone(),
-            ..Known::default()
-        };
-        assert_eq!(one_gpu(Some("p"), &in_hand), (GpuState::Bound, None));
+        for pool in [
+            Pool::default().with(&composition(), 1),
+            Pool::default().with(&claim(), 1),
+        ] {
+            assert_eq!(pool.one_gpu(Some("p")), (GpuState::Bound, None));
+        }
     }
 
     #[test]
     fn nothing_is_to_be_had_where_we_only_look() {
-        let observed = Known {
-            observed: BTreeSet::from(["box".parse().unwrap()]),
-            ..Known::default()
-        };
+        let mut pool = Pool::default();
+        pool.pages.observed.insert("box".parse().unwrap());
         let observe_only = Some(WhyNotKind::ObserveOnly);
-        assert_eq!(one_gpu(None, &observed), (GpuState::Free, observe_only));
+        assert_eq!(pool.one_gpu(None), (GpuState::Free, observe_only));
         let foreign = (GpuState::Foreign, Some(WhyNotKind::Foreign));
-        assert_eq!(one_gpu(Some("p"), &observed), foreign);
+        assert_eq!(pool.one_gpu(Some("p")), foreign);
     }
 
     #[test]
     fn what_only_we_can_know_is_added() {
-        let before = |state| recorded(state, None, LOOKED_AT);
-        assert_eq!(one_gpu(None, &before(GpuState::Dirty)).0, GpuState::Dirty);
-        assert_eq!(one_gpu(None, &before(GpuState::Free)).0, GpuState::Free);
+        let before = |state| recorded(state, None, LOOKED_AT).one_gpu(None).0;
+        assert_eq!(before(GpuState::Dirty), GpuState::Dirty);
+        assert_eq!(before(GpuState::Free), GpuState::Free);
+        assert_eq!(before(GpuState::Quarantined), GpuState::Quarantined);
         assert_eq!(
-            one_gpu(None, &before(GpuState::Quarantined)).0,
-            GpuState::Quarantined
-        );
-        assert_eq!(
-            one_gpu(None, &before(GpuState::Attached)).0,
+            before(GpuState::Attached),
             GpuState::Dirty,
             "somebody else took it from its host, and nobody reset it"
         );
@@ -237,23 +267,20 @@ mod tests {
     fn whichever_is_newer_is_right_about_a_binding() {
         let later = LOOKED_AT + 1;
         assert_eq!(
-            one_gpu(Some("p"), &recorded(GpuState::Free, None, later)),
+            recorded(GpuState::Free, None, later).one_gpu(Some("p")),
             (GpuState::Free, None),
             "released and reset since it was seen bound: not foreign"
         );
-        let mut bound = recorded(GpuState::Attached, Some("p"), later);
-        bound.ours = BTreeSet::from([unit()]);
-        let mut snapshot = a_look(None);
-        overlay(&mut snapshot, &bound);
-        let gpu = &snapshot.topology.gpus[0];
+        let bound = recorded(GpuState::Attached, Some("p"), later).with(&composition(), later);
+        let gpu = bound.overlaid(a_look(None));
         assert_eq!(gpu.state, GpuState::Attached);
         assert_eq!(gpu.host_port.as_ref().unwrap().as_str(), "p");
         let mut earlier = recorded(GpuState::Free, None, LOOKED_AT);
-        assert_eq!(one_gpu(Some("p"), &earlier).0, GpuState::Foreign);
-        let unread = a_look(None).topology.gpus[0].control[0].clone();
+        assert_eq!(earlier.one_gpu(Some("p")).0, GpuState::Foreign);
+        let unread = a_look(None).control[0].clone();
         earlier.looked_at.units.insert(unread, LOOKED_AT - 1);
         assert_eq!(
-            one_gpu(Some("p"), &earlier).0,
+            earlier.one_gpu(Some("p")).0,
             GpuState::Free,
             "the last look could not read this one"
         );

@@ -17,7 +17,7 @@ pub struct Expectation {
 
 /// A document to be written; `json` is `None` for one to be deleted.
 #[derive(Debug, Clone)]
-pub(crate) struct Write {
+pub struct Write {
     pub kind: String,
     pub id: String,
     pub json: Option<Json>,

@@ -24,17 +24,19 @@ mod migrations;
 mod remembering;
 mod statements;
 mod typed;
+mod watched;
 
 mod postgres;
 mod sqlite;
 
-pub use batch::{Batch, Committed, Expectation};
+pub use batch::{Batch, Committed, Expectation, Write};
 pub use document::{Document, Event, JournalLine, Json};
 pub use error::{OpenError, StoreError};
 pub use postgres::{PostgresOptions, PostgresStore};
 pub use remembering::Remembering;
 pub use sqlite::{Copied, SqliteStore, backup, restore};
 pub use typed::{Stored, Versioned, read, read_all, written};
+pub use watched::{Fate, Watched, Watcher};
 
 use async_trait::async_trait;
 use poolwright_model::id::OperationId;

@@ -9,7 +9,7 @@ use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::OperationKind;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_planner::{Adoption, Left, Plan, adopt};
-use poolwright_store::{Batch, Stored, read, read_all};
+use poolwright_store::{Batch, Stored, read};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -93,9 +93,8 @@ impl Composer {
 
     /// Endpoints at which nothing may be changed.
     pub(super) async fn observed(&self) -> Result<BTreeSet<ControlEndpointId>, ServiceError> {
-        let kept = read_all::<Endpoint>(self.store.as_ref()).await?.into_iter();
-        let observed = kept.filter(|found| found.value.standing == Standing::Observed);
-        Ok(observed.map(|found| found.value.spec.id).collect())
+        self.books.refresh(self.store.as_ref()).await?;
+        Ok(self.books.pages().observed.clone())
     }
 
     /// Everything that the plan changes is at endpoints that were adopted.

@@ -12,9 +12,10 @@ use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Composition;
-use poolwright_store::{Event, read, read_all};
+use poolwright_store::{Event, read};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The manager in a few numbers.
@@ -159,8 +160,13 @@ impl Composer {
     }
 
     pub async fn compositions(&self) -> Result<Vec<Composition>, ServiceError> {
-        let found = read_all::<CompositionRecord>(self.store.as_ref()).await?;
-        Ok(found.into_iter().map(|found| found.value.composition).collect())
+        Ok(Vec::clone(&*self.held().await?))
+    }
+
+    /// All compositions that stand, in the order of their ids.
+    pub(super) async fn held(&self) -> Result<Arc<Vec<Composition>>, ServiceError> {
+        self.books.refresh(self.store.as_ref()).await?;
+        Ok(self.books.pages().compositions.clone())
     }
 
     pub async fn composition(&self, id: &CompositionId) -> Result<CompositionRecord, ServiceError> {

@@ -1,4 +1,4 @@
-//! What is done once an operation is over: the demands that hang on it are settled, what it changed is looked
+//! What is done once an operation is over: the demand that hangs on it is settled, what it changed is looked
 //! at, and whoever waits for GPUs is told.
 //!
 //! None of it is needed for the answers to be right (they follow from what the operation wrote down), so
@@ -11,6 +11,10 @@ use poolwright_model::id::{ControlEndpointId, OperationId};
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::time::Instant;
+
+/// After a look at what operations left, the next is not before so long.
+const GATHERS: Duration = Duration::from_secs(1);
 
 /// Whether the runner is told of an operation's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,8 +42,8 @@ impl Composer {
 
     async fn after(&self, operation: &Operation, tell: Tell) {
         let id = &operation.id;
-        if let Err(error) = self.settle_demands().await {
-            tracing::warn!(operation = %id, "its demands are settled at the next start: {error}");
+        if let Err(error) = self.settle_demand_of(id).await {
+            tracing::warn!(operation = %id, "its demand is settled at the next start: {error}");
         }
         if let Err(error) = self.look_at_what_is_left(self.touched_by(operation)).await {
             tracing::warn!(operation = %id, "what it left could not be looked at: {error}");
@@ -56,17 +60,22 @@ impl Composer {
         }
     }
 
-    /// Looks at what operations left. One look does for all that ended before it began: where a thousand end together
-    /// each endpoint is walked a few times, and not a thousand.
+    /// Looks at what operations left, at most once in [`GATHERS`]. One look does for all that ended before it began:
+    /// where many end each endpoint is walked now and then, and not for each.
     async fn look_at_what_is_left(&self, endpoints: BTreeSet<ControlEndpointId>) -> Result<(), ServiceError> {
         self.left().extend(endpoints);
-        let _turn = self.looking.lock().await;
-        let left = std::mem::take(&mut *self.left());
-        match left.is_empty() {
+        let mut looked = self.looking.lock().await;
+        if self.left().is_empty() {
             // Whoever had the turn before began after ours were added.
-            true => Ok(()),
-            false => self.look_again(&left).await,
+            return Ok(());
         }
+        if let Some(looked) = *looked {
+            tokio::time::sleep_until(looked + GATHERS).await;
+        }
+        let left = std::mem::take(&mut *self.left());
+        let done = self.look_again(&left).await;
+        *looked = Some(Instant::now());
+        done
     }
 
     fn left(&self) -> MutexGuard<'_, BTreeSet<ControlEndpointId>> {

@@ -14,6 +14,7 @@ use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::{Composition, Held, direct};
 use poolwright_store::{Batch, Stored, Versioned, read};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 impl Composer {
     /// The management services through which a demand or a composition is held.
@@ -45,12 +46,13 @@ impl Composer {
             };
             self.write_off(found, units, batch).await?;
         }
-        for held in &mut basis.held {
-            if let Some(units) = lost.get(&held.id) {
-                held.held.retain(|held| !units.contains(held));
+        let stand = Arc::make_mut(&mut basis.held);
+        for composition in stand.iter_mut() {
+            if let Some(units) = lost.get(&composition.id) {
+                composition.held.retain(|held| !units.contains(held));
             }
         }
-        basis.held.retain(|composition| !composition.held.is_empty());
+        stand.retain(|composition| !composition.held.is_empty());
         let gpus = lost.values().flatten().flat_map(|held| held.gpus.iter().cloned());
         Ok(gpus.collect())
     }

@@ -79,23 +79,41 @@ impl Composer {
     pub(super) async fn settle_demands(&self) -> Result<(), ServiceError> {
         // Nobody is between the record and the beginning of its operation.
         let _turn = self.turn.lock().await;
-        for Versioned { value, revision } in read_all::<DemandRecord>(self.store.as_ref()).await? {
-            let mut batch = Batch::new();
-            batch.expect(DemandRecord::KIND, value.id(), Some(revision));
-            match self.fate(&value).await? {
-                Fate::Kept if value.pending.is_some() => {
-                    batch.put(&DemandRecord {
-                        pending: None,
-                        ..value
-                    })?;
-                }
-                Fate::Gone => {
-                    batch.delete(DemandRecord::KIND, value.id());
-                }
-                Fate::Kept | Fate::Open => continue,
-            }
-            self.store.commit(batch).await?;
+        for found in read_all::<DemandRecord>(self.store.as_ref()).await? {
+            self.settle(found).await?;
         }
+        Ok(())
+    }
+
+    /// The same for the one demand that hung on an operation, if one did.
+    pub(super) async fn settle_demand_of(&self, operation: &OperationId) -> Result<(), ServiceError> {
+        let Some(of) = read::<DemandOf>(self.store.as_ref(), operation.as_str()).await? else {
+            return Ok(());
+        };
+        let _turn = self.turn.lock().await;
+        match read::<DemandRecord>(self.store.as_ref(), of.value.record.id()).await? {
+            Some(found) => self.settle(found).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn settle(&self, found: Versioned<DemandRecord>) -> Result<(), ServiceError> {
+        let Versioned { value, revision } = found;
+        let mut batch = Batch::new();
+        batch.expect(DemandRecord::KIND, value.id(), Some(revision));
+        match self.fate(&value).await? {
+            Fate::Kept if value.pending.is_some() => {
+                batch.put(&DemandRecord {
+                    pending: None,
+                    ..value
+                })?;
+            }
+            Fate::Gone => {
+                batch.delete(DemandRecord::KIND, value.id());
+            }
+            Fate::Kept | Fate::Open => return Ok(()),
+        }
+        self.store.commit(batch).await?;
         Ok(())
     }
 

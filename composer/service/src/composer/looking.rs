@@ -5,20 +5,22 @@
 //! look.
 
 use super::Composer;
+use crate::books::Pages;
 use crate::error::ServiceError;
-use crate::missing::{Vanished, show_missing};
+use crate::missing::Vanished;
+use crate::shown::{Facts, Joined, Shown as PoolShown};
 use crate::sight::{Began, Sight};
 use crate::vanishing::{Baselines, Shown};
-use crate::view::{Known, LookedAt, overlay};
+use crate::view::LookedAt;
 use poolwright_collector::{Look, assemble, look};
 use poolwright_driver::{Bindings, Fabric, Progress};
-use poolwright_executor::{Claim, CompositionRecord, GpuRecord};
 use poolwright_inventory::{Snapshot, remember};
+use poolwright_model::composable::WhyNot;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_model::topology::{Host, Topology};
-use poolwright_store::{Batch, Stored, read, read_all};
+use poolwright_store::{Batch, Stored, read};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -33,8 +35,6 @@ pub(super) struct Seen {
     baselines: Baselines,
     /// Looks that have begun so far.
     looks: u64,
-    /// Looks that were taken in so far.
-    taken_in: u64,
     /// Everything was looked at once.
     all: bool,
     /// How long the last look at everything took.
@@ -49,37 +49,50 @@ pub(super) struct Seen {
     joined: Option<Arc<Joined>>,
     /// All sights in one as they were before.
     before: Option<Arc<Joined>>,
-    /// The last answer made of `joined`, and the revision of the store that it is made of.
-    shown: Option<(u64, Arc<Snapshot>)>,
+    /// When each was read; `None` where one was read again.
+    looked_at: Option<Arc<LookedAt>>,
+    /// The last answer.
+    shown: Option<PoolShown>,
 }
 
 impl Seen {
     /// Something was seen. `anew`: it is otherwise than before, and not only seen again.
     fn changed(&mut self, anew: bool) {
-        self.taken_in += 1;
-        self.shown = None;
+        self.looked_at = None;
         if anew {
             self.joined = None;
         }
     }
 
-    fn looked_at(&self) -> LookedAt {
-        let sights = self.sights.iter();
-        LookedAt {
-            endpoints: sights.map(|(id, sight)| (id.clone(), sight.revision())).collect(),
-            units: self.sights.values().flat_map(Sight::unread).collect(),
-        }
+    /// The pool by all that was seen, and by what is written down.
+    fn show(&mut self, joined: &Arc<Joined>, closed: Closed, pages: &Pages) -> Arc<Snapshot> {
+        let sights = &self.sights;
+        let looked_at = self.looked_at.get_or_insert_with(|| {
+            Arc::new(LookedAt {
+                endpoints: sights
+                    .iter()
+                    .map(|(id, sight)| (id.clone(), sight.revision()))
+                    .collect(),
+                units: sights.values().flat_map(Sight::unread).collect(),
+            })
+        });
+        let facts = Facts {
+            joined,
+            pages,
+            closed,
+            looked_at: looked_at.clone(),
+            ids: &self.ids,
+        };
+        let shown = match self.shown.take() {
+            Some(shown) => shown.renewed(facts),
+            None => PoolShown::new(facts),
+        };
+        self.shown.insert(shown).snapshot()
     }
 }
 
-/// What all endpoints showed last, in one.
-struct Joined {
-    snapshot: Snapshot,
-    /// What was there before.
-    vanished: Vanished,
-    /// The endpoints that answered when they were looked at last.
-    answered: BTreeSet<ControlEndpointId>,
-}
+/// Endpoints of which nothing may be had, and why.
+type Closed = BTreeMap<ControlEndpointId, WhyNot>;
 
 /// What everything is called, kept over a restart: records and compositions name GPUs and hosts by it.
 #[derive(Serialize, Deserialize)]
@@ -168,34 +181,20 @@ impl Composer {
 
     /// The pool as last seen, with what we know of it.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, ServiceError> {
-        let joined = self.joined().await?;
-        let revision = self.store.revision().await?;
-        let (looked_at, taken_in) = {
-            let seen = self.lock_seen();
-            if let Some((_, shown)) = seen.shown.as_ref().filter(|(at, _)| *at == revision) {
-                return Ok(shown.clone());
+        loop {
+            let joined = self.joined().await?;
+            let closed = self.closed().await?;
+            self.books.refresh(self.store.as_ref()).await?;
+            let mut seen = self.lock_seen();
+            // What was read in between is in it, or the books would be newer than what they are laid over.
+            if seen
+                .joined
+                .as_ref()
+                .is_some_and(|last| Arc::ptr_eq(last, &joined))
+            {
+                return Ok(seen.show(&joined, closed, &self.books.pages()));
             }
-            (seen.looked_at(), seen.taken_in)
-        };
-        let known = self.known(looked_at).await?;
-        let mut snapshot = joined.snapshot.clone();
-        overlay(&mut snapshot, &known);
-        let compositions = self.compositions().await?;
-        let mut seen = self.lock_seen();
-        show_missing(
-            &mut snapshot,
-            &joined.vanished,
-            &compositions,
-            &seen.ids,
-            &joined.answered,
-        );
-        let shown = Arc::new(snapshot);
-        if seen.taken_in == taken_in {
-            // What was committed while it was made may be in it or not: the next caller finds a later
-            // revision, and makes it anew.
-            seen.shown = Some((revision, shown.clone()));
         }
-        Ok(shown)
     }
 
     /// Takes over what everything was called, and who spoke for whom, before the restart.
@@ -383,27 +382,7 @@ impl Composer {
         });
         seen.before = Some(joined.clone());
         seen.joined = Some(joined.clone());
-        seen.shown = None;
         joined
-    }
-
-    async fn known(&self, looked_at: LookedAt) -> Result<Known, ServiceError> {
-        // Claims first: what an operation lets go of while we read is then still in its hands.
-        let claims = read_all::<Claim>(self.store.as_ref()).await?;
-        let compositions = read_all::<CompositionRecord>(self.store.as_ref()).await?;
-        let held = compositions.into_iter().flat_map(|c| c.value.composition.held);
-        let records = read_all::<GpuRecord>(self.store.as_ref()).await?;
-        Ok(Known {
-            observed: self.observed().await?,
-            closed: self.closed().await?,
-            in_hand: claims.into_iter().map(|claim| claim.value.unit).collect(),
-            ours: held.map(|held| held.unit).collect(),
-            records: records
-                .into_iter()
-                .map(|record| (record.value.gpu.clone(), record))
-                .collect(),
-            looked_at,
-        })
     }
 
     fn lock_seen(&self) -> MutexGuard<'_, Seen> {

@@ -71,6 +71,7 @@ pub use staleness::Observed;
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
 use self::readiness::Stage;
+use crate::books::Books;
 use crate::clock::Clock;
 use crate::endpoint::{Connections, Connector};
 use crate::error::ServiceError;
@@ -80,13 +81,14 @@ use crate::runner::Trouble;
 use poolwright_collector::CollectOptions;
 use poolwright_executor::{Alone, Charge, Executor};
 use poolwright_model::id::{ControlEndpointId, OperationId};
-use poolwright_store::{Remembering, Store};
+use poolwright_store::{Remembering, Store, Watched};
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// How a composer behaves.
 #[derive(Debug, Clone)]
@@ -131,6 +133,8 @@ pub struct Parts {
     connector: Arc<dyn Connector>,
     connections: Connections,
     executor: Arc<Executor>,
+    /// What is written down, in memory.
+    books: Arc<Books>,
     leases: Option<Arc<Leases>>,
     clock: Arc<dyn Clock>,
     ids: Ids,
@@ -142,8 +146,8 @@ pub struct Parts {
     turn: tokio::sync::Mutex<()>,
     /// Endpoints that operations left to be looked at.
     left: Mutex<BTreeSet<ControlEndpointId>>,
-    /// Held while what operations left is looked at.
-    looking: tokio::sync::Mutex<()>,
+    /// Held while what operations left is looked at; when that was last.
+    looking: tokio::sync::Mutex<Option<Instant>>,
     /// Held while pauses are changed: what the executor is told last is what stands.
     pausing: tokio::sync::Mutex<()>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
@@ -172,6 +176,8 @@ impl Composer {
     ) -> Self {
         let connections = Connections::default();
         let drivers = Arc::new(connections.clone());
+        let books = Arc::new(Books::new(options.sharing.is_some()));
+        let store: Arc<dyn Store> = Arc::new(Watched::new(store, books.clone()));
         let leases = options.sharing.clone();
         let leases = leases.map(|sharing| Arc::new(Leases::new(store.clone(), sharing)));
         let charge: Arc<dyn Charge> = match &leases {
@@ -190,6 +196,7 @@ impl Composer {
             connector,
             connections,
             executor: Arc::new(executor),
+            books,
             leases,
             clock,
             ids: Ids::new(options.seed),

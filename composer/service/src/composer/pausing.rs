@@ -9,13 +9,13 @@ use super::requests::Request;
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::{Pause, Paused};
 use poolwright_planner::Plan;
-use poolwright_store::{Batch, Stored, read, read_all};
+use poolwright_store::{Batch, Stored, read};
 
 impl Composer {
     /// What is paused, by its name.
     pub async fn pauses(&self) -> Result<Vec<Pause>, ServiceError> {
-        let found = read_all::<Pause>(self.store.as_ref()).await?;
-        Ok(found.into_iter().map(|found| found.value).collect())
+        self.books.refresh(self.store.as_ref()).await?;
+        Ok(self.books.pages().pauses.values().cloned().collect())
     }
 
     /// Stops something; what is on its way is answered and read back. What was paused before stays as it was,

@@ -78,7 +78,7 @@ pub(super) enum Wanted<'a> {
 #[derive(Clone)]
 pub(super) struct Basis {
     snapshot: Arc<Snapshot>,
-    pub held: Vec<Composition>,
+    pub held: Arc<Vec<Composition>>,
     reserved: Vec<Reserved>,
     demands: Vec<Demand>,
     cordoned: Cordoned,
@@ -104,6 +104,21 @@ pub(super) struct Underway {
     pub serving: BTreeMap<DemandId, OperationId>,
     /// Demands that they are serving or letting go of.
     touched: BTreeSet<DemandId>,
+}
+
+impl Underway {
+    /// The units alone.
+    fn of(claims: Vec<Claim>) -> Self {
+        let reserved = claims.into_iter().map(|claim| Reserved {
+            unit: claim.unit,
+            host_port: claim.host_port,
+        });
+        Self {
+            reserved: reserved.collect(),
+            serving: BTreeMap::new(),
+            touched: BTreeSet::new(),
+        }
+    }
 }
 
 impl Basis {
@@ -141,7 +156,9 @@ impl Basis {
     /// With all compositions as nobody's but their holder's: a plan keeps them.
     pub fn standing(mut self) -> Self {
         self.demands.clear();
-        self.held.iter_mut().for_each(|c| c.demand = None);
+        Arc::make_mut(&mut self.held)
+            .iter_mut()
+            .for_each(|c| c.demand = None);
         self
     }
 }
@@ -227,7 +244,11 @@ impl Composer {
             reserved,
             serving,
             touched,
-        } = self.underway().await?;
+        } = match wanted {
+            // Demands are not looked at, so nor is whom operations serve.
+            Wanted::Named => Underway::of(self.claims().await?),
+            _ => self.underway().await?,
+        };
         let scheduled = match wanted {
             Wanted::Scheduled => self.scheduled().await?,
             _ => BTreeSet::new(),
@@ -241,25 +262,22 @@ impl Composer {
             demands.retain(|demand| scheduled.contains(&demand.id));
         }
         demands.retain(|demand| !serving.contains_key(&demand.id));
-        let mut held = self.compositions().await?;
+        let mut held = self.held().await?;
         if let Wanted::Only(new) = wanted {
             // Who waits for GPUs goes on waiting.
             demands.retain(|demand| held.iter().any(|c| c.demand.as_ref() == Some(&demand.id)));
             demands.push(new.clone());
         }
         let wants: BTreeSet<&DemandId> = demands.iter().map(|demand| &demand.id).collect();
-        for composition in &mut held {
-            let stays = match (&composition.demand, &wanted) {
-                (None, _) | (_, Wanted::Named) => false,
-                (Some(demand), Wanted::All) => serving.contains_key(demand),
-                (Some(demand), Wanted::Scheduled) => {
-                    serving.contains_key(demand) || !scheduled.contains(demand)
-                }
-                (Some(demand), Wanted::Only(_)) => !wants.contains(demand),
-            };
-            if stays {
-                composition.demand = None;
-            }
+        let stays = |composition: &Composition| match (&composition.demand, &wanted) {
+            (None, _) | (_, Wanted::Named) => false,
+            (Some(demand), Wanted::All) => serving.contains_key(demand),
+            (Some(demand), Wanted::Scheduled) => serving.contains_key(demand) || !scheduled.contains(demand),
+            (Some(demand), Wanted::Only(_)) => !wants.contains(demand),
+        };
+        if held.iter().any(stays) {
+            let held = Arc::make_mut(&mut held).iter_mut();
+            held.filter(|c| stays(c)).for_each(|c| c.demand = None);
         }
         Ok(Basis {
             snapshot: self.snapshot().await?,
@@ -272,29 +290,27 @@ impl Composer {
     }
 
     pub(super) async fn underway(&self) -> Result<Underway, ServiceError> {
-        let claims: Vec<Claim> = self.executor.claims().await?;
-        let operations: BTreeSet<&OperationId> = claims.iter().map(|claim| &claim.operation).collect();
-        let (mut serving, mut touched) = (BTreeMap::new(), BTreeSet::new());
+        let claims = self.claims().await?;
+        let operations: BTreeSet<OperationId> = claims.iter().map(|claim| claim.operation.clone()).collect();
+        let mut underway = Underway::of(claims);
         for id in operations {
-            let Some(plan) = self.plan_underway(id).await? else {
+            let Some(plan) = self.plan_underway(&id).await? else {
                 // What it has in hand is reserved; more can't be said of it.
                 continue;
             };
             let released = plan.releases.iter().filter_map(|c| c.demand.clone());
             let composed = plan.composes.iter().filter_map(|c| c.demand.clone());
             let composed: BTreeSet<DemandId> = composed.collect();
-            touched.extend(released.chain(composed.iter().cloned()));
-            serving.extend(composed.into_iter().map(|demand| (demand, id.clone())));
+            underway.touched.extend(released.chain(composed.iter().cloned()));
+            let serving = composed.into_iter().map(|demand| (demand, id.clone()));
+            underway.serving.extend(serving);
         }
-        let reserved = claims.into_iter().map(|claim| Reserved {
-            unit: claim.unit,
-            host_port: claim.host_port,
-        });
-        Ok(Underway {
-            reserved: reserved.collect(),
-            serving,
-            touched,
-        })
+        Ok(underway)
+    }
+
+    async fn claims(&self) -> Result<Vec<Claim>, ServiceError> {
+        self.books.refresh(self.store.as_ref()).await?;
+        Ok(self.books.pages().claims.values().cloned().collect())
     }
 
     /// The plan of an operation that has something in hand: from memory where this manager works at it, for there may

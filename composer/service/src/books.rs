@@ -1,0 +1,411 @@
+//! What is written down of the pool, in memory as the store has it: so that what a plan costs does not grow with all
+//! that was ever written.
+//!
+//! Learnt from the commits themselves ([`Watcher`]). Invariant: after [`Books::refresh`] they have every commit that was
+//! answered before. Where somebody else may have written, or nobody knows what became of a commit, all is read anew.
+
+use crate::endpoint::{Endpoint, Standing};
+use crate::error::ServiceError;
+use poolwright_executor::{Claim, CompositionRecord, GpuRecord, Pause};
+use poolwright_model::id::{ControlEndpointId, GpuId, UnitId};
+use poolwright_planner::Composition;
+use poolwright_store::{Fate, Store, StoreError, Stored, Versioned, Watcher, Write, read_all};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Changes remembered, for those who keep what they made of the books.
+const CHANGES: usize = 4096;
+/// Deleted documents remembered: an older commit may be told after the one that deleted its document.
+const DELETED: usize = 4096;
+
+/// See the module.
+pub(crate) struct Books {
+    /// Others write to the store, too.
+    shared: bool,
+    pages: Mutex<Pages>,
+    reading: tokio::sync::Mutex<()>,
+}
+
+/// What the books say.
+#[derive(Default)]
+pub(crate) struct Pages {
+    /// What running operations have in hand, by its unit.
+    pub claims: BTreeMap<String, Claim>,
+    /// What operations wrote down last of each GPU.
+    pub records: HashMap<GpuId, Versioned<GpuRecord>>,
+    /// All compositions, in the order of their ids.
+    pub compositions: Arc<Vec<Composition>>,
+    /// Endpoints that were not adopted.
+    pub observed: BTreeSet<ControlEndpointId>,
+    /// By their names.
+    pub pauses: BTreeMap<String, Pause>,
+    /// How many compositions hold a unit.
+    held: HashMap<UnitId, usize>,
+    /// When each document was written or deleted last.
+    revisions: HashMap<(Kind, String), u64>,
+    deleted: VecDeque<(Kind, String)>,
+    /// The last commit that they have.
+    known: u64,
+    /// Earlier ones that they don't have (yet).
+    gaps: BTreeSet<u64>,
+    /// Commits of ours whose answer is not there yet.
+    in_flight: usize,
+    /// What became of a commit of ours is not known.
+    in_doubt: bool,
+    /// Commits that were told while all is read anew.
+    meanwhile: Option<Vec<(Vec<Write>, u64)>>,
+    version: u64,
+    changes: VecDeque<Change>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Claim,
+    Composition,
+    Endpoint,
+    Gpu,
+    Pause,
+}
+
+/// What was written about.
+#[derive(Debug, Clone)]
+enum Change {
+    Gpu(GpuId),
+    Unit(UnitId),
+    /// With all that it held before and holds now.
+    Composition {
+        units: Vec<UnitId>,
+        gpus: Vec<GpuId>,
+    },
+    Endpoint,
+}
+
+/// What was written about since somebody looked.
+#[derive(Debug, Default)]
+pub(crate) struct Since<'p> {
+    pub gpus: HashSet<&'p GpuId>,
+    pub units: HashSet<&'p UnitId>,
+    /// GPUs that compositions gained or lost.
+    pub held: Vec<&'p GpuId>,
+}
+
+impl Kind {
+    fn of(kind: &str) -> Option<Self> {
+        match kind {
+            Claim::KIND => Some(Self::Claim),
+            CompositionRecord::KIND => Some(Self::Composition),
+            Endpoint::KIND => Some(Self::Endpoint),
+            GpuRecord::KIND => Some(Self::Gpu),
+            Pause::KIND => Some(Self::Pause),
+            _ => None,
+        }
+    }
+}
+
+impl Books {
+    /// `shared`: others write to the store, too.
+    pub fn new(shared: bool) -> Self {
+        Self {
+            shared,
+            pages: Mutex::new(Pages {
+                // Nothing was read yet.
+                in_doubt: true,
+                ..Pages::default()
+            }),
+            reading: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// What they say, as of the last [`Books::refresh`] or later.
+    pub fn pages(&self) -> MutexGuard<'_, Pages> {
+        // Each use leaves them whole.
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sees to it that they have every commit that was answered before.
+    pub async fn refresh(&self, store: &dyn Store) -> Result<(), ServiceError> {
+        let revision = store.revision().await?;
+        if self.pages().have(revision, self.shared) {
+            return Ok(());
+        }
+        let _reading = self.reading.lock().await;
+        let revision = store.revision().await?;
+        {
+            let mut pages = self.pages();
+            // Somebody read them while we waited.
+            if pages.have(revision, self.shared) {
+                return Ok(());
+            }
+            pages.in_doubt = false;
+            pages.meanwhile = Some(Vec::new());
+        }
+        let read = Pages::read(store, revision).await;
+        let mut pages = self.pages();
+        let meanwhile = pages.meanwhile.take().unwrap_or_default();
+        match read {
+            Ok(read) => pages.replace(read),
+            Err(error) => {
+                pages.in_doubt = true;
+                return Err(error.into());
+            }
+        }
+        for (writes, committed) in meanwhile.iter().filter(|(_, committed)| *committed > revision) {
+            pages.commit(writes, *committed);
+        }
+        Ok(())
+    }
+}
+
+impl Watcher for Books {
+    fn begun(&self) {
+        self.pages().in_flight += 1;
+    }
+
+    fn ended(&self, writes: &[Write], fate: Fate) {
+        let mut pages = self.pages();
+        pages.in_flight = pages.in_flight.saturating_sub(1);
+        match fate {
+            Fate::Refused => {}
+            Fate::InDoubt => pages.in_doubt = true,
+            Fate::Committed(revision) => {
+                pages.commit(writes, revision);
+                if let Some(meanwhile) = &mut pages.meanwhile {
+                    meanwhile.push((writes.to_vec(), revision));
+                }
+            }
+        }
+    }
+}
+
+impl Pages {
+    /// Whether a running operation has the unit in hand, or a composition of ours holds it.
+    pub fn is_ours(&self, unit: &UnitId) -> bool {
+        self.is_in_hand(unit) || self.held.contains_key(unit)
+    }
+
+    pub fn is_in_hand(&self, unit: &UnitId) -> bool {
+        self.claims.contains_key(unit.as_str())
+    }
+
+    /// Counts what is written down.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What was written about after that version; `None`: it may be anything.
+    pub fn since(&self, version: u64) -> Option<Since<'_>> {
+        let new = usize::try_from(self.version.checked_sub(version)?).ok()?;
+        let old = self.changes.len().checked_sub(new)?;
+        let mut since = Since::default();
+        for change in self.changes.iter().skip(old) {
+            match change {
+                Change::Gpu(gpu) => drop(since.gpus.insert(gpu)),
+                Change::Unit(unit) => drop(since.units.insert(unit)),
+                Change::Composition { units, gpus } => {
+                    since.units.extend(units);
+                    since.held.extend(gpus);
+                }
+                Change::Endpoint => return None,
+            }
+        }
+        Some(since)
+    }
+
+    fn have(&self, revision: u64, shared: bool) -> bool {
+        let complete = match shared {
+            true => self.gaps.is_empty(),
+            // What is missing is ours, and about to be told.
+            false => true,
+        };
+        let up_to_date = revision <= self.known || (!shared && self.in_flight > 0);
+        !self.in_doubt && complete && up_to_date
+    }
+
+    async fn read(store: &dyn Store, revision: u64) -> Result<Self, StoreError> {
+        let mut pages = Self {
+            known: revision,
+            ..Self::default()
+        };
+        for claim in read_all::<Claim>(store).await? {
+            pages.note(Kind::Claim, claim.value.id(), claim.revision);
+            pages.claims.insert(claim.value.id().to_owned(), claim.value);
+        }
+        for record in read_all::<GpuRecord>(store).await? {
+            pages.note(Kind::Gpu, record.value.id(), record.revision);
+            pages.records.insert(record.value.gpu.clone(), record);
+        }
+        let mut compositions = Vec::new();
+        for found in read_all::<CompositionRecord>(store).await? {
+            pages.note(Kind::Composition, found.value.id(), found.revision);
+            pages.hold(&found.value.composition);
+            compositions.push(found.value.composition);
+        }
+        compositions.sort_by(|a, b| a.id.cmp(&b.id));
+        pages.compositions = Arc::new(compositions);
+        for endpoint in read_all::<Endpoint>(store).await? {
+            pages.note(Kind::Endpoint, endpoint.value.id(), endpoint.revision);
+            pages.observe(endpoint.value);
+        }
+        for pause in read_all::<Pause>(store).await? {
+            pages.note(Kind::Pause, pause.value.id(), pause.revision);
+            pages.pauses.insert(pause.value.id().to_owned(), pause.value);
+        }
+        Ok(pages)
+    }
+
+    /// Everything may be different now.
+    fn replace(&mut self, read: Self) {
+        *self = Self {
+            in_flight: self.in_flight,
+            in_doubt: self.in_doubt,
+            version: self.version + 1,
+            ..read
+        };
+    }
+
+    pub fn commit(&mut self, writes: &[Write], revision: u64) {
+        if revision > self.known {
+            if revision - self.known > CHANGES as u64 {
+                self.in_doubt = true;
+            } else {
+                self.gaps.extend(self.known + 1..revision);
+            }
+            self.known = revision;
+        } else {
+            self.gaps.remove(&revision);
+        }
+        for write in writes {
+            if let Some(kind) = Kind::of(&write.kind)
+                && self.is_newer(kind, &write.id, revision)
+            {
+                self.note(kind, &write.id, revision);
+                if self.write(kind, write, revision).is_err() {
+                    // Whoever reads it is told why.
+                    self.in_doubt = true;
+                }
+            }
+        }
+    }
+
+    fn is_newer(&self, kind: Kind, id: &str, revision: u64) -> bool {
+        let known = self.revisions.get(&(kind, id.to_owned()));
+        known.is_none_or(|known| *known < revision)
+    }
+
+    fn note(&mut self, kind: Kind, id: &str, revision: u64) {
+        self.revisions.insert((kind, id.to_owned()), revision);
+    }
+
+    fn write(&mut self, kind: Kind, write: &Write, revision: u64) -> Result<(), serde_json::Error> {
+        let Write { id, json, .. } = write;
+        let json = json.as_ref().map(|json| json.get());
+        if json.is_none() {
+            self.forget_some_deleted();
+            self.deleted.push_back((kind, id.clone()));
+        }
+        match kind {
+            Kind::Claim => {
+                let claim: Option<Claim> = json.map(serde_json::from_str).transpose()?;
+                let old = self.claims.remove(id);
+                let unit = claim.as_ref().or(old.as_ref()).map(|claim| claim.unit.clone());
+                self.claims.extend(claim.map(|claim| (id.clone(), claim)));
+                self.changed(unit.map(Change::Unit));
+            }
+            Kind::Gpu => {
+                let record: Option<GpuRecord> = json.map(serde_json::from_str).transpose()?;
+                let gpu = GpuId::from_lossy(id);
+                self.records.remove(&gpu);
+                let record = record.map(|value| (gpu.clone(), Versioned { value, revision }));
+                self.records.extend(record);
+                self.changed(Some(Change::Gpu(gpu)));
+            }
+            Kind::Composition => {
+                let new: Option<CompositionRecord> = json.map(serde_json::from_str).transpose()?;
+                self.put_composition(id, new.map(|new| new.composition));
+            }
+            Kind::Endpoint => {
+                let endpoint: Option<Endpoint> = json.map(serde_json::from_str).transpose()?;
+                self.observed.retain(|observed| observed.as_str() != id);
+                endpoint.into_iter().for_each(|endpoint| self.observe(endpoint));
+                self.changed(Some(Change::Endpoint));
+            }
+            Kind::Pause => {
+                let pause: Option<Pause> = json.map(serde_json::from_str).transpose()?;
+                self.pauses.remove(id);
+                self.pauses.extend(pause.map(|pause| (id.clone(), pause)));
+            }
+        }
+        Ok(())
+    }
+
+    fn put_composition(&mut self, id: &str, new: Option<Composition>) {
+        let all = Arc::make_mut(&mut self.compositions);
+        let place = all.binary_search_by(|known| known.id.as_str().cmp(id));
+        let old = place.ok().map(|at| all.remove(at));
+        if let Some(new) = &new {
+            let (Ok(at) | Err(at)) = place;
+            all.insert(at, new.clone());
+        }
+        let both = || old.iter().chain(&new).flat_map(|c| &c.held);
+        let change = Change::Composition {
+            units: both().map(|held| held.unit.clone()).collect(),
+            gpus: both().flat_map(|held| held.gpus.iter().cloned()).collect(),
+        };
+        old.iter().for_each(|old| self.let_go(old));
+        new.iter().for_each(|new| self.hold(new));
+        self.changed(Some(change));
+    }
+
+    fn hold(&mut self, composition: &Composition) {
+        for held in &composition.held {
+            *self.held.entry(held.unit.clone()).or_default() += 1;
+        }
+    }
+
+    fn let_go(&mut self, composition: &Composition) {
+        for held in &composition.held {
+            if let Some(holders) = self.held.get_mut(&held.unit) {
+                *holders -= 1;
+                if *holders == 0 {
+                    self.held.remove(&held.unit);
+                }
+            }
+        }
+    }
+
+    fn observe(&mut self, endpoint: Endpoint) {
+        if endpoint.standing == Standing::Observed {
+            self.observed.insert(endpoint.spec.id);
+        }
+    }
+
+    fn changed(&mut self, change: Option<Change>) {
+        let Some(change) = change else { return };
+        self.version += 1;
+        if self.changes.len() == CHANGES {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(change);
+    }
+
+    fn forget_some_deleted(&mut self) {
+        if self.deleted.len() < DELETED {
+            return;
+        }
+        let is_there = |pages: &Self, (kind, id): &(Kind, String)| match kind {
+            Kind::Claim => pages.claims.contains_key(id),
+            Kind::Gpu => pages.records.contains_key(&GpuId::from_lossy(id)),
+            Kind::Composition => pages
+                .compositions
+                .binary_search_by(|c| c.id.as_str().cmp(id))
+                .is_ok(),
+            Kind::Pause => pages.pauses.contains_key(id),
+            Kind::Endpoint => true,
+        };
+        if let Some(oldest) = self.deleted.pop_front()
+            && !is_there(self, &oldest)
+        {
+            self.revisions.remove(&oldest);
+        }
+    }
+}
