@@ -123,10 +123,13 @@ impl Journal {
             }
         }
         if is_first {
-            let journal = Arc::clone(self);
+            // Not the journal itself: nothing is written for an operation that nobody here works at any more.
+            let journal = Arc::downgrade(self);
             tokio::spawn(async move {
                 tokio::time::sleep(CARRIED).await;
-                journal.commit_all().await;
+                if let Some(journal) = journal.upgrade() {
+                    journal.commit_all().await;
+                }
             });
         }
         Ok(())

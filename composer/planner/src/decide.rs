@@ -105,7 +105,7 @@ impl<'a> Wish<'a> {
 struct Draft<'a, 's> {
     survey: &'s Survey<'a>,
     capacity: Capacity<'a>,
-    names: Names,
+    names: Names<'a>,
     changes: Changes,
     /// Whether a demand whose turn came has let go of something.
     freed: bool,

@@ -3,16 +3,18 @@
 use poolwright_model::id::{CompositionId, PlanId};
 use std::collections::BTreeSet;
 
-pub(crate) struct Names {
+pub(crate) struct Names<'a> {
     plan: String,
-    taken: BTreeSet<CompositionId>,
+    in_use: BTreeSet<&'a CompositionId>,
+    given: BTreeSet<CompositionId>,
 }
 
-impl Names {
-    pub fn new<'a>(plan: &PlanId, taken: impl IntoIterator<Item = &'a CompositionId>) -> Self {
+impl<'a> Names<'a> {
+    pub fn new(plan: &PlanId, in_use: impl IntoIterator<Item = &'a CompositionId>) -> Self {
         Self {
             plan: format!("{:06x}", fnv1a(plan.as_str()) & 0xff_ffff),
-            taken: taken.into_iter().cloned().collect(),
+            in_use: in_use.into_iter().collect(),
+            given: BTreeSet::new(),
         }
     }
 
@@ -26,7 +28,7 @@ impl Names {
         loop {
             let id = format!("{}-{}-{number}", &for_whom[..end], self.plan);
             let id = CompositionId::from_lossy(&id);
-            if self.taken.insert(id.clone()) {
+            if !self.in_use.contains(&id) && self.given.insert(id.clone()) {
                 return id;
             }
             number += 1;

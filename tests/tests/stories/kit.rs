@@ -101,9 +101,13 @@ impl Pool {
 
     /// The manager is gone from one moment to the next.
     pub async fn crash(&mut self) {
+        let before = Arc::strong_count(&self.store);
         self.composer = None;
-        // What it had begun is cut off; nothing of it goes on.
-        for _ in 0..50 {
+        // What it had begun is cut off; nothing of it goes on once nobody of it holds the store.
+        for _ in 0..10_000 {
+            if Arc::strong_count(&self.store) < before {
+                break;
+            }
             tokio::task::yield_now().await;
         }
     }

@@ -8,7 +8,7 @@ use crate::leases::{Leases, Takeover};
 use poolwright_driver::CutOff;
 use poolwright_model::id::ControlEndpointId;
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Between two looks at what others left for this manager.
@@ -23,31 +23,31 @@ impl Composer {
             return Ok(());
         };
         self.round(&leases).await?;
-        // Not the composer itself: it shall go when nobody else holds it.
-        let parts = Arc::downgrade(&self.0);
-        let beats = async move {
+        let parts = Arc::downgrade(&self.parts);
+        self.go_on(async move {
             loop {
                 tokio::time::sleep(leases.sharing().pause()).await;
-                let Some(parts) = parts.upgrade() else { return };
-                if let Err(error) = Self(parts).round(&leases).await {
+                let Some(composer) = Self::within(&parts) else {
+                    return;
+                };
+                if let Err(error) = composer.round(&leases).await {
                     tracing::warn!("this manager's leases could not be renewed: {error}");
                 }
             }
-        };
-        let parts = Arc::downgrade(&self.0);
-        let tends = async move {
+        });
+        let parts = Arc::downgrade(&self.parts);
+        self.go_on(async move {
             let mut calendar = None;
             loop {
                 tokio::time::sleep(TEND).await;
-                let Some(parts) = parts.upgrade() else { return };
-                if let Err(error) = Self(parts).tend(&mut calendar).await {
+                let Some(composer) = Self::within(&parts) else {
+                    return;
+                };
+                if let Err(error) = composer.tend(&mut calendar).await {
                     tracing::warn!("what other managers left could not be looked at: {error}");
                 }
             }
-        };
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.spawn(beats);
-        tasks.spawn(tends);
+        });
         Ok(())
     }
 
@@ -93,8 +93,8 @@ impl Composer {
     /// Ends the sessions that a dead manager left at an endpoint, for as long as it takes: nothing is sent there
     /// before.
     fn cut_off(&self, leases: Arc<Leases>, taken: Takeover) {
-        let parts = Arc::downgrade(&self.0);
-        let cutting = async move {
+        let parts = Arc::downgrade(&self.parts);
+        self.go_on(async move {
             loop {
                 let Some(parts) = parts.upgrade() else { return };
                 let connected = parts.connections.get(&taken.endpoint);
@@ -125,9 +125,7 @@ impl Composer {
                 }
                 tokio::time::sleep(CUT).await;
             }
-        };
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.spawn(cutting);
+        });
     }
 
     /// Waits until it is for this manager to recompose by the calendar.

@@ -26,25 +26,28 @@ pub(crate) enum Tell {
 
 impl Composer {
     pub(crate) fn follow(&self, id: OperationId, tell: Tell) {
-        // Not the composer itself: it shall go when nobody else holds it.
-        let (parts, executor) = (Arc::downgrade(&self.0), self.executor.clone());
-        let following = async move {
+        let (parts, executor) = (Arc::downgrade(&self.parts), self.executor.clone());
+        self.go_on(async move {
             let settled = executor.wait(&id, Duration::MAX).await;
             drop(executor);
-            if let (Some(parts), Ok(Some(operation))) = (parts.upgrade(), settled) {
-                Self(parts).after(&operation, tell).await;
-            }
-        };
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn(following);
+            let (Some(composer), Ok(Some(operation))) = (Self::within(&parts), settled) else {
+                return;
+            };
+            composer.settle_after(&operation).await;
+            tokio::time::sleep_until(composer.next_look()).await;
+            composer.after(&operation, tell).await;
+        });
     }
 
-    async fn after(&self, operation: &Operation, tell: Tell) {
+    async fn settle_after(&self, operation: &Operation) {
         let id = &operation.id;
         if let Err(error) = self.settle_demand_of(id).await {
             tracing::warn!(operation = %id, "its demand is settled at the next start: {error}");
         }
+    }
+
+    async fn after(&self, operation: &Operation, tell: Tell) {
+        let id = &operation.id;
         if let Err(error) = self.look_at_what_is_left(self.touched_by(operation)).await {
             tracing::warn!(operation = %id, "what it left could not be looked at: {error}");
         }
@@ -60,21 +63,18 @@ impl Composer {
         }
     }
 
-    /// Looks at what operations left, at most once in [`GATHERS`]. One look does for all that ended before it began:
-    /// where many end each endpoint is walked now and then, and not for each.
+    /// Looks at what operations left. One look does for all that ended before it began: where many end each endpoint is
+    /// walked now and then, and not for each.
     async fn look_at_what_is_left(&self, endpoints: BTreeSet<ControlEndpointId>) -> Result<(), ServiceError> {
         self.left().extend(endpoints);
-        let mut looked = self.looking.lock().await;
-        if self.left().is_empty() {
+        let _turn = self.looking.lock().await;
+        let left = std::mem::take(&mut *self.left());
+        if left.is_empty() {
             // Whoever had the turn before began after ours were added.
             return Ok(());
         }
-        if let Some(looked) = *looked {
-            tokio::time::sleep_until(looked + GATHERS).await;
-        }
-        let left = std::mem::take(&mut *self.left());
         let done = self.look_again(&left).await;
-        *looked = Some(Instant::now());
+        *self.looked_last() = Some(Instant::now());
         done
     }
 
@@ -90,5 +90,17 @@ impl Composer {
             speaker.into_iter().chain([target.unit_at.endpoint.clone()])
         });
         ends.collect()
+    }
+}
+
+impl Composer {
+    /// When it may be looked at what operations left.
+    fn next_look(&self) -> Instant {
+        let now = Instant::now();
+        self.looked_last().map_or(now, |looked| now.max(looked + GATHERS))
+    }
+
+    fn looked_last(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

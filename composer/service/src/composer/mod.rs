@@ -84,11 +84,12 @@ use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_store::{Remembering, Store, Watched};
 use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// How a composer behaves.
 #[derive(Debug, Clone)]
@@ -125,7 +126,12 @@ const SHUTDOWN: Duration = Duration::from_secs(8);
 /// The facade. Cheap to clone; all clones are one. When the last is dropped everything stops where it is, as a
 /// crash would; see [`Composer::close`].
 #[derive(Clone)]
-pub struct Composer(Arc<Parts>);
+pub struct Composer {
+    parts: Arc<Parts>,
+    /// `None` within what goes on by itself, which ends with the last of those outside.
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    outside: Option<Arc<DropGuard>>,
+}
 
 /// What a composer is made of.
 pub struct Parts {
@@ -146,22 +152,26 @@ pub struct Parts {
     turn: tokio::sync::Mutex<()>,
     /// Endpoints that operations left to be looked at.
     left: Mutex<BTreeSet<ControlEndpointId>>,
-    /// Held while what operations left is looked at; when that was last.
-    looking: tokio::sync::Mutex<Option<Instant>>,
+    /// Held while what operations left is looked at.
+    looking: tokio::sync::Mutex<()>,
+    /// When that was done last.
+    looked: Mutex<Option<Instant>>,
     /// Held while pauses are changed: what the executor is told last is what stands.
     pausing: tokio::sync::Mutex<()>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
     pub(crate) calendar_changed: Notify,
     /// What keeps the pool from following the calendar just now.
     trouble: Mutex<Option<Trouble>>,
-    /// Those that follow operations; they end with the composer.
+    /// The last of those outside was dropped.
+    ended: CancellationToken,
+    /// What goes on by itself; it ends with the composer.
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl Deref for Composer {
     type Target = Parts;
     fn deref(&self) -> &Parts {
-        &self.0
+        &self.parts
     }
 }
 
@@ -191,7 +201,10 @@ impl Composer {
             true => Arc::new(Remembering::new(store)),
             false => store,
         };
-        Self(Arc::new(Parts {
+        let ended = CancellationToken::new();
+        let outside = Some(Arc::new(ended.clone().drop_guard()));
+        let parts = Arc::new(Parts {
+            ended,
             store,
             connector,
             connections,
@@ -206,11 +219,34 @@ impl Composer {
             turn: tokio::sync::Mutex::default(),
             left: Mutex::default(),
             looking: tokio::sync::Mutex::default(),
+            looked: Mutex::default(),
             pausing: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
             trouble: Mutex::default(),
             tasks: Mutex::default(),
-        }))
+        });
+        Self { parts, outside }
+    }
+
+    /// Goes on by itself until it is over, or the last of those outside is dropped.
+    fn go_on(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let ended = self.ended.clone();
+        let task = async move {
+            tokio::select! {
+                biased;
+                () = ended.cancelled() => {}
+                () = task => {}
+            }
+        };
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    /// To look in from what goes on by itself.
+    fn within(parts: &Weak<Parts>) -> Option<Self> {
+        let parts = parts.upgrade()?;
+        Some(Self { parts, outside: None })
     }
 
     /// A composer that has started. Where it can't, its sessions at endpoints are ended.
