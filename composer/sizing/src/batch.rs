@@ -14,6 +14,7 @@ use crate::job::{
 };
 use crate::model::{Family, Mlp, Model};
 use crate::need::Task;
+use crate::parallel::Parallel;
 use crate::training;
 use poolwright_model::units::Bytes;
 use std::fmt::Write;
@@ -85,7 +86,7 @@ fn predict(row: &Row<'_>) -> Result<Prediction, SizingError> {
     let peak = training::peak(
         &model,
         &step(row, method)?,
-        number(row, "shard_ranks")?.unwrap_or(1),
+        &Parallel::data(number(row, "shard_ranks")?.unwrap_or(1)),
     )?
     .bytes;
     let allocator = &Constants::builtin().training.allocator;

@@ -12,6 +12,7 @@ use crate::inference::{self, Layout};
 use crate::job::{Job, Precision, WeightFormat};
 use crate::model::Model;
 use crate::need::{GpuSet, Need, Task};
+use crate::parallel::Parallel;
 use crate::training;
 use poolwright_model::profile::{GpuKind, NumberFormat};
 use poolwright_model::units::Bytes;
@@ -380,7 +381,9 @@ fn training_sets(
 fn estimate(model: &Model, job: &Job, division: Division, vendor: &str) -> Result<Estimate, SizingError> {
     match (job, division) {
         (Job::Inference(i), Division::Inference(layout)) => inference::estimate(model, i, layout, vendor),
-        (Job::Training(t), Division::Training { shards }) => training::estimate(model, t, shards, vendor),
+        (Job::Training(t), Division::Training { shards }) => {
+            training::estimate(model, t, &Parallel::data(shards), vendor)
+        }
         (Job::Inference(_) | Job::Training(_), _) => Err(SizingError::refused(
             "the job",
             "it is divided as another kind of job",

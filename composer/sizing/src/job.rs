@@ -98,6 +98,8 @@ named! {
 named! {
     /// What is divided over the GPUs of a data-parallel group.
     Sharding("sharding") {
+        /// Nothing: every GPU holds all states, and gradients are averaged (DDP).
+        None = "none" | "ddp",
         /// ZeRO 1: optimizer states.
         Optimizer = "zero1",
         /// ZeRO 2: and gradients.

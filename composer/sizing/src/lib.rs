@@ -11,6 +11,7 @@
 //! * [`job`]: what is done with it, with usual settings for every [`need::Task`].
 //! * [`training`], [`inference`], [`overhead`]: what one GPU must hold, as named terms with a middle
 //!   estimate and a safe bound. Constants are data with their evidence: [`constants`].
+//! * [`parallel`]: how a training run is laid out over GPUs.
 //! * [`fit`]: which sets of GPUs can hold it, ranked, and why the others cannot.
 //! * [`need`]: the value that the planner takes.
 //! * [`rule`]: Liqid's published rule and tables, beside our own.
@@ -41,7 +42,7 @@ pub mod model;
 mod named;
 pub mod need;
 pub mod overhead;
-
+pub mod parallel;
 pub mod rule;
 pub mod size_class;
 pub mod training;
@@ -54,4 +55,5 @@ pub use fit::{Fit, Limits, Offer};
 pub use job::{Inference, Job, Training};
 pub use model::Model;
 pub use need::{GpuSet, Need, Task};
+pub use parallel::Parallel;
 pub use rule::Rule;

@@ -16,10 +16,11 @@
 use crate::constants::Constants;
 use crate::error::SizingError;
 use crate::estimate::{Estimate, Term, grouped};
+use crate::job::Training;
 use crate::job::{AdapterType, Attention, Job, Loss, Method, Precision, Recompute, Sharding, Targets};
-use crate::job::{Training, within};
 use crate::model::{Mlp, Model};
 use crate::overhead;
+use crate::parallel::Parallel;
 
 /// Live tensors at the greater of the two moments.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,14 +33,19 @@ pub struct Peak {
     pub other_bytes: f64,
 }
 
-/// What one of `gpus` data-parallel GPUs of this vendor must hold, allocator and runtime included.
-pub fn estimate(model: &Model, job: &Training, gpus: u64, vendor: &str) -> Result<Estimate, SizingError> {
+/// What the fullest GPU of the layout must hold, allocator and runtime of this vendor included.
+pub fn estimate(
+    model: &Model,
+    job: &Training,
+    parallel: &Parallel,
+    vendor: &str,
+) -> Result<Estimate, SizingError> {
     let Peak {
         moment,
         mut terms,
         bytes,
         other_bytes,
-    } = peak(model, job, gpus)?;
+    } = peak(model, job, parallel)?;
     let allocator = &Constants::builtin().training.allocator;
     let (middle, safe) = (allocator.middle.value, allocator.safe.value);
     let reserve = format!("reserved over live tensors: x {middle}, safe x {safe}");
@@ -49,7 +55,7 @@ pub fn estimate(model: &Model, job: &Training, gpus: u64, vendor: &str) -> Resul
         (safe - 1.0) / (middle - 1.0),
         reserve,
     ));
-    terms.extend(overhead::terms(vendor, gpus));
+    terms.extend(overhead::terms(vendor, parallel.gpus()));
     let gib = |bytes: f64| bytes / f64::from(1 << 30);
     let mut notes = vec![format!(
         "the peak is at the {moment}: {:.2} GiB of live tensors, {:.2} GiB at the other moment",
@@ -66,10 +72,16 @@ pub fn estimate(model: &Model, job: &Training, gpus: u64, vendor: &str) -> Resul
 }
 
 /// Live tensors only: no allocator, no runtime.
-pub fn peak(model: &Model, job: &Training, gpus: u64) -> Result<Peak, SizingError> {
+pub fn peak(model: &Model, job: &Training, parallel: &Parallel) -> Result<Peak, SizingError> {
     model.check()?;
     Job::Training(job.clone()).check()?;
-    within("gpus", gpus, 1, 1 << 20)?;
+    parallel.check(model)?;
+    if *parallel != Parallel::data(parallel.data) {
+        return Err(SizingError::refused(
+            parallel,
+            "only data parallelism has a formula",
+        ));
+    }
     if model.latent.is_some() {
         let what = format!("training of {}", model.name);
         return Err(SizingError::refused(
@@ -80,7 +92,7 @@ pub fn peak(model: &Model, job: &Training, gpus: u64) -> Result<Peak, SizingErro
     let step = Step {
         model,
         job,
-        gpus: gpus as f64,
+        gpus: parallel.data as f64,
     };
     let states = step.states();
     let gathered = step.gathered();

@@ -8,7 +8,7 @@ use poolwright_sizing::job::{
 };
 use poolwright_sizing::model::Mlp;
 use poolwright_sizing::training::{Peak, peak};
-use poolwright_sizing::{Catalogue, Model};
+use poolwright_sizing::{Catalogue, Model, Parallel};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -43,7 +43,7 @@ fn adapted(method: Method, dtype: AdapterType, frozen: WeightFormat) -> Training
 
 #[track_caller]
 fn assert_peak(model: &Model, job: &Training, gpus: u64, gib: f64) {
-    let got = peak(model, job, gpus).unwrap().bytes / GIB;
+    let got = peak(model, job, &Parallel::data(gpus)).unwrap().bytes / GIB;
     assert!((got - gib).abs() < 0.0006, "{got:.4} instead of {gib}: {job:?}");
 }
 
@@ -195,7 +195,7 @@ fn gpt_2() {
 #[test]
 fn layer_bytes() {
     let bytes = |model: &Model, job: &Training| {
-        let term = activations(&peak(model, job, 1).unwrap());
+        let term = activations(&peak(model, job, &Parallel::SINGLE).unwrap());
         term / (model.layers * job.seq_len * job.micro_batch) as f64
     };
     let llama = model("Llama-3.1-8B");
@@ -291,7 +291,7 @@ fn activations(peak: &Peak) -> f64 {
 fn hand_checks_of_training() {
     let llama = model("Llama-3.1-8B");
     let term = |job: &Training, gpus: u64, name: &str| {
-        let peak = peak(&llama, job, gpus).unwrap();
+        let peak = peak(&llama, job, &Parallel::data(gpus)).unwrap();
         peak.terms.iter().find(|t| t.name == name).unwrap().point.0
     };
     let long = Training {
@@ -333,7 +333,7 @@ fn activations_of(model: &Model) -> f64 {
                 seq_len: 1024,
                 ..plain()
             },
-            1,
+            &Parallel::SINGLE,
         )
         .unwrap(),
     )
@@ -444,8 +444,12 @@ fn stages_hold_their_layers() {
 
 #[test]
 fn what_no_formula_covers_is_refused() {
-    let error = peak(&model("DeepSeek-V3"), &plain(), 8).unwrap_err().to_string();
+    let error = peak(&model("DeepSeek-V3"), &plain(), &Parallel::data(8))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("training of DeepSeek-V3 is not sized"), "{error}");
-    let error = peak(&model("8B"), &plain(), 0).unwrap_err().to_string();
-    assert!(error.contains("gpus is 0"), "{error}");
+    let error = peak(&model("8B"), &plain(), &Parallel::data(0))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("data is 0"), "{error}");
 }

@@ -7,7 +7,7 @@ use poolwright_sizing::job::{
     Training, WeightFormat,
 };
 use poolwright_sizing::training;
-use poolwright_sizing::{Catalogue, Estimate, Model, size_class};
+use poolwright_sizing::{Catalogue, Estimate, Model, Parallel, size_class};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -92,7 +92,7 @@ fn sound(estimate: &Estimate) {
 }
 
 fn train(model: &Model, job: &Training, gpus: u64) -> Estimate {
-    let estimate = training::estimate(model, job, gpus, "NVIDIA").unwrap();
+    let estimate = training::estimate(model, job, &Parallel::data(gpus), "NVIDIA").unwrap();
     sound(&estimate);
     estimate
 }
@@ -124,14 +124,14 @@ proptest! {
     /// saved on a model with few layers or frozen 4-bit weights. Communication buffers aside.
     #[test]
     fn more_shards_never_need_more(model in trainable_model(), job in step(), gpus in 2u64..512, more in 1u64..512) {
-        let live = |n| training::peak(&model, &job, n).unwrap().bytes;
+        let live = |n| training::peak(&model, &job, &Parallel::data(n)).unwrap().bytes;
         prop_assert!(live(gpus + more) <= live(gpus));
     }
 
     #[test]
     fn two_shards_need_no_more_than_one_in_full_training(model in trainable_model(), job in step()) {
         let job = Training { method: Method::Full, ..job };
-        let live = |n| training::peak(&model, &job, n).unwrap().bytes;
+        let live = |n| training::peak(&model, &job, &Parallel::data(n)).unwrap().bytes;
         prop_assert!(live(2) <= live(1));
     }
 
