@@ -32,6 +32,37 @@ async fn a_model_is_sized_with_its_breakdown_and_its_sets() {
 }
 
 #[tokio::test]
+async fn unbeaten_sets_come_first_and_say_what_they_are_best_at_and_how_fast_they_are() {
+    let short = run("size 70B --task infer")
+        .await
+        .expect(0, &["BEST AT", "more sets hold it too", "TOKENS/S"]);
+    let all = run("size 70B --task infer --all").await.expect(0, &["BEST AT"]);
+    assert!(
+        short.out.lines().count() < all.out.lines().count() / 2,
+        "{short:?}"
+    );
+    let answer = run("size 8B --task full --tokens 1T --kind h100-sxm5-80gb,max-1100-48gb -o json")
+        .await
+        .expect(0, &[])
+        .json();
+    let sets = answer["sets"].as_array().unwrap();
+    assert!(sets.iter().any(|set| set["on_front"] == true));
+    let best = sets.iter().find(|set| set["kind"] == "h100-sxm5-80gb").unwrap();
+    assert!(
+        best["best_at"].as_array().unwrap().contains(&json!("gpus")),
+        "{best}"
+    );
+    let speed = |key: &str| best["speed"][key].as_f64().unwrap();
+    let all_gpus = speed("tokens_per_s_per_gpu") * best["count"].as_f64().unwrap();
+    assert!(
+        (best["run_time_s"].as_f64().unwrap() * all_gpus / 1e12 - 1.0).abs() < 1e-6,
+        "{best}"
+    );
+    assert!((0.0..1.0).contains(&speed("communication_share")));
+    run("size 8B --tokens lots").await.refused(2, &["20B or 15T"]);
+}
+
+#[tokio::test]
 async fn only_the_kinds_that_were_named_are_used_and_others_say_why_not() {
     let line = "size 400B --task infer --kind h100-pcie-80gb,t4-16gb --host-slots 8 -o json";
     let answer = run(line).await.expect(0, &[]).json();
@@ -202,4 +233,49 @@ async fn a_config_of_a_model_hub_is_a_model() {
     run(&format!("size {}", file.display()))
         .await
         .refused(2, &["config.json"]);
+}
+
+#[tokio::test]
+async fn a_run_of_phases_is_a_need_for_each_window_of_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.toml");
+    let run_file = |lines: &str| std::fs::write(&file, format!("model = \"Llama-3.1-8B\"\n{lines}")).unwrap();
+    run_file(
+        r#"
+        [[phase]]
+        kind = "warm-up"
+        tokens = "2B"
+        gpus = 8
+        gpu = "h100-sxm5-80gb"
+        job = { context = 2048, micro_batch = 2 }
+        [[phase]]
+        kind = "evaluation"
+        hours = 2
+        "#,
+    );
+    let line = format!("size --phases {} --host-slots 8", file.display());
+    run(&line)
+        .await
+        .expect(0, &["warm-up", "evaluation", "2.0 h", "OTHER SETS"]);
+    let answer = run(&format!("{line} --start 2026-12-01T20:00:00Z -o json"))
+        .await
+        .expect(0, &[])
+        .json();
+    let phases = answer["phases"].as_array().unwrap();
+    assert_eq!(phases[0]["starts"], "2026-12-01T20:00:00Z");
+    assert_eq!(phases[0]["ends"], phases[1]["starts"]);
+    assert_eq!(phases[0]["need"]["alternatives"][0]["count"], 8);
+    let lasts = phases[0]["end_s"].as_f64().unwrap();
+    let needed = 2e9 / phases[0]["tokens_per_s"].as_f64().unwrap();
+    assert!((lasts - needed).abs() <= 1.0, "{lasts} {needed}");
+    assert_eq!(answer["seconds"].as_u64(), phases[1]["end_s"].as_u64());
+    run_file("[[phase]]\nkind = \"lunch\"\nhours = 1");
+    run(&line)
+        .await
+        .refused(2, &["run.toml", "warm-up, main, long-context"]);
+    run_file("[[phase]]\nkind = \"main\"\nhours = 1\ngpus = 1\ngpu = \"t4-16gb\"");
+    run(&line).await.refused(5, &["phase main", "t4-16gb"]);
+    run("size --start 2026-12-01T20:00:00Z --list kinds")
+        .await
+        .refused(2, &["--start"]);
 }

@@ -12,8 +12,8 @@
 //! * [`training`], [`inference`], [`overhead`]: what one GPU must hold, as named terms with a middle
 //!   estimate and a safe bound. Constants are data with their evidence: [`constants`].
 //! * [`parallel`]: how a training run is laid out over GPUs.
-//! * [`fit`]: which sets of GPUs can hold it, ranked, and why the others cannot.
-//! * [`need`]: the value that the planner takes.
+//! * [`fit`]: which sets of GPUs can hold it, ranked, and why the others cannot; [`roofline`]: how fast they are.
+//! * [`need`]: the value that the planner takes; [`phases`]: one for each part of a run.
 //! * [`rule`]: Liqid's published rule and tables, beside our own.
 //! * [`batch`]: many cases from a CSV table.
 //!
@@ -43,6 +43,8 @@ mod named;
 pub mod need;
 pub mod overhead;
 pub mod parallel;
+pub mod phases;
+pub mod roofline;
 pub mod rule;
 pub mod size_class;
 pub mod training;

@@ -230,15 +230,7 @@ fn each_kind_that_does_not_fit_has_its_reason() {
 
 #[test]
 fn a_gpu_without_a_profile_is_offered_by_its_memory() {
-    let unknown = Offer {
-        kind: None,
-        vendor: "Contoso".into(),
-        memory: Bytes::from_gib(96.0),
-        computes: None,
-        price_usd: None,
-        tdp_w: None,
-        available: Some(2),
-    };
+    let unknown = Offer::of_memory("Contoso", Bytes::from_gib(96.0), Some(2));
     let fit = infer("8B", &[unknown], Limits::default());
     let set = &fit.candidates[0].set;
     assert_eq!((set.kind.as_deref(), set.count), (None, 1));
