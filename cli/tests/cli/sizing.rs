@@ -149,7 +149,7 @@ async fn what_is_known_is_listed() {
 }
 
 #[tokio::test]
-async fn liqids_rule_and_tables() {
+async fn liqids_rule_and_its_tables_beside_ours() {
     let answer = run("size 70B --rule liqid -o json").await.expect(0, &[]).json();
     assert_eq!(answer["memory_gb"], 175.0);
     assert_eq!(
@@ -159,21 +159,93 @@ async fn liqids_rule_and_tables() {
         ),
         (&json!(350.0), &json!(700.0))
     );
-    let tables = run("size --tables --kind h100-sxm5-80gb -o csv")
+    let tables = run("size table --kind h100-sxm5-80gb -o csv")
         .await
         .expect(0, &[]);
     assert_eq!(
         tables.out.lines().next().unwrap(),
-        "billions,precision,bits,memory_gb,gpus,cost_usd"
+        "billions,precision,bits,rule_memory_gb,our_memory_gb,rule_gpus,our_gpus,rule_cost_usd,our_cost_usd,\
+         our_kwh_a_year,reasons"
     );
-    assert!(
-        tables.out.contains("\n400,FP16/BF16,16,1000,13,390000\n"),
-        "{}",
-        tables.out
+    let cell = tables
+        .out
+        .lines()
+        .find(|line| line.starts_with("400,FP16/BF16,16,1000,"))
+        .unwrap();
+    assert!(cell.contains(",390000,"), "{cell}");
+    let shown = [
+        "Memory",
+        "Number of GPUs",
+        "Cost of the GPUs",
+        "$390,000 | $",
+        "Why they differ",
+        "heads divide",
+    ];
+    let energy = [
+        "at 700 W for 61 % of a year takes 3,740 kWh",
+        "Left out: hosts, switches and cooling",
+    ];
+    run("size table").await.expect(0, &shown).expect(0, &energy);
+    run("size table --utilisation 1").await.expect(0, &["6,132 kWh"]);
+    run("size table --utilisation 2").await.refused(2, &["0 to 1"]);
+    run("size table --kind voodoo2").await.refused(3, &["voodoo2"]);
+    run("size table --rule folklore").await.refused(3, &["liqid"]);
+}
+
+#[tokio::test]
+async fn measured_peaks_correct_constants_and_every_estimate_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let (measured, out) = (
+        folder.path().join("measured.csv"),
+        folder.path().join("here.json"),
     );
-    run("size --tables")
+    let header = "id,task,params,layers,hidden,heads,kv_heads,ffn,vocab,mlp,tied,seq_len,micro_batch,precision,\
+                  recompute,metric,peak_gib";
+    let case = |id: &str, seq_len: u32, metric: &str, peak: f64| {
+        format!(
+            "{id},full,1235814400,16,2048,32,8,8192,128256,swiglu,1,{seq_len},1,bf16,none,{metric},{peak}\n"
+        )
+    };
+    // What is allocated here is known, so that what is reserved can be stated as 1.02 of it.
+    let cases: String = [1024, 2048, 4096]
+        .map(|n| case(&format!("c{n}"), n, "allocated", 1.0))
+        .concat();
+    std::fs::write(&measured, format!("{header}\n{cases}")).unwrap();
+    let live = run(&format!("size --batch {} -o json", measured.display()))
         .await
-        .expect(0, &["Memory", "Number of GPUs", "Cost of the GPUs", "$390,000"]);
+        .expect(0, &[])
+        .json();
+    let peak = |at: usize| live[at]["predicted_gib"].as_f64().unwrap() * 1.02;
+    let rows: String = [1024, 2048, 4096]
+        .into_iter()
+        .enumerate()
+        .map(|(at, n)| case(&format!("m{n}"), n, "reserved", peak(at)))
+        .collect();
+    let odd = case("odd", 1024, "reserved", 900.0);
+    std::fs::write(&measured, format!("{header}\n{rows}{odd}")).unwrap();
+    let line = format!("size calibrate {} --out {}", measured.display(), out.display());
+    let ran = run(&line)
+        .await
+        .expect(0, &["reserved-alone", "1.020 x", "1 row not used", "odd: "]);
+    assert!(ran.out.contains("ERROR BEFORE"), "{ran:?}");
+    let sized = "size Llama-3.2-1B --task full --kind h100-pcie-80gb";
+    let calibrated = format!("{sized} --calibration {}", out.display());
+    run(&calibrated).await.expect(0, &["calibrated: ", "from 3 rows"]);
+    let plain = run(&format!("{sized} -o json")).await.expect(0, &[]).json();
+    let corrected = run(&format!("{calibrated} -o json")).await.expect(0, &[]).json();
+    assert!(corrected["bytes_per_gpu"].as_u64() < plain["bytes_per_gpu"].as_u64());
+
+    std::fs::write(&measured, format!("{header}\n{odd}")).unwrap();
+    run(&line)
+        .await
+        .expect(2, &["odd: ", "corrects no constant", "hint: "]);
+    std::fs::write(&out, r#"{"corrections": [{"framework": "torch"}]}"#).unwrap();
+    run(&calibrated)
+        .await
+        .refused(2, &["here.json", "size calibrate"]);
+    run("size calibrate no-such.csv")
+        .await
+        .refused(3, &["no-such.csv"]);
 }
 
 #[tokio::test]

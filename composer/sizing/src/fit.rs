@@ -20,6 +20,7 @@ pub use offer::Offer;
 pub use rank::Merit;
 pub use shortfall::{CountLimit, Rejection, Shortfall};
 
+use crate::calibration::Calibration;
 use crate::error::SizingError;
 use crate::inference::Layout;
 use crate::job::Job;
@@ -146,9 +147,20 @@ impl Fit {
 
 /// Sizes the model for the job on every kind on offer.
 pub fn fit(model: &Model, job: &Job, offers: &[Offer], limits: Limits) -> Result<Fit, SizingError> {
+    fit_calibrated(model, job, offers, limits, &Calibration::default())
+}
+
+/// The same with constants as measured peaks corrected them; every estimate that it touches says so.
+pub fn fit_calibrated(
+    model: &Model,
+    job: &Job,
+    offers: &[Offer],
+    limits: Limits,
+    calibration: &Calibration,
+) -> Result<Fit, SizingError> {
     model.check()?;
     job.check()?;
-    let mut memo = Memo::new(model, job);
+    let mut memo = Memo::new(model, job, calibration);
     let mut best = Vec::new();
     let mut further = Vec::new();
     let mut rejections = Vec::new();

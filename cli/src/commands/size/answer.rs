@@ -226,6 +226,13 @@ fn text(fit: &Fit, shown: &Shown, width: Option<u16>) -> String {
             counted(left, "more set")
         ));
     }
+    // What was calibrated is said whether it is asked for or not.
+    let notes = fit
+        .candidates
+        .iter()
+        .flat_map(|candidate| &candidate.estimate.notes);
+    let calibrated: BTreeSet<&String> = notes.filter(|note| note.starts_with("calibrated: ")).collect();
+    lines.extend(calibrated.into_iter().cloned());
     let explain = shown.explain;
     if explain {
         lines.push(format!("\nHow {} came about:", best.set));

@@ -1,6 +1,7 @@
 //! What a GPU holds in a division, estimated once: kinds of one vendor differ in what they have, not in that.
 
 use super::Division;
+use crate::calibration::{self, Calibration};
 use crate::error::SizingError;
 use crate::estimate::Estimate;
 use crate::inference;
@@ -14,15 +15,17 @@ use std::collections::HashMap;
 pub(super) struct Memo<'a> {
     model: &'a Model,
     job: &'a Job,
+    calibration: &'a Calibration,
     /// By vendor. None: no formula knows the division.
     safe: HashMap<String, HashMap<Division, Option<Bytes>>>,
 }
 
 impl<'a> Memo<'a> {
-    pub(super) fn new(model: &'a Model, job: &'a Job) -> Self {
+    pub(super) fn new(model: &'a Model, job: &'a Job, calibration: &'a Calibration) -> Self {
         Memo {
             model,
             job,
+            calibration,
             safe: HashMap::new(),
         }
     }
@@ -38,10 +41,19 @@ impl<'a> Memo<'a> {
     pub(super) fn estimate(&self, division: Division, vendor: &str) -> Result<Estimate, SizingError> {
         match (self.job, division) {
             (Job::Inference(job), Division::Inference(layout)) => {
-                inference::estimate(self.model, job, layout, vendor)
+                let estimate = inference::estimate(self.model, job, layout, vendor)?;
+                Ok(self.calibration.serving(estimate, &job.engine, layout.gpus()))
             }
             (Job::Training(job), Division::Training(parallel)) => {
-                training::estimate(self.model, job, &parallel, vendor)
+                let estimate = training::estimate(self.model, job, &parallel, vendor)?;
+                if self.calibration.is_empty() {
+                    return Ok(estimate);
+                }
+                let live = training::peak(self.model, job, &parallel)?.bytes;
+                let framework = calibration::FRAMEWORK;
+                Ok(self
+                    .calibration
+                    .training(estimate, framework, parallel.gpus(), live))
             }
             (Job::Inference(_) | Job::Training(_), _) => Err(SizingError::refused(
                 "the job",
