@@ -10,8 +10,9 @@ mod rows;
 
 use crate::csv::CsvError;
 use crate::error::DataError;
-use crate::estimate::{Estimate, Term};
+use crate::estimate::{Estimate, Term, whole};
 use crate::named::named;
+use crate::training::Peak;
 use serde::{Deserialize, Serialize};
 
 named! {
@@ -268,7 +269,7 @@ impl Correction {
         Ok(())
     }
 
-    /// `torch reserved-alone 1.10 x -> 1.04 x (safe 1.25 -> 1.12), from 12 rows`.
+    /// `pytorch reserved-alone 1.050 x -> 1.020 x (safe 1.250 -> 1.120), from 12 rows`.
     pub fn summary(&self) -> String {
         let unit = self.constant.unit();
         format!(
@@ -318,18 +319,18 @@ impl Calibration {
         all.find(|c| c.framework.eq_ignore_ascii_case(framework) && c.constant == constant)
     }
 
-    /// A training estimate with the allocator's share as corrected; `live` is what its tensors take.
-    pub(crate) fn training(&self, estimate: Estimate, framework: &str, gpus: u64, live: f64) -> Estimate {
-        let constant = reserved(gpus);
-        let Some(correction) = self.of(framework, constant) else {
+    /// A training estimate with the allocator's share of its peak as corrected.
+    pub(crate) fn training(&self, estimate: Estimate, framework: &str, gpus: u64, peak: &Peak) -> Estimate {
+        let Some(correction) = self.of(framework, reserved(gpus)) else {
             return estimate;
         };
         let level = correction.after;
+        let bound = (peak.bytes * level.safe).max(peak.safe_bytes);
         let share = Term {
             name: ALLOCATOR.into(),
             formula: format!("calibrated: {}", correction.summary()),
-            point: crate::estimate::whole(live * (level.middle - 1.0)),
-            safe: crate::estimate::whole(live * (level.safe - 1.0)),
+            point: whole(peak.bytes * (level.middle - 1.0)),
+            safe: whole(bound - peak.bytes),
         };
         estimate.with(&[ALLOCATOR], share, correction.summary())
     }
@@ -350,9 +351,6 @@ impl Calibration {
         estimate.with(&ENGINE, held, correction.summary())
     }
 }
-
-/// What training rows are of.
-pub(crate) const FRAMEWORK: &str = "torch";
 
 /// The term of what the allocator reserves beyond live tensors.
 const ALLOCATOR: &str = "allocator";

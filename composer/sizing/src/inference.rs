@@ -7,7 +7,7 @@
 use crate::constants::{Constants, Engine, Scope};
 use crate::error::SizingError;
 use crate::estimate::{Estimate, Term, grouped};
-use crate::job::{Inference, Job, within};
+use crate::job::{Inference, Job, MOST_REQUESTS, within};
 use crate::model::Model;
 use crate::overhead;
 use poolwright_model::units::Bytes;
@@ -74,7 +74,47 @@ pub fn estimate(
             model.kv_heads, layout.tensor
         ));
     }
+    if engine.estimate {
+        notes.push(format!(
+            "estimate: what {} takes beside weights and cache is not from its own logs",
+            engine.name
+        ));
+    }
     Ok(Estimate::of(terms, notes))
+}
+
+/// The most requests of this length whose cache fits, by the safe estimate, beside everything else on GPUs of
+/// this memory, of which the engine takes its usual share; 0 where not even one does.
+pub fn requests_that_fit(
+    model: &Model,
+    job: &Inference,
+    layout: Layout,
+    vendor: &str,
+    memory: Bytes,
+) -> Result<u64, SizingError> {
+    let share = engine(job)?.utilization.as_ref().map_or(1.0, |share| share.value);
+    let room = memory.0 as f64 * share;
+    let fits = |concurrency: u64| -> Result<bool, SizingError> {
+        let job = Inference {
+            concurrency,
+            ..job.clone()
+        };
+        Ok(estimate(model, &job, layout, vendor)?.safe.0 as f64 <= room)
+    };
+    if !fits(1)? {
+        return Ok(0);
+    }
+    // More requests never need less, so the answer lies between what fits and what does not.
+    let (mut fitting, mut too_many) = (1, MOST_REQUESTS + 1);
+    while too_many - fitting > 1 {
+        let middle = fitting + (too_many - fitting) / 2;
+        if fits(middle)? {
+            fitting = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    Ok(fitting)
 }
 
 /// Weights, cache and logits: what the process holds in tensors that last.
@@ -88,7 +128,13 @@ pub fn tensors(model: &Model, job: &Inference, layout: Layout) -> Result<Vec<Ter
         weights(model, job, layout, engine)?,
         cache(model, job, layout, engine),
     ];
-    if job.prompt_logits {
+    terms.extend(
+        engine
+            .workspace
+            .as_ref()
+            .map(|range| Term::constant("workspace", range)),
+    );
+    if job.prompt_logits || engine.prompt_logits {
         let tokens = job.prompt_tokens.saturating_mul(job.concurrency);
         let formula = format!(
             "6 B x {} x {} prompt tokens",
@@ -145,8 +191,11 @@ fn weights(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> R
         Scope::Experts => (model.routed(), inner - model.routed(), 2.0),
     };
     // A stage holds the embedding or the head; a single stage both.
+    let matrix = model.vocab * model.hidden;
     let embedding = if layout.pipeline > 1 {
-        model.vocab * model.hidden
+        matrix
+    } else if model.tied && engine.unties.contains(&job.weights) {
+        2 * matrix
     } else {
         model.embedding()
     };

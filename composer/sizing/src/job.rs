@@ -22,6 +22,13 @@ named! {
         Nf4Dq = "nf4-dq",
         /// The 4-bit microscaling format, on experts only.
         Mxfp4 = "mxfp4",
+        /// GGUF's block formats (llama.cpp).
+        Q8_0 = "q8_0",
+        Q6K = "q6_k",
+        Q5KM = "q5_k_m",
+        Q4KM = "q4_k_m" | "gguf",
+        Q4_0 = "q4_0",
+        Q3KM = "q3_k_m",
     }
 }
 
@@ -35,6 +42,10 @@ named! {
         Fp32AutocastBf16 = "fp32_autocast_bf16" | "amp",
         /// fp32 shards, gathered and computed in bf16 (FSDP2 mixed precision).
         Fp32ShardsBf16Compute = "fp32_shards_bf16_compute" | "mp",
+        /// bf16 weights, fp32 gradients and fp32 master weights in the optimizer (Megatron-LM, DeepSpeed).
+        Bf16Fp32Master = "bf16_fp32_master" | "mixed",
+        /// fp32 shards, gathered in bf16, matrix products in FP8.
+        Fp8 = "fp8",
     }
 }
 
@@ -42,6 +53,8 @@ named! {
     /// Which activations are computed again in the backward pass instead of being kept.
     Recompute("recompute") {
         None = "none",
+        /// Scores of attention only, as Megatron-LM's selective form.
+        Selective = "selective",
         /// Every layer, from its input.
         Full = "full",
         /// torchtitan's selective form: every second matrix product and the attention output are kept.
@@ -64,7 +77,36 @@ named! {
         FullFp32 = "full_fp32",
         /// In chunks of the sequence, each computed again in the backward pass.
         Chunked = "chunked",
+        /// Each GPU of a tensor-parallel group computes its part of the vocabulary.
+        VocabParallel = "vocab_parallel",
         Bf16 = "bf16",
+    }
+}
+
+named! {
+    /// What updates the weights. Figures: `hw-profiles/sizing/training.toml`.
+    Optimizer("optimizer") {
+        AdamW = "adamw" | "adam",
+        /// Both moments in 8 bits (bitsandbytes).
+        AdamW8bit = "adamw_8bit" | "adam8bit" | "adamw8bit",
+        /// Moments in unified memory, moved to the host when the GPU is short.
+        PagedAdamW = "paged_adamw",
+        PagedAdamW8bit = "paged_adamw_8bit",
+        /// Factored second moment, no first.
+        Adafactor = "adafactor",
+        Sgd = "sgd",
+        SgdMomentum = "sgd_momentum",
+    }
+}
+
+named! {
+    /// What is kept in the host's memory.
+    Offload("offload") {
+        None = "none",
+        /// Optimizer states.
+        Optimizer = "optimizer",
+        /// Optimizer states, gradients and weights; a layer's weights come when it is computed.
+        Parameters = "params" | "cpu",
     }
 }
 
@@ -108,6 +150,9 @@ named! {
         Weights = "zero3" | "fsdp",
     }
 }
+
+/// The most requests at once that are sized.
+pub(crate) const MOST_REQUESTS: u64 = 1 << 20;
 
 /// Serving.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -190,6 +235,10 @@ pub struct Training {
     pub attention: Attention,
     pub loss: Loss,
     pub sharding: Sharding,
+    pub optimizer: Optimizer,
+    pub offload: Offload,
+    /// A framework in `hw-profiles/sizing/frameworks.toml`.
+    pub framework: String,
     /// Used unless the method is full.
     pub adapters: Adapters,
     /// The frozen weights of QLoRA: nf4 or nf4-dq.
@@ -214,6 +263,9 @@ impl Training {
             attention: Attention::Flash,
             loss: Loss::FullFp32,
             sharding: Sharding::Weights,
+            optimizer: Optimizer::AdamW,
+            offload: Offload::None,
+            framework: Constants::builtin().frameworks.default.clone(),
             adapters: Adapters {
                 rank: 16,
                 targets: Targets::All,
@@ -284,7 +336,7 @@ impl Job {
             Job::Inference(i) => {
                 within("prompt_tokens", i.prompt_tokens, 0, 1 << 30)?;
                 within("generated_tokens", i.generated_tokens, 0, 1 << 30)?;
-                within("concurrency", i.concurrency, 1, 1 << 20)?;
+                within("concurrency", i.concurrency, 1, MOST_REQUESTS)?;
                 within("cache_bytes", i.cache_bytes, 1, 4)?;
                 let serving = &Constants::builtin().serving;
                 if serving.engine(&i.engine).is_none() {
@@ -296,6 +348,11 @@ impl Job {
                 within("micro_batch", t.micro_batch, 1, 1 << 20)?;
                 within("seq_len", t.seq_len, 1, 1 << 30)?;
                 within("accumulation", t.accumulation, 1, 1 << 30)?;
+                let frameworks = &Constants::builtin().frameworks;
+                if frameworks.named(&t.framework).is_none() {
+                    let allowed = frameworks.names().join(", ");
+                    return Err(SizingError::bad("framework", &t.framework, &allowed));
+                }
                 if t.method != Method::Full {
                     within("rank", t.adapters.rank, 1, 1 << 20)?;
                     if let Some(trainable) = t.adapters.trainable {

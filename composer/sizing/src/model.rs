@@ -46,8 +46,17 @@ pub enum Mlp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latent {
+    /// Width of the compressed keys and values.
     pub kv_lora_rank: u64,
+    /// The part of a head that carries positions; one for all heads of the key.
     pub rope_dim: u64,
+    /// Width of the compressed queries; 0 where they are not compressed.
+    #[serde(default)]
+    pub q_lora_rank: u64,
+    /// The part of a head without positions.
+    pub nope_dim: u64,
+    /// A head's value.
+    pub value_dim: u64,
 }
 
 /// Layers that keep only the last tokens in their cache.
@@ -149,6 +158,9 @@ impl Model {
         let latent = self.latent.unwrap_or(Latent {
             kv_lora_rank: 1,
             rope_dim: 1,
+            q_lora_rank: 1,
+            nope_dim: 1,
+            value_dim: 1,
         });
         for (key, found, most) in [
             ("params", self.params, 100_000_000_000_000),
@@ -168,6 +180,9 @@ impl Model {
             ("window.full_every", window.full_every, 10_000),
             ("latent.kv_lora_rank", latent.kv_lora_rank, 1_000_000),
             ("latent.rope_dim", latent.rope_dim, 1_000_000),
+            ("latent.q_lora_rank", latent.q_lora_rank.max(1), 1_000_000),
+            ("latent.nope_dim", latent.nope_dim, 1_000_000),
+            ("latent.value_dim", latent.value_dim, 1_000_000),
         ] {
             if !(1..=most).contains(&found) {
                 return Err(Implausible {
@@ -222,11 +237,16 @@ impl Model {
             .map_or(self.ffn, |e| (e.per_token + e.shared) * e.ffn)
     }
 
+    /// Layers with experts; 0 without.
+    pub fn expert_layers(&self) -> u64 {
+        self.experts
+            .map_or(0, |e| self.layers.saturating_sub(e.first_dense_layers) / e.every)
+    }
+
     /// Parameters of the routed experts, biases aside; 0 without.
     pub fn routed(&self) -> u64 {
         self.experts.map_or(0, |e| {
-            let layers = self.layers.saturating_sub(e.first_dense_layers) / e.every;
-            (layers * e.count)
+            (self.expert_layers() * e.count)
                 .saturating_mul(3 * self.hidden * e.ffn)
                 .min(self.params - self.embedding())
         })

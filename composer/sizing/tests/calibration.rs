@@ -90,9 +90,9 @@ fn calibrated(rows: &[String]) -> Calibrated {
 #[test]
 fn rows_correct_a_constant_and_the_estimates_say_so() {
     let rows = [
-        trained("a", 1024, 1.03),
-        trained("b", 2048, 1.04),
-        trained("c", 4096, 1.05),
+        trained("a", 1024, 1.01),
+        trained("b", 2048, 1.02),
+        trained("c", 4096, 1.03),
         trained("odd", 8192, 1.30),
     ];
     let found = calibrated(&rows);
@@ -108,7 +108,7 @@ fn rows_correct_a_constant_and_the_estimates_say_so() {
         (Constant::ReservedAlone, 4)
     );
     // The median, which one odd row moves little; a bound that covers that row, and is not lowered by so few.
-    assert!((correction.after.middle - 1.045).abs() < 1e-4, "{correction:?}");
+    assert!((correction.after.middle - 1.025).abs() < 1e-4, "{correction:?}");
     assert!(correction.after.safe >= 1.2999 && correction.after.safe >= correction.before.safe);
     assert!(correction.error_after < correction.error_before, "{correction:?}");
 
@@ -131,7 +131,7 @@ fn rows_correct_a_constant_and_the_estimates_say_so() {
         .filter(|t| t.name == "context")
         .map(|t| t.point.gib())
         .sum();
-    assert!((point(&corrected) - outside - live(2048) * 1.045).abs() < 1e-3);
+    assert!((point(&corrected) - outside - live(2048) * 1.025).abs() < 1e-3);
     let notes = &corrected.candidates[0].estimate.notes;
     assert!(
         notes
@@ -237,7 +237,7 @@ fn what_is_out_of_limits_or_does_not_help_is_refused_with_its_reason() {
 fn a_file_that_somebody_wrote_is_held_to_the_same_limits() {
     let correction = |middle: f64, safe: f64| {
         serde_json::json!({
-            "framework": "torch", "constant": "reserved-alone", "rows": 3, "error_before": 1.0, "error_after": 0.5,
+            "framework": "pytorch", "constant": "reserved-alone", "rows": 3, "error_before": 1.0, "error_after": 0.5,
             "before": {"middle": 1.1, "safe": 1.25}, "after": {"middle": middle, "safe": safe},
         })
     };

@@ -159,12 +159,13 @@ fn training_takes_as_many_shards_as_it_needs() {
     let count = |name: &str, task| {
         let fit = fit(&model(name), &Job::of(task), &h100, slots(8)).unwrap();
         let best = fit.candidates[0].clone();
-        assert_eq!(best.set.group, 1);
+        // Whatever is fastest, there is a layout for hosts that take one GPU each.
+        assert!(fit.candidates.iter().any(|c| c.set.group == 1), "{name}");
         best.set.count
     };
-    // 16 bytes a parameter are 120 GiB for 8B; a 70B model does not train on one host.
+    // 16 bytes a parameter are 120 GiB for 8B, 60 on each of two that share every matrix; a 70B model does not train on one host.
     assert!(
-        (3..=4).contains(&count("Llama-3.1-8B", Task::Full)),
+        (2..=4).contains(&count("Llama-3.1-8B", Task::Full)),
         "{}",
         count("Llama-3.1-8B", Task::Full)
     );

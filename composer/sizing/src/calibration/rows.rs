@@ -1,6 +1,6 @@
 //! What each measured row says of a constant, or why it says nothing.
 
-use super::{ALLOCATOR, ENGINE, Level, Refused, Sample, Scale, beside, reserved};
+use super::{ENGINE, Level, Refused, Sample, Scale, beside, reserved};
 use crate::batch::{self, Case};
 use crate::csv::{self, CsvError, Row};
 use crate::error::SizingError;
@@ -76,27 +76,18 @@ fn trained(row: &Row<'_>, case: &Case, peak: f64) -> Result<Sample, SizingError>
             return Err(SizingError::bad("metric", found, allowed));
         }
     };
-    let live = training::peak(&case.model, job, &case.parallel)?.bytes;
-    let estimate = training::estimate(&case.model, job, &case.parallel, vendor(row))?;
-    let share = estimate.terms.iter().find(|term| term.name == ALLOCATOR);
-    let factor = |bytes: u64| 1.0 + bytes as f64 / live;
-    let before = share.map_or(
-        Level {
-            middle: 1.0,
-            safe: 1.0,
-        },
-        |share| Level {
-            middle: factor(share.point.0),
-            safe: factor(share.safe.0),
-        },
-    );
-    let scale = Scale::Times(live / GIB);
+    let live = training::peak(&case.model, job, &case.parallel)?;
+    let reserves = training::reserved(&live, job, &case.parallel)?;
+    let gib = live.bytes / GIB;
     Ok(Sample {
-        framework: super::FRAMEWORK.to_owned(),
+        framework: job.framework.clone(),
         constant: reserved(gpus),
-        before,
-        said: (peak - outside) / (live / GIB),
-        scale,
+        before: Level {
+            middle: reserves.middle / live.bytes,
+            safe: reserves.safe / live.bytes,
+        },
+        said: (peak - outside) / gib,
+        scale: Scale::Times(gib),
     })
 }
 

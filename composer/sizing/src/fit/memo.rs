@@ -1,7 +1,7 @@
 //! What a GPU holds in a division, estimated once: kinds of one vendor differ in what they have, not in that.
 
 use super::Division;
-use crate::calibration::{self, Calibration};
+use crate::calibration::Calibration;
 use crate::error::SizingError;
 use crate::estimate::Estimate;
 use crate::inference;
@@ -49,11 +49,8 @@ impl<'a> Memo<'a> {
                 if self.calibration.is_empty() {
                     return Ok(estimate);
                 }
-                let live = training::peak(self.model, job, &parallel)?.bytes;
-                let framework = calibration::FRAMEWORK;
-                Ok(self
-                    .calibration
-                    .training(estimate, framework, parallel.gpus(), live))
+                let (peak, gpus) = (training::peak(self.model, job, &parallel)?, parallel.gpus());
+                Ok(self.calibration.training(estimate, &job.framework, gpus, &peak))
             }
             (Job::Inference(_) | Job::Training(_), _) => Err(SizingError::refused(
                 "the job",

@@ -2,6 +2,7 @@
 
 use super::candidate::{Candidate, Sketch};
 use crate::named::named;
+use poolwright_model::units::Bytes;
 use std::cmp::{Ordering, Reverse};
 
 named! {
@@ -67,20 +68,19 @@ pub(super) fn order_serving(found: &mut Vec<Sketch>) {
 }
 
 /// Layouts of one kind, training: fewest GPUs, then the fastest; after the first only what is faster than all
-/// before it, or leaves more memory.
+/// before it, leaves more memory, or is of narrower groups, for smaller hosts.
 pub(super) fn order_training(found: &mut Vec<Sketch>) {
     let speed = |s: &Sketch| s.speed.as_ref().map_or(0.0, |speed| speed.tokens_per_s_per_gpu);
     found.sort_by(|a, b| {
         let by_count = a.count.cmp(&b.count).then(speed(b).total_cmp(&speed(a)));
         by_count.then(a.found.safe.cmp(&b.found.safe))
     });
-    let mut kept: Vec<(f64, u64)> = Vec::new();
+    let (mut fastest, mut least, mut narrowest) = (f64::NEG_INFINITY, Bytes(u64::MAX), u32::MAX);
     found.retain(|sketch| {
-        let (speed, safe) = (speed(sketch), sketch.found.safe.0);
-        let helps = kept.iter().all(|(faster, less)| speed > *faster || safe < *less);
-        if helps {
-            kept.push((speed, safe));
-        }
+        let helps = speed(sketch) > fastest || sketch.found.safe < least || sketch.group < narrowest;
+        fastest = fastest.max(speed(sketch));
+        least = least.min(sketch.found.safe);
+        narrowest = narrowest.min(sketch.group);
         helps
     });
 }

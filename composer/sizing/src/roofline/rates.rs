@@ -58,6 +58,12 @@ impl Rates {
         self.memory_gb_s * 1e9 * Shares::builtin().memory.value
     }
 
+    /// Bytes a second to the host's memory.
+    pub(super) fn host(&self) -> f64 {
+        let shares = Shares::builtin();
+        self.pcie_gb_s.unwrap_or(shares.network_gb_s.value) * 1e9 * shares.link.value
+    }
+
     /// The links of a set on hosts that take so many GPUs.
     pub(crate) fn links(&self, host_gpus: u32) -> Links {
         let shares = Shares::builtin();

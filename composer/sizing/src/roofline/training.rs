@@ -2,7 +2,7 @@
 
 use super::{Parts, Rates, Shares, Speed, Work};
 use crate::constants::Constants;
-use crate::job::{Method, Precision, Recompute, Sharding, Training};
+use crate::job::{Method, Offload, Precision, Recompute, Sharding, Training};
 use crate::model::Model;
 use crate::parallel::Parallel;
 
@@ -31,7 +31,7 @@ pub(super) fn speed(model: &Model, job: &Training, ways: &Parallel, rates: &Rate
     let memory = (micro_batches * step.activation_traffic() + step.state_traffic()) / rates.memory();
     let links = rates.links(host_gpus);
     let shown = micro_batches * (step.tensor(&links) + step.experts(&links) + step.stages(&links));
-    let beside = step.data(&links) + micro_batches * step.context(&links);
+    let beside = step.data(&links) + micro_batches * step.context(&links) + step.offloaded() / rates.host();
     let hidden = (Shares::builtin().overlap.value * beside).min(compute + memory);
     let communication = shown + beside - hidden;
     let stages = ways.pipeline as f64;
@@ -56,7 +56,7 @@ impl Step<'_> {
     fn passes(&self) -> f64 {
         let backward = if self.job.method == Method::Full { 2.0 } else { 1.0 };
         let again = match self.job.recompute {
-            Recompute::None => 0.0,
+            Recompute::None | Recompute::Selective => 0.0,
             Recompute::Full => 1.0,
             // Every second product is kept.
             Recompute::OpSac => 0.5,
@@ -68,8 +68,11 @@ impl Step<'_> {
     fn operations(&self) -> f64 {
         // A token looks back at half of its sequence on average.
         let work = Work::of(self.model, self.job.seq_len as f64 / 2.0);
-        // Fused attention computes its scores again in the backward pass.
-        let recomputed = f64::from(u8::from(self.job.recompute == Recompute::Full));
+        // Fused attention computes its scores again in the backward pass by itself.
+        let recomputed = f64::from(u8::from(matches!(
+            self.job.recompute,
+            Recompute::Full | Recompute::Selective
+        )));
         let each = work.linear * self.passes() + work.attention * (3.5 + recomputed);
         each * self.tokens / self.tensor_ways() / self.ways.pipeline as f64
     }
@@ -78,6 +81,7 @@ impl Step<'_> {
         match self.job.precision {
             // TF32 at half the speed.
             Precision::Fp32 => rates.compute_16_bit() / 2.0,
+            Precision::Fp8 => rates.compute_8_bit(),
             _ => rates.compute_16_bit(),
         }
     }
@@ -96,14 +100,37 @@ impl Step<'_> {
 
     /// Weights, gradients and optimizer states, read and written once a step.
     fn state_traffic(&self) -> f64 {
-        let states = Constants::builtin().states(self.job.precision);
-        let bytes = 2.0 * (states.weights + states.gradients + states.optimizer);
-        let divided = if self.job.sharding >= Sharding::Optimizer {
-            self.ways.data as f64
+        let (constants, job) = (Constants::builtin(), self.job);
+        let (states, optimizer) = (
+            constants.states(job.precision),
+            constants.optimizer(job.optimizer),
+        );
+        let kept = optimizer.elements * states.state + optimizer.bytes + states.master;
+        let bytes = 2.0 * (states.weights + states.gradients + kept);
+        bytes * self.trained() / self.model_ways() / self.shards()
+    }
+
+    /// Over how many GPUs the optimizer's work is divided.
+    fn shards(&self) -> f64 {
+        if self.job.sharding >= Sharding::Optimizer {
+            self.ways.replicas() as f64
         } else {
             1.0
-        };
-        bytes * self.trained() / self.model_ways() / divided
+        }
+    }
+
+    /// Bytes that go to the host's memory and back in a step: gradients and new weights; where weights lie there,
+    /// those too, forward and backward.
+    fn offloaded(&self) -> f64 {
+        let states = Constants::builtin().states(self.job.precision);
+        let updated =
+            (states.gradients + self.element()) * self.trained() / self.model_ways() / self.shards();
+        let weights = self.weight_bytes() * self.model.params as f64 / self.model_ways() / self.shards();
+        match self.job.offload {
+            Offload::None => 0.0,
+            Offload::Optimizer => updated,
+            Offload::Parameters => updated + 2.0 * self.job.accumulation as f64 * weights,
+        }
     }
 
     fn trained(&self) -> f64 {

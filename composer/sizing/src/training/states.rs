@@ -1,0 +1,251 @@
+//! Weights, gradients and optimizer states of one GPU, and what it gathers of the others'.
+
+use super::part::Part;
+use super::rank::Rank;
+use crate::constants::Constants;
+use crate::estimate::grouped;
+use crate::job::{Method, Offload, Precision, Sharding};
+
+pub(super) struct States {
+    pub weights: Part,
+    pub gradients: Part,
+    pub optimizer: Part,
+    /// Buffers that stay.
+    pub buffers: Option<Part>,
+}
+
+/// A quantity per parameter over this GPU's parameters, divided over data-parallel GPUs.
+struct Spread {
+    total: f64,
+    formula: String,
+}
+
+impl Rank<'_> {
+    pub fn states(&self) -> States {
+        let (weights, gradients, optimizer) = if self.adapted() {
+            self.adapter_states()
+        } else {
+            self.full_states()
+        };
+        let part = |name, spread: Spread, on_host: bool| {
+            if on_host {
+                Part::new(name, 0.0, format!("in the host's memory: {}", spread.formula))
+            } else {
+                Part::new(name, spread.total, spread.formula)
+            }
+        };
+        let offload = self.job.offload;
+        States {
+            weights: part("weights", weights, offload == Offload::Parameters),
+            gradients: part("gradients", gradients, offload == Offload::Parameters),
+            optimizer: part("optimizer states", optimizer, offload != Offload::None),
+            buffers: self.buffers(),
+        }
+    }
+
+    fn full_states(&self) -> (Spread, Spread, Spread) {
+        let bytes = Constants::builtin().states(self.job.precision);
+        let kept = Constants::builtin().optimizer(self.job.optimizer);
+        let optimizer = bytes.master + kept.bytes + kept.elements * bytes.state;
+        let mut states = self.spread(optimizer, Sharding::Optimizer);
+        if kept.factored {
+            let (rows_and_columns, formula) = self.factored();
+            let (by, _) = self.divided(Sharding::Optimizer);
+            states.total += 4.0 * rows_and_columns / by;
+            states.formula += &format!(" + 4 B x {formula}");
+        }
+        (
+            self.spread(bytes.weights, Sharding::Weights),
+            self.spread(bytes.gradients, Sharding::Gradients),
+            states,
+        )
+    }
+
+    /// So many bytes for each parameter on this GPU, divided from this stage of ZeRO on.
+    fn spread(&self, bytes: f64, from: Sharding) -> Spread {
+        let dense = self.dense_layer() * self.stage.layers + self.embeddings();
+        let experts = self.expert_layer() * self.expert_layers();
+        let (by, experts_by) = self.divided(from);
+        let total = bytes * (dense / by + experts / experts_by);
+        let here = (dense + experts).round() as u64;
+        let mut formula = format!("{bytes} B x {}", grouped(here));
+        if here < self.model.params {
+            formula += &format!(" of {} parameters", grouped(self.model.params));
+        }
+        if by > 1.0 {
+            formula += &format!(" / {by} GPUs");
+        }
+        if experts_by != by {
+            formula += &format!(", experts / {experts_by}");
+        }
+        Spread { total, formula }
+    }
+
+    /// A row and a column of every matrix.
+    fn factored(&self) -> (f64, String) {
+        let m = self.model;
+        let attention = 2 * (m.hidden + m.query()) + 2 * (m.hidden + m.key());
+        let mlp = 3 * (m.hidden + m.active_ffn());
+        let total = self.stage.layers * (attention + mlp) as f64 + (m.vocab + m.hidden) as f64;
+        (
+            total,
+            format!("{} in rows and columns", grouped(total.round() as u64)),
+        )
+    }
+
+    fn adapter_states(&self) -> (Spread, Spread, Spread) {
+        let count = self.job.adapters.count(self.model) as f64;
+        let trained = count * self.stage.layers / self.model.layers as f64;
+        let b = self.adapter_bytes();
+        let kept = Constants::builtin().optimizer(self.job.optimizer);
+        let optimizer = kept.bytes + kept.elements * b;
+        let n = grouped(trained.round() as u64);
+        let over = |by: f64| {
+            if by > 1.0 {
+                format!(" / {by} GPUs")
+            } else {
+                String::new()
+            }
+        };
+        let each = |bytes: f64, from| {
+            let (by, _) = self.divided(from);
+            Spread {
+                total: bytes * trained / by,
+                formula: format!("{bytes} B x {n}{}", over(by)),
+            }
+        };
+        let (by, experts_by) = self.divided(Sharding::Weights);
+        let frozen = self.frozen_bytes();
+        let dense = frozen * self.dense_layer() * self.stage.layers + 2.0 * self.embeddings();
+        let experts = frozen * self.expert_layer() * self.expert_layers();
+        let linears = self.dense_layer() * self.stage.layers + self.expert_layer() * self.expert_layers();
+        let weights = Spread {
+            total: (dense + b * trained) / by + experts / experts_by,
+            formula: format!(
+                "(2 B x {} in embeddings + {frozen} B x {} + {b} B x {n} in adapters){}",
+                grouped(self.embeddings().round() as u64),
+                grouped(linears.round() as u64),
+                over(by)
+            ),
+        };
+        (
+            weights,
+            each(b, Sharding::Gradients),
+            each(optimizer, Sharding::Optimizer),
+        )
+    }
+
+    /// Bytes of a frozen parameter outside the embeddings.
+    fn frozen_bytes(&self) -> f64 {
+        if self.job.method == Method::Qlora {
+            Constants::builtin().format(self.job.frozen).bytes()
+        } else {
+            2.0
+        }
+    }
+
+    /// DDP's copy of all gradients; the two buckets of ZeRO 1 and 2.
+    fn buffers(&self) -> Option<Part> {
+        if self.parallel.replicas() < 2 || self.adapted() || self.job.offload == Offload::Parameters {
+            return None;
+        }
+        let bytes = Constants::builtin().states(self.job.precision);
+        let here = self.dense_layer() * self.stage.layers
+            + self.embeddings()
+            + self.expert_layer() * self.expert_layers();
+        match self.job.sharding {
+            Sharding::None => {
+                let formula = format!(
+                    "{} B x {}, gradients once more in DDP's buckets",
+                    bytes.gradients,
+                    grouped(here.round() as u64)
+                );
+                Some(Part::new("gradient buckets", bytes.gradients * here, formula))
+            }
+            Sharding::Optimizer | Sharding::Gradients => {
+                let elements = Constants::builtin().training.bucket_elements.value.min(here);
+                let formula = format!("2 buckets x 2 B x {}", grouped(elements.round() as u64));
+                Some(Part::new("communication buckets", 4.0 * elements, formula))
+            }
+            Sharding::Weights => None,
+        }
+    }
+
+    /// Bytes of a weight while it is computed with, and of its gradient while it is divided.
+    fn gathered_bytes(&self) -> (f64, f64) {
+        if self.adapted() {
+            return (self.frozen_bytes(), 0.0);
+        }
+        match self.job.precision {
+            Precision::Bf16 => (2.0, 4.0),
+            Precision::Fp32 | Precision::Fp32AutocastBf16 => (4.0, 8.0),
+            // Gradients are reduced in fp32.
+            Precision::Fp32ShardsBf16Compute | Precision::Fp8 | Precision::Bf16Fp32Master => (2.0, 6.0),
+        }
+    }
+
+    fn gathered(&self, layers: f64, gradients_of: f64, what: &str) -> Option<Part> {
+        if !self.gathers() {
+            return None;
+        }
+        let (b, gradient) = self.gathered_bytes();
+        let root_bytes = if self.adapted() { 2.0 } else { b };
+        let (layer, root) = (self.dense_layer() + self.expert_layer(), self.embeddings());
+        let bytes = layers * b * layer + root_bytes * root + gradient * gradients_of;
+        let mut formula = format!(
+            "{layers} x {b} B x {} of a layer + {root_bytes} B x {} of embeddings",
+            grouped(layer.round() as u64),
+            grouped(root.round() as u64)
+        );
+        if gradient > 0.0 && gradients_of > 0.0 {
+            formula += &format!(
+                " + {gradient} B x {} in gradients of {what}",
+                grouped(gradients_of.round() as u64)
+            );
+        }
+        Some(Part::new("gathered weights", bytes, formula))
+    }
+
+    /// When the loss is computed.
+    pub fn gathered_at_loss(&self) -> Option<Part> {
+        self.gathered(self.framework.gathered_at_loss.value, 0.0, "")
+    }
+
+    /// While a layer's gradients are computed: it and the next one, and its gradients before they are divided.
+    pub fn gathered_in_backward(&self) -> Option<Part> {
+        let layers = (self.framework.gathered_at_loss.value + 1.0).max(2.0);
+        self.gathered(layers, self.dense_layer() + self.expert_layer(), "a layer")
+    }
+
+    /// While the embedding's gradient is computed.
+    pub fn gathered_at_embedding(&self) -> Option<Part> {
+        self.gathered(0.0, self.embedding_matrix(), "the embedding")
+    }
+
+    /// QLoRA computes with one matrix of the layer in 16 bits.
+    pub fn dequantised(&self) -> Option<Part> {
+        if self.job.method != Method::Qlora {
+            return None;
+        }
+        let m = self.model;
+        let matrix = (m.hidden * m.ffn.max(m.query())) as f64 / self.tensor();
+        let formula = format!("2 B x {} of one matrix", grouped(matrix.round() as u64));
+        Some(Part::new("dequantised weights", 2.0 * matrix, formula))
+    }
+
+    /// What the optimizer needs while it updates the largest matrix.
+    pub fn optimizer_temporaries(&self) -> Option<Part> {
+        let kept = Constants::builtin().optimizer(self.job.optimizer);
+        if kept.temporaries == 0.0 || self.adapted() || self.job.offload != Offload::None {
+            return None;
+        }
+        let (by, _) = self.divided(Sharding::Weights);
+        let matrix = self.embedding_matrix() / by;
+        let formula = format!("{} x 4 B x {}", kept.temporaries, grouped(matrix.round() as u64));
+        Some(Part::new(
+            "optimizer temporaries",
+            kept.temporaries * 4.0 * matrix,
+            formula,
+        ))
+    }
+}
