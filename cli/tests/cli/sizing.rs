@@ -239,7 +239,7 @@ async fn measured_peaks_correct_constants_and_every_estimate_says_so() {
     run(&line)
         .await
         .expect(2, &["odd: ", "corrects no constant", "hint: "]);
-    std::fs::write(&out, r#"{"corrections": [{"framework": "torch"}]}"#).unwrap();
+    std::fs::write(&out, r#"{"corrections": [{"framework": "pytorch"}]}"#).unwrap();
     run(&calibrated)
         .await
         .refused(2, &["here.json", "size calibrate"]);

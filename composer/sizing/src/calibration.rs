@@ -319,17 +319,22 @@ impl Calibration {
         all.find(|c| c.framework.eq_ignore_ascii_case(framework) && c.constant == constant)
     }
 
+    /// What the allocator may reserve for the peak, in bytes, where that was corrected.
+    pub(crate) fn reserved_safe(&self, framework: &str, gpus: u64, peak: &Peak) -> Option<f64> {
+        let level = self.of(framework, reserved(gpus))?.after;
+        Some((peak.bytes * level.safe).max(peak.safe_bytes))
+    }
+
     /// A training estimate with the allocator's share of its peak as corrected.
     pub(crate) fn training(&self, estimate: Estimate, framework: &str, gpus: u64, peak: &Peak) -> Estimate {
-        let Some(correction) = self.of(framework, reserved(gpus)) else {
+        let bound = self.reserved_safe(framework, gpus, peak);
+        let (Some(correction), Some(bound)) = (self.of(framework, reserved(gpus)), bound) else {
             return estimate;
         };
-        let level = correction.after;
-        let bound = (peak.bytes * level.safe).max(peak.safe_bytes);
         let share = Term {
             name: ALLOCATOR.into(),
             formula: format!("calibrated: {}", correction.summary()),
-            point: whole(peak.bytes * (level.middle - 1.0)),
+            point: whole(peak.bytes * (correction.after.middle - 1.0)),
             safe: whole(bound - peak.bytes),
         };
         estimate.with(&[ALLOCATOR], share, correction.summary())

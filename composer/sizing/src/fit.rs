@@ -31,6 +31,7 @@ use candidate::Sketch;
 use layouts::Room;
 use memo::Memo;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// What a set must stay within.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +71,8 @@ impl Limits {
 }
 
 /// How a set divides the work.
+///
+/// Shown as `tensor 4, pipeline 2`, and `1 GPU`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Division {
@@ -90,6 +93,20 @@ impl Division {
         match self {
             Division::Inference(layout) => layout.tensor,
             Division::Training(parallel) => parallel.tensor * parallel.context,
+        }
+    }
+}
+
+impl fmt::Display for Division {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Division::Training(parallel) => parallel.fmt(f),
+            Division::Inference(Layout { tensor, pipeline }) => Parallel {
+                tensor: *tensor,
+                pipeline: *pipeline,
+                ..Parallel::SINGLE
+            }
+            .fmt(f),
         }
     }
 }
@@ -168,9 +185,9 @@ pub fn fit_calibrated(
         let mut sets = sets(&mut memo, offer, limits)?.into_iter();
         match sets.next() {
             Some(first) => {
-                best.push(first.candidate(&memo, offer)?);
+                best.push(first.candidate(&mut memo, offer)?);
                 for sketch in sets {
-                    further.push(sketch.candidate(&memo, offer)?);
+                    further.push(sketch.candidate(&mut memo, offer)?);
                 }
             }
             None => {

@@ -141,6 +141,7 @@ fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>, tokens: O
         column("TOKENS/S").named("tokens_per_s_per_gpu").if_any(),
         column("LINKS").named("communication_share").if_any(),
         column("RUN TIME").named("run_time_s").if_any(),
+        column("LAYOUT"),
         column("BEST AT").if_any(),
         column("NOTE").if_any(),
     ]);
@@ -159,6 +160,7 @@ fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>, tokens: O
             tokens_per_s(candidate),
             links(candidate),
             run_time(candidate, tokens),
+            Cell::text(candidate.division),
             Cell::list(&candidate.best_at),
             Cell::maybe(candidate.note.as_ref()),
         ]);

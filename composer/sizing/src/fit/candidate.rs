@@ -111,7 +111,7 @@ impl Sketch {
         }
     }
 
-    pub(super) fn candidate(self, memo: &Memo<'_>, offer: &Offer) -> Result<Candidate, SizingError> {
+    pub(super) fn candidate(self, memo: &mut Memo<'_>, offer: &Offer) -> Result<Candidate, SizingError> {
         let mut estimate = memo.estimate(self.found.division, &offer.vendor)?;
         if let Job::Inference(job) = memo.job() {
             estimate
@@ -123,7 +123,10 @@ impl Sketch {
             .extend(self.speed.as_ref().and_then(Speed::warning));
         let all = |each: Option<f64>| each.map(|each| each * f64::from(self.count));
         Ok(Candidate {
-            set: self.set(offer),
+            set: GpuSet {
+                min_memory_per_gpu: estimate.safe,
+                ..self.set(offer)
+            },
             division: self.found.division,
             hosts: self.hosts,
             memory: offer.memory,

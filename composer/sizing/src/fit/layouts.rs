@@ -1,8 +1,4 @@
 //! The ways in which a job may be divided over GPUs of one kind, and the fewest GPUs of each that hold it.
-//!
-//! Memory per GPU falls with every further stage or shard once three GPUs work together (the communication
-//! library takes its part with the second, and more with the third), so the first two numbers are tried and the
-//! rest is bisected.
 
 use super::memo::Memo;
 use super::{Division, Limits};
@@ -194,38 +190,14 @@ fn fewest(
     division: impl Fn(u64) -> Division,
 ) -> Result<Option<Found>, SizingError> {
     let most = most / unit;
-    let mut fits = |units: u64| -> Result<Option<Found>, SizingError> {
-        let division = division(units);
-        let safe = memo
-            .safe(division, room.vendor)?
-            .filter(|safe| *safe <= room.memory);
-        Ok(safe.map(|safe| Found { division, safe }))
+    let Some(gpus) = limits.gpus.map(u64::from) else {
+        return memo.fewest(division, most, room.vendor, room.memory);
     };
-    if let Some(gpus) = limits.gpus.map(u64::from) {
-        let units = gpus / unit;
-        let possible = gpus.is_multiple_of(unit) && (1..=most).contains(&units);
-        return if possible { fits(units) } else { Ok(None) };
-    }
-    for units in 1..=most.min(2) {
-        if let Some(found) = fits(units)? {
-            return Ok(Some(found));
-        }
-    }
-    if most <= 2 {
+    let units = gpus / unit;
+    if !gpus.is_multiple_of(unit) || !(1..=most).contains(&units) {
         return Ok(None);
     }
-    let Some(mut found) = fits(most)? else {
-        return Ok(None);
-    };
-    let (mut too_few, mut enough) = (2, most);
-    while enough - too_few > 1 {
-        let middle = too_few + (enough - too_few) / 2;
-        match fits(middle)? {
-            Some(fewer) => (enough, found) = (middle, fewer),
-            None => too_few = middle,
-        }
-    }
-    Ok(Some(found))
+    memo.fits(&division, units, room.vendor, room.memory)
 }
 
 #[cfg(test)]

@@ -1,23 +1,38 @@
-//! What a GPU holds in a division, estimated once: kinds of one vendor differ in what they have, not in that.
+//! What a GPU holds in a division, estimated once and as seldom as can be.
+//!
+//! Kinds differ in what they have, not in what they must hold, so what was found for one kind brackets the search
+//! for the next: memory falls with the units of a layout, and every known number of units is a bound. In training
+//! only context and communication library depend on the vendor; they are added to what all vendors share.
 
 use super::Division;
+use super::layouts::Found;
 use crate::calibration::Calibration;
 use crate::error::SizingError;
 use crate::estimate::Estimate;
 use crate::inference;
 use crate::job::Job;
 use crate::model::Model;
+use crate::overhead;
 use crate::parallel::Parallel;
 use crate::training;
 use poolwright_model::units::Bytes;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+
+/// Terms are rounded up to whole bytes one by one: no estimate has as many.
+const ROUNDING: u64 = 64;
+
+/// By the layout that one unit has.
+type Known = HashMap<Division, BTreeMap<u64, Option<Bytes>>>;
 
 pub(super) struct Memo<'a> {
     model: &'a Model,
     job: &'a Job,
     calibration: &'a Calibration,
-    /// By vendor. None: no formula knows the division.
-    safe: HashMap<String, HashMap<Division, Option<Bytes>>>,
+    /// Serving, by vendor; training, under no vendor and without what depends on it. None: no formula knows it.
+    known: HashMap<String, Known>,
+    /// What three and more GPUs, two, and one hold outside tensors; by vendor.
+    outside: HashMap<String, [Bytes; 4]>,
+    estimates: HashMap<String, HashMap<Division, Estimate>>,
 }
 
 impl<'a> Memo<'a> {
@@ -26,7 +41,9 @@ impl<'a> Memo<'a> {
             model,
             job,
             calibration,
-            safe: HashMap::new(),
+            known: HashMap::new(),
+            outside: HashMap::new(),
+            estimates: HashMap::new(),
         }
     }
 
@@ -38,7 +55,18 @@ impl<'a> Memo<'a> {
         self.job
     }
 
-    pub(super) fn estimate(&self, division: Division, vendor: &str) -> Result<Estimate, SizingError> {
+    /// The estimate in words.
+    pub(super) fn estimate(&mut self, division: Division, vendor: &str) -> Result<Estimate, SizingError> {
+        if let Some(known) = self.estimates.get(vendor).and_then(|of| of.get(&division)) {
+            return Ok(known.clone());
+        }
+        let estimate = self.estimated(division, vendor)?;
+        let of_vendor = self.estimates.entry(vendor.to_owned()).or_default();
+        of_vendor.insert(division, estimate.clone());
+        Ok(estimate)
+    }
+
+    fn estimated(&self, division: Division, vendor: &str) -> Result<Estimate, SizingError> {
         match (self.job, division) {
             (Job::Inference(job), Division::Inference(layout)) => {
                 let estimate = inference::estimate(self.model, job, layout, vendor)?;
@@ -59,30 +87,143 @@ impl<'a> Memo<'a> {
         }
     }
 
+    /// The fewest units of a layout, of at most so many, whose GPUs hold no more than they have.
+    pub(super) fn fewest(
+        &mut self,
+        layout: impl Fn(u64) -> Division,
+        most: u64,
+        vendor: &str,
+        memory: Bytes,
+    ) -> Result<Option<Found>, SizingError> {
+        // The communication library takes its part with the second GPU and more with the third: before it, memory
+        // need not fall.
+        for units in 1..=most.min(2) {
+            if let Some(found) = self.fits(&layout, units, vendor, memory)? {
+                return Ok(Some(found));
+            }
+        }
+        let (mut too_few, known) = self.bracket(&layout, vendor, memory);
+        if most <= too_few {
+            return Ok(None);
+        }
+        let last = known.map_or(most, |known| known.min(most));
+        let Some(mut found) = self.fits(&layout, last, vendor, memory)? else {
+            return Ok(None);
+        };
+        let mut enough = last;
+        while enough - too_few > 1 {
+            let middle = too_few + (enough - too_few) / 2;
+            match self.fits(&layout, middle, vendor, memory)? {
+                Some(fewer) => (enough, found) = (middle, fewer),
+                None => too_few = middle,
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// So many units, if their GPUs hold no more than they have.
+    pub(super) fn fits(
+        &mut self,
+        layout: &impl Fn(u64) -> Division,
+        units: u64,
+        vendor: &str,
+        memory: Bytes,
+    ) -> Result<Option<Found>, SizingError> {
+        let division = layout(units);
+        let safe = self.safe(layout(1), units, division, vendor)?;
+        let safe = safe.filter(|safe| *safe <= memory);
+        Ok(safe.map(|safe| Found { division, safe }))
+    }
+
+    /// From what is known of other kinds: a number of units, at least 2, that is too small, and one that is enough.
+    fn bracket(
+        &mut self,
+        layout: &impl Fn(u64) -> Division,
+        vendor: &str,
+        memory: Bytes,
+    ) -> (u64, Option<u64>) {
+        let room = memory.saturating_sub(self.outside(layout(3), vendor));
+        let known = self
+            .known
+            .get(self.shelf(vendor))
+            .and_then(|of| of.get(&layout(1)));
+        let Some(known) = known else { return (2, None) };
+        let fits = |safe: &Option<Bytes>| safe.is_some_and(|safe| safe <= room);
+        let beyond = || known.range(3..);
+        let enough = beyond().find(|(_, safe)| fits(safe)).map(|(units, _)| *units);
+        let too_few = beyond()
+            .rev()
+            .find(|(units, safe)| !fits(safe) && enough.is_none_or(|e| **units < e));
+        (too_few.map_or(2, |(units, _)| *units), enough)
+    }
+
     /// What the fullest GPU holds at most; None where no formula knows the division. That plain data parallelism
     /// has none is an error: then nothing is known of the job.
-    pub(super) fn safe(&mut self, division: Division, vendor: &str) -> Result<Option<Bytes>, SizingError> {
-        let known = self
-            .safe
-            .get(vendor)
-            .and_then(|of_vendor| of_vendor.get(&division));
-        if let Some(known) = known {
-            return Ok(*known);
+    fn safe(
+        &mut self,
+        unit: Division,
+        units: u64,
+        division: Division,
+        vendor: &str,
+    ) -> Result<Option<Bytes>, SizingError> {
+        let outside = self.outside(division, vendor);
+        let shelf = self.shelf(vendor);
+        let known = self.known.get(shelf).and_then(|of| of.get(&unit)?.get(&units));
+        let safe = match known {
+            Some(known) => *known,
+            None => {
+                let found = self.shared(division, vendor)?;
+                let shelf = shelf.to_owned();
+                let of_shelf = self.known.entry(shelf).or_default();
+                of_shelf.entry(unit).or_default().insert(units, found);
+                found
+            }
+        };
+        Ok(safe.map(|safe| safe + outside))
+    }
+
+    /// Under what name a vendor's figures are kept.
+    fn shelf<'v>(&self, vendor: &'v str) -> &'v str {
+        match self.job {
+            Job::Inference(_) => vendor,
+            Job::Training(_) => "",
         }
-        let plain = match division {
-            Division::Inference(_) => true,
-            Division::Training(parallel) => parallel == Parallel::data(parallel.data),
+    }
+
+    /// What does not depend on the vendor, in training.
+    fn shared(&self, division: Division, vendor: &str) -> Result<Option<Bytes>, SizingError> {
+        let (Job::Training(job), Division::Training(parallel)) = (self.job, division) else {
+            return Ok(Some(self.estimated(division, vendor)?.safe));
         };
-        let safe = match self.estimate(division, vendor) {
-            Ok(estimate) => Some(estimate.safe),
-            Err(SizingError::Refused { .. }) if !plain => None,
-            Err(error) => return Err(error),
+        let plain = parallel == Parallel::data(parallel.data);
+        let peak = match training::peak(self.model, job, &parallel) {
+            Err(SizingError::Refused { .. }) if !plain => return Ok(None),
+            peak => peak?,
         };
-        let of_vendor = match self.safe.get_mut(vendor) {
-            Some(of_vendor) => of_vendor,
-            None => self.safe.entry(vendor.to_owned()).or_default(),
+        let bound = match self
+            .calibration
+            .reserved_safe(&job.framework, parallel.gpus(), &peak)
+        {
+            Some(bound) => bound,
+            None => training::reserved(&peak, job, &parallel)?.safe,
         };
-        of_vendor.insert(division, safe);
-        Ok(safe)
+        Ok(Some(Bytes(
+            (bound.max(0.0).ceil() as u64).saturating_add(ROUNDING),
+        )))
+    }
+
+    /// What a GPU holds outside tensors, where that is not in the shared part.
+    fn outside(&mut self, division: Division, vendor: &str) -> Bytes {
+        if let Job::Inference(_) = self.job {
+            return Bytes(0);
+        }
+        let gpus = division.gpus().clamp(1, 3);
+        if let Some(known) = self.outside.get(vendor) {
+            return known[gpus as usize];
+        }
+        let held = |gpus| overhead::terms(vendor, gpus).iter().map(|term| term.safe).sum();
+        let known = [Bytes(0), held(1), held(2), held(3)];
+        self.outside.insert(vendor.to_owned(), known);
+        known[gpus as usize]
     }
 }

@@ -2,7 +2,6 @@
 
 use super::candidate::{Candidate, Sketch};
 use crate::named::named;
-use poolwright_model::units::Bytes;
 use std::cmp::{Ordering, Reverse};
 
 named! {
@@ -29,8 +28,14 @@ impl Merit {
         }
     }
 
-    fn burdens(candidate: &Candidate) -> Vec<f64> {
-        Merit::ALL.iter().map(|merit| merit.burden(candidate)).collect()
+    fn burdens(candidate: &Candidate) -> [f64; 4] {
+        [
+            Merit::FewestGpus,
+            Merit::LeastCost,
+            Merit::LeastPower,
+            Merit::MostHeadroom,
+        ]
+        .map(|merit| merit.burden(candidate))
     }
 }
 
@@ -67,42 +72,57 @@ pub(super) fn order_serving(found: &mut Vec<Sketch>) {
     });
 }
 
-/// Layouts of one kind, training: fewest GPUs, then the fastest; after the first only what is faster than all
-/// before it, leaves more memory, or is of narrower groups, for smaller hosts.
+/// Layouts of one kind, training: first the fewest GPUs, and of those the fastest; after it the fastest of all, the
+/// one with the narrowest groups, for smaller hosts, and the one that leaves most memory.
 pub(super) fn order_training(found: &mut Vec<Sketch>) {
     let speed = |s: &Sketch| s.speed.as_ref().map_or(0.0, |speed| speed.tokens_per_s_per_gpu);
     found.sort_by(|a, b| {
         let by_count = a.count.cmp(&b.count).then(speed(b).total_cmp(&speed(a)));
         by_count.then(a.found.safe.cmp(&b.found.safe))
     });
-    let (mut fastest, mut least, mut narrowest) = (f64::NEG_INFINITY, Bytes(u64::MAX), u32::MAX);
-    found.retain(|sketch| {
-        let helps = speed(sketch) > fastest || sketch.found.safe < least || sketch.group < narrowest;
-        fastest = fastest.max(speed(sketch));
-        least = least.min(sketch.found.safe);
-        narrowest = narrowest.min(sketch.group);
-        helps
+    // Of equals the first is meant, which has the fewest GPUs.
+    let places = || found.iter().enumerate();
+    let fastest = places().rev().max_by(|a, b| speed(a.1).total_cmp(&speed(b.1)));
+    let narrowest = places().min_by_key(|(_, sketch)| sketch.group);
+    let roomiest = places().min_by_key(|(_, sketch)| sketch.found.safe);
+    let kept: Vec<usize> = [fastest, narrowest, roomiest]
+        .into_iter()
+        .flatten()
+        .map(|(at, _)| at)
+        .collect();
+    let mut at = 0;
+    found.retain(|_| {
+        at += 1;
+        at == 1 || kept.contains(&(at - 1))
     });
 }
 
 /// Says of each candidate what it is best at, and which ones no other dominates. Of layouts of one kind that are
 /// equal in everything, the first is on the front.
 pub(super) fn judge(candidates: &mut [Candidate]) {
-    let burdens: Vec<Vec<f64>> = candidates.iter().map(Merit::burdens).collect();
+    let burdens: Vec<[f64; 4]> = candidates.iter().map(Merit::burdens).collect();
+    let mut least = [f64::INFINITY; 4];
+    for own in &burdens {
+        least
+            .iter_mut()
+            .zip(own)
+            .for_each(|(least, own)| *least = least.min(*own));
+    }
     let kinds: Vec<Option<String>> = candidates.iter().map(|c| c.set.kind.clone()).collect();
     for (at, candidate) in candidates.iter_mut().enumerate() {
         let own = &burdens[at];
         let twin = (0..at).any(|before| kinds[before] == kinds[at] && burdens[before] == *own);
         candidate.on_front = !twin && !burdens.iter().any(|other| dominates(other, own));
-        let best = Merit::ALL.iter().enumerate().filter(|(merit, _)| {
-            own[*merit].is_finite() && burdens.iter().all(|other| own[*merit] <= other[*merit])
-        });
+        let best = Merit::ALL
+            .iter()
+            .enumerate()
+            .filter(|(merit, _)| own[*merit].is_finite() && own[*merit] <= least[*merit]);
         candidate.best_at = best.map(|(_, merit)| *merit).collect();
     }
 }
 
 /// As good in everything, and better in something.
-fn dominates(a: &[f64], b: &[f64]) -> bool {
+fn dominates(a: &[f64; 4], b: &[f64; 4]) -> bool {
     let pairs = || a.iter().zip(b);
     pairs().all(|(a, b)| a <= b) && pairs().any(|(a, b)| a < b)
 }
