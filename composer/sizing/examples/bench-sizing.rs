@@ -93,8 +93,10 @@ fn table(cases: &str) -> Result<Value, Box<dyn Error>> {
     let out = batch::to_csv(&outcomes);
     let seconds = start.elapsed().as_secs_f64();
     let refused = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
+    let point = |outcome: &batch::Outcome| outcome.result.as_ref().ok().map(|found| found.point.gib());
+    let predicted: Vec<Option<f64>> = outcomes.iter().take(count).map(point).collect();
     Ok(json!({
-        "cases": outcomes.len(), "refused": refused, "seconds": seconds, "bytes": out.len(),
+        "predicted_gib": predicted, "cases": outcomes.len(), "refused": refused, "seconds": seconds, "bytes": out.len(),
         "cases_per_s": outcomes.len() as f64 / seconds,
     }))
 }
