@@ -43,6 +43,7 @@ mod named;
 pub mod need;
 pub mod overhead;
 pub mod parallel;
+mod parameters;
 pub mod rule;
 pub mod size_class;
 pub mod training;
