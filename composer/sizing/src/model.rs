@@ -3,6 +3,7 @@
 //! Invariants of a checked [`Model`]: every dimension is at least 1 and plausible, `heads` is a multiple
 //! of `kv_heads`, and the embeddings are smaller than the whole.
 
+use crate::error::SizingError;
 use crate::parameters;
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +56,17 @@ pub enum Family {
     Falcon,
     /// Parameters are stated, not counted.
     Other,
+}
+
+impl std::str::FromStr for Family {
+    type Err = SizingError;
+
+    /// By the name that data files have.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named: Result<Self, serde::de::value::Error> =
+            Family::deserialize(serde::de::value::StrDeserializer::new(text));
+        named.map_err(|error| SizingError::bad("family", format!("{text:?}"), &error.to_string()))
+    }
 }
 
 /// The feed-forward part of a layer.
