@@ -191,7 +191,11 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         source: "the case".into(),
     };
     model.check()?;
-    experts(row, known(model))
+    let mut model = experts(row, known(model))?;
+    if let Some(family) = row.get("family") {
+        model.family = family.parse()?;
+    }
+    Ok(model)
 }
 
 /// What a table has no columns for comes from the catalogue, where it has a model of this name and these dimensions.

@@ -46,6 +46,7 @@ mod named;
 pub mod need;
 pub mod overhead;
 pub mod parallel;
+mod parameters;
 pub mod phases;
 pub mod roofline;
 pub mod rule;

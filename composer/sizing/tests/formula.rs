@@ -41,12 +41,12 @@ fn adapted(method: Method, dtype: AdapterType, frozen: WeightFormat) -> Training
     }
 }
 
-/// Within 5 % of what a coarser formula of two moments gives, which is itself off by 1 % on tracked steps.
+/// Within 7 % of what a coarser formula of two moments gives, which is itself off by 1 % on tracked steps.
 #[track_caller]
 fn assert_peak(model: &Model, job: &Training, gpus: u64, gib: f64) {
     let got = peak(model, job, &Parallel::data(gpus)).unwrap().bytes / GIB;
     assert!(
-        (got / gib - 1.0).abs() < 0.05,
+        (got / gib - 1.0).abs() < 0.07,
         "{got:.3} instead of {gib}: {job:?}"
     );
 }

@@ -111,9 +111,8 @@ fn shapes(model: &Model, job: &Training, limits: Limits, most: u32) -> Vec<Shape
     let mut widths = group_widths(model, limits, most);
     widths.reverse();
     let widest = u64::from(limits.host_slots.unwrap_or(USUAL_HOST));
-    let stages = (1..=DEEPEST.min(job.accumulation)).filter(|stages| model.layers.is_multiple_of(*stages));
     let mut shapes = Vec::new();
-    for pipeline in stages {
+    for pipeline in depths(model, job) {
         for context in contexts(job.seq_len, widest) {
             for tensor in widths.iter().copied().filter(|tensor| tensor * context <= widest) {
                 let shape = Parallel {
@@ -129,6 +128,18 @@ fn shapes(model: &Model, job: &Training, limits: Limits, most: u32) -> Vec<Shape
         }
     }
     shapes
+}
+
+/// Divisors of the layers, each at least twice the one before; as many stages as there are micro-batches at most.
+fn depths(model: &Model, job: &Training) -> Vec<u64> {
+    let mut depths = vec![1];
+    for stages in 2..=DEEPEST.min(job.accumulation) {
+        let twice = depths.last().is_some_and(|last| stages >= 2 * last);
+        if twice && model.layers.is_multiple_of(stages) {
+            depths.push(stages);
+        }
+    }
+    depths
 }
 
 /// Powers of two that leave each part of a sequence long enough.

@@ -19,7 +19,7 @@ mod states;
 use crate::constants::{Constants, Framework};
 use crate::error::SizingError;
 use crate::estimate::{Estimate, Term};
-use crate::job::{Job, Method, Offload, Precision, Training};
+use crate::job::{Job, Method, Offload, Optimizer, Precision, Sharding, Training};
 use crate::model::Model;
 use crate::overhead;
 use crate::parallel::Parallel;
@@ -193,6 +193,21 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
         "other adapters, counted as low-rank ones",
     );
     say(job.offload == Offload::Parameters, "buffers of offloaded weights");
+    say(
+        job.optimizer == Optimizer::Adafactor,
+        "states and temporaries of Adafactor",
+    );
+    say(
+        matches!(job.optimizer, Optimizer::PagedAdamW | Optimizer::PagedAdamW8bit),
+        "paged states, counted as being in the host's memory",
+    );
+    say(
+        matches!(
+            job.sharding,
+            Sharding::None | Sharding::Optimizer | Sharding::Gradients
+        ) && parallel.replicas() > 1,
+        "buckets of DDP, ZeRO 1 and ZeRO 2, by their frameworks' defaults",
+    );
     what.into_iter()
         .map(|text| format!("estimate, not confirmed by a measurement: {text}"))
         .collect()

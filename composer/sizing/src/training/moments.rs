@@ -139,7 +139,7 @@ impl Rank<'_> {
 
     /// The head's gradient is the first that exists.
     fn head_gradient(&self) -> Option<Part> {
-        if !self.gradients_stay() || !self.stage.last {
+        if !self.gradients_stay() || !self.stage.last || self.gathers() {
             return None;
         }
         let (b, matrix) = (self.gradient_bytes(), self.embedding_matrix());
@@ -151,28 +151,37 @@ impl Rank<'_> {
         ))
     }
 
-    /// Gradients before the embedding's is there; tied, it has been there since the head's.
+    /// Gradients before the embedding's is there. Tied, it has been there since the head's; divided, embedding and
+    /// head have theirs among what is gathered, until the end.
     fn without_embedding(&self, gradients: &Part) -> Part {
-        if !self.gradients_stay() || self.model.tied || !self.stage.first || self.job.accumulation > 1 {
+        if !self.gradients_stay() || self.job.accumulation > 1 {
             return gradients.clone();
         }
-        let (b, matrix) = (self.gradient_bytes(), self.embedding_matrix());
+        let missing = if self.gathers() {
+            self.embeddings()
+        } else if self.stage.first && !self.model.tied {
+            self.embedding_matrix()
+        } else {
+            return gradients.clone();
+        };
+        let b = self.gradient_bytes();
         let formula = format!(
-            "{} - {b} B x {} of the embedding",
+            "{} - {b} B x {} to come",
             gradients.formula,
-            grouped(matrix.round() as u64)
+            grouped(missing.round() as u64)
         );
-        let bytes = gradients.bytes - b * matrix / self.gradients_divided();
+        let bytes = gradients.bytes - b * missing / self.gradients_divided();
         Part::new(gradients.name, bytes.max(0.0), formula)
     }
 
     /// A dense gradient of the embedding, and where it is added to one that is there, their sum: both beside
-    /// what is counted with the gradients. Divided weights have it among what is gathered.
+    /// what is counted with the gradients. Divided weights have one of them among what is gathered.
     fn embedding_gradient(&self) -> Option<Part> {
         if !self.gradients_stay() || !self.stage.first {
             return None;
         }
-        let added = self.job.accumulation > 1 || (self.model.tied && self.stage.last);
+        let tied = self.model.tied && self.stage.last;
+        let added = tied || (self.job.accumulation > 1 && !self.gathers());
         if !added {
             return None;
         }

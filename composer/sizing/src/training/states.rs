@@ -171,55 +171,102 @@ impl Rank<'_> {
         }
     }
 
-    /// Bytes of a weight while it is computed with, and of its gradient while it is divided.
+    /// Bytes of a weight, and so of its gradient, while it is computed with; and of a gradient while it is divided.
     fn gathered_bytes(&self) -> (f64, f64) {
         if self.adapted() {
             return (self.frozen_bytes(), 0.0);
         }
         match self.job.precision {
-            Precision::Bf16 => (2.0, 4.0),
-            Precision::Fp32 | Precision::Fp32AutocastBf16 => (4.0, 8.0),
+            Precision::Bf16 => (2.0, 2.0),
+            Precision::Fp32 | Precision::Fp32AutocastBf16 => (4.0, 4.0),
             // Gradients are reduced in fp32.
-            Precision::Fp32ShardsBf16Compute | Precision::Fp8 | Precision::Bf16Fp32Master => (2.0, 6.0),
+            Precision::Fp32ShardsBf16Compute | Precision::Fp8 | Precision::Bf16Fp32Master => (2.0, 4.0),
         }
     }
 
-    fn gathered(&self, layers: f64, gradients_of: f64, what: &str) -> Option<Part> {
+    /// When the loss is computed: embedding and head, and layers that the framework has not given back.
+    pub fn gathered_at_loss(&self) -> Option<Part> {
         if !self.gathers() {
             return None;
         }
-        let (b, gradient) = self.gathered_bytes();
-        let root_bytes = if self.adapted() { 2.0 } else { b };
-        let (layer, root) = (self.dense_layer() + self.expert_layer(), self.embeddings());
-        let bytes = layers * b * layer + root_bytes * root + gradient * gradients_of;
-        let mut formula = format!(
-            "{layers} x {b} B x {} of a layer + {root_bytes} B x {} of embeddings",
-            grouped(layer.round() as u64),
-            grouped(root.round() as u64)
-        );
-        if gradient > 0.0 && gradients_of > 0.0 {
+        let (layers, formula) = self.gathered_layers(self.framework.gathered_at_loss.value);
+        let (root, of_root) = self.gathered_root();
+        Some(Part::new(
+            "gathered weights",
+            layers + root,
+            format!("{formula} + {of_root}"),
+        ))
+    }
+
+    /// While a layer's gradients are computed: it and the next one, the gradients of the one before while they are
+    /// divided, embedding and head with the head's gradient.
+    pub fn gathered_in_backward(&self) -> Option<Part> {
+        if !self.gathers() {
+            return None;
+        }
+        let (layers, mut formula) =
+            self.gathered_layers((self.framework.gathered_at_loss.value + 1.0).max(2.0));
+        let (root, of_root) = self.gathered_root();
+        formula += &format!(" + {of_root}");
+        let mut bytes = layers + root;
+        if !self.adapted() {
+            let (b, reduced) = self.gathered_bytes();
+            let layer = self.dense_layer() + self.sharded_experts();
+            let head = if self.stage.last {
+                self.embedding_matrix()
+            } else {
+                0.0
+            };
+            bytes += reduced * layer + b * head;
             formula += &format!(
-                " + {gradient} B x {} in gradients of {what}",
-                grouped(gradients_of.round() as u64)
+                " + {reduced} B x {} in a layer's gradients + {b} B x {} in the head's",
+                grouped(layer.round() as u64),
+                grouped(head.round() as u64)
             );
         }
         Some(Part::new("gathered weights", bytes, formula))
     }
 
-    /// When the loss is computed.
-    pub fn gathered_at_loss(&self) -> Option<Part> {
-        self.gathered(self.framework.gathered_at_loss.value, 0.0, "")
-    }
-
-    /// While a layer's gradients are computed: it and the next one, and its gradients before they are divided.
-    pub fn gathered_in_backward(&self) -> Option<Part> {
-        let layers = (self.framework.gathered_at_loss.value + 1.0).max(2.0);
-        self.gathered(layers, self.dense_layer() + self.expert_layer(), "a layer")
-    }
-
-    /// While the embedding's gradient is computed.
+    /// While the gradients of embedding and head are divided; their weights are given back by then.
     pub fn gathered_at_embedding(&self) -> Option<Part> {
-        self.gathered(0.0, self.embedding_matrix(), "the embedding")
+        if !self.gathers() || self.adapted() {
+            return None;
+        }
+        let (b, reduced) = self.gathered_bytes();
+        let root = self.embeddings();
+        let formula = format!(
+            "({b} B + {reduced} B) x {} in gradients of embedding and head",
+            grouped(root.round() as u64)
+        );
+        Some(Part::new("gathered gradients", (b + reduced) * root, formula))
+    }
+
+    fn gathered_layers(&self, layers: f64) -> (f64, String) {
+        let (b, _) = self.gathered_bytes();
+        let layer = self.dense_layer() + self.sharded_experts();
+        let formula = format!("{layers} x {b} B x {} of a layer", grouped(layer.round() as u64));
+        (layers * b * layer, formula)
+    }
+
+    fn gathered_root(&self) -> (f64, String) {
+        let b = if self.adapted() {
+            2.0
+        } else {
+            self.gathered_bytes().0
+        };
+        let root = self.embeddings();
+        let formula = format!("{b} B x {} of embedding and head", grouped(root.round() as u64));
+        (b * root, formula)
+    }
+
+    /// Parameters of a layer's experts, where they must be gathered: where another GPU has a part of them.
+    fn sharded_experts(&self) -> f64 {
+        let (_, by) = self.divided(Sharding::Weights);
+        if by > 1.0 || self.job.offload == Offload::Parameters {
+            self.expert_layer()
+        } else {
+            0.0
+        }
     }
 
     /// QLoRA computes with one matrix of the layer in 16 bits.
