@@ -86,34 +86,34 @@ async fn only_the_kinds_that_were_named_are_used_and_others_say_why_not() {
 
 #[tokio::test]
 async fn a_model_that_fits_nowhere_says_why_of_each_kind() {
-    let ran = run("size 400B --task full --kind l4-24gb -o json")
+    let ran = run("size 400B --task full --kind t4-16gb -o json")
         .await
-        .expect(5, &["l4-24gb", "hint: "]);
+        .expect(5, &["t4-16gb", "hint: "]);
     assert_eq!(ran.json()["sets"], json!([]));
-    assert_eq!(ran.json()["rejected"][0]["kind"], "l4-24gb");
-    run("size 400B --task full --kind l4-24gb")
+    assert_eq!(ran.json()["rejected"][0]["kind"], "t4-16gb");
+    run("size 400B --task full --kind t4-16gb")
         .await
-        .refused(5, &["fits nowhere", "l4-24gb"]);
+        .refused(5, &["fits nowhere", "t4-16gb"]);
 }
 
 #[tokio::test]
 async fn what_fits_nowhere_is_a_summary_with_a_hint_of_its_task() {
-    let short = run("size 400B --task full --kind l4-24gb,t4-16gb").await.expect(
+    let short = run("size 400B --task full --kind t4-16gb,a2-16gb").await.expect(
         5,
         &[
             "2 kinds of GPU were tried",
-            "l4-24gb comes nearest",
+            "t4-16gb comes nearest",
             "--task lora or qlora",
             "--explain",
         ],
     );
     assert!(
-        short.err.lines().count() == 2 && !short.err.contains("t4-16gb") && !short.err.contains("fp8"),
+        short.err.lines().count() == 2 && !short.err.contains("a2-16gb") && !short.err.contains("fp8"),
         "{short:?}"
     );
-    run("size 400B --task full --kind l4-24gb,t4-16gb --explain")
+    run("size 400B --task full --kind t4-16gb,a2-16gb --explain")
         .await
-        .expect(5, &["t4-16gb: over 1024 GPUs"]);
+        .expect(5, &["a2-16gb: over 1024 GPUs"]);
     run("size 8B --task lora --kind h100").await.refused(
         3,
         &[

@@ -260,7 +260,7 @@ fn why_not(memo: &mut Memo<'_>, offer: &Offer, limits: Limits) -> Result<Shortfa
         };
         return Ok(Shortfall::Gpus { needed, limit });
     }
-    let Some(division) = layouts::widest(memo, limits, most) else {
+    let Some(division) = layouts::least(memo, &offer.vendor, limits, most)? else {
         return Ok(Shortfall::Layout {
             gpus: limits.gpus.unwrap_or(most),
         });

@@ -173,22 +173,45 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     }
 }
 
-/// The division that leaves least on each GPU of a kind that cannot hold the job; None where just so many GPUs were
+/// The division that needs least of each GPU of a kind that cannot hold the job; None where just so many GPUs were
 /// asked for and no layout divides over so many.
-pub(super) fn widest(memo: &Memo<'_>, limits: Limits, most: u32) -> Option<Division> {
-    let model = memo.model();
+pub(super) fn least(
+    memo: &mut Memo<'_>,
+    vendor: &str,
+    limits: Limits,
+    most: u32,
+) -> Result<Option<Division>, SizingError> {
+    let (model, job) = (memo.model(), memo.job());
     let gpus = u64::from(limits.gpus.unwrap_or(most).min(most));
-    match memo.job() {
+    let divides = |unit: u64| unit <= gpus && (limits.gpus.is_none() || gpus.is_multiple_of(unit));
+    let divisions: Vec<Division> = match job {
         Job::Inference(_) => {
-            let exact = |tensor: &u64| limits.gpus.is_none() || gpus.is_multiple_of(*tensor);
-            let tensor = group_widths(model, limits, most).into_iter().find(exact)?;
-            let stages = gpus.div_ceil(tensor);
-            let pipeline = stages.min(model.layers).max(1);
-            let possible = limits.gpus.is_none() || pipeline == stages;
-            possible.then_some(Division::Inference(Layout { tensor, pipeline }))
+            let widths = group_widths(model, limits, most).into_iter();
+            let fits = widths.filter(|tensor| divides(*tensor));
+            let division = |tensor: u64| {
+                let stages = (gpus / tensor).min(model.layers);
+                (limits.gpus.is_none() || stages * tensor == gpus).then_some(Division::Inference(Layout {
+                    tensor,
+                    pipeline: stages,
+                }))
+            };
+            fits.filter_map(division).collect()
         }
-        Job::Training(_) => Some(Division::Training(Parallel::data(gpus))),
+        Job::Training(job) => {
+            let shapes = shapes(model, job, limits, most).into_iter();
+            let fits = shapes.filter(|shape| divides(shape.0.gpus()));
+            fits.map(|shape| Division::Training(shape.times(gpus / shape.0.gpus())))
+                .collect()
+        }
+    };
+    let mut least: Option<(Bytes, Division)> = None;
+    for division in divisions {
+        let safe = memo.safe(division, 1, division, vendor)?;
+        if let Some(safe) = safe.filter(|safe| least.is_none_or(|(less, _)| *safe < less)) {
+            least = Some((safe, division));
+        }
     }
+    Ok(least.map(|(_, division)| division))
 }
 
 /// The fewest units of `unit` GPUs that fit, of at most `most` GPUs; or as many as make up the number wanted.

@@ -30,7 +30,7 @@ pub(super) struct Memo<'a> {
     calibration: &'a Calibration,
     /// Serving, by vendor; training, under no vendor and without what depends on it. None: no formula knows it.
     known: HashMap<String, Known>,
-    /// What three and more GPUs, two, and one hold outside tensors; by vendor.
+    /// What one GPU, each of two, and each of more hold outside tensors, from place 1 on; by vendor.
     outside: HashMap<String, [Bytes; 4]>,
     estimates: HashMap<String, HashMap<Division, Estimate>>,
 }
@@ -95,27 +95,33 @@ impl<'a> Memo<'a> {
         vendor: &str,
         memory: Bytes,
     ) -> Result<Option<Found>, SizingError> {
-        // The communication library takes its part with the second GPU and more with the third: before it, memory
-        // need not fall.
-        for units in 1..=most.min(2) {
+        // The second unit may add what is gathered from the others, and the communication library takes its part
+        // with the second GPU and more with the third: before it, memory need not fall.
+        let uneven = if layout(1).gpus() == 1 { 2 } else { 1 };
+        for units in 1..=most.min(uneven) {
             if let Some(found) = self.fits(&layout, units, vendor, memory)? {
                 return Ok(Some(found));
             }
         }
-        let (mut too_few, known) = self.bracket(&layout, vendor, memory);
+        let (mut too_few, known) = self.bracket(&layout, uneven, vendor, memory);
         if most <= too_few {
             return Ok(None);
         }
-        let last = known.map_or(most, |known| known.min(most));
-        let Some(mut found) = self.fits(&layout, last, vendor, memory)? else {
+        let mut enough = known.map_or(most, |known| known.min(most));
+        let Some(mut found) = self.fits(&layout, enough, vendor, memory)? else {
             return Ok(None);
         };
-        let mut enough = last;
+        let mut guessed = 0;
         while enough - too_few > 1 {
-            let middle = too_few + (enough - too_few) / 2;
-            match self.fits(&layout, middle, vendor, memory)? {
-                Some(fewer) => (enough, found) = (middle, fewer),
-                None => too_few = middle,
+            let low = self.safe(layout(1), too_few, layout(too_few), vendor)?;
+            let guess = guess((too_few, low), (enough, found.safe), memory);
+            // A guess is right at once as a rule; where it is not, halving ends it.
+            guessed += 1;
+            let half = too_few + (enough - too_few) / 2;
+            let units = guess.filter(|_| guessed % 3 != 0).unwrap_or(half);
+            match self.fits(&layout, units, vendor, memory)? {
+                Some(fewer) => (enough, found) = (units, fewer),
+                None => too_few = units,
             }
         }
         Ok(Some(found))
@@ -135,10 +141,12 @@ impl<'a> Memo<'a> {
         Ok(safe.map(|safe| Found { division, safe }))
     }
 
-    /// From what is known of other kinds: a number of units, at least 2, that is too small, and one that is enough.
+    /// From what is known of other kinds: a number of units, at least `uneven`, that is too small, and one that is
+    /// enough.
     fn bracket(
         &mut self,
         layout: &impl Fn(u64) -> Division,
+        uneven: u64,
         vendor: &str,
         memory: Bytes,
     ) -> (u64, Option<u64>) {
@@ -147,19 +155,19 @@ impl<'a> Memo<'a> {
             .known
             .get(self.shelf(vendor))
             .and_then(|of| of.get(&layout(1)));
-        let Some(known) = known else { return (2, None) };
+        let Some(known) = known else { return (uneven, None) };
         let fits = |safe: &Option<Bytes>| safe.is_some_and(|safe| safe <= room);
-        let beyond = || known.range(3..);
+        let beyond = || known.range(uneven + 1..);
         let enough = beyond().find(|(_, safe)| fits(safe)).map(|(units, _)| *units);
         let too_few = beyond()
             .rev()
-            .find(|(units, safe)| !fits(safe) && enough.is_none_or(|e| **units < e));
-        (too_few.map_or(2, |(units, _)| *units), enough)
+            .find(|(units, safe)| !fits(safe) && enough.is_none_or(|enough| **units < enough));
+        (too_few.map_or(uneven, |(units, _)| *units), enough)
     }
 
     /// What the fullest GPU holds at most; None where no formula knows the division. That plain data parallelism
     /// has none is an error: then nothing is known of the job.
-    fn safe(
+    pub(super) fn safe(
         &mut self,
         unit: Division,
         units: u64,
@@ -226,4 +234,19 @@ impl<'a> Memo<'a> {
         self.outside.insert(vendor.to_owned(), known);
         known[gpus as usize]
     }
+}
+
+/// Where memory falls to what there is, if a part of it is divided by the units and the rest is not: between a number
+/// that is too small and one that is enough.
+fn guess(low: (u64, Option<Bytes>), high: (u64, Bytes), memory: Bytes) -> Option<u64> {
+    let at = |units: u64| 1.0 / units as f64;
+    let (more, less) = (low.1?.0 as f64, high.1.0 as f64);
+    let divided = (more - less) / (at(low.0) - at(high.0));
+    let rest = less - divided * at(high.0);
+    let units = (divided / (memory.0 as f64 - rest)).ceil();
+    // On either side of it, whichever is left.
+    let within = (low.0 + 1) as f64..=(high.0 - 1) as f64;
+    let before = units - 1.0;
+    let guess = if units == high.0 as f64 { before } else { units };
+    within.contains(&guess).then_some(guess as u64)
 }
