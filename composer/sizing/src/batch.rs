@@ -10,7 +10,7 @@ use crate::csv::{self, CsvError, Row};
 use crate::error::SizingError;
 use crate::inference::{self, Layout};
 use crate::job::{
-    AdapterType, Adapters, Attention, Inference, Loss, Method, Precision, Recompute, Targets, Training,
+    AdapterType, Adapters, Attention, Inference, Job, Loss, Method, Precision, Recompute, Targets, Training,
     WeightFormat,
 };
 use crate::model::{Experts, Family, Mlp, Model};
@@ -56,11 +56,8 @@ pub struct Outcome {
 pub fn size(cases: &str) -> Result<Vec<Outcome>, CsvError> {
     let mut outcomes = Vec::new();
     csv::read(cases, |row| {
-        let id = row
-            .get("id")
-            .map_or_else(|| format!("line {}", row.line), str::to_owned);
         outcomes.push(Outcome {
-            id,
+            id: id(row),
             result: predict(row),
         });
     })?;
@@ -81,25 +78,45 @@ pub fn to_csv(outcomes: &[Outcome]) -> String {
     out
 }
 
-fn predict(row: &Row<'_>) -> Result<Prediction, SizingError> {
+/// What a row asks for.
+pub(crate) struct Case {
+    pub model: Model,
+    pub job: Job,
+    pub parallel: Parallel,
+}
+
+/// What a row is called.
+pub(crate) fn id(row: &Row<'_>) -> String {
+    let line = || format!("line {}", row.line);
+    row.get("id").map_or_else(line, str::to_owned)
+}
+
+pub(crate) fn case(row: &Row<'_>) -> Result<Case, SizingError> {
     let model = model(row)?;
     let task = named::<Task>(row, "task")?.ok_or_else(|| missing("task"))?;
-    if task == Task::Infer {
-        let terms = inference::tensors(&model, &serving(row)?, Layout::SINGLE)?;
-        let point = terms.iter().map(|t| t.point).sum();
-        return Ok(Prediction {
-            point,
-            safe: terms.iter().map(|t| t.safe).sum(),
-        });
-    }
-    let method = match task {
-        Task::Infer | Task::Full => Method::Full,
-        Task::Lora => Method::Lora,
-        Task::Qlora => Method::Qlora,
-        Task::Peft => Method::Peft,
+    let job = match task {
+        Task::Infer => Job::Inference(serving(row)?),
+        Task::Full => Job::Training(step(row, Method::Full)?),
+        Task::Lora => Job::Training(step(row, Method::Lora)?),
+        Task::Qlora => Job::Training(step(row, Method::Qlora)?),
+        Task::Peft => Job::Training(step(row, Method::Peft)?),
     };
-    let job = step(row, method)?;
     let parallel = layout(row)?;
+    Ok(Case { model, job, parallel })
+}
+
+fn predict(row: &Row<'_>) -> Result<Prediction, SizingError> {
+    let Case { model, job, parallel } = case(row)?;
+    let job = match job {
+        Job::Training(step) => step,
+        Job::Inference(job) => {
+            let terms = inference::tensors(&model, &job, Layout::SINGLE)?;
+            return Ok(Prediction {
+                point: terms.iter().map(|t| t.point).sum(),
+                safe: terms.iter().map(|t| t.safe).sum(),
+            });
+        }
+    };
     let peak = training::peak(&model, &job, &parallel)?;
     let bytes = |b: f64| Bytes(b.ceil() as u64);
     match row.get("metric") {

@@ -14,7 +14,7 @@ use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// How a model is spread over GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Layout {
     /// GPUs that share every layer.
     pub tensor: u64,

@@ -151,6 +151,25 @@ impl Need {
     }
 }
 
+/// A need that holds for a part of a run: what the planner is handed while the window is open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NeedWindow {
+    /// The phase of the run; unique within it.
+    pub phase: String,
+    /// Seconds after the run begins.
+    pub start_s: u64,
+    /// The first second that is not part of it; above `start_s`.
+    pub end_s: u64,
+    pub need: Need,
+}
+
+impl NeedWindow {
+    /// The window that is open at that second.
+    pub fn at<'a>(mut windows: impl Iterator<Item = &'a NeedWindow>, second: u64) -> Option<&'a NeedWindow> {
+        windows.find(|window| (window.start_s..window.end_s).contains(&second))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
