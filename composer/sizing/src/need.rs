@@ -61,7 +61,7 @@ pub struct GpuSet {
     pub count: u32,
     /// Each GPU of the set must have at least this much memory, as its driver reports it. Zero: any.
     pub min_memory_per_gpu: Bytes,
-    /// GPUs that must share a host, because they exchange data in every layer (tensor parallel width).
+    /// GPUs that must share a host, because they exchange data in every layer (tensor and context parallel width).
     /// `count` is a multiple of it; a host takes whole groups. 1: no such tie.
     #[serde(default = "one")]
     pub group: u32,

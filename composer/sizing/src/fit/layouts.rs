@@ -184,29 +184,33 @@ pub(super) fn least(
     let (model, job) = (memo.model(), memo.job());
     let gpus = u64::from(limits.gpus.unwrap_or(most).min(most));
     let divides = |unit: u64| unit <= gpus && (limits.gpus.is_none() || gpus.is_multiple_of(unit));
-    let divisions: Vec<Division> = match job {
+    // One unit, how many of it, and what they make.
+    let divisions: Vec<(Division, u64, Division)> = match job {
         Job::Inference(_) => {
             let widths = group_widths(model, limits, most).into_iter();
             let fits = widths.filter(|tensor| divides(*tensor));
             let division = |tensor: u64| {
                 let stages = (gpus / tensor).min(model.layers);
-                (limits.gpus.is_none() || stages * tensor == gpus).then_some(Division::Inference(Layout {
-                    tensor,
-                    pipeline: stages,
-                }))
+                let of = |pipeline| Division::Inference(Layout { tensor, pipeline });
+                let wanted = limits.gpus.is_none() || stages * tensor == gpus;
+                wanted.then(|| (of(1), stages, of(stages)))
             };
             fits.filter_map(division).collect()
         }
         Job::Training(job) => {
             let shapes = shapes(model, job, limits, most).into_iter();
             let fits = shapes.filter(|shape| divides(shape.0.gpus()));
-            fits.map(|shape| Division::Training(shape.times(gpus / shape.0.gpus())))
-                .collect()
+            let division = |shape: Shape| {
+                let units = gpus / shape.0.gpus();
+                let of = |units| Division::Training(shape.times(units));
+                (of(1), units, of(units))
+            };
+            fits.map(division).collect()
         }
     };
     let mut least: Option<(Bytes, Division)> = None;
-    for division in divisions {
-        let safe = memo.safe(division, 1, division, vendor)?;
+    for (unit, units, division) in divisions {
+        let safe = memo.safe(unit, units, division, vendor)?;
         if let Some(safe) = safe.filter(|safe| least.is_none_or(|(less, _)| *safe < less)) {
             least = Some((safe, division));
         }
