@@ -79,7 +79,7 @@ pub fn estimate(
     }
     if engine.estimate {
         notes.push(format!(
-            "estimate: what {} takes beside weights and cache is not from its own logs",
+            "estimate: what {} takes beside weights and cache was measured on few models, or none",
             engine.name
         ));
     }

@@ -67,7 +67,9 @@ fn a_tight_fit_says_what_share_of_the_gpu_the_engine_must_take() {
     assert!(notes.iter().all(|n| !n.contains("memory share")), "{notes:?}");
     // 52 GiB are left on it for caches of half a GiB.
     assert!(
-        notes.iter().any(|n| n.ends_with("requests of 4096 tokens fit at once")),
+        notes
+            .iter()
+            .any(|n| n.ends_with("requests of 4096 tokens fit at once")),
         "{notes:?}"
     );
 }
