@@ -19,7 +19,7 @@ use poolwright_model::profile::{GpuKind, Profiles};
 use poolwright_service::phases::parse_tokens;
 use poolwright_service::size::{self, JobSpec};
 use poolwright_sizing::fit::fit_calibrated;
-use poolwright_sizing::{Limits, Model, Offer, Task, hub_config};
+use poolwright_sizing::{Job, Limits, Model, Offer, Task, hub_config, settings};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -54,6 +54,9 @@ pub struct SizeArgs {
     /// Micro-batches before an optimizer step; for training
     #[arg(long, value_name = "N")]
     accumulation: Option<u64>,
+    /// Any other setting of the task, such as optimizer=adamw_8bit, recompute=none or engine=llama.cpp
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["rule", "batch", "list", "phases"])]
+    set: Vec<String>,
     /// Only these kinds of GPU, with commas between them; without it all that are known
     #[arg(
         long,
@@ -111,6 +114,7 @@ Examples:
   poolwright size Llama-3.1-8B --task lora --context 8192 --kind l40s-48gb,h100-pcie-80gb --explain
   poolwright size config.json --weights fp8 --concurrency 32 -o json
   poolwright size 70B --task full --tokens 15T --kind h100-sxm5-80gb
+  poolwright size Llama-3.1-8B --task full --set optimizer=adamw_8bit --set offload=optimizer --explain
   poolwright size 400B --rule liqid
   poolwright size table --kind h100-sxm5-80gb          a rule's tables beside ours
   poolwright size calibrate measured.csv               constants corrected by measured peaks
@@ -176,6 +180,7 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
         micro_batch: args.micro_batch,
         accumulation: args.accumulation,
     };
+    let settings = settings(job.job()?, &args.set)?;
     let calibration = args.calibration.as_deref().map(calibrate::read).transpose()?;
     let limits = Limits {
         host_slots: args.host_slots,
@@ -183,7 +188,7 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
     };
     let fit = fit_calibrated(
         &model,
-        &job.job()?,
+        &settings,
         &offers,
         limits,
         &calibration.unwrap_or_default(),
@@ -200,6 +205,20 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
         true => Err(Failure::from(size::fits_nowhere(&fit, &job)).explained(args.explain)),
         false => Ok(ExitCode::Ok),
     }
+}
+
+/// The job with what else was set of it.
+fn settings(mut job: Job, given: &[String]) -> Result<Job, Failure> {
+    for setting in given {
+        let Some((name, value)) = setting.split_once('=') else {
+            let known = settings::names(&job).join(", ");
+            return Err(Failure::usage(format!("--set {setting}: no value"))
+                .with_hint(format!("write NAME=VALUE; names for {}: {known}", job.task())));
+        };
+        settings::set(&mut job, name.trim(), value.trim())
+            .map_err(|error| Failure::usage(format!("--set {setting}: {error}")))?;
+    }
+    Ok(job)
 }
 
 /// A model by name or size; or from a file, where one is named.

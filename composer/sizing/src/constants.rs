@@ -193,7 +193,7 @@ pub struct Engine {
     /// It computes the logits of the whole prompt in fp32.
     #[serde(default)]
     pub prompt_logits: bool,
-    /// Its figures are estimates: no log of it was found.
+    /// Its figures are estimates: few logs of it were found, or none.
     #[serde(default)]
     pub estimate: bool,
     /// The cache of a sequence is a multiple of so many tokens.

@@ -13,6 +13,9 @@ use crate::overhead;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 
+const CACHE: &str = "key/value cache";
+const PROMPT_LOGITS: &str = "prompt logits";
+
 /// How a model is spread over GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Layout {
@@ -76,45 +79,33 @@ pub fn estimate(
     }
     if engine.estimate {
         notes.push(format!(
-            "estimate: what {} takes beside weights and cache is not from its own logs",
+            "estimate: what {} takes beside weights and cache was measured on few models, or none",
             engine.name
         ));
     }
     Ok(Estimate::of(terms, notes))
 }
 
-/// The most requests of this length whose cache fits, by the safe estimate, beside everything else on GPUs of
-/// this memory, of which the engine takes its usual share; 0 where not even one does.
-pub fn requests_that_fit(
-    model: &Model,
-    job: &Inference,
-    layout: Layout,
-    vendor: &str,
-    memory: Bytes,
-) -> Result<u64, SizingError> {
+/// The most requests of this length that fit at once, by the safe estimate, on a GPU of this memory, of which the
+/// engine takes its usual share: as many caches as there is room for beside everything else.
+pub fn requests_that_fit(job: &Inference, estimate: &Estimate, memory: Bytes) -> Result<u64, SizingError> {
     let share = engine(job)?.utilization.as_ref().map_or(1.0, |share| share.value);
-    let room = memory.0 as f64 * share;
-    let fits = |concurrency: u64| -> Result<bool, SizingError> {
-        let job = Inference {
-            concurrency,
-            ..job.clone()
-        };
-        Ok(estimate(model, &job, layout, vendor)?.safe.0 as f64 <= room)
-    };
-    if !fits(1)? {
+    let grows = |term: &&Term| matches!(term.name.as_str(), CACHE | PROMPT_LOGITS);
+    let growing: u64 = estimate.terms.iter().filter(grows).map(|term| term.safe.0).sum();
+    let beside = estimate.safe.0.saturating_sub(growing) as f64;
+    let each = growing as f64 / job.concurrency as f64;
+    let room = memory.0 as f64 * share - beside;
+    if each <= 0.0 || room <= 0.0 {
         return Ok(0);
     }
-    // More requests never need less, so the answer lies between what fits and what does not.
-    let (mut fitting, mut too_many) = (1, MOST_REQUESTS + 1);
-    while too_many - fitting > 1 {
-        let middle = fitting + (too_many - fitting) / 2;
-        if fits(middle)? {
-            fitting = middle;
-        } else {
-            too_many = middle;
-        }
-    }
-    Ok(fitting)
+    Ok(((room / each) as u64).min(MOST_REQUESTS))
+}
+
+/// How many requests fit, in words; nothing where not even those that were asked for do within the usual share.
+pub fn requests_note(job: &Inference, estimate: &Estimate, memory: Bytes) -> Option<String> {
+    let fit = requests_that_fit(job, estimate, memory).ok()?;
+    let tokens = job.prompt_tokens.saturating_add(job.generated_tokens);
+    (fit >= job.concurrency).then(|| format!("{fit} requests of {tokens} tokens fit at once"))
 }
 
 /// Weights, cache and logits: what the process holds in tensors that last.
@@ -142,12 +133,7 @@ pub fn tensors(model: &Model, job: &Inference, layout: Layout) -> Result<Vec<Ter
             grouped(tokens)
         );
         let bytes = 6.0 * model.vocab as f64 * tokens as f64;
-        terms.push(Term::new(
-            "prompt logits",
-            bytes,
-            engine.cache_safe.value,
-            formula,
-        ));
+        terms.push(Term::new(PROMPT_LOGITS, bytes, engine.cache_safe.value, formula));
     }
     Ok(terms)
 }
@@ -254,7 +240,7 @@ fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Ter
         "{what} x {} B x {layers} x {} requests",
         job.cache_bytes, job.concurrency
     );
-    Term::new("key/value cache", bytes, engine.cache_safe.value, formula)
+    Term::new(CACHE, bytes, engine.cache_safe.value, formula)
 }
 
 /// What the process holds outside PyTorch, communication library included.

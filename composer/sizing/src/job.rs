@@ -277,6 +277,30 @@ impl Training {
     }
 }
 
+impl Training {
+    /// Settings that cannot both hold.
+    fn refuse_contradictions(&self) -> Result<(), SizingError> {
+        if self.offload == Offload::Parameters && self.sharding != Sharding::Weights {
+            let allowed = format!("{} with offload {}", Sharding::Weights, self.offload);
+            return Err(SizingError::bad("sharding", self.sharding, &allowed));
+        }
+        let paged = matches!(self.optimizer, Optimizer::PagedAdamW | Optimizer::PagedAdamW8bit);
+        if paged && self.offload != Offload::None {
+            let allowed = format!(
+                "none with optimizer {}, whose states move already",
+                self.optimizer
+            );
+            return Err(SizingError::bad("offload", self.offload, &allowed));
+        }
+        if self.method != Method::Full && matches!(self.precision, Precision::Fp8 | Precision::Bf16Fp32Master)
+        {
+            let allowed = "bf16, fp32, fp32_autocast_bf16, fp32_shards_bf16_compute with adapters".to_owned();
+            return Err(SizingError::bad("precision", self.precision, &allowed));
+        }
+        Ok(())
+    }
+}
+
 /// A job to size a model for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -353,6 +377,7 @@ impl Job {
                     let allowed = frameworks.names().join(", ");
                     return Err(SizingError::bad("framework", &t.framework, &allowed));
                 }
+                t.refuse_contradictions()?;
                 if t.method != Method::Full {
                     within("rank", t.adapters.rank, 1, 1 << 20)?;
                     if let Some(trainable) = t.adapters.trainable {
@@ -420,6 +445,36 @@ mod tests {
             ..Training::new(Method::Qlora)
         });
         assert!(frozen.check().unwrap_err().to_string().contains("nf4-dq"));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let full = Training::new(Method::Full);
+        let refused = |job: Training| Job::Training(job).check().unwrap_err().to_string();
+        assert_eq!(
+            refused(Training {
+                offload: Offload::Parameters,
+                sharding: Sharding::None,
+                ..full.clone()
+            }),
+            "sharding is none; allowed: zero3 with offload params"
+        );
+        let paged = Training {
+            offload: Offload::Optimizer,
+            optimizer: Optimizer::PagedAdamW,
+            ..full.clone()
+        };
+        assert!(refused(paged).starts_with("offload is optimizer; allowed: none with optimizer paged_adamw"));
+        let fp8 = Training {
+            precision: Precision::Fp8,
+            ..Training::new(Method::Lora)
+        };
+        assert!(refused(fp8).starts_with("precision is fp8; allowed: bf16, "));
+        let framework = Training {
+            framework: "keras".into(),
+            ..full
+        };
+        assert!(refused(framework).starts_with("framework is keras; allowed: pytorch, torchtitan"));
     }
 
     #[test]

@@ -50,6 +50,7 @@ mod parameters;
 pub mod phases;
 pub mod roofline;
 pub mod rule;
+pub mod settings;
 pub mod size_class;
 pub mod training;
 

@@ -4,7 +4,7 @@
 use poolwright_sizing::constants::Constants;
 use poolwright_sizing::inference::{self, Layout};
 use poolwright_sizing::job::{
-    AdapterType, Adapters, Attention, Inference, Loss, Method, Offload, Optimizer, Precision, Recompute,
+    AdapterType, Adapters, Attention, Inference, Job, Loss, Method, Offload, Optimizer, Precision, Recompute,
     Sharding, Targets, Training, WeightFormat,
 };
 use poolwright_sizing::training;
@@ -35,7 +35,7 @@ fn step() -> impl Strategy<Value = Training> {
         trainable: None,
     });
     let framework = select(Constants::builtin().frameworks.names());
-    (settings, adapters, framework, 1u64..16, 1u64..16_384, 1u64..4).prop_map(
+    let steps = (settings, adapters, framework, 1u64..16, 8u64..16_384, 1u64..4).prop_map(
         |(settings, adapters, framework, b, s, ga)| {
             let (method, precision, recompute, attention, loss, sharding, optimizer, offload) = settings;
             Training {
@@ -55,7 +55,10 @@ fn step() -> impl Strategy<Value = Training> {
                 frozen: WeightFormat::Nf4,
             }
         },
-    )
+    );
+    steps.prop_filter("contradictory", |step| {
+        Job::Training(step.clone()).check().is_ok()
+    })
 }
 
 /// A layout that the model divides into.
@@ -192,8 +195,8 @@ proptest! {
         prop_assert!(live(&flash) <= live(&eager));
         let small = Training { optimizer: Optimizer::Sgd, ..job.clone() };
         prop_assert!(live(&small) <= live(&job));
-        let on_host = Training { offload: Offload::Optimizer, ..job.clone() };
-        let here = Training { offload: Offload::None, ..job };
+        let on_host = Training { offload: Offload::Optimizer, optimizer: Optimizer::AdamW, ..job.clone() };
+        let here = Training { offload: Offload::None, optimizer: Optimizer::AdamW, ..job };
         prop_assert!(live(&on_host) <= live(&here));
     }
 

@@ -63,7 +63,15 @@ fn a_tight_fit_says_what_share_of_the_gpu_the_engine_must_take() {
         "{notes:?}"
     );
     let fit = infer("8B", &[offer("h100-pcie-80gb", None)], slots(8));
-    assert!(fit.candidates[0].estimate.notes.is_empty());
+    let notes = &fit.candidates[0].estimate.notes;
+    assert!(notes.iter().all(|n| !n.contains("memory share")), "{notes:?}");
+    // 52 GiB are left on it for caches of half a GiB.
+    assert!(
+        notes
+            .iter()
+            .any(|n| n.ends_with("requests of 4096 tokens fit at once")),
+        "{notes:?}"
+    );
 }
 
 #[test]

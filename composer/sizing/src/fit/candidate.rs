@@ -114,9 +114,9 @@ impl Sketch {
     pub(super) fn candidate(self, memo: &mut Memo<'_>, offer: &Offer) -> Result<Candidate, SizingError> {
         let mut estimate = memo.estimate(self.found.division, &offer.vendor)?;
         if let Job::Inference(job) = memo.job() {
-            estimate
-                .notes
-                .extend(inference::share_note(job, estimate.safe, offer.memory));
+            let share = inference::share_note(job, estimate.safe, offer.memory);
+            let requests = inference::requests_note(job, &estimate, offer.memory);
+            estimate.notes.extend(share.into_iter().chain(requests));
         }
         estimate
             .notes

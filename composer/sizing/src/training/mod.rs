@@ -19,6 +19,7 @@ mod states;
 use crate::constants::{Constants, Framework};
 use crate::error::SizingError;
 use crate::estimate::{Estimate, Term};
+use crate::job::within;
 use crate::job::{Job, Method, Offload, Optimizer, Precision, Sharding, Training};
 use crate::model::Model;
 use crate::overhead;
@@ -114,6 +115,7 @@ fn checked(model: &Model, job: &Training, parallel: &Parallel) -> Result<&'stati
     model.check()?;
     Job::Training(job.clone()).check()?;
     parallel.check(model)?;
+    within("context", parallel.context, 1, job.seq_len)?;
     framework(job)
 }
 

@@ -103,7 +103,11 @@ fn moments(rank: &Rank<'_>) -> Vec<Moment> {
         logits_kept.clone(),
     ];
     let embedding = vec![
-        Some(gradients.clone()),
+        Some(if rank.gathers() {
+            rank.without_embedding(&gradients)
+        } else {
+            gradients.clone()
+        }),
         rank.embedding_gradient(),
         rank.gathered_at_embedding(),
         logits_kept.clone(),

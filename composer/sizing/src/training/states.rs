@@ -227,18 +227,23 @@ impl Rank<'_> {
         Some(Part::new("gathered weights", bytes, formula))
     }
 
-    /// While the gradients of embedding and head are divided; their weights are given back by then.
+    /// While the gradients of embedding and head are divided; their weights are given back by then. First the
+    /// gradients lie beside the copy that is reduced, then half of them beside the copy and its result.
     pub fn gathered_at_embedding(&self) -> Option<Part> {
         if !self.gathers() || self.adapted() {
             return None;
         }
         let (b, reduced) = self.gathered_bytes();
-        let root = self.embeddings();
+        let (by, _) = self.divided(Sharding::Gradients);
+        let (root, each) = (
+            self.embeddings(),
+            (b + reduced).max(b / 2.0 + reduced + reduced / by),
+        );
         let formula = format!(
-            "({b} B + {reduced} B) x {} in gradients of embedding and head",
+            "{each} B x {} in gradients of embedding and head",
             grouped(root.round() as u64)
         );
-        Some(Part::new("gathered gradients", (b + reduced) * root, formula))
+        Some(Part::new("gathered gradients", each * root, formula))
     }
 
     fn gathered_layers(&self, layers: f64) -> (f64, String) {
