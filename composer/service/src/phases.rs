@@ -5,8 +5,9 @@ use crate::error::{ErrorCode, ServiceError};
 use crate::size::{self, JobSpec};
 use poolwright_sizing::phases::{Phase, PhaseError, PhaseKind, Scheduled, Work, schedule};
 use poolwright_sizing::size_class::parse_size;
-use poolwright_sizing::{Limits, Offer};
+use poolwright_sizing::{Limits, Offer, settings};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A run and its phases, in their order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,6 +29,9 @@ pub struct PhaseSpec {
     /// Without a task: what is usual for the kind of phase.
     #[serde(default)]
     pub job: JobSpec,
+    /// Any other setting of the task, such as `loss = "chunked"`.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
     /// Trained, or of an evaluation generated: a number, or a text such as `20B`.
     #[serde(default)]
     pub tokens: Option<Tokens>,
@@ -110,10 +114,15 @@ impl PhaseSpec {
             task: Some(self.job.task.unwrap_or(self.kind.usual_task())),
             ..self.job.clone()
         };
+        let mut job = job.job().map_err(here)?;
+        for (name, value) in &self.set {
+            let set = settings::set(&mut job, name, value);
+            set.map_err(|error| here(ServiceError::bad_request(error.to_string())))?;
+        }
         Ok(Phase {
             name: self.name().to_owned(),
             kind: self.kind,
-            job: job.job().map_err(here)?,
+            job,
             work: self.work().map_err(here)?,
             gpus: self.gpus,
             gpu_kind: self.gpu.as_deref().map(profile_name).transpose().map_err(here)?,
@@ -180,6 +189,16 @@ mod tests {
         refused(json!({"hours": 1, "gpu": "voodoo2"}), "voodoo2");
         refused(json!({"hours": 1, "job": {"concurrency": 3}}), "concurrency");
         refused(json!({"hours": 1, "gpus": 1, "gpu": "l4-24gb"}), "8B full");
+        refused(json!({"hours": 1, "set": {"loss": "lost"}}), "chunked");
+        // A sequence this long needs its loss in chunks, which is a setting as any other.
+        let long = |set: Value| {
+            let phase = json!({
+                "kind": "long-context", "hours": 1, "gpus": 32, "gpu": "h100-sxm5-80gb", "job": {"context": 32768}, "set": set,
+            });
+            run(json!({"model": "Llama-3.1-8B", "phase": [phase]}))
+        };
+        let counts = |found: Vec<Scheduled>| found[0].window.need.alternatives[0].count;
+        assert_eq!(long(json!({"loss": "chunked"})).map(counts), Ok(32));
         assert!(run(json!({"model": "8B", "phase": []})).is_err());
         for unknown in [json!({"kind": "lunch"}), json!({"kind": "main", "speed": 1})] {
             let run = json!({"model": "8B", "phase": [unknown]});

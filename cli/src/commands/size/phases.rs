@@ -53,7 +53,7 @@ pub fn run(
     };
     let run: RunSpec = toml::from_str(&text).map_err(|error| {
         here(Failure::usage(error.to_string().trim_end())).with_hint(
-            "a run has a model, and [[phase]] tables with kind, tokens or hours, and name, job, gpus and gpu",
+            "a run has a model, and [[phase]] tables with kind, tokens or hours, and name, job, set, gpus and gpu",
         )
     })?;
     let scheduled = run.schedule(offers, host_slots);
