@@ -63,7 +63,28 @@ QWEN3_30B = dict(hidden_size=2048, intermediate_size=6144, num_hidden_layers=6, 
 MIXTRAL = dict(hidden_size=4096, intermediate_size=14336, num_hidden_layers=4, num_attention_heads=32,
                num_key_value_heads=8, head_dim=128, vocab_size=32000, tie_word_embeddings=False,
                num_local_experts=8, num_experts_per_tok=2)
+GEMMA_2B = dict(hidden_size=2304, intermediate_size=9216, num_hidden_layers=8, num_attention_heads=8,
+                num_key_value_heads=4, head_dim=256, vocab_size=256000, tie_word_embeddings=True)
+GEMMA_1B = dict(hidden_size=1152, intermediate_size=6912, num_hidden_layers=12, num_attention_heads=4,
+                num_key_value_heads=1, head_dim=256, vocab_size=262144, tie_word_embeddings=True)
+OLMO_7B = dict(hidden_size=4096, intermediate_size=11008, num_hidden_layers=6, num_attention_heads=32,
+               num_key_value_heads=32, head_dim=128, vocab_size=100352, tie_word_embeddings=False)
+PHI_2 = dict(hidden_size=2560, intermediate_size=10240, num_hidden_layers=8, num_attention_heads=32,
+             num_key_value_heads=32, head_dim=80, vocab_size=51200, tie_word_embeddings=False)
+NEOX_20B = dict(hidden_size=6144, intermediate_size=24576, num_hidden_layers=4, num_attention_heads=64,
+                num_key_value_heads=64, head_dim=96, vocab_size=50432, tie_word_embeddings=False)
+# How the classes are called in the table: the family, and the MLP.
+FAMILIES = {
+    "Llama": ("llama", "swiglu"), "Qwen2": ("qwen2", "swiglu"), "Qwen3Moe": ("qwen3-moe", "swiglu"),
+    "Mixtral": ("mixtral", "swiglu"), "Gemma2": ("gemma2", "geglu"), "Gemma3": ("gemma3", "geglu"),
+    "Olmo2": ("olmo2", "swiglu"), "Phi": ("phi", "gelu_new"), "GPTNeoX": ("gpt-neox", "gelu"),
+}
 MODELS = {
+    "gemma-2-2b-8-layers": ("Gemma2", GEMMA_2B),
+    "gemma-3-1b-12-layers": ("Gemma3", GEMMA_1B),
+    "olmo-2-7b-6-layers": ("Olmo2", OLMO_7B),
+    "phi-2-8-layers": ("Phi", PHI_2),
+    "gpt-neox-20b-4-layers": ("GPTNeoX", NEOX_20B),
     "llama-3.2-1b": ("Llama", LLAMA_1B),
     "llama-8b-8-layers": ("Llama", LLAMA_8B),
     "llama-70b-8-layers": ("Llama", LLAMA_70B),
@@ -143,7 +164,11 @@ def cases():
         Case("sharded", eight, precision="fp32_shards_bf16_compute", shard_ranks=n, recompute=rc, seq_len=s)
         for n, rc, s in ((8, "none", 4096), (8, "full", 2048), (64, "full", 8192), (2, "none", 2048))
     ] + [Case("sharded", eight, shard_ranks=8, recompute="full")]
-    return moe + optimizers + offload + tensor + pipeline + context + sharded
+    families = [
+        Case("families", name, micro_batch=4)
+        for name in MODELS if name.split("-")[0] in ("gemma", "olmo", "phi", "gpt")
+    ]
+    return moe + optimizers + offload + tensor + pipeline + context + sharded + families
 
 
 class AdamW8bit(torch.optim.Optimizer):
@@ -206,7 +231,7 @@ def build(case, layers=None):
             dims[key] //= case.expert
     if case.expert > 1:
         dims["num_experts_per_tok"] = min(dims["num_experts_per_tok"], dims.get("num_experts", dims.get("num_local_experts")))
-    config = getattr(transformers, f"{kind}Config")(use_cache=False, **dims)
+    config = getattr(transformers, f"{kind}TextConfig" if kind == "Gemma3" else f"{kind}Config")(use_cache=False, **dims)
     config._attn_implementation = "fused"
     if "num_experts_per_tok" in dims:
         config._experts_implementation = "grouped_mm"
@@ -371,8 +396,8 @@ def row(number, case, peak):
         "ffn": dims["intermediate_size"],
         "vocab": dims["vocab_size"],
         "tied": int(dims["tie_word_embeddings"]),
-        "mlp": "swiglu",
-        "family": {"Llama": "llama", "Qwen2": "qwen2", "Qwen3Moe": "qwen3-moe", "Mixtral": "mixtral"}[kind],
+        "mlp": FAMILIES[kind][1],
+        "family": FAMILIES[kind][0],
         "experts": experts,
         "experts_per_token": dims.get("num_experts_per_tok", ""),
         "expert_ffn": dims.get("moe_intermediate_size", dims["intermediate_size"]) if experts else "",

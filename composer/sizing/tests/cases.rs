@@ -186,9 +186,10 @@ fn tracked_steps() {
     }
 }
 
-const GROUPS: [&str; 7] = [
+const GROUPS: [&str; 8] = [
     "context",
     "experts",
+    "families",
     "offload",
     "optimizer",
     "pipeline",

@@ -103,13 +103,15 @@ fn shape(name: &str, fields: &Fields, kind: Kind) -> Result<Model, ConfigError> 
         },
         vocab: fields.need(&["vocab_size"])?,
         tied: fields.flag("tie_word_embeddings")?.unwrap_or(kind.tied),
-        mlp: if kind.mlp == Mlp::Gelu && kind.family == Family::Gpt2 {
-            match fields.text("activation_function").as_deref() {
-                None | Some("gelu_new") => Mlp::GeluNew,
-                Some(_) => Mlp::Gelu,
-            }
-        } else {
-            kind.mlp
+        mlp: match fields
+            .text("activation_function")
+            .or(fields.text("hidden_act"))
+            .as_deref()
+        {
+            _ if kind.mlp == Mlp::Gated => Mlp::Gated,
+            Some("gelu_new") => Mlp::GeluNew,
+            None if matches!(kind.family, Family::Gpt2 | Family::Phi) => Mlp::GeluNew,
+            _ => Mlp::Gelu,
         },
         context,
         latent,

@@ -82,38 +82,75 @@ impl Rank<'_> {
             Some(latent) => self.latent(latent),
             None => e * (2.0 * q + 2.0 * kv),
         };
-        let head_norms = match m.family {
-            Family::Qwen3 | Family::Qwen3Moe | Family::Gemma3 => (4.0 + e) * (q + kv),
-            _ => 0.0,
+        let head_norms = if self.norms_heads() {
+            (4.0 + self.scaled()) * (q + kv)
+        } else {
+            0.0
         };
         let log_sum_exp = 4.0 * m.heads as f64 / self.tensor();
-        let matrix_inputs = if self.gated() && self.autocast() { 5.0 } else { 2.0 };
+        let matrix_inputs = match (self.gated() && self.autocast(), self.side_by_side()) {
+            (true, _) => 5.0,
+            (false, true) => 1.0,
+            (false, false) => 2.0,
+        };
         norms + matrix_inputs * e * h / inputs + products + head_norms + log_sum_exp
     }
 
-    /// What the norms of a layer keep, and the dropout masks beside them.
+    /// What the norms of a layer keep, and the dropout masks beside them (or as much in copies of queries and keys).
     fn norms(&self) -> f64 {
         let (e, h) = (self.element(), self.model.hidden as f64);
         let norms = match self.model.family {
             Family::Gemma2 | Family::Gemma3 => 4.0,
+            _ if self.side_by_side() => 1.0,
             _ => 2.0,
         };
         let bytes = if self.gated() {
-            let scaled = if self.autocast() { 4.0 } else { e };
-            norms * (4.0 + scaled) * h
+            norms * (4.0 + self.scaled()) * h
         } else {
-            2.0 * self.stream() * h + 2.0 * e * h
+            norms * (self.stream() + e) * h
         };
         bytes / self.sequence()
     }
 
-    /// Compressed queries and keys with their norms, then whole ones for every head.
+    /// Bytes of an element of what a norm of the root mean square multiplies with its weights.
+    fn scaled(&self) -> f64 {
+        match self.model.family {
+            Family::Gemma2 | Family::Gemma3 | Family::Olmo2 => 4.0,
+            _ if self.autocast() => 4.0,
+            _ => self.element(),
+        }
+    }
+
+    /// Attention and MLP take the output of one norm.
+    fn side_by_side(&self) -> bool {
+        matches!(
+            self.model.family,
+            Family::Phi | Family::Cohere | Family::CohereQkNorm
+        )
+    }
+
+    /// Queries and keys have norms of their own.
+    fn norms_heads(&self) -> bool {
+        matches!(
+            self.model.family,
+            Family::Qwen3
+                | Family::Qwen3Moe
+                | Family::Glm4Moe
+                | Family::Gemma3
+                | Family::Olmo2
+                | Family::CohereQkNorm
+        )
+    }
+
+    /// Compressed queries and keys with their norms, then whole ones for every head; values as a part of what they
+    /// were expanded with, and the output twice, as it is turned around.
     fn latent(&self, latent: Latent) -> f64 {
         let e = self.element();
         let compressed = (4.0 + 2.0 * e) * (latent.q_lora_rank + latent.kv_lora_rank) as f64;
         let heads = self.model.heads as f64 / self.tensor();
         let key = (latent.nope_dim + latent.rope_dim) as f64;
-        compressed + e * heads * (2.0 * key + 2.0 * latent.value_dim as f64)
+        let value = latent.nope_dim as f64 + 3.0 * latent.value_dim as f64;
+        compressed + e * heads * (2.0 * key + value)
     }
 
     fn scores(&self) -> f64 {
@@ -236,8 +273,7 @@ impl Rank<'_> {
     fn final_norm(&self) -> Part {
         let (e, h) = (self.element(), self.model.hidden as f64);
         let bytes = if self.gated() {
-            let scaled = if self.autocast() { 4.0 } else { e };
-            4.0 + scaled + e
+            4.0 + self.scaled() + e
         } else {
             self.stream() + 2.0 * e
         };
