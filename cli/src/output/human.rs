@@ -44,6 +44,17 @@ pub fn span(from: Timestamp, to: Timestamp) -> String {
     }
 }
 
+/// How long something will take, roughly: `45 s`, `3.5 h`, `12 days`.
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 100.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
+        s if s < 1e6 => format!("{:.1} days", s / 86_400.0),
+        s => format!("{} days", grouped((s / 86_400.0).round() as u64)),
+    }
+}
+
 /// `12,345`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -197,6 +208,8 @@ mod tests {
         assert_eq!(after(0.84), "0.8 s");
         assert_eq!(after(125.0), "2 min 5 s");
         assert_eq!(after(11_520.0), "3 h 12 min");
+        let rough = [45.0, 600.0, 12_600.0, 200_000.0, 1e9].map(duration);
+        assert_eq!(rough, ["45 s", "10 min", "3.5 h", "2.3 days", "11,574 days"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! * [`demand`], [`schedule`], [`window`], [`endpoint`]: what people write, and what is kept of it.
 //! * [`drift`](mod@drift): what is recorded against what is found.
 //! * [`size`](mod@size): sizing in the words of requests.
+//! * [`size`], [`phases`]: from what people write about a model, or a run over time, to sizing's answer.
 //! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
 //! * [`accounts`]: who may ask.
@@ -23,6 +24,7 @@ pub mod leases;
 pub mod limits;
 mod missing;
 mod owners;
+pub mod phases;
 pub mod runner;
 pub mod schedule;
 mod sealed;

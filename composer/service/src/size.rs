@@ -27,6 +27,9 @@ pub struct JobSpec {
     /// Sequences of a micro-batch on one GPU; for training only.
     #[serde(default)]
     pub micro_batch: Option<u64>,
+    /// Micro-batches before an optimizer step; for training only.
+    #[serde(default)]
+    pub accumulation: Option<u64>,
 }
 
 impl JobSpec {
@@ -48,6 +51,7 @@ impl JobSpec {
             ("context", self.context),
             ("concurrency", self.concurrency),
             ("micro_batch", self.micro_batch),
+            ("accumulation", self.accumulation),
         ];
         match settings.into_iter().find(|(_, given)| *given == Some(0)) {
             Some((name, _)) => Err(ServiceError::bad_request(format!("{name} is 0; the least is 1"))),
@@ -57,6 +61,7 @@ impl JobSpec {
 
     fn serving(&self) -> Result<Job, ServiceError> {
         refuse("micro_batch", self.micro_batch.is_some(), "training")?;
+        refuse("accumulation", self.accumulation.is_some(), "training")?;
         let mut job = Inference::default();
         if let Some(context) = self.context {
             // A quarter of it is generated, as in the usual setting.
@@ -78,6 +83,7 @@ impl JobSpec {
         let mut job = Training::new(method);
         job.seq_len = self.context.unwrap_or(job.seq_len);
         job.micro_batch = self.micro_batch.unwrap_or(job.micro_batch);
+        job.accumulation = self.accumulation.unwrap_or(job.accumulation);
         Ok(Job::Training(job))
     }
 }
@@ -146,6 +152,7 @@ pub(crate) fn need_of_model(
         concurrency: spec.concurrency,
         weights: spec.weights.clone(),
         micro_batch: None,
+        accumulation: None,
     };
     let kind = spec
         .kind
@@ -204,7 +211,7 @@ mod tests {
     #[test]
     fn nothing_is_refused_and_an_empty_pool_is_not_told_to_take_smaller_weights() {
         let zero = |field: &str| serde_json::from_value::<JobSpec>(serde_json::json!({ field: 0 })).unwrap();
-        for field in ["context", "concurrency", "micro_batch"] {
+        for field in ["context", "concurrency", "micro_batch", "accumulation"] {
             let error = zero(field).job().unwrap_err();
             assert!(
                 error.message.contains(field) && error.message.contains("least is 1"),

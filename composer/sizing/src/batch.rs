@@ -4,23 +4,39 @@
 //! caching allocator; context and communication buffers are not in it. A case that cannot be sized is
 //! refused with its reason; the others go on.
 
+use crate::catalogue::Catalogue;
 use crate::constants::Constants;
 use crate::csv::{self, CsvError, Row};
 use crate::error::SizingError;
 use crate::inference::{self, Layout};
 use crate::job::{
-    AdapterType, Adapters, Attention, Inference, Loss, Method, Precision, Recompute, Targets, Training,
+    AdapterType, Adapters, Attention, Inference, Job, Loss, Method, Precision, Recompute, Targets, Training,
     WeightFormat,
 };
-use crate::model::{Family, Mlp, Model};
+use crate::model::{Experts, Family, Mlp, Model};
 use crate::need::Task;
+use crate::parallel::Parallel;
 use crate::training;
 use poolwright_model::units::Bytes;
 use std::fmt::Write;
 use std::str::FromStr;
 
-/// The engine of measured inference cases: a library, not a server.
-const ENGINE: &str = "pytorch";
+/// The engine of measured inference cases: a library, not a server. Before version 4.45 transformers returned the
+/// logits of the whole prompt.
+fn engine(framework: &str) -> &'static str {
+    let version = framework
+        .split_whitespace()
+        .skip_while(|word| !word.eq_ignore_ascii_case("transformers"))
+        .nth(1)
+        .and_then(|version| {
+            let mut parts = version.trim_start_matches('v').split('.');
+            Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+        });
+    match version {
+        Some::<(u64, u64)>(version) if version < (4, 45) => "transformers-4.44",
+        _ => "pytorch",
+    }
+}
 
 /// What was predicted for a case, per GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +56,8 @@ pub struct Outcome {
 pub fn size(cases: &str) -> Result<Vec<Outcome>, CsvError> {
     let mut outcomes = Vec::new();
     csv::read(cases, |row| {
-        let id = row
-            .get("id")
-            .map_or_else(|| format!("line {}", row.line), str::to_owned);
         outcomes.push(Outcome {
-            id,
+            id: id(row),
             result: predict(row),
         });
     })?;
@@ -65,45 +78,78 @@ pub fn to_csv(outcomes: &[Outcome]) -> String {
     out
 }
 
-fn predict(row: &Row<'_>) -> Result<Prediction, SizingError> {
+/// What a row asks for.
+pub(crate) struct Case {
+    pub model: Model,
+    pub job: Job,
+    pub parallel: Parallel,
+}
+
+/// What a row is called.
+pub(crate) fn id(row: &Row<'_>) -> String {
+    let line = || format!("line {}", row.line);
+    row.get("id").map_or_else(line, str::to_owned)
+}
+
+pub(crate) fn case(row: &Row<'_>) -> Result<Case, SizingError> {
     let model = model(row)?;
     let task = named::<Task>(row, "task")?.ok_or_else(|| missing("task"))?;
-    if task == Task::Infer {
-        let terms = inference::tensors(&model, &serving(row)?, Layout::SINGLE)?;
-        let point = terms.iter().map(|t| t.point).sum();
-        return Ok(Prediction {
-            point,
-            safe: terms.iter().map(|t| t.safe).sum(),
-        });
-    }
-    let method = match task {
-        Task::Infer | Task::Full => Method::Full,
-        Task::Lora => Method::Lora,
-        Task::Qlora => Method::Qlora,
-        Task::Peft => Method::Peft,
+    let job = match task {
+        Task::Infer => Job::Inference(serving(row)?),
+        Task::Full => Job::Training(step(row, Method::Full)?),
+        Task::Lora => Job::Training(step(row, Method::Lora)?),
+        Task::Qlora => Job::Training(step(row, Method::Qlora)?),
+        Task::Peft => Job::Training(step(row, Method::Peft)?),
     };
-    let peak = training::peak(
-        &model,
-        &step(row, method)?,
-        number(row, "shard_ranks")?.unwrap_or(1),
-    )?
-    .bytes;
-    let allocator = &Constants::builtin().training.allocator;
-    let middle = match row.get("metric") {
-        None | Some("allocated") => 1.0,
-        Some("reserved") => allocator.middle.value,
-        Some(other) => {
-            return Err(SizingError::bad(
-                "metric",
-                format!("{other:?}"),
-                "allocated, reserved",
-            ));
+    let parallel = layout(row)?;
+    Ok(Case { model, job, parallel })
+}
+
+fn predict(row: &Row<'_>) -> Result<Prediction, SizingError> {
+    let Case { model, job, parallel } = case(row)?;
+    let job = match job {
+        Job::Training(step) => step,
+        Job::Inference(job) => {
+            let terms = inference::tensors(&model, &job, Layout::SINGLE)?;
+            return Ok(Prediction {
+                point: terms.iter().map(|t| t.point).sum(),
+                safe: terms.iter().map(|t| t.safe).sum(),
+            });
         }
     };
+    let peak = training::peak(&model, &job, &parallel)?;
     let bytes = |b: f64| Bytes(b.ceil() as u64);
-    Ok(Prediction {
-        point: bytes(peak * middle),
-        safe: bytes(peak * allocator.safe.value),
+    match row.get("metric") {
+        None | Some("allocated") => Ok(Prediction {
+            point: bytes(peak.bytes),
+            safe: bytes(peak.safe_bytes),
+        }),
+        Some("reserved") => {
+            let reserved = training::reserved(&peak, &job, &parallel)?;
+            Ok(Prediction {
+                point: bytes(reserved.middle),
+                safe: bytes(reserved.safe),
+            })
+        }
+        Some(other) => Err(SizingError::bad(
+            "metric",
+            format!("{other:?}"),
+            "allocated, reserved",
+        )),
+    }
+}
+
+/// One GPU where nothing else is said.
+fn layout(row: &Row<'_>) -> Result<Parallel, SizingError> {
+    let width = |column: &str| Ok::<u64, SizingError>(number(row, column)?.unwrap_or(1));
+    Ok(Parallel {
+        tensor: width("tensor")?,
+        sequence: flag(row, "sequence")?.unwrap_or(false),
+        pipeline: width("pipeline")?,
+        interleave: width("interleave")?,
+        context: width("context")?,
+        expert: width("expert")?,
+        data: width("shard_ranks")?,
     })
 }
 
@@ -136,11 +182,7 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         head_dim: number(row, "head_dim")?.unwrap_or(hidden / heads.max(1)),
         ffn: required(row, "ffn")?,
         vocab: required(row, "vocab")?,
-        tied: match row.get("tied") {
-            Some("1" | "true" | "True") => true,
-            None | Some("0" | "false" | "False") => false,
-            Some(other) => return Err(SizingError::bad("tied", format!("{other:?}"), "0, 1")),
-        },
+        tied: flag(row, "tied")?.unwrap_or(false),
         mlp,
         context: None,
         latent: None,
@@ -148,6 +190,45 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         experts: None,
         source: "the case".into(),
     };
+    model.check()?;
+    let mut model = experts(row, known(model))?;
+    if let Some(family) = row.get("family") {
+        model.family = family.parse()?;
+    }
+    Ok(model)
+}
+
+/// What a table has no columns for comes from the catalogue, where it has a model of this name and these dimensions.
+fn known(model: Model) -> Model {
+    let same = |known: &&Model| {
+        (known.params, known.layers, known.hidden) == (model.params, model.layers, model.hidden)
+    };
+    let Some(known) = Catalogue::builtin().by_name(&model.name).filter(same) else {
+        return model;
+    };
+    Model {
+        family: known.family,
+        latent: known.latent,
+        window: known.window,
+        experts: known.experts,
+        ..model
+    }
+}
+
+/// Experts that the table states.
+fn experts(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
+    let Some(count) = number(row, "experts")? else {
+        return Ok(model);
+    };
+    let experts = Some(Experts {
+        count,
+        per_token: required(row, "experts_per_token")?,
+        ffn: required(row, "expert_ffn")?,
+        shared: number(row, "shared_experts")?.unwrap_or(0),
+        first_dense_layers: 0,
+        every: 1,
+    });
+    let model = Model { experts, ..model };
     model.check()?;
     Ok(model)
 }
@@ -160,7 +241,7 @@ fn serving(row: &Row<'_>) -> Result<Inference, SizingError> {
         generated_tokens: number(row, "gen_tokens")?.unwrap_or(0),
         concurrency: number(row, "micro_batch")?.unwrap_or(1),
         prompt_logits: false,
-        engine: ENGINE.to_owned(),
+        engine: engine(row.get("framework").unwrap_or_default()).to_owned(),
     })
 }
 
@@ -185,6 +266,13 @@ fn step(row: &Row<'_>, method: Method) -> Result<Training, SizingError> {
         recompute: named(row, "recompute")?.unwrap_or(Recompute::None),
         attention: named(row, "attention")?.unwrap_or(Attention::Flash),
         loss: named(row, "loss")?.unwrap_or(Loss::FullFp32),
+        sharding: named(row, "sharding")?.unwrap_or(usual.sharding),
+        optimizer: named(row, "optimizer")?.unwrap_or(usual.optimizer),
+        offload: named(row, "offload")?.unwrap_or(usual.offload),
+        framework: Constants::builtin()
+            .frameworks
+            .about(row.get("framework").unwrap_or_default())
+            .to_owned(),
         frozen: match method {
             Method::Qlora => named(row, "weights_dtype")?.unwrap_or(usual.frozen),
             Method::Full | Method::Lora | Method::Peft => usual.frozen,
@@ -201,6 +289,15 @@ fn missing(column: &str) -> SizingError {
 /// A value that has a name.
 fn named<T: FromStr<Err = SizingError>>(row: &Row<'_>, column: &str) -> Result<Option<T>, SizingError> {
     row.get(column).map(str::parse).transpose()
+}
+
+fn flag(row: &Row<'_>, column: &str) -> Result<Option<bool>, SizingError> {
+    match row.get(column) {
+        None => Ok(None),
+        Some("1" | "true" | "True") => Ok(Some(true)),
+        Some("0" | "false" | "False") => Ok(Some(false)),
+        Some(other) => Err(SizingError::bad(column, format_args!("{other:?}"), "0, 1")),
+    }
 }
 
 fn number(row: &Row<'_>, column: &str) -> Result<Option<u64>, SizingError> {

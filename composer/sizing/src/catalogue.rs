@@ -194,14 +194,8 @@ mod tests {
 
     #[test]
     fn parameters_follow_from_the_dimensions() {
-        let counted: Vec<_> = Catalogue::builtin()
-            .all()
-            .iter()
-            .filter_map(|m| Some((m, m.counted()?)))
-            .collect();
-        assert!(counted.len() >= 38, "{}", counted.len());
-        for (model, count) in counted {
-            assert_eq!(count, model.params, "{}", model.name);
+        for model in Catalogue::builtin().all() {
+            assert_eq!(model.counted(), Some(model.params), "{}", model.name);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The constants of the estimates, from `hw-profiles/sizing/*.toml`: each with the evidence for it.
 
 use crate::error::DataError;
-use crate::job::{Precision, WeightFormat};
+use crate::job::{Optimizer, Precision, WeightFormat};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -14,6 +14,10 @@ const FORMATS: (&str, &str) = (
 const TRAINING: (&str, &str) = (
     "sizing/training.toml",
     include_str!("../../../hw-profiles/sizing/training.toml"),
+);
+const FRAMEWORKS: (&str, &str) = (
+    "sizing/frameworks.toml",
+    include_str!("../../../hw-profiles/sizing/frameworks.toml"),
 );
 const SERVING: (&str, &str) = (
     "sizing/serving.toml",
@@ -74,8 +78,76 @@ pub enum Scope {
 pub struct States {
     pub weights: f64,
     pub gradients: f64,
-    pub optimizer: f64,
+    /// A copy of the weights in higher precision, kept with the optimizer.
+    pub master: f64,
+    /// One element of an optimizer's state, where the optimizer does not fix it itself.
+    pub state: f64,
     pub evidence: String,
+}
+
+/// What an optimizer keeps for each trained parameter.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OptimizerStates {
+    /// So many elements of the precision's state type.
+    #[serde(default)]
+    pub elements: f64,
+    /// And so many bytes of its own.
+    #[serde(default)]
+    pub bytes: f64,
+    /// And a row and a column for each matrix, in fp32, in place of an element for each parameter.
+    #[serde(default)]
+    pub factored: bool,
+    /// fp32 copies of the largest matrix while it is updated.
+    #[serde(default)]
+    pub temporaries: f64,
+    pub evidence: String,
+}
+
+/// How a training framework allocates.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Framework {
+    pub name: String,
+    /// The words by which a text about a run names it; all of them are in it.
+    pub words: Vec<String>,
+    /// Reserved by the caching allocator over live tensors: one GPU, and with sharded weights.
+    pub reserved_alone: Figure,
+    pub reserved_sharded: Figure,
+    pub reserved_safe: Figure,
+    /// fp32 copies of the logits at the start of the backward pass, beside what all frameworks hold.
+    pub logits_extra: Figure,
+    /// Layers whose weights are gathered at the start of the backward pass.
+    pub gathered_at_loss: Figure,
+    /// 1: the gathered inputs of tensor-parallel matrices are kept under sequence parallelism; 0: gathered again.
+    pub gathered_inputs: Figure,
+    /// 1: frozen 4-bit matrices keep their inputs for the backward pass.
+    pub frozen_inputs: Figure,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Frameworks {
+    pub default: String,
+    framework: Vec<Framework>,
+}
+
+impl Frameworks {
+    pub fn named(&self, name: &str) -> Option<&Framework> {
+        self.framework.iter().find(|f| f.name.eq_ignore_ascii_case(name))
+    }
+
+    pub fn names(&self) -> Vec<&str> {
+        self.framework.iter().map(|f| f.name.as_str()).collect()
+    }
+
+    /// The one that a text is about: that with the most of its words in it; the default where none is.
+    pub fn about(&self, text: &str) -> &str {
+        let text = text.to_ascii_lowercase();
+        let named = |f: &&Framework| !f.words.is_empty() && f.words.iter().all(|word| text.contains(word));
+        let found = self.framework.iter().filter(named).max_by_key(|f| f.words.len());
+        found.map_or(&self.default, |f| &f.name)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -89,17 +161,16 @@ pub struct Logits {
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Allocator {
-    pub middle: Figure,
-    pub safe: Figure,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TrainingConstants {
     pub states: BTreeMap<Precision, States>,
+    pub optimizers: BTreeMap<Optimizer, OptimizerStates>,
     pub logits: Logits,
-    pub allocator: Allocator,
+    /// The safe bound of live tensors over their estimate, by how well the method is confirmed.
+    pub live_safe: Figure,
+    pub live_safe_lora: Figure,
+    pub live_safe_other: Figure,
+    /// Elements of one of the two communication buckets of ZeRO 1 and 2.
+    pub bucket_elements: Figure,
 }
 
 /// A version of a serving engine.
@@ -114,6 +185,17 @@ pub struct Engine {
     pub non_torch_single: Option<Range>,
     pub non_torch_parallel: Option<Range>,
     pub graphs: Option<Range>,
+    /// What the matrix library keeps from the caching allocator.
+    pub workspace: Option<Range>,
+    /// Formats in which a tied embedding is held once more, as the head.
+    #[serde(default)]
+    pub unties: Vec<WeightFormat>,
+    /// It computes the logits of the whole prompt in fp32.
+    #[serde(default)]
+    pub prompt_logits: bool,
+    /// Its figures are estimates: few logs of it were found, or none.
+    #[serde(default)]
+    pub estimate: bool,
     /// The cache of a sequence is a multiple of so many tokens.
     pub block_tokens: Figure,
     /// The share of a GPU that the engine takes at most unless told otherwise.
@@ -137,6 +219,10 @@ impl Serving {
     pub fn names(&self) -> Vec<&str> {
         self.engine.iter().map(|e| e.name.as_str()).collect()
     }
+
+    pub fn all(&self) -> &[Engine] {
+        &self.engine
+    }
 }
 
 /// What a process takes outside tensors on a vendor's GPUs.
@@ -153,6 +239,7 @@ pub struct Overhead {
 pub struct Constants {
     pub formats: BTreeMap<WeightFormat, Format>,
     pub training: TrainingConstants,
+    pub frameworks: Frameworks,
     pub serving: Serving,
     overhead: BTreeMap<String, Overhead>,
 }
@@ -161,22 +248,24 @@ impl Constants {
     /// Those that come with Poolwright, parsed at the first call.
     pub fn builtin() -> &'static Constants {
         static CONSTANTS: LazyLock<Constants> = LazyLock::new(|| {
-            Constants::parse(FORMATS, TRAINING, SERVING, OVERHEAD)
+            Constants::parse(FORMATS, TRAINING, FRAMEWORKS, SERVING, OVERHEAD)
                 .unwrap_or_else(|error| panic!("the built-in constants are tested to parse: {error}"))
         });
         &CONSTANTS
     }
 
-    /// Reads the four files: pairs of a name for messages and TOML text.
+    /// Reads the five files: pairs of a name for messages and TOML text.
     pub fn parse(
         formats: (&str, &str),
         training: (&str, &str),
+        frameworks: (&str, &str),
         serving: (&str, &str),
         overhead: (&str, &str),
     ) -> Result<Constants, DataError> {
         let constants = Constants {
             formats: read(formats)?,
             training: read(training)?,
+            frameworks: read(frameworks)?,
             serving: read(serving)?,
             overhead: read(overhead)?,
         };
@@ -192,6 +281,20 @@ impl Constants {
             .find(|p| !constants.training.states.contains_key(p))
         {
             return Err(missing(training.0, format!("states.{p}")));
+        }
+        if let Some(o) = Optimizer::ALL
+            .iter()
+            .find(|o| !constants.training.optimizers.contains_key(o))
+        {
+            return Err(missing(training.0, format!("optimizers.{o}")));
+        }
+        if constants
+            .frameworks
+            .named(&constants.frameworks.default)
+            .is_none()
+        {
+            let what = format!("the default framework {:?}", constants.frameworks.default);
+            return Err(missing(frameworks.0, what));
         }
         if constants.serving.engine(&constants.serving.default).is_none() {
             return Err(missing(
@@ -211,6 +314,10 @@ impl Constants {
 
     pub fn states(&self, precision: Precision) -> &States {
         &self.training.states[&precision]
+    }
+
+    pub fn optimizer(&self, optimizer: Optimizer) -> &OptimizerStates {
+        &self.training.optimizers[&optimizer]
     }
 
     /// Of the vendor, however it is written; of unknown vendors the largest known.
@@ -264,7 +371,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let formats = FORMATS.1.replace("[nf4-dq]", "[nf3]");
-        let error = Constants::parse(("f.toml", &formats), TRAINING, SERVING, OVERHEAD)
+        let error = Constants::parse(("f.toml", &formats), TRAINING, FRAMEWORKS, SERVING, OVERHEAD)
             .unwrap_err()
             .to_string();
         assert!(
@@ -274,12 +381,12 @@ mod tests {
         let start = FORMATS.1.find("[nf4-dq]").unwrap();
         let end = FORMATS.1.find("[mxfp4]").unwrap();
         let without = format!("{}{}", &FORMATS.1[..start], &FORMATS.1[end..]);
-        let error = Constants::parse(("f.toml", &without), TRAINING, SERVING, OVERHEAD)
+        let error = Constants::parse(("f.toml", &without), TRAINING, FRAMEWORKS, SERVING, OVERHEAD)
             .unwrap_err()
             .to_string();
         assert_eq!(error, "f.toml: format nf4-dq is missing");
         let serving = SERVING.1.replace("default = \"vllm-0.11\"", "default = \"x\"");
-        let error = Constants::parse(FORMATS, TRAINING, ("s.toml", &serving), OVERHEAD)
+        let error = Constants::parse(FORMATS, TRAINING, FRAMEWORKS, ("s.toml", &serving), OVERHEAD)
             .unwrap_err()
             .to_string();
         assert_eq!(error, "s.toml: the default engine \"x\" is missing");

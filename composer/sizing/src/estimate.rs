@@ -38,7 +38,7 @@ impl Term {
 }
 
 /// To the next whole byte; a formula's value is never negative.
-fn whole(bytes: f64) -> Bytes {
+pub(crate) fn whole(bytes: f64) -> Bytes {
     Bytes(bytes.max(0.0).ceil() as u64)
 }
 

@@ -7,14 +7,17 @@
 use crate::constants::{Constants, Engine, Scope};
 use crate::error::SizingError;
 use crate::estimate::{Estimate, Term, grouped};
-use crate::job::{Inference, Job, within};
+use crate::job::{Inference, Job, MOST_REQUESTS, within};
 use crate::model::Model;
 use crate::overhead;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 
+const CACHE: &str = "key/value cache";
+const PROMPT_LOGITS: &str = "prompt logits";
+
 /// How a model is spread over GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Layout {
     /// GPUs that share every layer.
     pub tensor: u64,
@@ -74,7 +77,35 @@ pub fn estimate(
             model.kv_heads, layout.tensor
         ));
     }
+    if engine.estimate {
+        notes.push(format!(
+            "estimate: what {} takes beside weights and cache was measured on few models, or none",
+            engine.name
+        ));
+    }
     Ok(Estimate::of(terms, notes))
+}
+
+/// The most requests of this length that fit at once, by the safe estimate, on a GPU of this memory, of which the
+/// engine takes its usual share: as many caches as there is room for beside everything else.
+pub fn requests_that_fit(job: &Inference, estimate: &Estimate, memory: Bytes) -> Result<u64, SizingError> {
+    let share = engine(job)?.utilization.as_ref().map_or(1.0, |share| share.value);
+    let grows = |term: &&Term| matches!(term.name.as_str(), CACHE | PROMPT_LOGITS);
+    let growing: u64 = estimate.terms.iter().filter(grows).map(|term| term.safe.0).sum();
+    let beside = estimate.safe.0.saturating_sub(growing) as f64;
+    let each = growing as f64 / job.concurrency as f64;
+    let room = memory.0 as f64 * share - beside;
+    if each <= 0.0 || room <= 0.0 {
+        return Ok(0);
+    }
+    Ok(((room / each) as u64).min(MOST_REQUESTS))
+}
+
+/// How many requests fit, in words; nothing where not even those that were asked for do within the usual share.
+pub fn requests_note(job: &Inference, estimate: &Estimate, memory: Bytes) -> Option<String> {
+    let fit = requests_that_fit(job, estimate, memory).ok()?;
+    let tokens = job.prompt_tokens.saturating_add(job.generated_tokens);
+    (fit >= job.concurrency).then(|| format!("{fit} requests of {tokens} tokens fit at once"))
 }
 
 /// Weights, cache and logits: what the process holds in tensors that last.
@@ -88,7 +119,13 @@ pub fn tensors(model: &Model, job: &Inference, layout: Layout) -> Result<Vec<Ter
         weights(model, job, layout, engine)?,
         cache(model, job, layout, engine),
     ];
-    if job.prompt_logits {
+    terms.extend(
+        engine
+            .workspace
+            .as_ref()
+            .map(|range| Term::constant("workspace", range)),
+    );
+    if job.prompt_logits || engine.prompt_logits {
         let tokens = job.prompt_tokens.saturating_mul(job.concurrency);
         let formula = format!(
             "6 B x {} x {} prompt tokens",
@@ -96,12 +133,7 @@ pub fn tensors(model: &Model, job: &Inference, layout: Layout) -> Result<Vec<Ter
             grouped(tokens)
         );
         let bytes = 6.0 * model.vocab as f64 * tokens as f64;
-        terms.push(Term::new(
-            "prompt logits",
-            bytes,
-            engine.cache_safe.value,
-            formula,
-        ));
+        terms.push(Term::new(PROMPT_LOGITS, bytes, engine.cache_safe.value, formula));
     }
     Ok(terms)
 }
@@ -145,8 +177,11 @@ fn weights(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> R
         Scope::Experts => (model.routed(), inner - model.routed(), 2.0),
     };
     // A stage holds the embedding or the head; a single stage both.
+    let matrix = model.vocab * model.hidden;
     let embedding = if layout.pipeline > 1 {
-        model.vocab * model.hidden
+        matrix
+    } else if model.tied && engine.unties.contains(&job.weights) {
+        2 * matrix
     } else {
         model.embedding()
     };
@@ -205,7 +240,7 @@ fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Ter
         "{what} x {} B x {layers} x {} requests",
         job.cache_bytes, job.concurrency
     );
-    Term::new("key/value cache", bytes, engine.cache_safe.value, formula)
+    Term::new(CACHE, bytes, engine.cache_safe.value, formula)
 }
 
 /// What the process holds outside PyTorch, communication library included.

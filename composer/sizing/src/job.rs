@@ -22,6 +22,13 @@ named! {
         Nf4Dq = "nf4-dq",
         /// The 4-bit microscaling format, on experts only.
         Mxfp4 = "mxfp4",
+        /// GGUF's block formats (llama.cpp).
+        Q8_0 = "q8_0",
+        Q6K = "q6_k",
+        Q5KM = "q5_k_m",
+        Q4KM = "q4_k_m" | "gguf",
+        Q4_0 = "q4_0",
+        Q3KM = "q3_k_m",
     }
 }
 
@@ -35,6 +42,10 @@ named! {
         Fp32AutocastBf16 = "fp32_autocast_bf16" | "amp",
         /// fp32 shards, gathered and computed in bf16 (FSDP2 mixed precision).
         Fp32ShardsBf16Compute = "fp32_shards_bf16_compute" | "mp",
+        /// bf16 weights, fp32 gradients and fp32 master weights in the optimizer (Megatron-LM, DeepSpeed).
+        Bf16Fp32Master = "bf16_fp32_master" | "mixed",
+        /// fp32 shards, gathered in bf16, matrix products in FP8.
+        Fp8 = "fp8",
     }
 }
 
@@ -42,6 +53,8 @@ named! {
     /// Which activations are computed again in the backward pass instead of being kept.
     Recompute("recompute") {
         None = "none",
+        /// Scores of attention only, as Megatron-LM's selective form.
+        Selective = "selective",
         /// Every layer, from its input.
         Full = "full",
         /// torchtitan's selective form: every second matrix product and the attention output are kept.
@@ -64,7 +77,36 @@ named! {
         FullFp32 = "full_fp32",
         /// In chunks of the sequence, each computed again in the backward pass.
         Chunked = "chunked",
+        /// Each GPU of a tensor-parallel group computes its part of the vocabulary.
+        VocabParallel = "vocab_parallel",
         Bf16 = "bf16",
+    }
+}
+
+named! {
+    /// What updates the weights. Figures: `hw-profiles/sizing/training.toml`.
+    Optimizer("optimizer") {
+        AdamW = "adamw" | "adam",
+        /// Both moments in 8 bits (bitsandbytes).
+        AdamW8bit = "adamw_8bit" | "adam8bit" | "adamw8bit",
+        /// Moments in unified memory, moved to the host when the GPU is short.
+        PagedAdamW = "paged_adamw",
+        PagedAdamW8bit = "paged_adamw_8bit",
+        /// Factored second moment, no first.
+        Adafactor = "adafactor",
+        Sgd = "sgd",
+        SgdMomentum = "sgd_momentum",
+    }
+}
+
+named! {
+    /// What is kept in the host's memory.
+    Offload("offload") {
+        None = "none",
+        /// Optimizer states.
+        Optimizer = "optimizer",
+        /// Optimizer states, gradients and weights; a layer's weights come when it is computed.
+        Parameters = "params" | "cpu",
     }
 }
 
@@ -98,6 +140,8 @@ named! {
 named! {
     /// What is divided over the GPUs of a data-parallel group.
     Sharding("sharding") {
+        /// Nothing: every GPU holds all states, and gradients are averaged (DDP).
+        None = "none" | "ddp",
         /// ZeRO 1: optimizer states.
         Optimizer = "zero1",
         /// ZeRO 2: and gradients.
@@ -106,6 +150,9 @@ named! {
         Weights = "zero3" | "fsdp",
     }
 }
+
+/// The most requests at once that are sized.
+pub(crate) const MOST_REQUESTS: u64 = 1 << 20;
 
 /// Serving.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -188,6 +235,10 @@ pub struct Training {
     pub attention: Attention,
     pub loss: Loss,
     pub sharding: Sharding,
+    pub optimizer: Optimizer,
+    pub offload: Offload,
+    /// A framework in `hw-profiles/sizing/frameworks.toml`.
+    pub framework: String,
     /// Used unless the method is full.
     pub adapters: Adapters,
     /// The frozen weights of QLoRA: nf4 or nf4-dq.
@@ -212,6 +263,9 @@ impl Training {
             attention: Attention::Flash,
             loss: Loss::FullFp32,
             sharding: Sharding::Weights,
+            optimizer: Optimizer::AdamW,
+            offload: Offload::None,
+            framework: Constants::builtin().frameworks.default.clone(),
             adapters: Adapters {
                 rank: 16,
                 targets: Targets::All,
@@ -220,6 +274,30 @@ impl Training {
             },
             frozen: WeightFormat::Nf4,
         }
+    }
+}
+
+impl Training {
+    /// Settings that cannot both hold.
+    fn refuse_contradictions(&self) -> Result<(), SizingError> {
+        if self.offload == Offload::Parameters && self.sharding != Sharding::Weights {
+            let allowed = format!("{} with offload {}", Sharding::Weights, self.offload);
+            return Err(SizingError::bad("sharding", self.sharding, &allowed));
+        }
+        let paged = matches!(self.optimizer, Optimizer::PagedAdamW | Optimizer::PagedAdamW8bit);
+        if paged && self.offload != Offload::None {
+            let allowed = format!(
+                "none with optimizer {}, whose states move already",
+                self.optimizer
+            );
+            return Err(SizingError::bad("offload", self.offload, &allowed));
+        }
+        if self.method != Method::Full && matches!(self.precision, Precision::Fp8 | Precision::Bf16Fp32Master)
+        {
+            let allowed = "bf16, fp32, fp32_autocast_bf16, fp32_shards_bf16_compute with adapters".to_owned();
+            return Err(SizingError::bad("precision", self.precision, &allowed));
+        }
+        Ok(())
     }
 }
 
@@ -282,7 +360,7 @@ impl Job {
             Job::Inference(i) => {
                 within("prompt_tokens", i.prompt_tokens, 0, 1 << 30)?;
                 within("generated_tokens", i.generated_tokens, 0, 1 << 30)?;
-                within("concurrency", i.concurrency, 1, 1 << 20)?;
+                within("concurrency", i.concurrency, 1, MOST_REQUESTS)?;
                 within("cache_bytes", i.cache_bytes, 1, 4)?;
                 let serving = &Constants::builtin().serving;
                 if serving.engine(&i.engine).is_none() {
@@ -294,6 +372,12 @@ impl Job {
                 within("micro_batch", t.micro_batch, 1, 1 << 20)?;
                 within("seq_len", t.seq_len, 1, 1 << 30)?;
                 within("accumulation", t.accumulation, 1, 1 << 30)?;
+                let frameworks = &Constants::builtin().frameworks;
+                if frameworks.named(&t.framework).is_none() {
+                    let allowed = frameworks.names().join(", ");
+                    return Err(SizingError::bad("framework", &t.framework, &allowed));
+                }
+                t.refuse_contradictions()?;
                 if t.method != Method::Full {
                     within("rank", t.adapters.rank, 1, 1 << 20)?;
                     if let Some(trainable) = t.adapters.trainable {
@@ -361,6 +445,36 @@ mod tests {
             ..Training::new(Method::Qlora)
         });
         assert!(frozen.check().unwrap_err().to_string().contains("nf4-dq"));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let full = Training::new(Method::Full);
+        let refused = |job: Training| Job::Training(job).check().unwrap_err().to_string();
+        assert_eq!(
+            refused(Training {
+                offload: Offload::Parameters,
+                sharding: Sharding::None,
+                ..full.clone()
+            }),
+            "sharding is none; allowed: zero3 with offload params"
+        );
+        let paged = Training {
+            offload: Offload::Optimizer,
+            optimizer: Optimizer::PagedAdamW,
+            ..full.clone()
+        };
+        assert!(refused(paged).starts_with("offload is optimizer; allowed: none with optimizer paged_adamw"));
+        let fp8 = Training {
+            precision: Precision::Fp8,
+            ..Training::new(Method::Lora)
+        };
+        assert!(refused(fp8).starts_with("precision is fp8; allowed: bf16, "));
+        let framework = Training {
+            framework: "keras".into(),
+            ..full
+        };
+        assert!(refused(framework).starts_with("framework is keras; allowed: pytorch, torchtitan"));
     }
 
     #[test]

@@ -11,10 +11,11 @@
 //! * [`job`]: what is done with it, with usual settings for every [`need::Task`].
 //! * [`training`], [`inference`], [`overhead`]: what one GPU must hold, as named terms with a middle
 //!   estimate and a safe bound. Constants are data with their evidence: [`constants`].
-//! * [`fit`]: which sets of GPUs can hold it, ranked, and why the others cannot.
-//! * [`need`]: the value that the planner takes.
-//! * [`rule`]: Liqid's published rule and tables, beside our own.
-//! * [`batch`]: many cases from a CSV table.
+//! * [`parallel`]: how a training run is laid out over GPUs.
+//! * [`fit`]: which sets of GPUs can hold it, ranked, and why the others cannot; [`roofline`]: how fast they are.
+//! * [`need`]: the value that the planner takes; [`phases`]: one for each part of a run.
+//! * [`rule`]: Liqid's published rule and tables; [`comparison`]: beside our own; [`energy`]: of a year.
+//! * [`batch`]: many cases from a CSV table; [`calibration`]: measured peaks correct constants.
 //!
 //! ```
 //! use poolwright_model::profile::Profiles;
@@ -28,9 +29,12 @@
 //! ```
 
 pub mod batch;
+pub mod calibration;
 pub mod catalogue;
+pub mod comparison;
 pub mod constants;
 mod csv;
+pub mod energy;
 pub mod error;
 pub mod estimate;
 pub mod fit;
@@ -41,11 +45,16 @@ pub mod model;
 mod named;
 pub mod need;
 pub mod overhead;
-
+pub mod parallel;
+mod parameters;
+pub mod phases;
+pub mod roofline;
 pub mod rule;
+pub mod settings;
 pub mod size_class;
 pub mod training;
 
+pub use calibration::Calibration;
 pub use catalogue::Catalogue;
 pub use csv::CsvError;
 pub use error::{DataError, SizingError, UnknownModel};
@@ -54,4 +63,5 @@ pub use fit::{Fit, Limits, Offer};
 pub use job::{Inference, Job, Training};
 pub use model::Model;
 pub use need::{GpuSet, Need, Task};
+pub use parallel::Parallel;
 pub use rule::Rule;

@@ -3,13 +3,15 @@
 //! Invariants of a checked [`Model`]: every dimension is at least 1 and plausible, `heads` is a multiple
 //! of `kv_heads`, and the embeddings are smaller than the whole.
 
+use crate::error::SizingError;
+use crate::parameters;
 use serde::{Deserialize, Serialize};
 
 /// The family decides what stands beside the big matrices: biases, norms, routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
-    /// Gated MLP, RMS norms, no biases: Llama, Mistral, Phi-3.
+    /// Gated MLP, RMS norms, no biases: Llama, Mistral, Phi-3, Gemma 1, Granite.
     Llama,
     /// Llama with biases on query, key and value.
     Qwen2,
@@ -19,14 +21,52 @@ pub enum Family {
     Gemma2,
     /// Gemma 2 with norms on query and key.
     Gemma3,
+    /// Llama with its norms after attention and MLP, and norms over all of query and key.
+    Olmo2,
+    /// One norm a layer, attention and MLP side by side.
+    Cohere,
+    /// Cohere with norms on query and key.
+    CohereQkNorm,
     /// Llama with a router and experts in place of the MLP.
     Mixtral,
+    /// Qwen 2 with experts, and a gate for the shared ones.
+    Qwen2Moe,
     /// Qwen 3 with a router and experts in place of the MLP.
     Qwen3Moe,
+    /// Llama with experts in every layer or every second, and a shared one.
+    Llama4,
+    /// Latent attention, experts after a few plain layers: DeepSeek V2 and V3, Kimi K2.
+    Deepseek,
+    /// Qwen 3's attention with biases, DeepSeek's experts.
+    Glm4Moe,
+    /// Biases everywhere, sinks in attention, experts with biases.
+    GptOss,
     /// Learned positions, layer norms, biases everywhere.
     Gpt2,
+    /// As GPT-2, with two positions more.
+    Opt,
+    /// As GPT-2, without positions, with a norm after the embedding.
+    Bloom,
+    /// As GPT-2, without positions.
+    GptNeox,
+    Starcoder2,
+    /// One norm a layer, biases everywhere, on the head too: Phi-1, 1.5 and 2.
+    Phi,
+    /// Layer norms, no other biases.
+    Falcon,
     /// Parameters are stated, not counted.
     Other,
+}
+
+impl std::str::FromStr for Family {
+    type Err = SizingError;
+
+    /// By the name that data files have.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named: Result<Self, serde::de::value::Error> =
+            Family::deserialize(serde::de::value::StrDeserializer::new(text));
+        named.map_err(|error| SizingError::bad("family", format!("{text:?}"), &error.to_string()))
+    }
 }
 
 /// The feed-forward part of a layer.
@@ -46,8 +86,17 @@ pub enum Mlp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latent {
+    /// Width of the compressed keys and values.
     pub kv_lora_rank: u64,
+    /// The part of a head that carries positions; one for all heads of the key.
     pub rope_dim: u64,
+    /// Width of the compressed queries; 0 where they are not compressed.
+    #[serde(default)]
+    pub q_lora_rank: u64,
+    /// The part of a head without positions.
+    pub nope_dim: u64,
+    /// A head's value.
+    pub value_dim: u64,
 }
 
 /// Layers that keep only the last tokens in their cache.
@@ -149,6 +198,9 @@ impl Model {
         let latent = self.latent.unwrap_or(Latent {
             kv_lora_rank: 1,
             rope_dim: 1,
+            q_lora_rank: 1,
+            nope_dim: 1,
+            value_dim: 1,
         });
         for (key, found, most) in [
             ("params", self.params, 100_000_000_000_000),
@@ -168,6 +220,9 @@ impl Model {
             ("window.full_every", window.full_every, 10_000),
             ("latent.kv_lora_rank", latent.kv_lora_rank, 1_000_000),
             ("latent.rope_dim", latent.rope_dim, 1_000_000),
+            ("latent.q_lora_rank", latent.q_lora_rank.max(1), 1_000_000),
+            ("latent.nope_dim", latent.nope_dim, 1_000_000),
+            ("latent.value_dim", latent.value_dim, 1_000_000),
         ] {
             if !(1..=most).contains(&found) {
                 return Err(Implausible {
@@ -222,11 +277,16 @@ impl Model {
             .map_or(self.ffn, |e| (e.per_token + e.shared) * e.ffn)
     }
 
+    /// Layers with experts; 0 without.
+    pub fn expert_layers(&self) -> u64 {
+        self.experts
+            .map_or(0, |e| self.layers.saturating_sub(e.first_dense_layers) / e.every)
+    }
+
     /// Parameters of the routed experts, biases aside; 0 without.
     pub fn routed(&self) -> u64 {
         self.experts.map_or(0, |e| {
-            let layers = self.layers.saturating_sub(e.first_dense_layers) / e.every;
-            (layers * e.count)
+            (self.expert_layers() * e.count)
                 .saturating_mul(3 * self.hidden * e.ffn)
                 .min(self.params - self.embedding())
         })
@@ -240,27 +300,6 @@ impl Model {
 
     /// The number of parameters that the dimensions come to; None where the family is not counted.
     pub fn counted(&self) -> Option<u64> {
-        let (l, h, f) = (self.layers, self.hidden, self.ffn);
-        let (q, kv, d) = (self.query(), self.key(), self.head_dim);
-        let attention = 2 * h * q + 2 * h * kv;
-        let mlp = match (self.family, self.experts) {
-            (Family::Mixtral | Family::Qwen3Moe, e) => e.map(|e| e.count * 3 * h * e.ffn + h * e.count)?,
-            (_, Some(_)) => return None,
-            (_, None) => 3 * h * f,
-        };
-        let beside = match self.family {
-            Family::Llama | Family::Mixtral => 2 * h,
-            Family::Qwen2 => 2 * h + q + 2 * kv,
-            Family::Qwen3 | Family::Qwen3Moe => 2 * h + 2 * d,
-            Family::Gemma2 => 4 * h,
-            Family::Gemma3 => 4 * h + 2 * d,
-            Family::Gpt2 => {
-                // Every matrix has a bias; positions are learned; the norms have weight and bias.
-                let layer = 4 * h * h + 4 * h + 2 * h * f + f + h + 4 * h;
-                return Some(self.vocab * h + self.context? * h + l * layer + 2 * h);
-            }
-            Family::Other => return None,
-        };
-        Some(self.embedding() + l * (attention + mlp + beside) + h)
+        parameters::count(self)
     }
 }

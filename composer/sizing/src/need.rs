@@ -61,7 +61,7 @@ pub struct GpuSet {
     pub count: u32,
     /// Each GPU of the set must have at least this much memory, as its driver reports it. Zero: any.
     pub min_memory_per_gpu: Bytes,
-    /// GPUs that must share a host, because they exchange data in every layer (tensor parallel width).
+    /// GPUs that must share a host, because they exchange data in every layer (tensor and context parallel width).
     /// `count` is a multiple of it; a host takes whole groups. 1: no such tie.
     #[serde(default = "one")]
     pub group: u32,
@@ -148,6 +148,25 @@ impl Need {
             .map(GpuSet::total_memory)
             .min()
             .unwrap_or(Bytes(0))
+    }
+}
+
+/// A need that holds for a part of a run: what the planner is handed while the window is open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NeedWindow {
+    /// The phase of the run; unique within it.
+    pub phase: String,
+    /// Seconds after the run begins.
+    pub start_s: u64,
+    /// The first second that is not part of it; above `start_s`.
+    pub end_s: u64,
+    pub need: Need,
+}
+
+impl NeedWindow {
+    /// The window that is open at that second.
+    pub fn at<'a>(mut windows: impl Iterator<Item = &'a NeedWindow>, second: u64) -> Option<&'a NeedWindow> {
+        windows.find(|window| (window.start_s..window.end_s).contains(&second))
     }
 }
 

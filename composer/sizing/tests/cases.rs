@@ -1,4 +1,5 @@
 //! The batch mode: its own small table here, and the shared cases where they are present.
+#![expect(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
 use poolwright_sizing::batch::{self, Outcome};
 use std::collections::HashMap;
@@ -24,11 +25,11 @@ fn rows_are_predicted_or_refused_one_by_one() {
     let csv = batch::to_csv(&batch::size(&cases).unwrap());
     let lines: Vec<&str> = csv.lines().collect();
     assert_eq!(lines[0], "id,predicted_gib,safe_gib,refused");
-    assert_eq!(lines[1], "a,60.809,76.011,");
-    assert_eq!(lines[2], "b,66.889,76.011,");
-    assert_eq!(lines[3], "c,20.523,25.653,");
+    assert_eq!(lines[1], "a,60.618,66.679,");
+    assert_eq!(lines[2], "b,63.649,75.772,");
+    assert_eq!(lines[3], "c,20.593,27.800,");
     // 2 B of 1,050,673,152 in embeddings, 1 B of the rest, 131,072 B for each of 2,049 tokens.
-    assert_eq!(lines[4], "d,8.707,10.014,");
+    assert_eq!(lines[4], "d,8.738,9.622,");
     assert!(
         lines[5].starts_with("e,,,\"task is \"\"sleep\"\"; allowed: infer, full"),
         "{}",
@@ -49,10 +50,73 @@ fn shared() -> Option<PathBuf> {
     dir.join("sizing/cases.csv").is_file().then_some(dir)
 }
 
+/// The same table with another value in the column of the truth.
+fn with_peaks(text: &str, peak: &str) -> String {
+    let mut out = String::new();
+    for (i, line) in text.lines().enumerate() {
+        // The truth is the last column and never quoted.
+        let (row, last) = line.rsplit_once(',').unwrap();
+        out += &format!("{row},{}\n", if i == 0 { last } else { peak });
+    }
+    out
+}
+
+#[test]
+fn the_truth_is_not_read() {
+    let row = format!("a,{LLAMA},full,bf16,1,2048,,1,1,none,flash,full_fp32,8030261248,,,,x,allocated,7.5");
+    let own = format!("{HEADER},peak_gib\n{row}\n");
+    let tracked = include_str!("data/tracked.csv").to_owned();
+    let shared = shared().map(|dir| std::fs::read_to_string(dir.join("sizing/cases.csv")).unwrap());
+    for text in [own, tracked].into_iter().chain(shared) {
+        let predicted = batch::to_csv(&batch::size(&text).unwrap());
+        for peak in ["", "0", "-1", "not a number", "123456789"] {
+            assert_eq!(
+                batch::to_csv(&batch::size(&with_peaks(&text, peak)).unwrap()),
+                predicted,
+                "peaks of {peak:?}"
+            );
+        }
+    }
+}
+
+/// How far predictions are from the truth, in per cent.
 #[derive(Default)]
 struct Score {
     errors: Vec<f64>,
-    under: usize,
+    slacks: Vec<f64>,
+}
+
+impl Score {
+    fn mean_error(&self) -> f64 {
+        self.errors.iter().map(|e| e.abs()).sum::<f64>() / self.errors.len() as f64
+    }
+
+    fn under(&self) -> usize {
+        self.slacks.iter().filter(|slack| **slack < 0.0).count()
+    }
+
+    fn median_slack(&self) -> f64 {
+        let mut slacks = self.slacks.clone();
+        slacks.sort_by(f64::total_cmp);
+        slacks[slacks.len() / 2]
+    }
+}
+
+/// Scores by kind; a row that is refused fails.
+fn score(text: &str, kind: impl Fn(&[&str]) -> &'static str) -> HashMap<&'static str, Score> {
+    let mut scores: HashMap<&'static str, Score> = HashMap::new();
+    let rows = text.lines().skip(1);
+    for (line, Outcome { id, result }) in rows.zip(batch::size(text).unwrap()) {
+        let fields: Vec<&str> = line.split(',').collect();
+        assert_eq!(fields[0], id);
+        let peak: f64 = fields[fields.len() - 1].parse().unwrap();
+        let prediction = result.unwrap_or_else(|why| panic!("{id} refused: {why}"));
+        let percent = |gib: f64| 100.0 * (gib / peak - 1.0);
+        let score = scores.entry(kind(&fields)).or_default();
+        score.errors.push(percent(prediction.point.gib()));
+        score.slacks.push(percent(prediction.safe.gib()));
+    }
+    scores
 }
 
 #[test]
@@ -62,42 +126,73 @@ fn measured_cases() {
         return;
     };
     let text = std::fs::read_to_string(dir.join("sizing/cases.csv")).unwrap();
-    let mut truth = HashMap::new();
-    for line in text.lines().skip(1) {
-        // The first field is the id, the last the peak; the task is found by its place before any quote.
-        let fields: Vec<&str> = line.split(',').collect();
-        truth.insert(
-            fields[0].to_owned(),
-            (
-                fields[12].to_owned(),
-                fields[fields.len() - 1].parse::<f64>().unwrap(),
-            ),
-        );
-    }
-    let mut scores: HashMap<String, Score> = HashMap::new();
-    for Outcome { id, result } in batch::size(&text).unwrap() {
-        let (task, peak) = &truth[&id];
-        let prediction = result.unwrap_or_else(|why| panic!("{id} refused: {why}"));
-        let kind = match (id.starts_with('t'), task.as_str()) {
-            (true, _) => "tracker".to_owned(),
-            (false, "infer") => "infer".to_owned(),
-            (false, _) => "train".to_owned(),
-        };
-        let score = scores.entry(kind).or_default();
-        score.errors.push(prediction.point.gib() / peak - 1.0);
-        score.under += usize::from(prediction.safe.gib() < *peak);
-    }
-    for (kind, most) in [("tracker", 2.0), ("train", 14.0), ("infer", 8.0)] {
+    // litgpt prints the longest sequence only, so its rows are judged apart.
+    let scores = score(&text, |fields| {
+        if fields[0].starts_with('t') {
+            "tracker"
+        } else if fields[12] == "infer" {
+            "infer"
+        } else if fields.iter().any(|field| field.starts_with("litgpt")) {
+            "litgpt"
+        } else {
+            "train"
+        }
+    });
+    for (kind, most) in [("tracker", 0.3), ("train", 6.0), ("litgpt", 14.0), ("infer", 1.0)] {
         let score = &scores[kind];
-        let mean = |f: fn(f64) -> f64| {
-            100.0 * score.errors.iter().map(|e| f(*e)).sum::<f64>() / score.errors.len() as f64
-        };
-        let (mape, bias) = (mean(f64::abs), mean(|e| e));
         println!(
-            "{kind}: n={} MAPE={mape:.2}% bias={bias:+.2}% under={}",
+            "{kind}: n={} MAPE={:.2}% under={} slack={:.0}%",
             score.errors.len(),
-            score.under
+            score.mean_error(),
+            score.under(),
+            score.median_slack()
         );
-        assert!(mape < most, "{kind}: {mape:.2} %");
+        assert!(score.mean_error() < most, "{kind}: {:.2} %", score.mean_error());
+        // Beside litgpt's: what the other adapters in its rows keep is not known.
+        assert!(
+            kind == "litgpt" || score.median_slack() <= 20.0,
+            "{kind}: {:.0} %",
+            score.median_slack()
+        );
+    }
+    let (under, rows) = scores
+        .values()
+        .fold((0, 0), |(under, n), s| (under + s.under(), n + s.slacks.len()));
+    assert!(under * 50 <= rows, "{under} of {rows} safe bounds are too low");
+}
+
+/// Steps that were tracked tensor by tensor (`tests/sizing/track.py`), for what nobody has measured.
+#[test]
+fn tracked_steps() {
+    let text = include_str!("data/tracked.csv");
+    let scores = score(text, |fields| {
+        GROUPS.iter().find(|group| **group == fields[1]).unwrap()
+    });
+    for group in GROUPS {
+        let score = &scores[group];
+        let worst = score
+            .errors
+            .iter()
+            .fold(0.0, |worst: f64, error| worst.max(error.abs()));
+        println!(
+            "{group}: n={} MAPE={:.2}% worst={worst:.1}% under={}",
+            score.errors.len(),
+            score.mean_error(),
+            score.under()
+        );
+        assert!(score.errors.len() >= 5, "{group}");
+        assert!(score.mean_error() < 3.0 && worst < 9.0, "{group}");
+        assert_eq!(score.under(), 0, "{group}");
     }
 }
+
+const GROUPS: [&str; 8] = [
+    "context",
+    "experts",
+    "families",
+    "offload",
+    "optimizer",
+    "pipeline",
+    "sharded",
+    "tensor",
+];

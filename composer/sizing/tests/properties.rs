@@ -1,24 +1,19 @@
 //! What must hold whatever the numbers: more work never needs less, more GPUs never more on each.
 #![expect(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
+use poolwright_sizing::constants::Constants;
 use poolwright_sizing::inference::{self, Layout};
 use poolwright_sizing::job::{
-    AdapterType, Adapters, Attention, Inference, Loss, Method, Precision, Recompute, Sharding, Targets,
-    Training, WeightFormat,
+    AdapterType, Adapters, Attention, Inference, Job, Loss, Method, Offload, Optimizer, Precision, Recompute,
+    Sharding, Targets, Training, WeightFormat,
 };
 use poolwright_sizing::training;
-use poolwright_sizing::{Catalogue, Estimate, Model, size_class};
+use poolwright_sizing::{Catalogue, Estimate, Model, Parallel, batch, hub_config, size_class};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-fn trainable_model() -> impl Strategy<Value = Model> {
-    let models: Vec<Model> = Catalogue::builtin()
-        .all()
-        .iter()
-        .filter(|m| m.latent.is_none())
-        .cloned()
-        .collect();
-    select(models)
+fn any_model() -> impl Strategy<Value = Model> {
+    select(Catalogue::builtin().all().to_vec())
 }
 
 fn step() -> impl Strategy<Value = Training> {
@@ -29,11 +24,20 @@ fn step() -> impl Strategy<Value = Training> {
         select(Attention::ALL),
         select(Loss::ALL),
         select(Sharding::ALL),
-        select(Targets::ALL),
-        select(AdapterType::ALL),
+        select(Optimizer::ALL),
+        select(Offload::ALL),
     );
-    (settings, 1u64..16, 1u64..16_384, 1u64..4, 1u64..256).prop_map(
-        |((method, precision, recompute, attention, loss, sharding, targets, dtype), b, s, ga, rank)| {
+    let adapters = (1u64..256, select(Targets::ALL), select(AdapterType::ALL));
+    let adapters = adapters.prop_map(|(rank, targets, dtype)| Adapters {
+        rank,
+        targets,
+        dtype,
+        trainable: None,
+    });
+    let framework = select(Constants::builtin().frameworks.names());
+    let steps = (settings, adapters, framework, 1u64..16, 8u64..16_384, 1u64..4).prop_map(
+        |(settings, adapters, framework, b, s, ga)| {
+            let (method, precision, recompute, attention, loss, sharding, optimizer, offload) = settings;
             Training {
                 method,
                 precision,
@@ -44,16 +48,59 @@ fn step() -> impl Strategy<Value = Training> {
                 attention,
                 loss,
                 sharding,
-                adapters: Adapters {
-                    rank,
-                    targets,
-                    dtype,
-                    trainable: None,
-                },
+                optimizer,
+                offload,
+                framework: framework.to_owned(),
+                adapters,
                 frozen: WeightFormat::Nf4,
             }
         },
-    )
+    );
+    steps.prop_filter("contradictory", |step| {
+        Job::Training(step.clone()).check().is_ok()
+    })
+}
+
+/// A layout that the model divides into.
+fn layout(model: &Model) -> impl Strategy<Value = Parallel> + use<> {
+    let model = model.clone();
+    let widths = (0usize..4, any::<bool>(), 1u64..9, 1u64..4, 0usize..3, 1u64..17);
+    widths.prop_map(move |(t, sequence, pipeline, interleave, context, data)| {
+        let tensor = 1 << t;
+        let candidate = Parallel {
+            tensor,
+            sequence: sequence && tensor > 1,
+            pipeline,
+            interleave,
+            context: 1 << context,
+            expert: 1,
+            data,
+        };
+        let narrower = Parallel {
+            tensor: 1,
+            sequence: false,
+            interleave: 1,
+            ..candidate
+        };
+        [
+            candidate,
+            Parallel {
+                interleave: 1,
+                ..candidate
+            },
+            narrower,
+        ]
+        .into_iter()
+        .find(|parallel| parallel.check(&model).is_ok())
+        .unwrap_or(Parallel::data(data))
+    })
+}
+
+fn laid_out() -> impl Strategy<Value = (Model, Parallel)> {
+    any_model().prop_flat_map(|model| {
+        let parallel = layout(&model);
+        (Just(model), parallel)
+    })
 }
 
 fn serving() -> impl Strategy<Value = Inference> {
@@ -63,7 +110,7 @@ fn serving() -> impl Strategy<Value = Inference> {
         WeightFormat::Fp8,
         WeightFormat::AwqInt4,
     ]);
-    let engine = select(vec!["vllm-0.11", "vllm-0.6.4", "pytorch"]);
+    let engine = select(Constants::builtin().serving.names());
     (
         format,
         engine,
@@ -91,10 +138,15 @@ fn sound(estimate: &Estimate) {
     assert_eq!(estimate.safe, estimate.terms.iter().map(|t| t.safe).sum());
 }
 
-fn train(model: &Model, job: &Training, gpus: u64) -> Estimate {
-    let estimate = training::estimate(model, job, gpus, "NVIDIA").unwrap();
+fn train(model: &Model, job: &Training, parallel: &Parallel) -> Estimate {
+    let estimate = training::estimate(model, job, parallel, "NVIDIA").unwrap();
     sound(&estimate);
     estimate
+}
+
+/// Bytes of weights, gradients and optimizer states on each GPU.
+fn states(model: &Model, job: &Training, parallel: &Parallel) -> f64 {
+    training::states(model, job, parallel).unwrap()
 }
 
 fn serve(model: &Model, job: &Inference, layout: Layout) -> Estimate {
@@ -109,35 +161,48 @@ proptest! {
 
     #[test]
     fn longer_and_wider_steps_never_need_less(
-        model in trainable_model(), job in step(), gpus in 1u64..64, more in 1u64..1000,
+        (model, parallel) in laid_out(), job in step(), more in 1u64..1000,
     ) {
-        let base = train(&model, &job, gpus).safe;
+        let base = train(&model, &job, &parallel).safe;
         let longer = Training { seq_len: job.seq_len + more, ..job.clone() };
-        prop_assert!(train(&model, &longer, gpus).safe >= base);
+        prop_assert!(train(&model, &longer, &parallel).safe >= base);
         let wider = Training { micro_batch: job.micro_batch + more, ..job.clone() };
-        prop_assert!(train(&model, &wider, gpus).safe >= base);
+        prop_assert!(train(&model, &wider, &parallel).safe >= base);
         let accumulating = Training { accumulation: job.accumulation + more, ..job };
-        prop_assert!(train(&model, &accumulating, gpus).safe >= base);
+        prop_assert!(train(&model, &accumulating, &parallel).safe >= base);
+    }
+
+    #[test]
+    fn more_shards_never_hold_more_states((model, parallel) in laid_out(), job in step(), more in 1u64..512) {
+        let wider = Parallel { data: parallel.data + more, ..parallel };
+        prop_assert!(states(&model, &job, &wider) <= states(&model, &job, &parallel));
     }
 
     /// From two GPUs on: the step from one to two adds the gathered layers, which can outweigh what is
     /// saved on a model with few layers or frozen 4-bit weights. Communication buffers aside.
     #[test]
-    fn more_shards_never_need_more(model in trainable_model(), job in step(), gpus in 2u64..512, more in 1u64..512) {
-        let live = |n| training::peak(&model, &job, n).unwrap().bytes;
+    fn more_shards_never_need_more(model in any_model(), job in step(), gpus in 2u64..512, more in 1u64..512) {
+        let live = |n| training::peak(&model, &job, &Parallel::data(n)).unwrap().bytes;
         prop_assert!(live(gpus + more) <= live(gpus));
     }
 
+    /// What one measure saves is never more than what it stores elsewhere or computes again.
     #[test]
-    fn two_shards_need_no_more_than_one_in_full_training(model in trainable_model(), job in step()) {
-        let job = Training { method: Method::Full, ..job };
-        let live = |n| training::peak(&model, &job, n).unwrap().bytes;
-        prop_assert!(live(2) <= live(1));
+    fn what_saves_memory_saves_memory((model, parallel) in laid_out(), job in step()) {
+        let live = |job: &Training| training::peak(&model, job, &parallel).unwrap().bytes;
+        let eager = Training { attention: Attention::Eager, ..job.clone() };
+        let flash = Training { attention: Attention::Flash, ..job.clone() };
+        prop_assert!(live(&flash) <= live(&eager));
+        let small = Training { optimizer: Optimizer::Sgd, ..job.clone() };
+        prop_assert!(live(&small) <= live(&job));
+        let on_host = Training { offload: Offload::Optimizer, optimizer: Optimizer::AdamW, ..job.clone() };
+        let here = Training { offload: Offload::None, optimizer: Optimizer::AdamW, ..job };
+        prop_assert!(live(&on_host) <= live(&here));
     }
 
     #[test]
     fn more_requests_and_tokens_never_need_less(
-        model in select(Catalogue::builtin().all().to_vec()), job in serving(), more in 1u64..10_000,
+        model in any_model(), job in serving(), more in 1u64..10_000,
     ) {
         let base = serve(&model, &job, Layout::SINGLE).safe;
         let longer = Inference { prompt_tokens: job.prompt_tokens + more, ..job.clone() };
@@ -150,7 +215,7 @@ proptest! {
 
     #[test]
     fn more_gpus_never_need_more_tensors_on_each(
-        model in select(Catalogue::builtin().all().to_vec()), job in serving(),
+        model in any_model(), job in serving(),
         tensor in 1u64..9, pipeline in 1u64..12, more in 1u64..4,
     ) {
         let bytes = |tensor: u64, pipeline: u64| -> u64 {
@@ -167,7 +232,50 @@ proptest! {
     fn bigger_models_never_need_less(params in 1_000_000_000u64..2_000_000_000_000, percent in 0u64..100, job in step(), infer in serving()) {
         let small = size_class::shape(params).unwrap();
         let big = size_class::shape(params + params / 100 * percent).unwrap();
-        prop_assert!(train(&big, &job, 1).safe >= train(&small, &job, 1).safe);
+        let single = Parallel::SINGLE;
+        prop_assert!(train(&big, &job, &single).safe >= train(&small, &job, &single).safe);
         prop_assert!(serve(&big, &infer, Layout::SINGLE).safe >= serve(&small, &infer, Layout::SINGLE).safe);
     }
+
+    /// Text that people and programs may send: refused or read, never a panic.
+    #[test]
+    fn no_input_is_a_panic(number in "[-+]?[0-9.e]{0,40}", text in ".{0,200}", column in 2usize..28) {
+        let _ = size_class::parse_size(&format!("{number}B"));
+        let _ = size_class::parse_size(&text);
+        let _ = Catalogue::builtin().resolve(&text);
+        let _ = hub_config::parse("x", &text);
+        let config = CONFIG.replace("4096", if number.is_empty() { "0" } else { &number });
+        let _ = hub_config::parse("x", &config);
+        let _ = batch::size(&text);
+        let mut fields: Vec<&str> = ROW.split(',').collect();
+        fields[column] = &number;
+        let row = fields.join(",");
+        let outcomes = batch::size(&format!("{HEADER}\n{row}\n")).unwrap();
+        prop_assert_eq!(outcomes.len(), 1);
+    }
+
+    /// Numbers of any size, in every field of a layout.
+    #[test]
+    fn any_layout_is_sized_or_refused(
+        model in any_model(), job in step(), widths in prop::collection::vec(prop_oneof![0u64..64, any::<u64>()], 6),
+        sequence in any::<bool>(), seq_len in any::<u64>(), micro_batch in any::<u64>(),
+    ) {
+        let parallel = Parallel {
+            tensor: widths[0], sequence, pipeline: widths[1], interleave: widths[2], context: widths[3],
+            expert: widths[4], data: widths[5],
+        };
+        let job = Training { seq_len, micro_batch, ..job };
+        if let Ok(estimate) = training::estimate(&model, &job, &parallel, "NVIDIA") {
+            sound(&estimate);
+        }
+    }
 }
+
+const HEADER: &str = "id,model,params,layers,hidden,heads,kv_heads,head_dim,ffn,vocab,tied,mlp,task,precision,\
+micro_batch,seq_len,gen_tokens,grad_accum,shard_ranks,recompute,attention,loss,trainable_params,lora_dtype,\
+lora_targets,weights_dtype,framework,metric";
+const ROW: &str = "a,x,8030261248,32,4096,32,8,128,14336,128256,0,swiglu,full,bf16,1,2048,0,1,1,none,flash,\
+full_fp32,8030261248,bf16,qv,bf16,torch,allocated";
+const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+    "max_position_embeddings": 131072, "num_attention_heads": 32, "num_hidden_layers": 32,
+    "num_key_value_heads": 8, "tie_word_embeddings": false, "vocab_size": 128256}"#;

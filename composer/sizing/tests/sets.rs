@@ -63,7 +63,15 @@ fn a_tight_fit_says_what_share_of_the_gpu_the_engine_must_take() {
         "{notes:?}"
     );
     let fit = infer("8B", &[offer("h100-pcie-80gb", None)], slots(8));
-    assert!(fit.candidates[0].estimate.notes.is_empty());
+    let notes = &fit.candidates[0].estimate.notes;
+    assert!(notes.iter().all(|n| !n.contains("memory share")), "{notes:?}");
+    // 52 GiB are left on it for caches of half a GiB.
+    assert!(
+        notes
+            .iter()
+            .any(|n| n.ends_with("requests of 4096 tokens fit at once")),
+        "{notes:?}"
+    );
 }
 
 #[test]
@@ -159,12 +167,13 @@ fn training_takes_as_many_shards_as_it_needs() {
     let count = |name: &str, task| {
         let fit = fit(&model(name), &Job::of(task), &h100, slots(8)).unwrap();
         let best = fit.candidates[0].clone();
-        assert_eq!(best.set.group, 1);
+        // Whatever is fastest, there is a layout for hosts that take one GPU each.
+        assert!(fit.candidates.iter().any(|c| c.set.group == 1), "{name}");
         best.set.count
     };
-    // 16 bytes a parameter are 120 GiB for 8B; a 70B model does not train on one host.
+    // 16 bytes a parameter are 120 GiB for 8B, 60 on each of two that share every matrix; a 70B model does not train on one host.
     assert!(
-        (3..=4).contains(&count("Llama-3.1-8B", Task::Full)),
+        (2..=4).contains(&count("Llama-3.1-8B", Task::Full)),
         "{}",
         count("Llama-3.1-8B", Task::Full)
     );
@@ -230,15 +239,7 @@ fn each_kind_that_does_not_fit_has_its_reason() {
 
 #[test]
 fn a_gpu_without_a_profile_is_offered_by_its_memory() {
-    let unknown = Offer {
-        kind: None,
-        vendor: "Contoso".into(),
-        memory: Bytes::from_gib(96.0),
-        computes: None,
-        price_usd: None,
-        tdp_w: None,
-        available: Some(2),
-    };
+    let unknown = Offer::of_memory("Contoso", Bytes::from_gib(96.0), Some(2));
     let fit = infer("8B", &[unknown], Limits::default());
     let set = &fit.candidates[0].set;
     assert_eq!((set.kind.as_deref(), set.count), (None, 1));

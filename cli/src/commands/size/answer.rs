@@ -1,20 +1,34 @@
 //! The answer of `size`: bytes per GPU with the breakdown, the sets that fit, and the kinds that do not.
 
 use crate::failure::Failure;
-use crate::output::human::counted;
+use crate::output::human::{counted, duration};
 use crate::output::{Cell, Output, Table, column};
 use poolwright_model::units::Bytes;
-use poolwright_sizing::fit::{Candidate, Division, Rejection};
+use poolwright_sizing::fit::{Candidate, Division, Merit, Rejection};
+use poolwright_sizing::roofline::{MUCH_COMMUNICATION, Speed};
 use poolwright_sizing::{Fit, Model, Task, Term};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Kinds that are shown to people; the rest is a matter of taste.
+/// Sets that are shown to people; the rest is a matter of taste.
 const SHOWN: usize = 20;
 
 /// What the columns say, for who sees them the first time.
 const LEGEND: &str = "\
-SAFE PER GPU: to count on, of each GPU's memory (OF). ESTIMATE: the middle. GROUP: GPUs that must share a host.";
+SAFE PER GPU: to count on, of each GPU's memory (OF). ESTIMATE: the middle. GROUP: GPUs that must share a host.
+TOKENS/S: of one GPU, estimated. LINKS: share of a step that is communication; ! is much. BEST AT: no set is better.";
+
+/// How the answer is shown.
+pub struct Shown {
+    /// How the figures came about, too.
+    pub explain: bool,
+    /// All sets and not only the front, or the best of each kind.
+    pub all: bool,
+    /// Kinds were named: each of them is shown, beaten or not.
+    pub of_kinds: bool,
+    /// Tokens to be gone through.
+    pub tokens: Option<f64>,
+}
 
 /// The fixed form in JSON. All memory is in bytes; prices are list prices.
 #[derive(Serialize)]
@@ -53,10 +67,17 @@ struct Set<'a> {
     note: Option<&'a str>,
     price_usd: Option<f64>,
     power_w: Option<f64>,
+    /// Estimated from the GPUs' rates; `null` where they are not known.
+    speed: Option<&'a Speed>,
+    /// Of the tokens asked for.
+    run_time_s: Option<f64>,
+    /// No other set is as good in GPUs, cost, power and headroom, and better in one of them.
+    on_front: bool,
+    best_at: &'a [Merit],
     terms: &'a [Term],
 }
 
-pub fn show(model: &Model, fit: &Fit, explain: bool, output: Output) -> Result<(), Failure> {
+pub fn show(model: &Model, fit: &Fit, shown: &Shown, output: Output) -> Result<(), Failure> {
     let best = fit.candidates.first();
     let answer = Answer {
         model: &model.name,
@@ -71,17 +92,16 @@ pub fn show(model: &Model, fit: &Fit, explain: bool, output: Output) -> Result<(
             .candidates
             .iter()
             .enumerate()
-            .map(|(place, candidate)| Set::of(place + 1, candidate))
+            .map(|(place, candidate)| Set::of(place + 1, candidate, shown.tokens))
             .collect(),
         rejected: &fit.rejections,
     };
-    output.show_as(&answer, &table(fit.candidates.iter().enumerate()), |width| {
-        text(fit, explain, width)
-    })
+    let all = table(fit.candidates.iter().enumerate(), shown.tokens);
+    output.show_as(&answer, &all, |width| text(fit, shown, width))
 }
 
 impl<'a> Set<'a> {
-    fn of(rank: usize, candidate: &'a Candidate) -> Self {
+    fn of(rank: usize, candidate: &'a Candidate, tokens: Option<f64>) -> Self {
         Self {
             rank,
             kind: candidate.set.kind.as_deref(),
@@ -97,12 +117,16 @@ impl<'a> Set<'a> {
             note: candidate.note.as_deref(),
             price_usd: candidate.price_usd,
             power_w: candidate.power_w,
+            speed: candidate.speed.as_ref(),
+            run_time_s: tokens.and_then(|tokens| candidate.run_time_s(tokens)),
+            on_front: candidate.on_front,
+            best_at: &candidate.best_at,
             terms: &candidate.estimate.terms,
         }
     }
 }
 
-fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>) -> Table {
+fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>, tokens: Option<f64>) -> Table {
     let mut table = Table::new([
         column("RANK"),
         column("GPUS").named("count"),
@@ -114,6 +138,11 @@ fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>) -> Table 
         column("HOSTS").if_any(),
         column("PRICE").named("price_usd").if_any(),
         column("POWER").named("power_w").if_any(),
+        column("TOKENS/S").named("tokens_per_s_per_gpu").if_any(),
+        column("LINKS").named("communication_share").if_any(),
+        column("RUN TIME").named("run_time_s").if_any(),
+        column("LAYOUT"),
+        column("BEST AT").if_any(),
         column("NOTE").if_any(),
     ]);
     for (place, candidate) in candidates {
@@ -128,41 +157,85 @@ fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>) -> Table 
             Cell::maybe(candidate.hosts),
             Cell::dollars(candidate.price_usd),
             Cell::watts(candidate.power_w),
+            tokens_per_s(candidate),
+            links(candidate),
+            run_time(candidate, tokens),
+            Cell::text(candidate.division),
+            Cell::list(&candidate.best_at),
             Cell::maybe(candidate.note.as_ref()),
         ]);
     }
     table
 }
 
-fn text(fit: &Fit, explain: bool, width: Option<u16>) -> String {
+fn tokens_per_s(candidate: &Candidate) -> Cell {
+    let rate = candidate.speed.as_ref().map(|speed| speed.tokens_per_s_per_gpu);
+    rate.map_or_else(Cell::nothing, |rate| {
+        let digits = if rate < 10.0 { 1 } else { 0 };
+        Cell::both(format!("{rate:.digits$}"), rate)
+    })
+}
+
+fn links(candidate: &Candidate) -> Cell {
+    let share = candidate.speed.as_ref().map(|speed| speed.communication_share);
+    share.map_or_else(Cell::nothing, |share| {
+        let much = if share > MUCH_COMMUNICATION { " !" } else { "" };
+        Cell::both(format!("{:.0} %{much}", share * 100.0), share)
+    })
+}
+
+fn run_time(candidate: &Candidate, tokens: Option<f64>) -> Cell {
+    let seconds = tokens.and_then(|tokens| candidate.run_time_s(tokens));
+    seconds.map_or_else(Cell::nothing, |seconds| Cell::both(duration(seconds), seconds))
+}
+
+/// What people are shown of it, with the places in the ranking.
+fn selected<'a>(fit: &'a Fit, shown: &Shown) -> Vec<(usize, &'a Candidate)> {
+    let all = fit.candidates.iter().enumerate();
+    if shown.all {
+        return all.collect();
+    }
+    let mut kinds = BTreeSet::new();
+    let mut of_kinds: Vec<(usize, &Candidate)> = match shown.of_kinds {
+        true => all
+            .filter(|(_, candidate)| kinds.insert(&candidate.set.kind))
+            .collect(),
+        false => fit.front().collect(),
+    };
+    of_kinds.truncate(SHOWN);
+    of_kinds
+}
+
+fn text(fit: &Fit, shown: &Shown, width: Option<u16>) -> String {
     let Some(best) = fit.candidates.first() else {
         return String::new();
     };
-    // The best set of each kind: further layouts of a kind are for programs.
-    let mut kinds = BTreeSet::new();
-    let best_of_kinds: Vec<(usize, &Candidate)> = fit
-        .candidates
-        .iter()
-        .enumerate()
-        .filter(|(_, candidate)| kinds.insert(&candidate.set.kind))
-        .collect();
-    let shown = &best_of_kinds[..best_of_kinds.len().min(SHOWN)];
+    let selected = selected(fit, shown);
+    let left = fit.candidates.len() - selected.len();
     let mut lines = vec![
         fit.label.clone(),
         String::new(),
-        table(shown.iter().copied()).render(width),
+        table(selected.into_iter(), shown.tokens).render(width),
         LEGEND.to_owned(),
     ];
-    if shown.len() < fit.candidates.len() {
-        let more = match best_of_kinds.len() - shown.len() {
-            0 => String::new(),
-            more => format!("{} of GPU hold it too; ", counted(more, "more kind")),
+    if left > 0 {
+        let beaten = match shown.of_kinds {
+            true => "",
+            false => "; each shown is unbeaten in GPUs, cost, power and headroom together",
         };
         lines.push(format!(
-            "{more}{} in all: -o csv or -o json lists them, --kind KIND narrows it.",
-            counted(fit.candidates.len(), "set")
+            "{} hold it too{beaten}. --all shows them, --kind KIND narrows it.",
+            counted(left, "more set")
         ));
     }
+    // What was calibrated is said whether it is asked for or not.
+    let notes = fit
+        .candidates
+        .iter()
+        .flat_map(|candidate| &candidate.estimate.notes);
+    let calibrated: BTreeSet<&String> = notes.filter(|note| note.starts_with("calibrated: ")).collect();
+    lines.extend(calibrated.into_iter().cloned());
+    let explain = shown.explain;
     if explain {
         lines.push(format!("\nHow {} came about:", best.set));
         let figures = best.estimate.explain();

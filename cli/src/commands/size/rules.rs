@@ -1,14 +1,13 @@
-//! Published rules of thumb, beside our own estimates: `size --rule` and `size --tables`.
+//! A model by a published rule of thumb: `size --rule`.
 
 use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::output::human::dollars;
 use crate::output::{Cell, Output, Table, column};
 use poolwright_model::profile::{GpuKind, Profiles};
 use poolwright_sizing::constants::Constants;
 use poolwright_sizing::job::WeightFormat;
-use poolwright_sizing::rule::{PRECISIONS, RuleCell, RuleTables, SIZES, WorkingRange};
+use poolwright_sizing::rule::WorkingRange;
 use poolwright_sizing::{Model, Rule};
 use serde::Serialize;
 
@@ -34,7 +33,7 @@ struct Set<'a> {
     power_w: Option<f64>,
 }
 
-fn named(rule: &str) -> Result<&'static Rule, Failure> {
+pub(super) fn named(rule: &str) -> Result<&'static Rule, Failure> {
     Rule::named(rule).ok_or_else(|| {
         let known: Vec<&str> = Rule::builtin().iter().map(|rule| rule.name.as_str()).collect();
         Failure::new(ExitCode::NotFound, format!("there is no rule {rule:?}")).with_hint(format!(
@@ -121,49 +120,4 @@ fn range_of(rule: &Rule, params: u64) -> Option<&WorkingRange> {
     rule.ranges
         .iter()
         .find(|range| (params as f64 / 1e9 / f64::from(range.billions) - 1.0).abs() <= 0.05)
-}
-
-/// The rule's tables for one kind of GPU.
-pub fn tables(rule: Option<&str>, kind: &GpuKind, output: Output) -> Outcome {
-    let rule = rule.map_or_else(|| Ok(&Rule::builtin()[0]), named)?;
-    let tables = rule.tables(kind);
-    let mut flat = Table::new(["BILLIONS", "PRECISION", "BITS", "MEMORY GB", "GPUS", "COST USD"]);
-    for cell in &tables.cells {
-        flat.row([
-            cell.billions.to_string(),
-            cell.precision.clone(),
-            cell.bits.to_string(),
-            format!("{}", cell.memory_gb),
-            cell.gpus.to_string(),
-            cell.cost_usd.map_or_else(String::new, |cost| format!("{cost}")),
-        ]);
-    }
-    output.show_as(&tables, &flat, |width| {
-        let part = |title: &str, show: fn(&RuleCell) -> String| {
-            format!("{title}\n{}", grid(&tables, show).render(width))
-        };
-        [
-            format!("{}'s rule, on {}\n", tables.rule, tables.gpu),
-            part("Memory", |cell| format!("{} GB", cell.memory_gb)),
-            part("Number of GPUs", |cell| cell.gpus.to_string()),
-            part("Cost of the GPUs", |cell| dollars(cell.cost_usd)),
-        ]
-        .join("\n")
-    })?;
-    Ok(ExitCode::Ok)
-}
-
-/// Sizes down, precisions across.
-fn grid(tables: &RuleTables, show: fn(&RuleCell) -> String) -> Table {
-    let names = PRECISIONS.iter().map(|(name, _)| *name);
-    let mut table = Table::new(std::iter::once("MODEL").chain(names));
-    for billions in SIZES {
-        let cells = tables
-            .cells
-            .iter()
-            .filter(|cell| cell.billions == billions)
-            .map(show);
-        table.row(std::iter::once(format!("{billions}B")).chain(cells));
-    }
-    table
 }

@@ -1,0 +1,123 @@
+//! `size calibrate`: measured peaks correct the constants of frameworks and engines, and what they change is said.
+
+use crate::commands::Outcome;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::human::counted;
+use crate::output::{Cell, Output, Table, column};
+use poolwright_sizing::Calibration;
+use poolwright_sizing::calibration::{Calibrated, FEWEST_ROWS, ROWS_TO_LOWER_A_BOUND, calibrate};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, clap::Args)]
+pub struct CalibrateArgs {
+    /// Measured peaks, a row each
+    #[arg(value_name = "MEASURED.csv")]
+    measured: PathBuf,
+    /// Write the corrections to this file, for `size --calibration`
+    #[arg(long, value_name = "FILE.json")]
+    out: Option<PathBuf>,
+}
+
+pub const EXAMPLES: &str = "\
+Examples:
+  poolwright size calibrate measured.csv
+  poolwright size calibrate measured.csv --out here.json && poolwright size 8B --task full --calibration here.json
+
+Columns are those of `size --batch`, and: peak_gib; metric, `reserved` by PyTorch's allocator or `device` as NVML shows \
+it for the process; engine, the version of a serving engine; vendor, of the GPU, NVIDIA where it is left out.
+
+A correction needs 3 rows, stays within limits, and must predict each row better from the others than before. \
+Nothing is corrected silently: what was, from what and by how much, is printed here and noted at every estimate.
+
+Exit code 2 where the rows correct nothing.";
+
+pub fn run(args: &CalibrateArgs, output: Output) -> Outcome {
+    let file = &args.measured;
+    let text = fs::read_to_string(file).map_err(|error| Failure::file(file, "read", &error))?;
+    let calibrated = calibrate(&text).map_err(|error| {
+        Failure::usage(format!("{}: {error}", file.display()))
+            .with_hint("the first line names the columns; every other line has as many fields")
+    })?;
+    output.show_as(&calibrated, &table(&calibrated), |width| {
+        shown(&calibrated, width)
+    })?;
+    if calibrated.calibration.is_empty() {
+        let message = format!("{} corrects no constant", file.display());
+        return Err(Failure::usage(message).with_hint(
+            "the reasons are above; poolwright size calibrate --help has the columns and the limits",
+        ));
+    }
+    if let Some(out) = &args.out {
+        let text = calibrated.calibration.to_json();
+        let text = text.map_err(|error| Failure::new(ExitCode::Generic, error.to_string()))?;
+        fs::write(out, text).map_err(|error| Failure::file(out, "written", &error))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// The corrections of a file.
+pub fn read(file: &Path) -> Result<Calibration, Failure> {
+    let text = fs::read_to_string(file).map_err(|error| Failure::file(file, "read", &error))?;
+    Calibration::parse(&file.display().to_string(), &text).map_err(|error| {
+        Failure::usage(error.to_string())
+            .with_hint("poolwright size calibrate MEASURED.csv --out FILE makes such a file")
+    })
+}
+
+fn table(calibrated: &Calibrated) -> Table {
+    let mut table = Table::new([
+        column("FRAMEWORK"),
+        column("CONSTANT"),
+        column("BEFORE").named("before_middle"),
+        column("AFTER").named("after_middle"),
+        column("SAFE BEFORE").named("before_safe"),
+        column("SAFE AFTER").named("after_safe"),
+        column("ROWS"),
+        column("ERROR BEFORE").named("error_before"),
+        column("ERROR AFTER").named("error_after"),
+    ]);
+    for correction in &calibrated.calibration.corrections {
+        let unit = correction.constant.unit();
+        let figure = |value: f64| Cell::both(format!("{value:.3} {unit}"), value);
+        let error = |value: f64| Cell::both(format!("{value:.1} %"), value);
+        table.row([
+            Cell::text(&correction.framework),
+            Cell::text(correction.constant),
+            figure(correction.before.middle),
+            figure(correction.after.middle),
+            figure(correction.before.safe),
+            figure(correction.after.safe),
+            Cell::text(correction.rows),
+            error(correction.error_before),
+            error(correction.error_after),
+        ]);
+    }
+    table
+}
+
+fn shown(calibrated: &Calibrated, width: Option<u16>) -> String {
+    let mut lines = Vec::new();
+    let corrected = calibrated.calibration.corrections.len();
+    if corrected > 0 {
+        lines.push(table(calibrated).render(width));
+        lines.push(format!(
+            "Errors are means over the rows used; after: each row predicted from the others. At least {FEWEST_ROWS} \
+             rows correct a constant, and with fewer than {ROWS_TO_LOWER_A_BOUND} a bound is only raised."
+        ));
+    }
+    for refused in &calibrated.refused_corrections {
+        lines.push(format!("Not corrected: {}: {}", refused.what, refused.why));
+    }
+    if !calibrated.refused_rows.is_empty() {
+        lines.push(format!(
+            "{} not used:",
+            counted(calibrated.refused_rows.len(), "row")
+        ));
+    }
+    for refused in &calibrated.refused_rows {
+        lines.push(format!("  {}: {}", refused.what, refused.why));
+    }
+    lines.join("\n")
+}

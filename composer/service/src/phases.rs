@@ -1,0 +1,210 @@
+//! A run over time as people write it: a file of phases, and the windows and needs that sizing makes of it.
+
+use crate::demand::profile_name;
+use crate::error::{ErrorCode, ServiceError};
+use crate::size::{self, JobSpec};
+use poolwright_sizing::phases::{Phase, PhaseError, PhaseKind, Scheduled, Work, schedule};
+use poolwright_sizing::size_class::parse_size;
+use poolwright_sizing::{Limits, Offer, settings};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A run and its phases, in their order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    /// A model of the catalogue, or a size such as `70B`.
+    pub model: String,
+    pub phase: Vec<PhaseSpec>,
+}
+
+/// A phase. Either its tokens or its hours are given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PhaseSpec {
+    pub kind: PhaseKind,
+    /// Without one: that of its kind.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Without a task: what is usual for the kind of phase.
+    #[serde(default)]
+    pub job: JobSpec,
+    /// Any other setting of the task, such as `loss = "chunked"`.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
+    /// Trained, or of an evaluation generated: a number, or a text such as `20B`.
+    #[serde(default)]
+    pub tokens: Option<Tokens>,
+    #[serde(default)]
+    pub hours: Option<f64>,
+    /// Just so many GPUs; without it the fewest that hold the phase.
+    #[serde(default)]
+    pub gpus: Option<u32>,
+    /// Only this kind of GPU: the name of a hardware profile, or a model text.
+    #[serde(default)]
+    pub gpu: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Tokens {
+    Number(f64),
+    Text(String),
+}
+
+/// A number of tokens, which may end in M, B or T.
+pub fn parse_tokens(text: &str) -> Result<f64, String> {
+    let number = parse_size(text).map(|tokens| tokens as f64);
+    let plain = || {
+        let tokens = text.parse::<f64>().ok();
+        tokens.filter(|tokens| (1.0..1e18).contains(tokens))
+    };
+    number.or_else(plain).ok_or_else(|| {
+        format!("{text:?} is no number of tokens; allowed: 1 to 10^18, such as 2000000, 20B or 15T")
+    })
+}
+
+impl RunSpec {
+    /// The windows of its phases on these GPUs.
+    pub fn schedule(
+        &self,
+        offers: &[Offer],
+        host_slots: Option<u32>,
+    ) -> Result<Vec<Scheduled>, ServiceError> {
+        if self.phase.is_empty() {
+            return Err(
+                ServiceError::bad_request("the run has no phase").with_hint("give at least one [[phase]]")
+            );
+        }
+        let model = size::model(&self.model)?;
+        let phases = self.phase.iter().map(PhaseSpec::phase);
+        let phases = phases.collect::<Result<Vec<Phase>, ServiceError>>()?;
+        let limits = Limits {
+            host_slots,
+            ..Limits::default()
+        };
+        schedule(&model, &phases, offers, limits).map_err(|error| self.refused(error))
+    }
+
+    fn refused(&self, error: PhaseError) -> ServiceError {
+        let PhaseError::Nowhere { phase, fit } = error else {
+            return ServiceError::bad_request(error.to_string());
+        };
+        let of = |spec: &&PhaseSpec| spec.name() == phase;
+        let spec = self.phase.iter().find(of).map(|spec| spec.job.clone());
+        let nowhere = size::fits_nowhere(&fit, &spec.unwrap_or_default());
+        ServiceError {
+            message: format!("phase {phase}: {}", nowhere.message),
+            ..nowhere
+        }
+    }
+}
+
+impl PhaseSpec {
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.kind.name())
+    }
+
+    fn phase(&self) -> Result<Phase, ServiceError> {
+        let here = |error: ServiceError| ServiceError {
+            message: format!("phase {}: {}", self.name(), error.message),
+            ..error
+        };
+        let job = JobSpec {
+            task: Some(self.job.task.unwrap_or(self.kind.usual_task())),
+            ..self.job.clone()
+        };
+        let mut job = job.job().map_err(here)?;
+        for (name, value) in &self.set {
+            let set = settings::set(&mut job, name, value);
+            set.map_err(|error| here(ServiceError::bad_request(error.to_string())))?;
+        }
+        Ok(Phase {
+            name: self.name().to_owned(),
+            kind: self.kind,
+            job,
+            work: self.work().map_err(here)?,
+            gpus: self.gpus,
+            gpu_kind: self.gpu.as_deref().map(profile_name).transpose().map_err(here)?,
+        })
+    }
+
+    fn work(&self) -> Result<Work, ServiceError> {
+        match (&self.tokens, self.hours) {
+            (Some(Tokens::Number(tokens)), None) => Ok(Work::Tokens(*tokens)),
+            (Some(Tokens::Text(text)), None) => {
+                let tokens = parse_tokens(text).map_err(ServiceError::bad_request)?;
+                Ok(Work::Tokens(tokens))
+            }
+            (None, Some(hours)) => Ok(Work::Seconds(hours * 3600.0)),
+            (Some(_), Some(_)) | (None, None) => Err(ServiceError::new(
+                ErrorCode::BadRequest,
+                "either tokens or hours say how long it lasts; give one of them",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use serde_json::{Value, json};
+
+    fn run(run: Value) -> Result<Vec<Scheduled>, ServiceError> {
+        let run: RunSpec = serde_json::from_value(run).unwrap();
+        run.schedule(&size::every_kind(), Some(8))
+    }
+
+    #[test]
+    fn phases_become_windows() {
+        let warm_up = json!({
+            "kind": "warm-up", "job": {"context": 2048, "micro_batch": 2}, "tokens": "2B", "gpus": 8,
+            "gpu": "h100-sxm5-80gb",
+        });
+        let judging = json!({"kind": "evaluation", "name": "judging", "hours": 1.5});
+        let windows = run(json!({"model": "Llama-3.1-8B", "phase": [warm_up, judging]})).unwrap();
+        assert_eq!(windows[0].window.phase, "warm-up");
+        let need = &windows[0].window.need;
+        assert_eq!(need.alternatives[0].count, 8);
+        assert!(need.label.contains("2 x 2048 tokens"), "{}", need.label);
+        assert_eq!(windows[1].window.end_s - windows[1].window.start_s, 5400);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_phase() {
+        let refused = |mut phase: Value, word: &str| {
+            phase["kind"] = json!("main");
+            let message = run(json!({"model": "8B", "phase": [phase]})).unwrap_err().message;
+            assert!(
+                message.starts_with("phase main: ") && message.contains(word),
+                "{message}"
+            );
+        };
+        refused(json!({}), "tokens or hours");
+        refused(json!({"tokens": 5, "hours": 1}), "tokens or hours");
+        refused(json!({"tokens": "many"}), "20B or 15T");
+        refused(json!({"tokens": -3}), "allowed: 1 to 10^18");
+        refused(json!({"hours": 1e30}), "allowed: 1 to 10^10");
+        refused(json!({"hours": 1, "gpu": "voodoo2"}), "voodoo2");
+        refused(json!({"hours": 1, "job": {"concurrency": 3}}), "concurrency");
+        refused(json!({"hours": 1, "gpus": 1, "gpu": "l4-24gb"}), "8B full");
+        refused(json!({"hours": 1, "set": {"loss": "lost"}}), "chunked");
+        // A sequence this long needs its loss in chunks, which is a setting as any other.
+        let long = |set: Value| {
+            let phase = json!({
+                "kind": "long-context", "hours": 1, "gpus": 32, "gpu": "h100-sxm5-80gb", "job": {"context": 32768}, "set": set,
+            });
+            run(json!({"model": "Llama-3.1-8B", "phase": [phase]}))
+        };
+        let counts = |found: Vec<Scheduled>| found[0].window.need.alternatives[0].count;
+        assert_eq!(long(json!({"loss": "chunked"})).map(counts), Ok(32));
+        assert!(run(json!({"model": "8B", "phase": []})).is_err());
+        for unknown in [json!({"kind": "lunch"}), json!({"kind": "main", "speed": 1})] {
+            let run = json!({"model": "8B", "phase": [unknown]});
+            assert!(serde_json::from_value::<RunSpec>(run).is_err());
+        }
+        assert_eq!((parse_tokens("15T"), parse_tokens("2e6")), (Ok(15e12), Ok(2e6)));
+        assert!(parse_tokens("0").is_err() && parse_tokens("1e30").is_err());
+    }
+}

@@ -1,0 +1,302 @@
+//! The ways in which a job may be divided over GPUs of one kind, and the fewest GPUs of each that hold it.
+
+use super::memo::Memo;
+use super::{Division, Limits};
+use crate::error::SizingError;
+use crate::inference::Layout;
+use crate::job::{Job, Training};
+use crate::model::Model;
+use crate::parallel::Parallel;
+use poolwright_model::units::Bytes;
+
+/// The widest group where the hosts are not known: what common servers take.
+pub(super) const USUAL_HOST: u32 = 8;
+
+/// Tokens of a sequence below which it is not divided further.
+const LEAST_CONTEXT: u64 = 8192;
+
+/// A layout that needs so many times the GPUs of the smallest is not looked at.
+const TOO_MANY: u64 = 2;
+
+/// Pipelines deeper than this are not trained with.
+const DEEPEST: u64 = 16;
+
+/// How many GPUs of a kind may be used, and what each has.
+#[derive(Clone, Copy)]
+pub(super) struct Room<'a> {
+    pub vendor: &'a str,
+    pub memory: Bytes,
+    pub most: u32,
+}
+
+/// A division that fits, and what its fullest GPU holds at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub division: Division,
+    pub safe: Bytes,
+}
+
+/// GPUs that share a host with each other, the widest first: every layer divides evenly over them.
+fn group_widths(model: &Model, limits: Limits, most: u32) -> Vec<u64> {
+    let widest = limits.host_slots.unwrap_or(USUAL_HOST).min(most);
+    (1..=u64::from(widest))
+        .rev()
+        .filter(|ways| divides(model, *ways))
+        .collect()
+}
+
+/// Heads and MLP divide evenly; keys and values do, or each is held by as many GPUs as every other.
+fn divides(model: &Model, ways: u64) -> bool {
+    let keys = model.kv_heads;
+    let keys_divide = model.latent.is_some() || keys.is_multiple_of(ways) || ways.is_multiple_of(keys);
+    let experts = model.experts.map_or(model.ffn, |experts| experts.ffn);
+    let mlp_divides = model.ffn.is_multiple_of(ways) && experts.is_multiple_of(ways);
+    model.heads.is_multiple_of(ways) && keys_divide && mlp_divides
+}
+
+/// What fits in the room: for each layout the fewest GPUs, or just so many as the limits want.
+pub(super) fn found(memo: &mut Memo<'_>, room: Room<'_>, limits: Limits) -> Result<Vec<Found>, SizingError> {
+    match memo.job() {
+        Job::Inference(_) => serving(memo, room, limits),
+        Job::Training(job) => training(memo, job, room, limits),
+    }
+}
+
+/// For each group width the fewest stages.
+fn serving(memo: &mut Memo<'_>, room: Room<'_>, limits: Limits) -> Result<Vec<Found>, SizingError> {
+    let mut found = Vec::new();
+    for tensor in group_widths(memo.model(), limits, room.most) {
+        let most = u64::from(room.most).min(tensor * memo.model().layers);
+        let division = |pipeline| Division::Inference(Layout { tensor, pipeline });
+        found.extend(fewest(memo, room, limits, tensor, most, division)?);
+    }
+    Ok(found)
+}
+
+/// The fewest GPUs by sharding alone, and what other layouts need that is not far more.
+fn training(
+    memo: &mut Memo<'_>,
+    job: &Training,
+    room: Room<'_>,
+    limits: Limits,
+) -> Result<Vec<Found>, SizingError> {
+    let mut found: Vec<Found> = Vec::new();
+    let mut worth = u64::from(room.most);
+    for shape in shapes(memo.model(), job, limits, room.most) {
+        let division = |units| Division::Training(shape.times(units));
+        if let Some(fits) = fewest(memo, room, limits, shape.0.gpus(), worth, division)? {
+            worth = worth.min(fits.division.gpus() * TOO_MANY);
+            found.push(fits);
+        }
+    }
+    found.retain(|fits| fits.division.gpus() <= worth);
+    Ok(found)
+}
+
+/// A layout with the fewest replicas that it can have.
+struct Shape(Parallel);
+
+impl Shape {
+    fn times(&self, units: u64) -> Parallel {
+        Parallel {
+            data: self.0.data * units,
+            ..self.0
+        }
+    }
+}
+
+/// The layouts worth a look, the plain one first: groups inside a host; stages where there are micro-batches to
+/// fill them; long sequences divided; experts spread over the replicas of a host.
+fn shapes(model: &Model, job: &Training, limits: Limits, most: u32) -> Vec<Shape> {
+    let mut widths = group_widths(model, limits, most);
+    widths.reverse();
+    let widest = u64::from(limits.host_slots.unwrap_or(USUAL_HOST));
+    let mut shapes = Vec::new();
+    for pipeline in depths(model, job) {
+        for context in contexts(job.seq_len, widest) {
+            for tensor in widths.iter().copied().filter(|tensor| tensor * context <= widest) {
+                let shape = Parallel {
+                    tensor,
+                    sequence: tensor > 1,
+                    pipeline,
+                    context,
+                    ..Parallel::SINGLE
+                };
+                shapes.push(Shape(shape));
+                shapes.extend(expert_parallel(model, shape, widest));
+            }
+        }
+    }
+    shapes
+}
+
+/// Divisors of the layers, each at least twice the one before; as many stages as there are micro-batches at most.
+fn depths(model: &Model, job: &Training) -> Vec<u64> {
+    let mut depths = vec![1];
+    for stages in 2..=DEEPEST.min(job.accumulation) {
+        let twice = depths.last().is_some_and(|last| stages >= 2 * last);
+        if twice && model.layers.is_multiple_of(stages) {
+            depths.push(stages);
+        }
+    }
+    depths
+}
+
+/// Powers of two that leave each part of a sequence long enough.
+fn contexts(sequence: u64, widest: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(1u64), |ways| Some(ways * 2))
+        .take_while(move |ways| *ways <= widest)
+        .filter(move |ways| {
+            *ways == 1 || (sequence / ways >= LEAST_CONTEXT && sequence.is_multiple_of(2 * ways))
+        })
+}
+
+/// The same with the experts over as many replicas as go on a host.
+fn expert_parallel(model: &Model, shape: Parallel, widest: u64) -> Option<Shape> {
+    let experts = model.experts?.count;
+    let replicas = widest / shape.tensor / shape.context;
+    let expert = (2..=replicas).rev().find(|ways| experts.is_multiple_of(*ways))?;
+    // They are spread over replicas and parts of a sequence together: those of a sequence are there already.
+    let data = expert / greatest_common_divisor(expert, shape.context);
+    Some(Shape(Parallel {
+        expert,
+        data,
+        ..shape
+    }))
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 {
+        a
+    } else {
+        greatest_common_divisor(b, a % b)
+    }
+}
+
+/// The division that needs least of each GPU of a kind that cannot hold the job; None where just so many GPUs were
+/// asked for and no layout divides over so many.
+pub(super) fn least(
+    memo: &mut Memo<'_>,
+    vendor: &str,
+    limits: Limits,
+    most: u32,
+) -> Result<Option<Division>, SizingError> {
+    let (model, job) = (memo.model(), memo.job());
+    let gpus = u64::from(limits.gpus.unwrap_or(most).min(most));
+    let divides = |unit: u64| unit <= gpus && (limits.gpus.is_none() || gpus.is_multiple_of(unit));
+    // One unit, how many of it, and what they make.
+    let divisions: Vec<(Division, u64, Division)> = match job {
+        Job::Inference(_) => {
+            let widths = group_widths(model, limits, most).into_iter();
+            let fits = widths.filter(|tensor| divides(*tensor));
+            let division = |tensor: u64| {
+                let stages = (gpus / tensor).min(model.layers);
+                let of = |pipeline| Division::Inference(Layout { tensor, pipeline });
+                let wanted = limits.gpus.is_none() || stages * tensor == gpus;
+                wanted.then(|| (of(1), stages, of(stages)))
+            };
+            fits.filter_map(division).collect()
+        }
+        Job::Training(job) => {
+            let shapes = shapes(model, job, limits, most).into_iter();
+            let fits = shapes.filter(|shape| divides(shape.0.gpus()));
+            let division = |shape: Shape| {
+                let units = gpus / shape.0.gpus();
+                let of = |units| Division::Training(shape.times(units));
+                (of(1), units, of(units))
+            };
+            fits.map(division).collect()
+        }
+    };
+    let mut least: Option<(Bytes, Division)> = None;
+    for (unit, units, division) in divisions {
+        let safe = memo.safe(unit, units, division, vendor)?;
+        if let Some(safe) = safe.filter(|safe| least.is_none_or(|(less, _)| *safe < less)) {
+            least = Some((safe, division));
+        }
+    }
+    Ok(least.map(|(_, division)| division))
+}
+
+/// The fewest units of `unit` GPUs that fit, of at most `most` GPUs; or as many as make up the number wanted.
+fn fewest(
+    memo: &mut Memo<'_>,
+    room: Room<'_>,
+    limits: Limits,
+    unit: u64,
+    most: u64,
+    division: impl Fn(u64) -> Division,
+) -> Result<Option<Found>, SizingError> {
+    let most = most / unit;
+    let Some(gpus) = limits.gpus.map(u64::from) else {
+        return memo.fewest(division, most, room.vendor, room.memory);
+    };
+    let units = gpus / unit;
+    if !gpus.is_multiple_of(unit) || !(1..=most).contains(&units) {
+        return Ok(None);
+    }
+    memo.fits(&division, units, room.vendor, room.memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::Catalogue;
+    use crate::job::Method;
+
+    fn all(name: &str, job: &Training) -> Vec<Parallel> {
+        let model = Catalogue::builtin().resolve(name).unwrap();
+        let shapes = shapes(&model, job, Limits::default(), 1024);
+        for Shape(shape) in &shapes {
+            shape
+                .check(&model)
+                .unwrap_or_else(|error| panic!("{name}: {shape}: {error}"));
+        }
+        shapes.into_iter().map(|shape| shape.0).collect()
+    }
+
+    #[test]
+    fn layouts_are_those_that_divide_and_make_sense() {
+        let job = Training::new(Method::Full);
+        let plain = all("Llama-3.1-8B", &job);
+        assert_eq!(plain[0], Parallel::SINGLE);
+        assert_eq!(plain.iter().map(|p| p.tensor).collect::<Vec<_>>(), [1, 2, 4, 8]);
+        // Stages want micro-batches, long sequences are divided, experts are spread.
+        let filled = Training {
+            accumulation: 16,
+            ..job.clone()
+        };
+        assert!(all("Llama-3.1-8B", &filled).iter().any(|p| p.pipeline == 16));
+        let long = Training {
+            seq_len: 65_536,
+            ..job.clone()
+        };
+        assert!(
+            all("Llama-3.1-8B", &long)
+                .iter()
+                .any(|p| p.context == 8 && p.tensor == 1)
+        );
+        let experts = all("Mixtral-8x7B", &job);
+        assert!(
+            experts.iter().any(|p| p.expert == 8 && p.data == 8),
+            "{experts:?}"
+        );
+        assert!(
+            plain
+                .iter()
+                .all(|p| p.expert == 1 && p.pipeline == 1 && p.context == 1)
+        );
+    }
+
+    #[test]
+    fn every_layout_of_every_model_divides() {
+        let job = Training {
+            accumulation: 16,
+            seq_len: 131_072,
+            ..Training::new(Method::Full)
+        };
+        for model in Catalogue::builtin().all() {
+            assert!(!all(&model.name, &job).is_empty());
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What a GPU holds in a division, estimated once and as seldom as can be.
+//!
+//! Kinds differ in what they have, not in what they must hold, so what was found for one kind brackets the search
+//! for the next: memory falls with the units of a layout, and every known number of units is a bound. In training
+//! only context and communication library depend on the vendor; they are added to what all vendors share.
+
+use super::Division;
+use super::layouts::Found;
+use crate::calibration::Calibration;
+use crate::error::SizingError;
+use crate::estimate::Estimate;
+use crate::inference;
+use crate::job::Job;
+use crate::model::Model;
+use crate::overhead;
+use crate::parallel::Parallel;
+use crate::training;
+use poolwright_model::units::Bytes;
+use std::collections::{BTreeMap, HashMap};
+
+/// Terms are rounded up to whole bytes one by one: no estimate has as many.
+const ROUNDING: u64 = 64;
+
+/// By the layout that one unit has.
+type Known = HashMap<Division, BTreeMap<u64, Option<Bytes>>>;
+
+pub(super) struct Memo<'a> {
+    model: &'a Model,
+    job: &'a Job,
+    calibration: &'a Calibration,
+    /// Serving, by vendor; training, under no vendor and without what depends on it. None: no formula knows it.
+    known: HashMap<String, Known>,
+    /// What one GPU, each of two, and each of more hold outside tensors, from place 1 on; by vendor.
+    outside: HashMap<String, [Bytes; 4]>,
+    estimates: HashMap<String, HashMap<Division, Estimate>>,
+}
+
+impl<'a> Memo<'a> {
+    pub(super) fn new(model: &'a Model, job: &'a Job, calibration: &'a Calibration) -> Self {
+        Memo {
+            model,
+            job,
+            calibration,
+            known: HashMap::new(),
+            outside: HashMap::new(),
+            estimates: HashMap::new(),
+        }
+    }
+
+    pub(super) fn model(&self) -> &'a Model {
+        self.model
+    }
+
+    pub(super) fn job(&self) -> &'a Job {
+        self.job
+    }
+
+    /// The estimate in words.
+    pub(super) fn estimate(&mut self, division: Division, vendor: &str) -> Result<Estimate, SizingError> {
+        if let Some(known) = self.estimates.get(vendor).and_then(|of| of.get(&division)) {
+            return Ok(known.clone());
+        }
+        let estimate = self.estimated(division, vendor)?;
+        let of_vendor = self.estimates.entry(vendor.to_owned()).or_default();
+        of_vendor.insert(division, estimate.clone());
+        Ok(estimate)
+    }
+
+    fn estimated(&self, division: Division, vendor: &str) -> Result<Estimate, SizingError> {
+        match (self.job, division) {
+            (Job::Inference(job), Division::Inference(layout)) => {
+                let estimate = inference::estimate(self.model, job, layout, vendor)?;
+                Ok(self.calibration.serving(estimate, &job.engine, layout.gpus()))
+            }
+            (Job::Training(job), Division::Training(parallel)) => {
+                let estimate = training::estimate(self.model, job, &parallel, vendor)?;
+                if self.calibration.is_empty() {
+                    return Ok(estimate);
+                }
+                let (peak, gpus) = (training::peak(self.model, job, &parallel)?, parallel.gpus());
+                Ok(self.calibration.training(estimate, &job.framework, gpus, &peak))
+            }
+            (Job::Inference(_) | Job::Training(_), _) => Err(SizingError::refused(
+                "the job",
+                "it is divided as another kind of job",
+            )),
+        }
+    }
+
+    /// The fewest units of a layout, of at most so many, whose GPUs hold no more than they have.
+    pub(super) fn fewest(
+        &mut self,
+        layout: impl Fn(u64) -> Division,
+        most: u64,
+        vendor: &str,
+        memory: Bytes,
+    ) -> Result<Option<Found>, SizingError> {
+        // The second unit may add what is gathered from the others, and the communication library takes its part
+        // with the second GPU and more with the third: before it, memory need not fall.
+        let uneven = if layout(1).gpus() == 1 { 2 } else { 1 };
+        for units in 1..=most.min(uneven) {
+            if let Some(found) = self.fits(&layout, units, vendor, memory)? {
+                return Ok(Some(found));
+            }
+        }
+        let (mut too_few, known) = self.bracket(&layout, uneven, vendor, memory);
+        if most <= too_few {
+            return Ok(None);
+        }
+        let mut enough = known.map_or(most, |known| known.min(most));
+        let Some(mut found) = self.fits(&layout, enough, vendor, memory)? else {
+            return Ok(None);
+        };
+        let mut guessed = 0;
+        while enough - too_few > 1 {
+            let low = self.safe(layout(1), too_few, layout(too_few), vendor)?;
+            let guess = guess((too_few, low), (enough, found.safe), memory);
+            // A guess is right at once as a rule; where it is not, halving ends it.
+            guessed += 1;
+            let half = too_few + (enough - too_few) / 2;
+            let units = guess.filter(|_| guessed % 3 != 0).unwrap_or(half);
+            match self.fits(&layout, units, vendor, memory)? {
+                Some(fewer) => (enough, found) = (units, fewer),
+                None => too_few = units,
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// So many units, if their GPUs hold no more than they have.
+    pub(super) fn fits(
+        &mut self,
+        layout: &impl Fn(u64) -> Division,
+        units: u64,
+        vendor: &str,
+        memory: Bytes,
+    ) -> Result<Option<Found>, SizingError> {
+        let division = layout(units);
+        let safe = self.safe(layout(1), units, division, vendor)?;
+        let safe = safe.filter(|safe| *safe <= memory);
+        Ok(safe.map(|safe| Found { division, safe }))
+    }
+
+    /// From what is known of other kinds: a number of units, at least `uneven`, that is too small, and one that is
+    /// enough.
+    fn bracket(
+        &mut self,
+        layout: &impl Fn(u64) -> Division,
+        uneven: u64,
+        vendor: &str,
+        memory: Bytes,
+    ) -> (u64, Option<u64>) {
+        let room = memory.saturating_sub(self.outside(layout(3), vendor));
+        let known = self
+            .known
+            .get(self.shelf(vendor))
+            .and_then(|of| of.get(&layout(1)));
+        let Some(known) = known else { return (uneven, None) };
+        let fits = |safe: &Option<Bytes>| safe.is_some_and(|safe| safe <= room);
+        let beyond = || known.range(uneven + 1..);
+        let enough = beyond().find(|(_, safe)| fits(safe)).map(|(units, _)| *units);
+        let too_few = beyond()
+            .rev()
+            .find(|(units, safe)| !fits(safe) && enough.is_none_or(|enough| **units < enough));
+        (too_few.map_or(uneven, |(units, _)| *units), enough)
+    }
+
+    /// What the fullest GPU holds at most; None where no formula knows the division. That plain data parallelism
+    /// has none is an error: then nothing is known of the job.
+    pub(super) fn safe(
+        &mut self,
+        unit: Division,
+        units: u64,
+        division: Division,
+        vendor: &str,
+    ) -> Result<Option<Bytes>, SizingError> {
+        let outside = self.outside(division, vendor);
+        let shelf = self.shelf(vendor);
+        let known = self.known.get(shelf).and_then(|of| of.get(&unit)?.get(&units));
+        let safe = match known {
+            Some(known) => *known,
+            None => {
+                let found = self.shared(division, vendor)?;
+                let shelf = shelf.to_owned();
+                let of_shelf = self.known.entry(shelf).or_default();
+                of_shelf.entry(unit).or_default().insert(units, found);
+                found
+            }
+        };
+        Ok(safe.map(|safe| safe + outside))
+    }
+
+    /// Under what name a vendor's figures are kept.
+    fn shelf<'v>(&self, vendor: &'v str) -> &'v str {
+        match self.job {
+            Job::Inference(_) => vendor,
+            Job::Training(_) => "",
+        }
+    }
+
+    /// What does not depend on the vendor, in training.
+    fn shared(&self, division: Division, vendor: &str) -> Result<Option<Bytes>, SizingError> {
+        let (Job::Training(job), Division::Training(parallel)) = (self.job, division) else {
+            return Ok(Some(self.estimated(division, vendor)?.safe));
+        };
+        let plain = parallel == Parallel::data(parallel.data);
+        let peak = match training::peak(self.model, job, &parallel) {
+            Err(SizingError::Refused { .. }) if !plain => return Ok(None),
+            peak => peak?,
+        };
+        let bound = match self
+            .calibration
+            .reserved_safe(&job.framework, parallel.gpus(), &peak)
+        {
+            Some(bound) => bound,
+            None => training::reserved(&peak, job, &parallel)?.safe,
+        };
+        Ok(Some(Bytes(
+            (bound.max(0.0).ceil() as u64).saturating_add(ROUNDING),
+        )))
+    }
+
+    /// What a GPU holds outside tensors, where that is not in the shared part.
+    fn outside(&mut self, division: Division, vendor: &str) -> Bytes {
+        if let Job::Inference(_) = self.job {
+            return Bytes(0);
+        }
+        let gpus = division.gpus().clamp(1, 3);
+        if let Some(known) = self.outside.get(vendor) {
+            return known[gpus as usize];
+        }
+        let held = |gpus| overhead::terms(vendor, gpus).iter().map(|term| term.safe).sum();
+        let known = [Bytes(0), held(1), held(2), held(3)];
+        self.outside.insert(vendor.to_owned(), known);
+        known[gpus as usize]
+    }
+}
+
+/// Where memory falls to what there is, if a part of it is divided by the units and the rest is not: between a number
+/// that is too small and one that is enough.
+fn guess(low: (u64, Option<Bytes>), high: (u64, Bytes), memory: Bytes) -> Option<u64> {
+    let at = |units: u64| 1.0 / units as f64;
+    let (more, less) = (low.1?.0 as f64, high.1.0 as f64);
+    let divided = (more - less) / (at(low.0) - at(high.0));
+    let rest = less - divided * at(high.0);
+    let units = (divided / (memory.0 as f64 - rest)).ceil();
+    // On either side of it, whichever is left.
+    let within = (low.0 + 1) as f64..=(high.0 - 1) as f64;
+    let before = units - 1.0;
+    let guess = if units == high.0 as f64 { before } else { units };
+    within.contains(&guess).then_some(guess as u64)
+}

@@ -1,0 +1,67 @@
+//! Kinds of GPU that may be used, with what sizing must know of them.
+
+use crate::roofline::Rates;
+use poolwright_model::profile::{GpuKind, NumberFormat};
+use poolwright_model::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// A kind of GPU that may be used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Name of its profile. None: GPUs without one, of which only the memory is known.
+    pub kind: Option<String>,
+    pub vendor: String,
+    /// As the driver reports it.
+    pub memory: Bytes,
+    /// What it computes natively, where that is known.
+    #[serde(default)]
+    pub computes: Option<Vec<NumberFormat>>,
+    /// How fast it computes and moves data, where that is known.
+    #[serde(default)]
+    pub rates: Option<Rates>,
+    pub price_usd: Option<f64>,
+    pub tdp_w: Option<f64>,
+    /// How many there are; None: as many as wanted.
+    pub available: Option<u32>,
+}
+
+impl Offer {
+    pub fn of(kind: &GpuKind, available: Option<u32>) -> Self {
+        Offer {
+            kind: Some(kind.name.clone()),
+            vendor: kind.vendor.clone(),
+            memory: kind.memory(),
+            computes: kind.computes.clone(),
+            rates: Rates::of(kind),
+            price_usd: kind.price_usd,
+            tdp_w: kind.tdp_w,
+            available,
+        }
+    }
+
+    /// GPUs of which only the memory is known.
+    pub fn of_memory(vendor: impl Into<String>, memory: Bytes, available: Option<u32>) -> Self {
+        Offer {
+            kind: None,
+            vendor: vendor.into(),
+            memory,
+            computes: None,
+            rates: None,
+            price_usd: None,
+            tdp_w: None,
+            available,
+        }
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.kind
+            .clone()
+            .unwrap_or_else(|| format!("GPU with {}", self.memory))
+    }
+
+    pub(super) fn computes(&self, format: NumberFormat) -> bool {
+        self.computes
+            .as_ref()
+            .is_none_or(|formats| formats.contains(&format))
+    }
+}

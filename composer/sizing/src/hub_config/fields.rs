@@ -1,0 +1,87 @@
+//! The fields of a config.json, each read as what it must be.
+
+use super::ConfigError;
+use serde_json::{Map, Value};
+
+pub(super) struct Fields(Map<String, Value>);
+
+impl Fields {
+    pub fn parse(text: &str) -> Result<Fields, ConfigError> {
+        match serde_json::from_str(text)? {
+            Value::Object(fields) => Ok(Fields(fields)),
+            other => Err(ConfigError::BadValue {
+                key: "the file".into(),
+                found: brief(&other),
+                allowed: "an object with a model_type".into(),
+            }),
+        }
+    }
+
+    /// A field that is there and not null.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.0.get(key).filter(|value| !value.is_null())
+    }
+
+    /// An object inside.
+    pub fn inner(&self, key: &str) -> Result<Option<Fields>, ConfigError> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Object(fields)) => Ok(Some(Fields(fields.clone()))),
+            Some(_) => Err(self.bad(key, "an object")),
+        }
+    }
+
+    pub fn model_type(&self) -> String {
+        self.text("model_type").unwrap_or_default()
+    }
+
+    pub fn text(&self, key: &str) -> Option<String> {
+        self.get(key)?.as_str().map(str::to_owned)
+    }
+
+    pub fn flag(&self, key: &str) -> Result<Option<bool>, ConfigError> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(_) => Err(self.bad(key, "true, false")),
+        }
+    }
+
+    /// A whole number under the first of these names that is there.
+    pub fn whole(&self, names: &[&str]) -> Result<Option<u64>, ConfigError> {
+        let Some(key) = names.iter().find(|key| self.get(key).is_some()) else {
+            return Ok(None);
+        };
+        match self.get(key).and_then(Value::as_u64) {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.bad(key, "a whole number from 0 to 2^64")),
+        }
+    }
+
+    pub fn need(&self, names: &[&str]) -> Result<u64, ConfigError> {
+        self.whole(names)?.ok_or_else(|| ConfigError::Missing {
+            model_type: self.model_type(),
+            key: names.join(" or "),
+            allowed: "a whole number",
+        })
+    }
+
+    pub fn bad(&self, key: &str, allowed: &str) -> ConfigError {
+        ConfigError::BadValue {
+            key: key.to_owned(),
+            found: self.get(key).map_or_else(|| "missing".to_owned(), brief),
+            allowed: allowed.to_owned(),
+        }
+    }
+}
+
+/// As JSON, short enough for a message.
+fn brief(value: &Value) -> String {
+    const MOST: usize = 60;
+    let text = value.to_string();
+    if text.chars().count() <= MOST {
+        return text;
+    }
+    let start: String = text.chars().take(MOST).collect();
+    format!("{start}…")
+}

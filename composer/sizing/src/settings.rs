@@ -1,0 +1,161 @@
+//! Every setting of a job by name, as text: for command lines and files that change one thing of the usual job.
+//!
+//! A name that the task does not have is refused with those that it has; so is what contradicts the task, such as
+//! a rank where all weights are trained.
+
+use crate::error::SizingError;
+use crate::job::{Inference, Job, Method, Training};
+use std::str::FromStr;
+
+const SERVING: [&str; 7] = [
+    "weights",
+    "cache_bytes",
+    "prompt_tokens",
+    "generated_tokens",
+    "concurrency",
+    "prompt_logits",
+    "engine",
+];
+const TRAINING: [&str; 11] = [
+    "precision",
+    "micro_batch",
+    "seq_len",
+    "accumulation",
+    "recompute",
+    "attention",
+    "loss",
+    "sharding",
+    "optimizer",
+    "offload",
+    "framework",
+];
+const ADAPTERS: [&str; 3] = ["rank", "targets", "adapter_type"];
+const QLORA: [&str; 1] = ["frozen"];
+
+/// The names of the settings that such a job has.
+pub fn names(job: &Job) -> Vec<&'static str> {
+    match job {
+        Job::Inference(_) => SERVING.to_vec(),
+        Job::Training(training) => {
+            let mut names = TRAINING.to_vec();
+            if training.method != Method::Full {
+                names.extend(ADAPTERS);
+            }
+            if training.method == Method::Qlora {
+                names.extend(QLORA);
+            }
+            names
+        }
+    }
+}
+
+/// Changes one setting; the job is checked as a whole afterwards.
+pub fn set(job: &mut Job, name: &str, value: &str) -> Result<(), SizingError> {
+    let names = names(job);
+    if !names.contains(&name) {
+        let allowed = format!("for {}: {}", job.task(), names.join(", "));
+        return Err(SizingError::bad("setting", format!("{name:?}"), &allowed));
+    }
+    match job {
+        Job::Inference(inference) => serving(inference, name, value)?,
+        Job::Training(training) => step(training, name, value)?,
+    }
+    job.check()
+}
+
+fn serving(job: &mut Inference, name: &str, value: &str) -> Result<(), SizingError> {
+    match name {
+        "weights" => job.weights = value.parse()?,
+        "cache_bytes" => job.cache_bytes = number(name, value)?,
+        "prompt_tokens" => job.prompt_tokens = number(name, value)?,
+        "generated_tokens" => job.generated_tokens = number(name, value)?,
+        "concurrency" => job.concurrency = number(name, value)?,
+        "prompt_logits" => job.prompt_logits = read(name, value, "true, false")?,
+        _ => job.engine = value.to_owned(),
+    }
+    Ok(())
+}
+
+fn step(job: &mut Training, name: &str, value: &str) -> Result<(), SizingError> {
+    match name {
+        "precision" => job.precision = value.parse()?,
+        "micro_batch" => job.micro_batch = number(name, value)?,
+        "seq_len" => job.seq_len = number(name, value)?,
+        "accumulation" => job.accumulation = number(name, value)?,
+        "recompute" => job.recompute = value.parse()?,
+        "attention" => job.attention = value.parse()?,
+        "loss" => job.loss = value.parse()?,
+        "sharding" => job.sharding = value.parse()?,
+        "optimizer" => job.optimizer = value.parse()?,
+        "offload" => job.offload = value.parse()?,
+        "rank" => job.adapters.rank = number(name, value)?,
+        "targets" => job.adapters.targets = value.parse()?,
+        "adapter_type" => job.adapters.dtype = value.parse()?,
+        "frozen" => job.frozen = value.parse()?,
+        _ => job.framework = value.to_owned(),
+    }
+    Ok(())
+}
+
+fn number(name: &str, value: &str) -> Result<u64, SizingError> {
+    read(name, value, "a whole number")
+}
+
+fn read<T: FromStr>(name: &str, value: &str, allowed: &str) -> Result<T, SizingError> {
+    value
+        .parse()
+        .map_err(|_| SizingError::bad(name, format!("{value:?}"), allowed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::need::Task;
+
+    #[test]
+    fn every_setting_is_read_and_nonsense_is_refused_by_name() {
+        let good = [
+            ("weights", "fp8"),
+            ("cache_bytes", "1"),
+            ("prompt_logits", "true"),
+            ("engine", "llama.cpp"),
+            ("precision", "fp32"),
+            ("recompute", "none"),
+            ("attention", "eager"),
+            ("loss", "chunked"),
+            ("sharding", "zero2"),
+            ("optimizer", "adamw_8bit"),
+            ("offload", "optimizer"),
+            ("framework", "megatron"),
+            ("targets", "qv"),
+            ("adapter_type", "fp32"),
+            ("frozen", "nf4-dq"),
+        ];
+        for task in Task::ALL {
+            let usual = Job::of(*task);
+            for name in names(&usual) {
+                let value = good.iter().find(|(known, _)| *known == name);
+                let value = value.map_or("7", |(_, value)| value);
+                let mut job = usual.clone();
+                set(&mut job, name, value).unwrap();
+                assert_ne!(job, usual, "{task} {name} = {value}");
+                let error = set(&mut job, name, "-1e30").unwrap_err().to_string();
+                assert!(error.contains("; allowed: "), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_task_does_not_have_is_refused() {
+        let error = |task, name, value| set(&mut Job::of(task), name, value).unwrap_err().to_string();
+        assert!(
+            error(Task::Full, "rank", "8").starts_with("setting is \"rank\"; allowed: for full: precision")
+        );
+        assert!(error(Task::Lora, "frozen", "nf4").contains("allowed: for lora"));
+        assert!(error(Task::Infer, "optimizer", "sgd").contains("allowed: for infer: weights"));
+        assert_eq!(
+            error(Task::Full, "seq_len", "0"),
+            "seq_len is 0; allowed: 1 to 1073741824"
+        );
+    }
+}

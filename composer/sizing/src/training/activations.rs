@@ -1,0 +1,342 @@
+//! What the layers keep for the backward pass, in bytes per token.
+//!
+//! Read off the tensors that PyTorch saves. e: bytes of an element of the matrix products; the stream between
+//! the layers is in fp32 where the weights are. Tensor parallelism divides what lies inside attention and MLP;
+//! sequence parallelism the rest too, except the inputs of the matrices where the framework keeps them gathered.
+//!
+//! ```text
+//! gated, RMS norms   2 norms x (4 + e) h, their outputs 2 e h; query, key, value, output e (2 q + 2 kv);
+//!                    gate, SiLU, up, product 4 e f
+//!   under autocast   2 norms x 8 h, a bf16 copy of the input of every matrix 5 e h, the rest alike
+//! layer norms        2 norms x stream, their outputs 2 e h, dropout masks 2 e h, n e f; n: pointwise operations
+//! experts            for each that a token passes e (2 h + 4 f): gathered tokens, its MLP, its output
+//! eager attention    a s (4 + e) with fp32 softmax, a s 3 e with dropout, and keys and values for every head
+//! ```
+
+use super::part::Part;
+use super::rank::Rank;
+use crate::estimate::grouped;
+use crate::job::{AdapterType, Attention, Method, Recompute, Targets};
+use crate::model::{Experts, Family, Latent, Mlp};
+
+/// What one layer keeps, in bytes per token.
+pub(super) struct Layer {
+    /// Norms, inputs of matrices, queries, keys, values, output.
+    attention: f64,
+    /// Attention scores, where they are kept at all.
+    scores: f64,
+    mlp: f64,
+}
+
+impl Layer {
+    fn kept(&self) -> f64 {
+        self.attention + self.scores + self.mlp
+    }
+}
+
+impl Rank<'_> {
+    fn gated(&self) -> bool {
+        self.model.mlp == Mlp::Gated
+    }
+
+    /// Over how many GPUs the inputs of matrices are divided.
+    fn inputs(&self) -> f64 {
+        if self.framework.gathered_inputs.value > 0.0 {
+            1.0
+        } else {
+            self.sequence()
+        }
+    }
+
+    /// Widths of query and key of one GPU. Heads are replicated where there are fewer than GPUs.
+    fn widths(&self) -> (f64, f64) {
+        let heads = self.model.kv_heads.div_ceil(self.parallel.tensor);
+        (
+            self.model.query() as f64 / self.tensor(),
+            (heads * self.model.head_dim) as f64,
+        )
+    }
+
+    /// The layer that keeps the most: with experts where the model has them.
+    pub fn layer(&self) -> Layer {
+        let mut layer = Layer {
+            attention: self.attention(),
+            scores: self.scores(),
+            mlp: match self.model.experts {
+                Some(experts) if self.stage.layers > 0.0 => self.experts(experts),
+                _ => self.dense_mlp(),
+            },
+        };
+        if self.adapted() {
+            layer.mlp = (layer.mlp + self.adapters()).max(0.0);
+        }
+        layer
+    }
+
+    fn attention(&self) -> f64 {
+        let m = self.model;
+        let (e, h) = (self.element(), m.hidden as f64);
+        let (norms, inputs) = (self.norms(), self.inputs());
+        let (q, kv) = self.widths();
+        let products = match m.latent {
+            Some(latent) => self.latent(latent),
+            None => e * (2.0 * q + 2.0 * kv),
+        };
+        let head_norms = if self.norms_heads() {
+            (4.0 + self.scaled()) * (q + kv)
+        } else {
+            0.0
+        };
+        let log_sum_exp = 4.0 * m.heads as f64 / self.tensor();
+        let matrix_inputs = match (self.gated() && self.autocast(), self.side_by_side()) {
+            (true, _) => 5.0,
+            (false, true) => 1.0,
+            (false, false) => 2.0,
+        };
+        norms + matrix_inputs * e * h / inputs + products + head_norms + log_sum_exp
+    }
+
+    /// What the norms of a layer keep, and the dropout masks beside them (or as much in copies of queries and keys).
+    fn norms(&self) -> f64 {
+        let (e, h) = (self.element(), self.model.hidden as f64);
+        let norms = match self.model.family {
+            Family::Gemma2 | Family::Gemma3 => 4.0,
+            _ if self.side_by_side() => 1.0,
+            _ => 2.0,
+        };
+        let bytes = if self.gated() {
+            norms * (4.0 + self.scaled()) * h
+        } else {
+            norms * (self.stream() + e) * h
+        };
+        bytes / self.sequence()
+    }
+
+    /// Bytes of an element of what a norm of the root mean square multiplies with its weights.
+    fn scaled(&self) -> f64 {
+        match self.model.family {
+            Family::Gemma2 | Family::Gemma3 | Family::Olmo2 => 4.0,
+            _ if self.autocast() => 4.0,
+            _ => self.element(),
+        }
+    }
+
+    /// Attention and MLP take the output of one norm.
+    fn side_by_side(&self) -> bool {
+        matches!(
+            self.model.family,
+            Family::Phi | Family::Cohere | Family::CohereQkNorm
+        )
+    }
+
+    /// Queries and keys have norms of their own.
+    fn norms_heads(&self) -> bool {
+        matches!(
+            self.model.family,
+            Family::Qwen3
+                | Family::Qwen3Moe
+                | Family::Glm4Moe
+                | Family::Gemma3
+                | Family::Olmo2
+                | Family::CohereQkNorm
+        )
+    }
+
+    /// Compressed queries and keys with their norms, then whole ones for every head; values as a part of what they
+    /// were expanded with, and the output twice, as it is turned around.
+    fn latent(&self, latent: Latent) -> f64 {
+        let e = self.element();
+        let compressed = (4.0 + 2.0 * e) * (latent.q_lora_rank + latent.kv_lora_rank) as f64;
+        let heads = self.model.heads as f64 / self.tensor();
+        let key = (latent.nope_dim + latent.rope_dim) as f64;
+        let value = latent.nope_dim as f64 + 3.0 * latent.value_dim as f64;
+        compressed + e * heads * (2.0 * key + value)
+    }
+
+    fn scores(&self) -> f64 {
+        if self.job.attention != Attention::Eager {
+            return 0.0;
+        }
+        let e = self.element();
+        let (q, kv) = self.widths();
+        let each = if !self.gated() {
+            3.0 * e
+        } else if e < 4.0 {
+            4.0 + e
+        } else {
+            4.0
+        };
+        each * self.rows() + 2.0 * e * (q - kv).max(0.0)
+    }
+
+    /// Scores of one token on this GPU.
+    fn rows(&self) -> f64 {
+        self.model.heads as f64 * self.job.seq_len as f64 / self.tensor()
+    }
+
+    fn dense_mlp(&self) -> f64 {
+        self.mlp_of(self.model.ffn as f64)
+    }
+
+    fn mlp_of(&self, width: f64) -> f64 {
+        let tensors = match self.model.mlp {
+            Mlp::Gated => 4.0,
+            Mlp::GeluNew => 5.0,
+            Mlp::Gelu => 2.0,
+        };
+        tensors * self.element() * width / self.tensor()
+    }
+
+    fn experts(&self, experts: Experts) -> f64 {
+        let (e, h) = (self.element(), self.model.hidden as f64);
+        let (n, k) = (experts.count as f64, experts.per_token as f64);
+        // Scores in fp32 and 64-bit indices.
+        let router = 4.0 * n + 40.0 * k;
+        let shared = self.mlp_of((experts.shared * experts.ffn) as f64);
+        router + k * (2.0 * e * h + self.mlp_of(experts.ffn as f64)) + shared
+    }
+
+    /// Frozen matrices need no saved input, frozen norms no scaled copy; adapters save theirs.
+    fn adapters(&self) -> f64 {
+        let (e, h) = (self.element(), self.model.hidden as f64);
+        let f = self.model.active_ffn() as f64;
+        let mut bytes = -2.0 * e * h;
+        let keeps = self.job.method == Method::Qlora && self.framework.frozen_inputs.value > 0.0;
+        if self.gated() && !keeps {
+            bytes -= e * (2.0 * h + f);
+        }
+        bytes
+            + match (self.job.adapters.dtype, self.job.adapters.targets) {
+                (AdapterType::Fp32, Targets::Qv) => 8.0 * h,
+                (AdapterType::Fp32, Targets::All) => 24.0 * h + 4.0 * f,
+                (AdapterType::Fp32, Targets::Qkvo) => 16.0 * h,
+                (AdapterType::Bf16, Targets::Qv | Targets::Qkvo) => e * h,
+                (AdapterType::Bf16, Targets::All) => 2.0 * e * h + e * f,
+            }
+    }
+
+    /// What each layer keeps until the backward pass comes to it, in bytes per token.
+    fn kept_per_layer(&self) -> f64 {
+        let m = self.model;
+        let layer = self.layer();
+        let h = m.hidden as f64;
+        match self.job.recompute {
+            Recompute::None => layer.kept(),
+            Recompute::Selective => layer.attention + layer.mlp,
+            Recompute::Full => self.stream() * h / self.sequence(),
+            Recompute::OpSac => {
+                let (q, kv) = self.widths();
+                let f = m.active_ffn() as f64 / self.tensor();
+                let between = h / self.sequence();
+                2.0 * (between + q + (q + 2.0 * kv + 2.0 * between + 2.0 * f) / 2.0)
+            }
+        }
+    }
+
+    /// What all layers of the stage keep, for all micro-batches in flight, and the ends of the model.
+    pub fn activations(&self) -> Vec<Part> {
+        let m = self.model;
+        let tokens = self.tokens();
+        let per_token = self.kept_per_layer();
+        let mut bytes = per_token * tokens * self.stage.kept_layers;
+        let mut formula = format!(
+            "{} B x {} tokens x {} layers",
+            grouped(per_token.round() as u64),
+            grouped(tokens.round() as u64),
+            self.stage.kept_layers
+        );
+        let plain = m.layers.saturating_sub(m.expert_layers());
+        if m.experts.is_some() && plain > 0 && self.parallel.pipeline == 1 && self.keeps_mlp() {
+            // Layers without experts keep a plain MLP instead.
+            let difference = (self.layer().mlp - self.dense_mlp()).max(0.0);
+            bytes -= difference * tokens * plain as f64;
+            formula += &format!(
+                " - {} B x {plain} without experts",
+                grouped(difference.round() as u64)
+            );
+        }
+        let mut parts = vec![Part::new("activations", bytes, formula)];
+        if self.stage.last {
+            parts.push(self.final_norm());
+        }
+        if self.autocast() {
+            parts.extend(self.autocast_copies());
+        }
+        parts
+    }
+
+    fn keeps_mlp(&self) -> bool {
+        matches!(self.job.recompute, Recompute::None | Recompute::Selective)
+    }
+
+    /// The norm before the head, and the head's input.
+    fn final_norm(&self) -> Part {
+        let (e, h) = (self.element(), self.model.hidden as f64);
+        let bytes = if self.gated() {
+            4.0 + self.scaled() + e
+        } else {
+            self.stream() + 2.0 * e
+        };
+        let bytes = bytes * h / self.sequence();
+        let formula = format!(
+            "{} B x {} tokens",
+            grouped(bytes.round() as u64),
+            grouped(self.tokens().round() as u64)
+        );
+        Part::new("final norm", bytes * self.tokens(), formula)
+    }
+
+    /// The graph holds the bf16 copies of weights that autocast made: of all, or of the head alone where layers
+    /// are computed again.
+    fn autocast_copies(&self) -> Option<Part> {
+        let copied = match self.job.recompute {
+            Recompute::None | Recompute::Selective | Recompute::OpSac => {
+                let layers = self.dense_layer() * self.stage.layers;
+                layers + self.expert_layer() * self.expert_layers() + self.head()
+            }
+            Recompute::Full => self.head(),
+        };
+        let formula = format!("2 B x {}, kept by autocast", grouped(copied.round() as u64));
+        (copied > 0.0).then(|| Part::new("bf16 weight copies", 2.0 * copied, formula))
+    }
+
+    fn head(&self) -> f64 {
+        if self.stage.last {
+            self.embedding_matrix()
+        } else {
+            0.0
+        }
+    }
+
+    /// One layer while its gradients are computed: all that it keeps, and gradients of the widest tensors. With
+    /// scores, the greater of the MLP's turn and attention's: softmax takes its input, output and gradient.
+    pub fn one_layer(&self) -> Part {
+        let m = self.model;
+        let (e, h) = (self.element(), m.hidden as f64);
+        let layer = self.layer();
+        let f = match m.experts {
+            Some(x) => (x.per_token * x.ffn) as f64,
+            None => m.ffn as f64,
+        };
+        let at_mlp = layer.kept() + e * (f / self.tensor() + h);
+        let softmax = if self.gated() { 12.0 } else { 5.0 * e };
+        let at_attention = if layer.scores > 0.0 {
+            layer.attention + softmax * self.rows()
+        } else {
+            0.0
+        };
+        // Context parallelism passes keys and values around: two buffers of each.
+        let ring = if self.parallel.context > 1 {
+            4.0 * e * self.widths().1
+        } else {
+            0.0
+        };
+        let per_token = at_mlp.max(at_attention) + ring;
+        let formula = format!(
+            "{} B x {} tokens, gradients in it included",
+            grouped(per_token.round() as u64),
+            grouped(self.tokens().round() as u64)
+        );
+        Part::new("one layer in backward", per_token * self.tokens(), formula)
+    }
+}

@@ -1,0 +1,216 @@
+//! Memory of a training step on the fullest GPU of a layout: full, LoRA, QLoRA and other adapters.
+//!
+//! The peak is the greatest of a few [`moments`], not a sum: gradients do not exist while the activations are
+//! at their maximum (unless they accumulate over micro-batches), and the logits are gone when the last layer's
+//! gradients come. Each moment is a list of parts with their formulas: of the model's [`states`], the
+//! [`activations`] and the [`loss`]. Under pipeline parallelism the first and the last stage are computed,
+//! and the greater counts.
+//!
+//! The bytes per token of a layer follow from the tensors that PyTorch saves for the backward pass, read off
+//! and confirmed with PyTorch's memory tracker (`tests/sizing/track.py`).
+
+mod activations;
+mod loss;
+mod moments;
+mod part;
+mod rank;
+mod states;
+
+use crate::constants::{Constants, Framework};
+use crate::error::SizingError;
+use crate::estimate::{Estimate, Term};
+use crate::job::within;
+use crate::job::{Job, Method, Offload, Optimizer, Precision, Sharding, Training};
+use crate::model::Model;
+use crate::overhead;
+use crate::parallel::Parallel;
+use rank::Rank;
+
+/// Live tensors at the greatest of the moments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peak {
+    /// Which moment, such as "start of backward".
+    pub moment: &'static str,
+    pub terms: Vec<Term>,
+    pub bytes: f64,
+    /// A bound of `bytes`.
+    pub safe_bytes: f64,
+    /// Live tensors at the other moments.
+    pub others: Vec<(&'static str, f64)>,
+}
+
+/// What the allocator reserves for a peak, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reserved {
+    pub middle: f64,
+    pub safe: f64,
+}
+
+/// What the fullest GPU of the layout must hold, allocator and runtime of this vendor included.
+pub fn estimate(
+    model: &Model,
+    job: &Training,
+    parallel: &Parallel,
+    vendor: &str,
+) -> Result<Estimate, SizingError> {
+    let peak = peak(model, job, parallel)?;
+    let reserved = reserved(&peak, job, parallel)?;
+    let (middle, safe) = (reserved.middle / peak.bytes, reserved.safe / peak.bytes);
+    let mut notes = notes(model, job, parallel, &peak);
+    let mut terms = peak.terms;
+    let formula = format!(
+        "reserved over live tensors by {}: x {middle:.3}, safe x {safe:.3}",
+        job.framework
+    );
+    terms.push(Term::new(
+        "allocator",
+        reserved.middle - peak.bytes,
+        (safe - 1.0) / (middle - 1.0),
+        formula,
+    ));
+    terms.extend(overhead::terms(vendor, parallel.gpus()));
+    notes.extend(unconfirmed(model, job, parallel));
+    Ok(Estimate::of(terms, notes))
+}
+
+/// Live tensors only: no allocator, no runtime.
+pub fn peak(model: &Model, job: &Training, parallel: &Parallel) -> Result<Peak, SizingError> {
+    let framework = checked(model, job, parallel)?;
+    let mut peak: Option<Peak> = None;
+    for stage in rank::stages(model, job, parallel) {
+        let found = moments::peak(&Rank {
+            model,
+            job,
+            parallel,
+            framework,
+            stage,
+        });
+        if peak.as_ref().is_none_or(|greatest| found.bytes > greatest.bytes) {
+            peak = Some(found);
+        }
+    }
+    peak.ok_or_else(|| SizingError::bad("pipeline", parallel.pipeline, "at least one stage"))
+}
+
+/// Bytes of weights, gradients and optimizer states on the GPU that holds most of them.
+pub fn states(model: &Model, job: &Training, parallel: &Parallel) -> Result<f64, SizingError> {
+    let framework = checked(model, job, parallel)?;
+    let of = |stage| {
+        let rank = Rank {
+            model,
+            job,
+            parallel,
+            framework,
+            stage,
+        };
+        let states = rank.states();
+        states.weights.bytes + states.gradients.bytes + states.optimizer.bytes
+    };
+    let stages = rank::stages(model, job, parallel).into_iter();
+    Ok(stages.map(of).fold(0.0, f64::max))
+}
+
+/// The framework of a job that makes sense for the model and the layout.
+fn checked(model: &Model, job: &Training, parallel: &Parallel) -> Result<&'static Framework, SizingError> {
+    model.check()?;
+    Job::Training(job.clone()).check()?;
+    parallel.check(model)?;
+    within("context", parallel.context, 1, job.seq_len)?;
+    framework(job)
+}
+
+fn framework(job: &Training) -> Result<&'static Framework, SizingError> {
+    let frameworks = &Constants::builtin().frameworks;
+    frameworks
+        .named(&job.framework)
+        .ok_or_else(|| SizingError::bad("framework", &job.framework, &frameworks.names().join(", ")))
+}
+
+/// What PyTorch's caching allocator reserves for the peak.
+pub fn reserved(peak: &Peak, job: &Training, parallel: &Parallel) -> Result<Reserved, SizingError> {
+    let framework = framework(job)?;
+    let middle = if parallel.gpus() > 1 {
+        framework.reserved_sharded.value
+    } else {
+        framework.reserved_alone.value
+    };
+    let safe = framework.reserved_safe.value.max(middle);
+    Ok(Reserved {
+        middle: peak.bytes * middle,
+        safe: (peak.bytes * safe).max(peak.safe_bytes),
+    })
+}
+
+fn notes(model: &Model, job: &Training, parallel: &Parallel, peak: &Peak) -> Vec<String> {
+    let gib = |bytes: f64| bytes / f64::from(1 << 30);
+    let others: Vec<String> = peak
+        .others
+        .iter()
+        .map(|(moment, bytes)| format!("{:.2} at the {moment}", gib(*bytes)))
+        .collect();
+    let mut notes = vec![format!(
+        "the peak is at the {}: {:.2} GiB of live tensors; {}",
+        peak.moment,
+        gib(peak.bytes),
+        others.join(", ")
+    )];
+    if let Some(context) = model.context.filter(|c| job.seq_len > *c) {
+        notes.push(format!(
+            "{} tokens are more than the model's context of {context}",
+            job.seq_len
+        ));
+    }
+    if model.latent.is_none() && parallel.tensor > model.kv_heads {
+        notes.push(format!(
+            "{} key/value heads over {} GPUs: each is held by several",
+            model.kv_heads, parallel.tensor
+        ));
+    }
+    notes
+}
+
+/// What no measurement or tracked step confirms.
+fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String> {
+    let mut what = Vec::new();
+    let mut say = |holds: bool, text: &'static str| {
+        if holds {
+            what.push(text);
+        }
+    };
+    say(model.latent.is_some(), "activations of latent attention");
+    say(
+        parallel.expert > 1,
+        "how evenly tokens go to the GPUs that share experts",
+    );
+    say(
+        parallel.interleave > 1,
+        "micro-batches in flight of an interleaved pipeline",
+    );
+    say(
+        job.precision == Precision::Fp8,
+        "FP8, counted as bf16 computation on fp32 shards",
+    );
+    say(
+        job.method == Method::Peft,
+        "other adapters, counted as low-rank ones",
+    );
+    say(job.offload == Offload::Parameters, "buffers of offloaded weights");
+    say(
+        job.optimizer == Optimizer::Adafactor,
+        "states and temporaries of Adafactor",
+    );
+    say(
+        matches!(job.optimizer, Optimizer::PagedAdamW | Optimizer::PagedAdamW8bit),
+        "paged states, counted as being in the host's memory",
+    );
+    say(
+        matches!(
+            job.sharding,
+            Sharding::None | Sharding::Optimizer | Sharding::Gradients
+        ) && parallel.replicas() > 1,
+        "buckets of DDP, ZeRO 1 and ZeRO 2, by their frameworks' defaults",
+    );
+    what.into_iter()
+        .map(|text| format!("estimate, not confirmed by a measurement: {text}"))
+        .collect()
+}

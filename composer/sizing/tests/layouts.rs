@@ -1,0 +1,215 @@
+//! The fit search: whole, bounded, and honest about what is best.
+#![expect(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+
+use poolwright_model::profile::Profiles;
+use poolwright_sizing::fit::{Candidate, Division, Merit, Shortfall, fit};
+use poolwright_sizing::inference::{self, Layout};
+use poolwright_sizing::job::{Method, WeightFormat};
+use poolwright_sizing::{
+    Catalogue, Fit, Inference, Job, Limits, Model, Offer, Parallel, Task, Training, training,
+};
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+
+fn model(name: &str) -> Model {
+    Catalogue::builtin().resolve(name).unwrap()
+}
+
+fn offers() -> Vec<Offer> {
+    Profiles::builtin()
+        .all()
+        .iter()
+        .map(|k| Offer::of(k, None))
+        .collect()
+}
+
+fn offer(kind: &str) -> Offer {
+    Offer::of(Profiles::builtin().by_name(kind).unwrap(), None)
+}
+
+fn burdens(c: &Candidate) -> [f64; 4] {
+    [
+        f64::from(c.set.count),
+        c.price_usd.unwrap_or(f64::INFINITY),
+        c.power_w.unwrap_or(f64::INFINITY),
+        -(c.free.0 as f64),
+    ]
+}
+
+fn dominates(a: &Candidate, b: &Candidate) -> bool {
+    let (a, b) = (burdens(a), burdens(b));
+    a.iter().zip(b).all(|(a, b)| *a <= b) && a != b
+}
+
+fn jobs() -> impl Strategy<Value = Job> {
+    let serving = (
+        1u64..65_536,
+        1u64..64,
+        select(vec![WeightFormat::Bf16, WeightFormat::Fp8]),
+    )
+        .prop_map(|(prompt_tokens, concurrency, weights)| {
+            Job::Inference(Inference {
+                prompt_tokens,
+                concurrency,
+                weights,
+                ..Inference::default()
+            })
+        });
+    let step = (select(Method::ALL), 9u32..17, 1u64..17, 1u64..5).prop_map(
+        |(method, sequence, accumulation, micro_batch)| {
+            Job::Training(Training {
+                seq_len: 1 << sequence,
+                accumulation,
+                micro_batch,
+                ..Training::new(method)
+            })
+        },
+    );
+    prop_oneof![serving, step]
+}
+
+fn models() -> impl Strategy<Value = Model> {
+    let models = Catalogue::builtin().all().iter().filter(|m| m.latent.is_none());
+    select(models.cloned().collect::<Vec<_>>())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_set_on_the_front_is_dominated_and_every_other_is(
+        model in models(), job in jobs(), offers in subsequence(offers(), 1..20), slots in select(vec![None, Some(4), Some(8)]),
+    ) {
+        let limits = Limits { host_slots: slots, ..Limits::default() };
+        let found = fit(&model, &job, &offers, limits).unwrap();
+        for (place, c) in found.candidates.iter().enumerate() {
+            let beaten = found.candidates.iter().any(|other| dominates(other, c));
+            let twin = |other: &Candidate| burdens(other) == burdens(c) && other.set.kind == c.set.kind;
+            let shown_before = found.candidates[..place].iter().any(twin);
+            prop_assert_eq!(c.on_front, !beaten && !shown_before, "{}", c.set);
+            // Invariants of a set.
+            prop_assert!(c.set.count.is_multiple_of(c.set.group) && c.set.count >= 1);
+            prop_assert!(c.estimate.safe <= c.memory && c.set.min_memory_per_gpu == c.estimate.safe);
+            prop_assert_eq!(u64::from(c.set.count), c.division.gpus());
+            prop_assert!(slots.is_none_or(|slots| c.set.group <= slots));
+            let tensor = match c.division {
+                Division::Inference(layout) => layout.tensor,
+                Division::Training(parallel) => parallel.tensor,
+            };
+            prop_assert!(model.heads.is_multiple_of(tensor));
+        }
+        for merit in Merit::ALL {
+            let best = found.candidates.iter().filter(|c| c.best_at.contains(merit));
+            let known = found.candidates.iter().any(|c| burdens(c)[*merit as usize].is_finite());
+            prop_assert_eq!(best.count() > 0, known, "{}", merit);
+        }
+        prop_assert_eq!(found.candidates.is_empty(), found.front().next().is_none());
+    }
+
+    /// The search bisects; trying every number finds nothing smaller.
+    #[test]
+    fn the_fewest_gpus_are_found(model in models(), job in jobs(), kind in select(offers())) {
+        let limits = Limits { max_gpus: 192, ..Limits::default() };
+        let found = fit(&model, &job, std::slice::from_ref(&kind), limits).unwrap();
+        let plain = (1..=192u64).find(|n| {
+            let estimate = match &job {
+                Job::Training(step) => training::estimate(&model, step, &Parallel::data(*n), &kind.vendor),
+                Job::Inference(job) => {
+                    let layout = Layout { tensor: 1, pipeline: (*n).min(model.layers) };
+                    inference::estimate(&model, job, layout, &kind.vendor)
+                }
+            };
+            estimate.unwrap().safe <= kind.memory
+        });
+        let least = found.candidates.iter().map(|c| u64::from(c.set.count)).min();
+        if let Some(plain) = plain {
+            prop_assert!(least.is_some_and(|least| least <= plain), "{:?} {}", least, plain);
+        }
+        if let Job::Training(_) = job {
+            let sharded = found.candidates.iter().filter(|c| matches!(
+                c.division, Division::Training(p) if p == Parallel::data(p.data)
+            ));
+            for c in sharded {
+                prop_assert_eq!(Some(u64::from(c.set.count)), plain);
+            }
+        }
+    }
+}
+
+fn sized(name: &str, job: &Job, offers: &[Offer], limits: Limits) -> Fit {
+    fit(&model(name), job, offers, limits).unwrap()
+}
+
+#[test]
+fn just_so_many_gpus_are_taken_where_that_divides() {
+    let wanted = |gpus| Limits {
+        gpus: Some(gpus),
+        host_slots: Some(8),
+        ..Limits::default()
+    };
+    let job = Job::of(Task::Full);
+    let h100 = [offer("h100-sxm5-80gb")];
+    let found = sized("Llama-3.1-8B", &job, &h100, wanted(32));
+    assert!(!found.candidates.is_empty());
+    assert!(found.candidates.iter().all(|c| c.set.count == 32));
+    // Too few for it: it says how many it has and what each lacks.
+    let few = sized("Llama-3.1-70B", &job, &h100, wanted(2));
+    assert!(matches!(
+        few.rejections[0].shortfall,
+        Shortfall::Memory { over: 2, .. }
+    ));
+    // No layout of a served model makes 11 of 32 heads and 32 layers on hosts of 8.
+    let odd = sized("Llama-3.1-8B", &Job::of(Task::Infer), &h100, wanted(37));
+    assert_eq!(odd.rejections[0].shortfall, Shortfall::Layout { gpus: 37 });
+    let sixteen = Offer::of(Profiles::builtin().by_name("h100-sxm5-80gb").unwrap(), Some(16));
+    let less = sized("Llama-3.1-8B", &job, &[sixteen], wanted(32));
+    assert_eq!(less.rejections[0].reason, "needs 32, 16 available");
+}
+
+#[test]
+fn a_set_says_what_it_is_best_at() {
+    let job = Job::of(Task::Infer);
+    let kinds = [
+        "l40s-48gb",
+        "h100-sxm5-80gb",
+        "rtx-pro-6000-server-96gb",
+        "b200-sxm6-180gb",
+    ];
+    let found = sized("Llama-3.1-70B", &job, &kinds.map(offer), Limits::default());
+    let best = |merit: Merit| {
+        let mut of = found.candidates.iter().filter(|c| c.best_at.contains(&merit));
+        of.next().unwrap().set.kind.clone().unwrap()
+    };
+    assert_eq!(best(Merit::FewestGpus), "b200-sxm6-180gb");
+    // Two B200 at 40,000 are less than four H100 at 30,000.
+    assert_eq!(best(Merit::LeastCost), "b200-sxm6-180gb");
+    assert!(found.front().count() >= 1 && found.front().count() <= found.candidates.len());
+}
+
+#[test]
+fn speed_comes_with_its_parts_and_much_communication_is_warned_of() {
+    let prompts = Job::Inference(Inference {
+        generated_tokens: 0,
+        ..Inference::default()
+    });
+    let kinds = ["h100-sxm5-80gb", "h100-pcie-80gb"];
+    let found = sized("Llama-3.1-70B", &prompts, &kinds.map(offer), Limits::default());
+    for c in &found.candidates {
+        let speed = c.speed.as_ref().unwrap();
+        let parts = speed.compute_s + speed.memory_s + speed.communication_s + speed.idle_s;
+        assert!((parts / speed.step_s - 1.0).abs() < 1e-9, "{speed:?}");
+        let mut notes = c.estimate.notes.iter();
+        let warned = notes.any(|note| note.starts_with("communication takes"));
+        assert_eq!(warned, speed.communication_share > 0.2, "{}: {speed:?}", c.set);
+    }
+    let of = |kind: &str| {
+        let mut all = found.candidates.iter();
+        let c = all.find(|c| c.set.kind.as_deref() == Some(kind)).unwrap();
+        let share = c.speed.as_ref().unwrap().communication_share;
+        (share, c.tokens_per_s().unwrap(), c.run_time_s(1e9).unwrap())
+    };
+    let ((nvlink, fast, soon), (pcie, slow, late)) = (of(kinds[0]), of(kinds[1]));
+    assert!(nvlink < 0.2 && pcie > 0.2, "{nvlink} {pcie}");
+    assert!(fast > slow && soon < late, "{fast} {slow}");
+    assert!((soon * fast / 1e9 - 1.0).abs() < 1e-9);
+}
