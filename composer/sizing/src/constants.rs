@@ -154,6 +154,7 @@ impl Frameworks {
 #[serde(deny_unknown_fields)]
 pub struct Logits {
     pub full_fp32: Figure,
+    pub vocab_parallel: Figure,
     pub chunked: Figure,
     pub bf16: Figure,
     pub fp32_extra: Figure,

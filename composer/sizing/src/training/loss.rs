@@ -14,7 +14,7 @@ impl Rank<'_> {
         let full = figures.full_fp32.value + self.framework.logits_extra.value;
         let (mut b, by) = match self.job.loss {
             Loss::FullFp32 => (full, 1.0),
-            Loss::VocabParallel => (full, self.tensor()),
+            Loss::VocabParallel => (figures.vocab_parallel.value, self.tensor()),
             Loss::Chunked => (figures.chunked.value, 1.0),
             Loss::Bf16 => (figures.bf16.value, 1.0),
         };
