@@ -14,6 +14,7 @@ mod interrupted;
 mod killed;
 mod limits;
 mod manager;
+mod partial;
 mod pausing;
 mod postgres;
 mod recovery;

@@ -507,7 +507,7 @@ async fn look_after(inner: Arc<Inner>, live: Arc<Live>) {
             }
         }
         let pause = pauses.next().unwrap_or(inner.cx.options.last_pause);
-        if live.pause(pause, false).await.is_err() {
+        if live.pause(pause, None).await.is_err() {
             return;
         }
     }

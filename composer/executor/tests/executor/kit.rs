@@ -141,6 +141,7 @@ pub fn submission_of(kind: OperationKind, plan: Plan) -> Submission {
         force: None,
         deadline: None,
         allow_stale: false,
+        partial_ok: false,
         with: Batch::new(),
     }
 }

@@ -18,6 +18,7 @@ mod hosts;
 mod late;
 mod operators;
 mod outcomes;
+mod partial;
 mod retention;
 mod scale;
 mod sweep;
