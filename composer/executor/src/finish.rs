@@ -1,6 +1,7 @@
 //! How an operation ends: the last line, the GPUs' states, the compositions, and the claims let go of, in
 //! one commit.
 
+use crate::alarm;
 use crate::context::Context;
 use crate::gpus::Change;
 use crate::hooks::Moment;
@@ -54,7 +55,7 @@ async fn try_complete(cx: &Context, live: &Live) -> Result<(), Halt> {
         return live.write(line(Line::Unwind(stop), Begins::Step)).await;
     }
     if live.ask(is_stuck) {
-        return live.write(line(Line::Quarantined, Begins::Step)).await;
+        return quarantined(live, Begins::Step).await;
     }
     let left_out: Vec<_> = live.ask(|operation| {
         let left_out = one_a_unit(operation).filter(|record| operation.leaves_out(record.step.index));
@@ -85,6 +86,13 @@ fn line(line: Line, begins: Begins) -> Entry {
     }
 }
 
+/// Held for somebody, who is told.
+async fn quarantined(live: &Live, begins: Begins) -> Result<(), Halt> {
+    live.write(line(Line::Quarantined, begins)).await?;
+    alarm::tell(live);
+    Ok(())
+}
+
 fn is_stuck(operation: &Operation) -> bool {
     let mut steps = operation.steps.iter();
     steps.any(|record| record.state == StepState::Stuck)
@@ -107,7 +115,7 @@ async fn cleaned(cx: &Context, live: &Live, units: &[StepRecord]) -> Result<Vec<
 /// Everything is as it was before; or, if an undo failed, somebody must look.
 pub(crate) async fn rolled_back(cx: &Context, live: &Live) -> Result<(), Halt> {
     if live.ask(is_stuck) {
-        return live.write(line(Line::Quarantined, Begins::Nothing)).await;
+        return quarantined(live, Begins::Nothing).await;
     }
     let units: Vec<_> = live.ask(|operation| one_a_unit(operation).cloned().collect());
     if live.ask(|operation| operation.kind == OperationKind::Adopt) {

@@ -118,7 +118,7 @@ impl Ledger {
     /// Adds a line, with the events that tell of it.
     fn add_line(&mut self, line: &Noted, batch: &mut Batch) -> Result<(), Halt> {
         let operation = &mut self.operation;
-        let state = operation.state;
+        let (state, alarm) = (operation.state, operation.alarm.clone());
         operation
             .apply(line)
             .map_err(|misfit| Halt::Broken(misfit.to_string()))?;
@@ -129,7 +129,10 @@ impl Ledger {
         let all = (operation.state != state).then(|| Event::operation(line.at, operation));
         let written = batch.line(&operation.id, operation.seq, line);
         written.map_err(|e| Halt::broken(&e))?;
-        for event in step.into_iter().chain(all) {
+        let alarm = (operation.alarm != alarm)
+            .then(|| Event::alarm(operation))
+            .flatten();
+        for event in step.into_iter().chain(all).chain(alarm) {
             batch.event(&event).map_err(|e| Halt::broken(&e))?;
         }
         Ok(())

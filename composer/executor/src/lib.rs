@@ -26,6 +26,7 @@ pub mod operation;
 pub mod record;
 pub mod state;
 
+mod alarm;
 mod charge;
 mod clock;
 mod drivers;
@@ -58,6 +59,7 @@ mod observed;
 mod reset;
 mod run;
 
+pub use alarm::{Alarm, Severity};
 pub use charge::{Alone, Charge, Tenure};
 pub use clock::{Clock, SystemClock};
 pub use drivers::Drivers;

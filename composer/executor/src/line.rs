@@ -31,6 +31,10 @@ pub enum Line {
     LeftOut {
         units: Vec<LeftOut>,
     },
+    /// The outcome of a step is unknown for longer than is usual: somebody was told.
+    Overdue {
+        message: String,
+    },
     /// An undo failed, and everything that can be undone was.
     Quarantined,
     /// An operator says: try again.

@@ -129,6 +129,11 @@ impl Live {
         }
     }
 
+    /// Waits until it is so.
+    pub async fn until(&self, is_so: impl Fn(&Operation) -> bool) {
+        self.journal.seen.until(is_so).await;
+    }
+
     /// Cuts the current pauses short.
     pub fn hurry(&self) {
         self.hurry.notify_waiters();

@@ -4,6 +4,7 @@
 //! (at submission, and at its end) plus the journal lines since; `Operation::apply` adds a line. The
 //! running operation in memory is made by the same function from the same lines.
 
+use crate::alarm::{Alarm, Severity};
 use crate::left_out::LeftOut;
 use crate::line::{Line, Noted, StepLine};
 use crate::state::{IllegalTransition, OperationEvent, OperationState, StepState};
@@ -104,6 +105,9 @@ pub struct Operation {
     /// What it goes on without; only where a part was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
+    /// Somebody must look, or had to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alarm: Option<Alarm>,
     /// What it waits for just now, where that is not a matter of one step.
     pub waiting_for: Option<String>,
     pub steps: Vec<StepRecord>,
@@ -253,6 +257,24 @@ impl Operation {
         in_state.checked_sub(usual).filter(|late| !late.is_zero())
     }
 
+    /// How long it may still be in its state before that is unusual; `None`: for ever.
+    pub(crate) fn leaves_within(&self, now: Timestamp) -> Option<Duration> {
+        let since = self.since.unwrap_or(self.created);
+        // A clock that was set back says nothing.
+        let in_state = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+        Some(self.state.usual()?.saturating_sub(in_state))
+    }
+
+    fn raise(&mut self, at: Timestamp, severity: Severity, message: String) {
+        if self.alarm.as_ref().is_none_or(|alarm| alarm.severity < severity) {
+            self.alarm = Some(Alarm {
+                at,
+                severity,
+                message,
+            });
+        }
+    }
+
     /// Everything that it waits for just now, for people.
     pub fn waits(&self) -> Vec<String> {
         let steps = self.steps.iter().filter_map(|record| record.waiting_for.clone());
@@ -306,7 +328,12 @@ impl Operation {
                 let new = units.iter().filter(|left| !known.contains(&left.unit));
                 self.left_out.extend(new.cloned());
             }
-            Line::Quarantined => self.happen(OperationEvent::UndoFailed, noted.at)?,
+            Line::Overdue { message } => self.raise(noted.at, Severity::Warning, message.clone()),
+            Line::Quarantined => {
+                self.happen(OperationEvent::UndoFailed, noted.at)?;
+                let message = self.error().unwrap_or_else(|| "an undo failed".to_owned());
+                self.raise(noted.at, Severity::Critical, message);
+            }
             Line::Retried { .. } => {
                 for record in &mut self.steps {
                     if record.state == StepState::Stuck {

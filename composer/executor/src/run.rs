@@ -2,6 +2,7 @@
 //!
 //! There is no other way to carry on after a restart: a run that begins in the middle is the same code.
 
+use crate::alarm;
 use crate::binding;
 use crate::context::Context;
 use crate::deadline;
@@ -61,6 +62,7 @@ async fn steps(cx: &Context, live: &Live, way: Way) -> Result<(), Halt> {
     let mut in_flight: BTreeMap<u32, Way> = BTreeMap::new();
     let mut halt = None;
     let mut too_late = std::pin::pin!(deadline::passes(cx, live));
+    let mut alarm = std::pin::pin!(alarm::is_due(cx, live));
     loop {
         let turned = way == Way::Do && live.ask(|operation| operation.stop.is_some());
         if halt.is_none() && !turned {
@@ -76,6 +78,11 @@ async fn steps(cx: &Context, live: &Live, way: Way) -> Result<(), Halt> {
             next = running.next() => next,
             () = &mut too_late, if way == Way::Do && !turned => {
                 deadline::stop(live).await?;
+                continue;
+            }
+            () = &mut alarm => {
+                alarm::raise(live).await?;
+                alarm.set(alarm::is_due(cx, live));
                 continue;
             }
         };

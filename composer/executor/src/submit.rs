@@ -186,6 +186,7 @@ fn operation(submission: &Submission, at: Timestamp) -> Operation {
         since: Some(at),
         stop: None,
         left_out: Vec::new(),
+        alarm: None,
         waiting_for: None,
         steps: steps.collect(),
         seq: 1,

@@ -33,7 +33,7 @@ pub mod window;
 
 pub use composer::{
     Accepting, Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, LimitsStatus, Lost,
-    MovedMost, Observed, Options, Release, Resolution, ScheduleStatus, Silent, Status, Why, most_slots,
+    MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent, Status, Why, most_slots,
     pool_kinds,
 };
 pub use drift::{Drift, DriftKind};

@@ -29,6 +29,7 @@ pub struct Kit {
     pub store: Arc<dyn Store>,
     pub rack: Arc<Rack>,
     pub options: Options,
+    pub clock: Arc<dyn Clock>,
 }
 
 impl Kit {
@@ -41,6 +42,7 @@ impl Kit {
             store: Arc::new(SqliteStore::in_memory().unwrap()),
             rack: Arc::new(rack),
             options: Options::default(),
+            clock: Arc::new(Noon),
         }
     }
 
@@ -52,7 +54,7 @@ impl Kit {
         Executor::with_hooks(
             Arc::clone(&self.store),
             Arc::new(Wiring(Arc::clone(&self.rack))),
-            Arc::new(Noon),
+            Arc::clone(&self.clock),
             self.options.clone(),
             hooks,
         )

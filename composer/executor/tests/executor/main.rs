@@ -11,6 +11,7 @@ mod registered;
 mod runs;
 
 mod adopting;
+mod alarms;
 mod claims;
 mod crashes;
 mod failures;
