@@ -56,11 +56,9 @@ impl Form {
     }
 }
 
-/// What is swept: all but the one kind that sends nothing, and so leaves what others bound (`adopting.rs`).
+/// What is swept.
 pub fn swept() -> impl Iterator<Item = Form> {
-    let all = OperationKind::ALL.into_iter();
-    let kinds = all.filter(|kind| *kind != OperationKind::Adopt);
-    kinds.flat_map(|kind| {
+    OperationKind::ALL.into_iter().flat_map(|kind| {
         let part = Form {
             kind,
             partial_ok: true,
@@ -118,7 +116,13 @@ pub async fn prepare(kit: &Kit, form: Form) -> Plan {
             let host = HOSTS[1].parse().unwrap();
             seen.plan("move", |input| direct::move_to(&gpus, &host, input).unwrap())
         }
-        OperationKind::Adopt => unreachable!("it is not swept"),
+        // It reads back what others bound, and asks for nothing.
+        OperationKind::Adopt => {
+            for unit in UNITS {
+                kit.rack.bind_by_others(unit, &port(HOSTS[0]));
+            }
+            adopt(kit, "adopt").await
+        }
         // It is back by the time that it is to be bound again, so that every step has something to do.
         OperationKind::Repair => {
             kit.given(attach(kit, before, &["u1", "u2"]).await).await;
@@ -172,7 +176,11 @@ pub fn each_form<T: Send>(work: impl AsyncFn(Form) -> T + Sync) -> Vec<(Form, T)
 /// Whatever became of an operation: the next one on the first of its units is done, be it a release or an attach.
 pub async fn still_usable(kit: &Kit, plan: &Plan) {
     let unit = plan.steps[0].target.unit.as_str();
+    let compositions = kit.compositions().await;
+    let mut held = compositions.values().flat_map(|record| &record.composition.held);
+    let is_foreign = kit.rack.is_of_others(unit) && held.all(|held| held.unit.as_str() != unit);
     let (kind, plan) = match kit.rack.ports_of(unit).is_empty() {
+        _ if is_foreign => (OperationKind::Adopt, adopt(kit, "next").await),
         false => (OperationKind::Release, release(kit, "next", unit).await),
         true => (OperationKind::Attach, attach(kit, "next", &[unit]).await),
     };
@@ -194,6 +202,15 @@ async fn attach(kit: &Kit, id: &str, gpus: &[&str]) -> Plan {
     let host = HOSTS[0].parse().unwrap();
     let seen = Seen::now(kit, &[]).await;
     seen.plan(id, |input| direct::attach(&gpus, &host, input).unwrap())
+}
+
+/// Takes over all that others have bound.
+async fn adopt(kit: &Kit, id: &str) -> Plan {
+    let seen = Seen::now(kit, &[]).await;
+    let endpoint = point("").endpoint;
+    let plan = seen.make(id, |input| poolwright_planner::adopt(&endpoint, input).plan);
+    assert!(!plan.steps.is_empty(), "{plan:#?}");
+    plan
 }
 
 async fn detach(kit: &Kit, id: &str) -> Plan {
@@ -233,7 +250,15 @@ impl Seen {
         let mut gpus = Vec::new();
         for unit in UNITS {
             let known = read::<GpuRecord>(&*kit.store, unit).await.unwrap();
-            gpus.push(gpu(unit, known.map(|known| known.value)));
+            let mut gpu = gpu(unit, known.map(|known| known.value));
+            let is_ours = !matches!(gpu.state, GpuState::Free | GpuState::Foreign);
+            if let Some(port) = kit.rack.ports_of(unit).first().filter(|_| !is_ours) {
+                let (host, _) = port.split_once('/').unwrap();
+                gpu.state = GpuState::Foreign;
+                gpu.host = Some(host.parse().unwrap());
+                gpu.host_port = Some(port.parse().unwrap());
+            }
+            gpus.push(gpu);
         }
         let topology = Topology {
             gpus,

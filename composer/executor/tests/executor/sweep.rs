@@ -73,8 +73,11 @@ impl Fault {
 }
 
 /// The request by which a step is done or undone; the others are looks, or clear the way.
-fn own_call(verb: Verb, way: Way) -> Option<Call> {
+fn own_call(kind: OperationKind, verb: Verb, way: Way) -> Option<Call> {
     Some(match (verb, way) {
+        // What is taken over is only looked at.
+        (Verb::Bind, Way::Do) if kind == OperationKind::Adopt => Call::Bound,
+        (_, Way::Undo) if kind == OperationKind::Adopt => return None,
         (Verb::Preflight, Way::Do) => Call::Preflight,
         (Verb::Verify, Way::Do) => Call::Verify,
         (Verb::Bind, Way::Do) | (Verb::Unbind, Way::Undo) => Call::Bind,
@@ -146,6 +149,8 @@ impl Case {
             Verb::Verify => !often || how == H::CannotTell,
             // The fabric takes a GPU also from a host that can't be asked to let go of it.
             Verb::Drain => matches!(how, H::CannotTell | H::Lie) || (unanswered && !often),
+            // What can't be read is not taken over.
+            Verb::Bind if self.form.kind == OperationKind::Adopt => how == H::Lie,
             Verb::Bind | Verb::Unbind => effect || (unanswered && !often),
             // Not seen to be reset it stays dirty: no failure, but closed to the next tenant.
             Verb::Reset => {
@@ -307,7 +312,7 @@ async fn sweep(form: Form) -> Swept {
             let same = calm.calls[..n].iter().filter(|(c, u)| c == call && u == unit);
             let nth = u32::try_from(same.count()).unwrap();
             let mut of_unit = calm.plan.steps.iter().filter(|s| s.target.unit.as_str() == unit);
-            let own = of_unit.find(|step| nth == 0 && own_call(step.verb, way) == Some(*call));
+            let own = of_unit.find(|step| nth == 0 && own_call(form.kind, step.verb, way) == Some(*call));
             for fault in faults(own.map(|step| step.verb), way) {
                 let case = Case {
                     form,
@@ -356,7 +361,8 @@ fn faults(verb: Option<Verb>, way: Way) -> Vec<Fault> {
 
 /// All that should be tried with the steps of a plan.
 fn due(form: Form, plan: &Plan) -> Tried {
-    let asks = |step: &&Step, way| way == Way::Do || is_undone_by_asking(step, plan);
+    let is_undone = |step: &Step| form.kind != OperationKind::Adopt && is_undone_by_asking(step, plan);
+    let asks = |step: &&Step, way| way == Way::Do || is_undone(*step);
     let mut due = Tried::new();
     for way in form.ways().iter().copied() {
         for step in plan.steps.iter().filter(|step| asks(step, way)) {
