@@ -24,6 +24,8 @@ pub async fn tell(api: &Api) {
         say(&format!("{alarm} (poolwright ops show {})", alarm.operation));
     }
     if let Some(more) = status.alarms.len().checked_sub(TOLD).filter(|more| *more > 0) {
-        say(&format!("and {more} more operations need somebody: poolwright doctor"));
+        say(&format!(
+            "and {more} more operations need somebody: poolwright doctor"
+        ));
     }
 }

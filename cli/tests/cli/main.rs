@@ -9,6 +9,7 @@ mod bad_input;
 mod cut_off;
 mod demo;
 mod discovery;
+mod failing_disk;
 mod full;
 mod interrupted;
 mod killed;
