@@ -128,7 +128,9 @@ async fn take_drains_back(cx: &Context, live: &Live, truths: &BTreeMap<UnitId, T
         let why = match cx.metal.undrain(&record.step.target, pass).await {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error.to_string(),
-            Err(_) => "changes are paused".to_owned(),
+            // The operator waits for an answer, and not for whoever paused it.
+            Err(Halt::Parked) => "changes are paused".to_owned(),
+            Err(halt) => return Err(halt),
         };
         // Worth a word, not worth holding the operation for: the host has its GPU.
         tracing::warn!(operation = %live.id, step = %record.step, why, "a drain was not taken back");

@@ -60,13 +60,19 @@ pub struct Baselines {
 }
 
 impl Baselines {
-    /// Takes over what is kept: of this manager, or of another on the same store.
-    pub fn recall(&mut self, kept: impl IntoIterator<Item = Shown>, percent: u32) {
+    pub fn allow(&mut self, percent: u32) {
         self.percent = percent;
-        self.shown.retain(|endpoint, _| self.to_keep.contains(endpoint));
-        for Shown { endpoint, gpus } in kept {
-            self.shown.entry(endpoint).or_insert(gpus);
+    }
+
+    /// Takes over what is kept of an endpoint: by this manager, or by another on the same store.
+    pub fn recall(&mut self, endpoint: &ControlEndpointId, kept: Option<Shown>) {
+        if self.to_keep.contains(endpoint) {
+            return;
         }
+        match kept {
+            Some(kept) => self.shown.insert(kept.endpoint, kept.gpus),
+            None => self.shown.remove(endpoint),
+        };
     }
 
     /// Takes in what an endpoint shows; or says that it is not to be believed, and why.
@@ -169,7 +175,7 @@ mod tests {
 
     fn baselines() -> Baselines {
         let mut baselines = Baselines::default();
-        baselines.recall([], 25);
+        baselines.allow(25);
         baselines
     }
 
@@ -223,13 +229,13 @@ mod tests {
         assert!(baselines.to_keep().is_empty());
 
         let mut other = super::tests::baselines();
-        other.recall(kept.clone(), 25);
+        other.recall(&kept[0].endpoint, Some(kept[0].clone()));
         assert!(
             other.take_in(&look(&[], true)).is_err(),
             "another manager knows it"
         );
         other.believe(Shown::of(&look(&[], true)));
-        other.recall(kept, 25);
+        other.recall(&kept[0].endpoint, Some(kept[0].clone()));
         assert!(
             other.take_in(&look(&[], true)).is_ok(),
             "what the store has is older"

@@ -1,5 +1,6 @@
 //! Whose an endpoint is: two managers of different clusters on one rack.
 
+use crate::calendar::Clockwork;
 use crate::kit::{ME, Pool, gpus};
 use poolwright_emulator::Rack;
 use poolwright_model::composable::WhyNotKind;
@@ -246,4 +247,21 @@ async fn what_can_carry_no_mark_or_says_something_else_is_adopted_without() {
     plain.add_all_endpoints().await;
     assert_eq!(plain.mark_at("box-1"), None);
     plain.composed(gpus("chat", KIND, 2)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_mark_is_seen_by_the_clock_and_so_is_that_it_is_gone() {
+    let mut pool = Pool::bare(Rack::builtin("demo").unwrap(), store_of("first"));
+    pool.options.poll = Some(Duration::from_secs(30));
+    pool.open().await;
+    pool.add_all_endpoints().await;
+    let clockwork = Clockwork::of(&pool);
+    let own = pool.own_mark().await;
+    pool.mark_by_others("box-1", ANOTHER);
+    pool.until("it is paused", async || pool.pause_of("box-1").await.is_some())
+        .await;
+    pool.mark_by_others("box-1", &own);
+    pool.until("it goes on", async || pool.pause_of("box-1").await.is_none())
+        .await;
+    clockwork.stop().await;
 }

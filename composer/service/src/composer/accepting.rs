@@ -5,7 +5,7 @@ use crate::error::{ErrorCode, ServiceError};
 use crate::vanishing::{Shown, name_at};
 use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, GpuId};
 use poolwright_planner::Plan;
-use poolwright_store::{Batch, read_all};
+use poolwright_store::{Batch, read};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -98,12 +98,17 @@ impl Composer {
         }
     }
 
-    /// What other managers have accepted counts here, too.
-    pub(super) async fn recall_baselines(&self) -> Result<(), ServiceError> {
-        let kept = read_all::<Shown>(self.store.as_ref()).await?;
+    /// To be called before these endpoints are walked: what other managers have accepted there counts here, too.
+    pub(super) async fn recall_baselines(
+        &self,
+        endpoints: impl IntoIterator<Item = &ControlEndpointId>,
+    ) -> Result<(), ServiceError> {
         let percent = self.kept_limits().await?.vanished;
-        let kept = kept.into_iter().map(|kept| kept.value);
-        self.with_baselines(|baselines| baselines.recall(kept, percent));
+        self.with_baselines(|baselines| baselines.allow(percent));
+        for endpoint in endpoints {
+            let kept = read::<Shown>(self.store.as_ref(), endpoint.as_str()).await?;
+            self.with_baselines(|baselines| baselines.recall(endpoint, kept.map(|kept| kept.value)));
+        }
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use crate::demand::{DemandRecord, DemandSpec, Pending};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::OperationKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId};
-use poolwright_planner::{Composition, direct};
+use poolwright_planner::{Composition, Plan, PlanInput, direct};
 use poolwright_store::{Batch, Stored};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -166,43 +166,19 @@ impl Composer {
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
-        match self.attach_now(gpus, host, by, how).await {
-            Err(refused) if self.looked_again(&refused).await => self.attach_now(gpus, host, by, how).await,
-            done => done,
-        }
-    }
-
-    async fn attach_now(
-        &self,
-        gpus: &[GpuId],
-        host: &HostId,
-        by: &str,
-        how: &How,
-    ) -> Result<Change, ServiceError> {
         let gpus = in_order(gpus);
         let what = format!("attach {} to {host}", names(&gpus));
-        let request = Request::new(OperationKind::Attach, what, &(&gpus, host), by, how)?;
-        let _turn = self.turn.lock().await;
-        if let Some(done) = self.answered_before(&request).await? {
-            return Ok(done);
-        }
-        let basis = self.basis(Wanted::Named).await?;
-        let plan = direct::attach(&gpus, host, &self.input(&basis))?;
-        self.begin(request, plan).await
+        let request = || Request::new(OperationKind::Attach, what.clone(), &(&gpus, host), by, how);
+        self.by_name(request, |input| direct::attach(&gpus, host, input))
+            .await
     }
 
     /// Detaches GPUs by name.
     pub async fn detach(&self, gpus: &[GpuId], by: &str, how: &How) -> Result<Change, ServiceError> {
         let gpus = in_order(gpus);
         let what = format!("detach {}", names(&gpus));
-        let request = Request::new(OperationKind::Detach, what, &gpus, by, how)?;
-        let _turn = self.turn.lock().await;
-        if let Some(done) = self.answered_before(&request).await? {
-            return Ok(done);
-        }
-        let basis = self.basis(Wanted::Named).await?;
-        let plan = direct::detach(&gpus, &self.input(&basis))?;
-        self.begin(request, plan).await
+        let request = || Request::new(OperationKind::Detach, what.clone(), &gpus, by, how);
+        self.by_name(request, |input| direct::detach(&gpus, input)).await
     }
 
     /// Moves GPUs that were attached by name to another host, all of them or none.
@@ -215,13 +191,34 @@ impl Composer {
     ) -> Result<Change, ServiceError> {
         let gpus = in_order(gpus);
         let what = format!("move {} to {host}", names(&gpus));
-        let request = Request::new(OperationKind::Move, what, &(&gpus, host), by, how)?;
+        let request = || Request::new(OperationKind::Move, what.clone(), &(&gpus, host), by, how);
+        self.by_name(request, |input| direct::move_to(&gpus, host, input))
+            .await
+    }
+
+    /// What is asked for by the names of GPUs; once more where it rests on what is stale, and that was looked at again.
+    async fn by_name<'a>(
+        &self,
+        request: impl Fn() -> Result<Request<'a>, ServiceError>,
+        plan: impl Fn(&PlanInput<'_>) -> Result<Plan, direct::Refusal>,
+    ) -> Result<Change, ServiceError> {
+        match self.by_name_now(request()?, &plan).await {
+            Err(refused) if self.looked_again(&refused).await => self.by_name_now(request()?, &plan).await,
+            done => done,
+        }
+    }
+
+    async fn by_name_now(
+        &self,
+        request: Request<'_>,
+        plan: impl Fn(&PlanInput<'_>) -> Result<Plan, direct::Refusal>,
+    ) -> Result<Change, ServiceError> {
         let _turn = self.turn.lock().await;
         if let Some(done) = self.answered_before(&request).await? {
             return Ok(done);
         }
         let basis = self.basis(Wanted::Named).await?;
-        let plan = direct::move_to(&gpus, host, &self.input(&basis))?;
+        let plan = plan(&self.input(&basis))?;
         self.begin(request, plan).await
     }
 }

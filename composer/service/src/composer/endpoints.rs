@@ -99,6 +99,7 @@ impl Composer {
         standing: Standing,
         connected: &Connected,
     ) -> Result<EndpointTest, ServiceError> {
+        self.recall_baselines([&spec.id]).await?;
         let began = self.begin_look().await?;
         let observed = self.observe(connected).await?;
         let tested = EndpointTest::of(&observed);

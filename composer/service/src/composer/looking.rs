@@ -116,6 +116,9 @@ impl Composer {
             .into_iter()
             .map(|(id, error)| Look::failed(id, &error, now))
             .collect();
+        let kept = self.endpoints().await?;
+        self.recall_baselines(kept.iter().map(|kept| &kept.spec.id))
+            .await?;
         let began = self.begin_look().await?;
         let looks = look(&self.connections.fabrics(), now, self.options.collect, progress).await;
         self.drop_refused(&looks).await;
@@ -155,6 +158,7 @@ impl Composer {
             .filter_map(|id| self.connections.get(id))
             .map(|connected| connected.fabric)
             .collect();
+        self.recall_baselines(endpoints).await?;
         let began = self.begin_look().await?;
         let looks = look(&fabrics, began.at, self.options.collect, &()).await;
         self.take_in(began, looks);
@@ -208,7 +212,6 @@ impl Composer {
 
     /// To be called before a look, whose answers then go to [`Composer::take_in`].
     pub(super) async fn begin_look(&self) -> Result<Began, ServiceError> {
-        self.recall_baselines().await?;
         let revision = self.store.revision().await?;
         let (at, instant) = (self.clock.now(), Instant::now());
         let mut seen = self.lock_seen();

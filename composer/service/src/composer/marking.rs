@@ -14,7 +14,7 @@ use poolwright_driver::{ErrorKind, Fabric};
 use poolwright_executor::Paused;
 use poolwright_model::composable::{WhyNot, WhyNotKind};
 use poolwright_model::id::ControlEndpointId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How the marks of all clusters begin.
@@ -66,7 +66,6 @@ impl Composer {
     /// Pauses what was adopted and carries another's mark; lets go on what was paused for that and does not any more.
     pub(super) async fn heed_marks(&self) -> Result<(), ServiceError> {
         let marked = self.marked_by_others().await?;
-        let observed = self.observed().await?;
         let mut paused = self.pauses().await?;
         paused.retain(|pause| pause.by == MANAGER);
         for pause in &paused {
@@ -77,6 +76,11 @@ impl Composer {
                 self.resume(&pause.what, MANAGER).await?;
             }
         }
+        // As a rule there is none, and then nobody is asked which endpoints there are.
+        let observed = match marked.is_empty() {
+            true => BTreeSet::new(),
+            false => self.observed().await?,
+        };
         for (endpoint, mark) in marked {
             let what = Paused::Endpoint(endpoint.clone());
             if observed.contains(&endpoint) || paused.iter().any(|pause| pause.what == what) {

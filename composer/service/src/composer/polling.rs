@@ -129,6 +129,7 @@ impl Composer {
             endpoint_deadline: self.options.collect.endpoint_deadline.max(LONGEST_WALK),
             ..self.options.collect
         };
+        self.recall_baselines([id]).await?;
         let began = self.begin_look().await?;
         let looks = look(&[fabric], began.at, options, &()).await;
         self.take_in_if_kept(id, began, looks).await
@@ -171,6 +172,7 @@ impl Composer {
         let looked = self.is_kept(id).await?;
         if !matches!(looked, Looked::NotKept) {
             self.take_in(began, looks);
+            self.heed_marks().await?;
         }
         Ok(looked)
     }
