@@ -362,7 +362,7 @@ fn faults(verb: Option<Verb>, way: Way) -> Vec<Fault> {
 /// All that should be tried with the steps of a plan.
 fn due(form: Form, plan: &Plan) -> Tried {
     let is_undone = |step: &Step| form.kind != OperationKind::Adopt && is_undone_by_asking(step, plan);
-    let asks = |step: &&Step, way| way == Way::Do || is_undone(*step);
+    let asks = |step: &&Step, way| way == Way::Do || is_undone(step);
     let mut due = Tried::new();
     for way in form.ways().iter().copied() {
         for step in plan.steps.iter().filter(|step| asks(step, way)) {
