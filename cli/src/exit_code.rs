@@ -1,6 +1,6 @@
 //! What the process says as it ends. Scripts branch on these numbers, so they never change.
 
-use poolwright_executor::OperationState;
+use poolwright_executor::{Operation, OperationState};
 use poolwright_service::ErrorCode;
 
 /// The way a command ended.
@@ -52,9 +52,10 @@ impl From<ErrorCode> for ExitCode {
 }
 
 impl ExitCode {
-    /// How waiting for an operation that came to rest in this state ends.
-    pub fn of_operation(state: OperationState) -> Self {
-        match state {
+    /// How waiting for an operation that came to rest like this ends.
+    pub fn of_operation(operation: &Operation) -> Self {
+        match operation.state {
+            OperationState::Completed if operation.is_partial() => Self::Partial,
             OperationState::Completed => Self::Ok,
             OperationState::Indeterminate | OperationState::Quarantined => Self::Indeterminate,
             OperationState::RolledBack | OperationState::Cancelled | OperationState::Failed => Self::Generic,

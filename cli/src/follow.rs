@@ -7,7 +7,7 @@ use crate::names;
 use crate::output::human::counted;
 use crate::output::say;
 use crate::progress::Progress;
-use poolwright_executor::{Operation, OperationState, StepRecord, StepState};
+use poolwright_executor::{Operation, StepRecord, StepState};
 use poolwright_model::id::OperationId;
 use poolwright_model::step::Verb;
 use std::time::Duration;
@@ -249,8 +249,8 @@ fn late(operation: &Operation, timeout: Duration) -> Failure {
 
 /// Says on stderr how it ended, and gives the exit code of that.
 pub fn conclude(operation: &Operation) -> ExitCode {
-    let code = ExitCode::of_operation(operation.state);
-    if operation.state != OperationState::Completed {
+    let code = ExitCode::of_operation(operation);
+    if code != ExitCode::Ok {
         let why = operation
             .error()
             .unwrap_or_else(|| "no reason was given".to_owned());
@@ -259,6 +259,9 @@ pub fn conclude(operation: &Operation) -> ExitCode {
                 "look at the hardware, then: poolwright ops resolve {}",
                 operation.id
             ),
+            ExitCode::Partial => {
+                format!("the rest stands; each step: poolwright ops show {}", operation.id)
+            }
             _ => format!(
                 "everything is as it was before; see poolwright ops show {}",
                 operation.id

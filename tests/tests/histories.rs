@@ -6,6 +6,7 @@ use std::time::Duration;
 fn good(report: &Report) {
     assert!(report.wrong.is_empty(), "{report:#?}");
     assert!(report.kills > 0 && report.requests > 500, "{report:#?}");
+    assert!(report.disturbed > 0, "the rack did not fail: {report:#?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `attach`, `detach` and `move`: GPUs by name.
 
 use super::Outcome;
-use super::change::{ChangeArgs, ForceArgs, StaleArgs};
+use super::change::{ChangeArgs, ForceArgs, PartialArgs, StaleArgs};
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::failure::Failure;
@@ -21,6 +21,8 @@ pub struct AttachArgs {
     host: HostId,
     #[command(flatten)]
     stale: StaleArgs,
+    #[command(flatten)]
+    partial: PartialArgs,
     #[command(flatten)]
     change: ChangeArgs,
     #[command(flatten)]
@@ -44,6 +46,8 @@ pub struct DetachArgs {
     force: ForceArgs,
     #[command(flatten)]
     confirm: ConfirmArgs,
+    #[command(flatten)]
+    partial: PartialArgs,
     #[command(flatten)]
     change: ChangeArgs,
     #[command(flatten)]
@@ -69,6 +73,8 @@ pub struct MoveArgs {
     #[command(flatten)]
     confirm: ConfirmArgs,
     #[command(flatten)]
+    partial: PartialArgs,
+    #[command(flatten)]
     change: ChangeArgs,
     #[command(flatten)]
     manager: ManagerArgs,
@@ -79,8 +85,8 @@ Examples:
   poolwright move gpu-7f3a… --host host-3 --dry-run
   poolwright move gpu-7f3a… gpu-91bc… --host host-3 --yes
 
-They are detached and attached in one operation: if one can't be, all are back where they were. What a demand holds
-follows its demand, and is not moved by name.";
+They are detached and attached in one operation: if one can't be, all are back where they were (with --partial-ok that
+one). What a demand holds follows its demand, and is not moved by name.";
 
 #[derive(Serialize)]
 struct Attach {
@@ -99,7 +105,8 @@ pub async fn attach(args: AttachArgs, output: Output) -> Outcome {
         gpus: args.gpus,
         host: args.host,
     };
-    let made = args.change.make(&api, &["attach"], &what, args.stale, output);
+    let allowed = (args.stale, args.partial);
+    let made = args.change.make(&api, &["attach"], &what, allowed, output);
     match made.await {
         Ok(code) => Ok(code),
         Err(failure) => Err(suggest(&api, failure, &what).await),
@@ -123,7 +130,8 @@ pub async fn move_to(args: MoveArgs, output: Output) -> Outcome {
         gpus: args.gpus,
         host: args.host,
     };
-    let made = args.change.make(&api, &["move"], &what, args.force, output);
+    let allowed = (args.force, args.partial);
+    let made = args.change.make(&api, &["move"], &what, allowed, output);
     match made.await {
         Ok(code) => Ok(code),
         Err(failure) => Err(suggest(&api, failure, &what).await),
@@ -141,11 +149,8 @@ pub async fn detach(args: DetachArgs, output: Output) -> Outcome {
         args.confirm.confirm(&format!("detach {}", names.join(", ")))?;
     }
     let what = Detach { gpus: args.gpus };
-    match args
-        .change
-        .make(&api, &["detach"], &what, args.force, output)
-        .await
-    {
+    let allowed = (args.force, args.partial);
+    match args.change.make(&api, &["detach"], &what, allowed, output).await {
         Ok(code) => Ok(code),
         Err(failure) => Err(names::suggest(&api, failure, &gpus(&what.gpus)).await),
     }

@@ -52,11 +52,20 @@ pub struct StaleArgs {
     allow_stale: bool,
 }
 
+/// A part, rather than nothing.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct PartialArgs {
+    /// Go on without GPUs that fail, rather than undo everything; exit code 8 where some are left out
+    #[arg(long)]
+    partial_ok: bool,
+}
+
 /// What a change may do beyond the usual.
 #[derive(Debug, Clone, Default)]
 pub struct Allowed {
     force: Option<String>,
     stale: bool,
+    partial: bool,
 }
 
 impl From<ForceArgs> for Allowed {
@@ -65,9 +74,23 @@ impl From<ForceArgs> for Allowed {
     }
 }
 
-impl From<StaleArgs> for Allowed {
-    fn from(stale: StaleArgs) -> Self {
-        (ForceArgs::default(), stale).into()
+impl From<(StaleArgs, PartialArgs)> for Allowed {
+    fn from((stale, partial): (StaleArgs, PartialArgs)) -> Self {
+        Self {
+            stale: stale.allow_stale,
+            partial: partial.partial_ok,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<(ForceArgs, PartialArgs)> for Allowed {
+    fn from((force, partial): (ForceArgs, PartialArgs)) -> Self {
+        Self {
+            force: force.reason,
+            partial: partial.partial_ok,
+            ..Self::default()
+        }
     }
 }
 
@@ -76,6 +99,7 @@ impl From<(ForceArgs, StaleArgs)> for Allowed {
         Self {
             force: force.reason,
             stale: stale.allow_stale,
+            ..Self::default()
         }
     }
 }
@@ -107,12 +131,17 @@ impl ChangeArgs {
                 .clone()
                 .unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string())
         });
-        let Allowed { force, stale } = allowed.into();
+        let Allowed {
+            force,
+            stale,
+            partial,
+        } = allowed.into();
         let how = How {
             dry_run: self.dry_run,
             key: key.clone(),
             force,
             allow_stale: stale,
+            partial_ok: partial,
             deadline_s: self.deadline.map(seconds),
         };
         let asked = api.post::<Change>(path, &Request { what, how }).await;

@@ -1,7 +1,7 @@
-//! `compose`: GPUs for one demand, now, all of them or none.
+//! `compose`: GPUs for one demand, now, all of them or none; or those that can be had, with `--partial-ok`.
 
 use super::Outcome;
-use super::change::{ChangeArgs, StaleArgs};
+use super::change::{ChangeArgs, PartialArgs, StaleArgs};
 use super::wanted::{self, WantedArgs};
 use crate::api_client::{Api, ManagerArgs};
 use crate::output::Output;
@@ -22,6 +22,8 @@ pub struct ComposeArgs {
     explain: bool,
     #[command(flatten)]
     stale: StaleArgs,
+    #[command(flatten)]
+    partial: PartialArgs,
     #[command(flatten)]
     change: ChangeArgs,
     #[command(flatten)]
@@ -49,6 +51,7 @@ pub async fn run(args: ComposeArgs, output: Output) -> Outcome {
         .spec(args.name.unwrap_or_else(|| args.wanted.name()))?;
     let api = Api::new(&args.manager)?;
     let what = Compose { demand };
-    let made = args.change.make(&api, &["compose"], &what, args.stale, output);
+    let allowed = (args.stale, args.partial);
+    let made = args.change.make(&api, &["compose"], &what, allowed, output);
     made.await.map_err(|failure| failure.explained(args.explain))
 }

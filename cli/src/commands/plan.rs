@@ -1,7 +1,7 @@
 //! `plan` and `apply`: what would be changed and why, as a value that can be saved; and doing exactly that.
 
 use super::Outcome;
-use super::change::{ChangeArgs, StaleArgs};
+use super::change::{ChangeArgs, PartialArgs, StaleArgs};
 use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -39,6 +39,8 @@ pub struct ApplyArgs {
     file: PathBuf,
     #[command(flatten)]
     stale: StaleArgs,
+    #[command(flatten)]
+    partial: PartialArgs,
     #[command(flatten)]
     change: ChangeArgs,
     #[command(flatten)]
@@ -97,7 +99,8 @@ pub async fn apply(args: ApplyArgs, output: Output) -> Outcome {
         return Ok(ExitCode::Ok);
     }
     let api = Api::new(&args.manager)?;
+    let allowed = (args.stale, args.partial);
     args.change
-        .make(&api, &["apply"], &Apply { plan }, args.stale, output)
+        .make(&api, &["apply"], &Apply { plan }, allowed, output)
         .await
 }

@@ -159,6 +159,8 @@ pub fn operations(operations: &[Operation]) -> Table {
         in_csv("ended"),
         in_csv("in_state_since"),
         column("WAITS FOR").for_people().if_any(),
+        column("ALARM").if_any(),
+        column("LEFT OUT").if_any(),
         column("ERROR").if_any(),
     ]);
     for operation in operations {
@@ -178,6 +180,8 @@ pub fn operations(operations: &[Operation]) -> Table {
             Cell::at(operation.ended),
             Cell::at(operation.since),
             Cell::maybe(waits(operation)),
+            Cell::maybe(operation.alarm.as_ref().map(|alarm| alarm.severity)),
+            Cell::list(operation.left_out.iter().flat_map(|left| &left.gpus)),
             Cell::maybe(operation.error()),
         ]);
     }

@@ -159,10 +159,15 @@ impl Server {
         Self { child, url }
     }
 
-    /// With its messages in a file.
-    async fn start_logging<'a>(arguments: impl IntoIterator<Item = &'a str>, log: &Path) -> Self {
+    /// With its messages in a file, and these variables in its environment.
+    async fn start_logging<'a>(
+        arguments: impl IntoIterator<Item = &'a str>,
+        log: &Path,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let mut child = command(arguments);
         child
+            .envs(environment.iter().copied())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(log).unwrap());
         let child = child.spawn().unwrap();
@@ -351,10 +356,15 @@ impl Manager {
 
     /// With its messages in a file.
     pub async fn start_logging(data_dir: &Path, log: &Path) -> Self {
+        Self::start_logging_with(data_dir, log, &[]).await
+    }
+
+    /// The same, with these variables in its environment.
+    pub async fn start_logging_with(data_dir: &Path, log: &Path, environment: &[(&str, &str)]) -> Self {
         let dir = data_dir.to_str().unwrap();
         let arguments = ["serve", "--data-dir", dir, "--listen", "127.0.0.1:0"];
         Self {
-            server: Server::start_logging(arguments, log).await,
+            server: Server::start_logging(arguments, log, environment).await,
             password_file: data_dir.join("initial-admin-password"),
             ca: data_dir.join("tls/ca.pem"),
         }

@@ -121,7 +121,7 @@ pub(crate) async fn pursue(cx: &Context, live: &Live, index: u32, way: Way) -> R
         let turn = cx
             .locks
             .turn(pursuit.target(), &live.id, cx.options.turn_deadline);
-        match live.unless_halted(way == Way::Do, turn).await? {
+        match live.unless_halted(pursuit.forward(), turn).await? {
             Ok(_turn) => return pursuit.run(asked).await,
             // Whoever is there is held up by nobody but itself. Another step of this operation is held up by the same
             // as this one, such as a store that does not answer: that is no reason to undo it all.
@@ -144,6 +144,11 @@ pub(crate) async fn pursue(cx: &Context, live: &Live, index: u32, way: Way) -> R
 impl Pursuit<'_> {
     fn target(&self) -> &Target {
         &self.step.target
+    }
+
+    /// The step, where it goes forward: its waits end when it is to be undone.
+    fn forward(&self) -> Option<u32> {
+        (self.way == Way::Do).then_some(self.index)
     }
 
     async fn run(&self, mut asked: Asked) -> Result<(), Halt> {
@@ -187,7 +192,7 @@ impl Pursuit<'_> {
             if self.way == Way::Undo && asked.attempts > 0 {
                 self.live.show(self.index, Some(self.next_try(&asked)));
                 let pause = pauses.next().unwrap_or(self.cx.options.last_pause);
-                self.live.pause(pause, false).await?;
+                self.live.pause(pause, None).await?;
             }
             if let Some(message) = self.not_clean().await {
                 return self.fail(&asked, message, None).await;
@@ -299,7 +304,7 @@ impl Pursuit<'_> {
         self.hold(asked, &why).await?;
         self.live
             .show(self.index, Some(format!("{}: {why}", self.reading())));
-        self.live.pause(pause, self.way == Way::Do).await
+        self.live.pause(pause, self.forward()).await
     }
 
     /// Nobody knows what becomes of it: both ends are held, and that is written down.
@@ -431,7 +436,7 @@ impl Pursuit<'_> {
         self.live
             .show(self.index, Some(format!("{} ({error})", self.reading())));
         let pause = pauses.next().unwrap_or(self.cx.options.last_pause);
-        self.live.pause(pause, self.way == Way::Do).await
+        self.live.pause(pause, self.forward()).await
     }
 
     fn line(&self, state: StepState, asked: &Asked) -> StepLine {

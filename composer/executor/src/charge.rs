@@ -97,8 +97,7 @@ pub(crate) async fn may_begin(cx: &Context, live: &Live, index: u32) -> Result<O
             format!("what the manager before may have sent to {endpoint} to be over, at most {left} s more");
         live.show(index, Some(waits));
         // In small steps: it may be over sooner, or lost.
-        live.pause((from - now).min(cx.options.first_pause), false)
-            .await?;
+        live.pause((from - now).min(cx.options.first_pause), None).await?;
     }
 }
 

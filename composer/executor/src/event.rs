@@ -1,5 +1,6 @@
 //! What is told to whoever listens: the executor's events in the outbox.
 
+use crate::alarm::{Alarm, Severity};
 use crate::operation::{Operation, OperationKind};
 use crate::state::{OperationState, StepState};
 use jiff::Timestamp;
@@ -31,6 +32,14 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
+    /// Somebody must look at an operation.
+    Alarm {
+        at: Timestamp,
+        operation: OperationId,
+        severity: Severity,
+        /// Why.
+        message: String,
+    },
 }
 
 impl Event {
@@ -43,6 +52,21 @@ impl Event {
             state: operation.state,
             error: operation.error(),
         }
+    }
+
+    /// `None` where there is no alarm.
+    pub(crate) fn alarm(operation: &Operation) -> Option<Self> {
+        let Alarm {
+            at,
+            severity,
+            message,
+        } = operation.alarm.clone()?;
+        Some(Self::Alarm {
+            at,
+            operation: operation.id.clone(),
+            severity,
+            message,
+        })
     }
 
     pub(crate) fn step(at: Timestamp, operation: &Operation, index: u32) -> Option<Self> {

@@ -1,5 +1,6 @@
 //! The executor: many operations at once, each a task of its own.
 
+use crate::alarm::Alarm;
 use crate::charge::{Alone, Charge};
 use crate::clock::Clock;
 use crate::context::Context;
@@ -214,6 +215,22 @@ impl Executor {
     /// the id of an operation: they go with it.
     pub async fn prune(&self, now: Timestamp, with: &[&str]) -> Result<Pruned, StoreError> {
         retention::prune(&*self.inner.cx.store, now, with).await
+    }
+
+    /// The alarms of operations that have not ended.
+    pub async fn alarms(&self) -> Result<Vec<(OperationId, Alarm)>, StoreError> {
+        let mut alarms = Vec::new();
+        for id in self.inner.cx.store.open_operations().await? {
+            // Not copied: there may be a thousand of them, with as many steps.
+            let alarm = match self.inner.find(&id) {
+                Some(live) => live.ask(|operation| operation.alarm.clone()),
+                None => load(&*self.inner.cx.store, &id)
+                    .await?
+                    .and_then(|operation| operation.alarm),
+            };
+            alarms.extend(alarm.map(|alarm| (id, alarm)));
+        }
+        Ok(alarms)
     }
 
     /// Which units are in the hands of which operations.
@@ -507,7 +524,7 @@ async fn look_after(inner: Arc<Inner>, live: Arc<Live>) {
             }
         }
         let pause = pauses.next().unwrap_or(inner.cx.options.last_pause);
-        if live.pause(pause, false).await.is_err() {
+        if live.pause(pause, None).await.is_err() {
             return;
         }
     }

@@ -1,6 +1,7 @@
 //! How an operation ends: the last line, the GPUs' states, the compositions, and the claims let go of, in
 //! one commit.
 
+use crate::alarm;
 use crate::context::Context;
 use crate::gpus::Change;
 use crate::hooks::Moment;
@@ -23,61 +24,105 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How often a composition that another operation changed in between is read anew.
 const TRIES: u32 = 20;
 
-/// Every goal holds: the compositions are as the plan wanted them.
+/// Every goal holds, but for what was left out: the compositions are as the plan wanted them.
 pub(crate) async fn completed(cx: &Context, live: &Live) -> Result<(), Halt> {
-    let (stopping, through) = live.ask(|operation| {
-        let through = operation.steps.iter().all(|record| record.state.is_through());
-        (operation.stop.is_some(), through)
-    });
-    if stopping {
-        return Ok(());
-    }
-    if !through {
-        return Err(Halt::Broken("no step can begin, and not all are done".to_owned()));
-    }
-    let ending = live.ask(|operation| Ending {
-        line: Line::Completed,
-        changes: one_a_unit(operation)
-            .map(|record| (record.step.index, Change::LetGo))
-            .collect(),
-        begins: Begins::Step,
-        compositions: After::Planned,
-        evidence: evidence(operation),
-        or_else: FABRIC_ALONE.to_owned(),
-    });
-    match ending.write(cx, live).await {
+    match try_complete(cx, live).await {
         // Cancelled at the last moment.
         Err(Halt::Stopped) => Ok(()),
         result => result,
     }
 }
 
+async fn try_complete(cx: &Context, live: &Live) -> Result<(), Halt> {
+    let at_end = |operation: &Operation| {
+        let mut steps = operation.steps.iter();
+        steps.all(|record| match operation.leaves_out(record.step.index) {
+            true => !record.needs_undo(),
+            false => record.state.is_through(),
+        })
+    };
+    let (stopping, at_end, nothing_left) = live.ask(|operation| {
+        let stopping = operation.stop.is_some();
+        (stopping, at_end(operation), operation.nothing_left())
+    });
+    if stopping {
+        return Ok(());
+    }
+    if !at_end {
+        return Err(Halt::Broken("no step can begin, and not all are done".to_owned()));
+    }
+    if let Some(stop) = nothing_left {
+        return live.write(line(Line::Unwind(stop), Begins::Step)).await;
+    }
+    if live.ask(is_stuck) {
+        return quarantined(live, Begins::Step).await;
+    }
+    let left_out: Vec<_> = live.ask(|operation| {
+        let left_out = one_a_unit(operation).filter(|record| operation.leaves_out(record.step.index));
+        left_out.cloned().collect()
+    });
+    let mut changes = cleaned(cx, live, &left_out).await?;
+    changes.extend(live.ask(|operation| let_go(one_a_unit(operation))));
+    let ending = live.ask(|operation| Ending {
+        line: Line::Completed,
+        changes,
+        begins: Begins::Step,
+        compositions: After::Planned {
+            without: operation.units_left_out(),
+        },
+        evidence: evidence(operation),
+        or_else: FABRIC_ALONE.to_owned(),
+    });
+    ending.write(cx, live).await
+}
+
+/// An entry with nothing but this line.
+fn line(line: Line, begins: Begins) -> Entry {
+    Entry {
+        lines: vec![line],
+        changes: vec![],
+        begins,
+        proof: None,
+    }
+}
+
+/// Held for somebody, who is told.
+async fn quarantined(live: &Live, begins: Begins) -> Result<(), Halt> {
+    live.write(line(Line::Quarantined, begins)).await?;
+    alarm::tell(live);
+    Ok(())
+}
+
+fn is_stuck(operation: &Operation) -> bool {
+    let mut steps = operation.steps.iter();
+    steps.any(|record| record.state == StepState::Stuck)
+}
+
+fn let_go<'a>(units: impl Iterator<Item = &'a StepRecord>) -> Vec<(u32, Change)> {
+    units.map(|record| (record.step.index, Change::LetGo)).collect()
+}
+
+/// What was bound and unbound again was in a host's hands, if only for a moment.
+async fn cleaned(cx: &Context, live: &Live, units: &[StepRecord]) -> Result<Vec<(u32, Change)>, Halt> {
+    let cleaned = units.iter().map(|record| async move {
+        let (change, _) = reset::clean(cx, live, record).await?;
+        Ok(change.map(|change| (record.step.index, change)))
+    });
+    let cleaned = try_join_all(cleaned).await?;
+    Ok(cleaned.into_iter().flatten().collect())
+}
+
 /// Everything is as it was before; or, if an undo failed, somebody must look.
 pub(crate) async fn rolled_back(cx: &Context, live: &Live) -> Result<(), Halt> {
-    let stuck = |record: &StepRecord| record.state == StepState::Stuck;
-    if live.ask(|operation| operation.steps.iter().any(stuck)) {
-        let entry = Entry {
-            lines: vec![Line::Quarantined],
-            changes: vec![],
-            begins: Begins::Nothing,
-            proof: None,
-        };
-        return live.write(entry).await;
+    if live.ask(is_stuck) {
+        return quarantined(live, Begins::Nothing).await;
     }
     let units: Vec<_> = live.ask(|operation| one_a_unit(operation).cloned().collect());
     if live.ask(|operation| operation.kind == OperationKind::Adopt) {
         return given_up(cx, live, &units).await;
     }
-    // What was bound and unbound again was in a host's hands, if only for a moment.
-    let cleaned = units.iter().map(|record| async move {
-        let (change, _) = reset::clean(cx, live, record).await?;
-        Ok((record.step.index, change))
-    });
-    let mut changes = Vec::new();
-    for (index, change) in try_join_all(cleaned).await? {
-        changes.extend(change.map(|change| (index, change)));
-        changes.push((index, Change::LetGo));
-    }
+    let mut changes = cleaned(cx, live, &units).await?;
+    changes.extend(let_go(units.iter()));
     let ending = Ending {
         line: Line::RolledBack,
         changes,
@@ -203,7 +248,8 @@ fn evidence(operation: &Operation) -> BTreeMap<UnitId, String> {
 
 /// What becomes of the compositions that the plan touches.
 enum After {
-    Planned,
+    /// As planned, as far as the plan goes without these units.
+    Planned { without: BTreeSet<UnitId> },
     /// They were not touched: they say what stands, and it stands again.
     Unchanged,
     /// With those units only that are where they say.
@@ -268,7 +314,7 @@ impl Ending {
         let before: Vec<_> = records.map(|record| record.value.composition.clone()).collect();
         let after = match &self.compositions {
             After::Unchanged => return None,
-            After::Planned => live.plan.after(&before),
+            After::Planned { without } => live.plan.without(without).after(&before),
             After::Found(at) => as_found(&before, &live.plan.composes, at),
         };
         let records = after.into_iter().map(|composition| {

@@ -68,7 +68,7 @@ pub(crate) async fn verify(cx: &Context, live: &Live, index: u32) -> Result<(), 
         let gpus: Vec<_> = target.gpus.iter().map(ToString::to_string).collect();
         let waits = format!("{} to see {} ({missing})", target.host, gpus.join(", "));
         live.show(index, Some(waits));
-        live.pause(cx.options.verify_pause, true).await?;
+        live.pause(cx.options.verify_pause, Some(index)).await?;
     }
 }
 
@@ -190,7 +190,7 @@ pub(crate) async fn undrain(cx: &Context, live: &Live, index: u32) -> Result<(),
                     Some(format!("{} to take the GPUs back ({error})", target.host)),
                 );
                 let pause = pauses.next().unwrap_or(cx.options.last_pause);
-                live.pause(pause, false).await?;
+                live.pause(pause, None).await?;
             }
         }
     }

@@ -39,7 +39,7 @@ impl Outstanding {
     /// Of a request of an earlier run, in this task if it is known. Nobody waits for its answer any more, and so
     /// it may have been sent a moment ago: the service takes as long as the earlier run would have waited.
     pub fn of_before(task: Option<&String>, options: &Options) -> Self {
-        let longest = options.act_deadline + options.late;
+        let longest = options.longest_hold();
         task.map_or_else(|| Self::within(longest), |task| Self::Task(task.clone()))
     }
 

@@ -5,7 +5,7 @@ use crate::gpus::{self, Change, Gpus};
 use crate::line::{Line, Noted};
 use crate::operation::{Operation, StepRecord};
 use crate::record::GpuRecord;
-use crate::state::StepState;
+use crate::state::{OperationState, StepState};
 use jiff::Timestamp;
 use poolwright_model::id::GpuId;
 use poolwright_store::{Batch, Expectation, StoreError};
@@ -25,7 +25,7 @@ pub(crate) struct Entry {
 /// Whether something new begins with an entry. If so, it is refused while the operation is parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begins {
-    /// A step: refused once the operation is being undone.
+    /// A step: refused once the operation is being undone, or goes on without its unit.
     Step,
     /// An undo.
     Undo,
@@ -69,7 +69,11 @@ impl Ledger {
     /// Why an entry can't be written now.
     pub fn refuses(&self, entry: &Entry, parked: bool) -> Option<Halt> {
         let operation = &self.operation;
-        let stopped = entry.begins == Begins::Step && operation.stop.is_some();
+        let left_out = |line: &Line| matches!(line, Line::Step(step) if operation.leaves_out(step.index));
+        let stopped = entry.begins == Begins::Step
+            && (operation.stop.is_some()
+                || operation.state == OperationState::Quarantined
+                || entry.lines.iter().any(left_out));
         if operation.state.has_ended() || stopped {
             return Some(Halt::Stopped);
         }
@@ -114,7 +118,7 @@ impl Ledger {
     /// Adds a line, with the events that tell of it.
     fn add_line(&mut self, line: &Noted, batch: &mut Batch) -> Result<(), Halt> {
         let operation = &mut self.operation;
-        let state = operation.state;
+        let (state, alarm) = (operation.state, operation.alarm.clone());
         operation
             .apply(line)
             .map_err(|misfit| Halt::Broken(misfit.to_string()))?;
@@ -125,7 +129,10 @@ impl Ledger {
         let all = (operation.state != state).then(|| Event::operation(line.at, operation));
         let written = batch.line(&operation.id, operation.seq, line);
         written.map_err(|e| Halt::broken(&e))?;
-        for event in step.into_iter().chain(all) {
+        let alarm = (operation.alarm != alarm)
+            .then(|| Event::alarm(operation))
+            .flatten();
+        for event in step.into_iter().chain(all).chain(alarm) {
             batch.event(&event).map_err(|e| Halt::broken(&e))?;
         }
         Ok(())

@@ -9,7 +9,8 @@
 //! How a step runs: read what is expected; journal the intent; ask the hardware; read what became of it;
 //! journal the outcome. Nothing is sent before its intent is on the disk, and nothing counts as done
 //! before it was read back. On a failure everything done is undone in reverse, decided by what the fabric
-//! shows and not by what the journal hopes. All or nothing.
+//! shows and not by what the journal hopes. All or nothing; or, where that was asked for, what can be done
+//! ([`LeftOut`]).
 //!
 //! Invariants:
 //! * A unit belongs to one operation at a time (its claim), from the submission's commit to the end's.
@@ -25,6 +26,7 @@ pub mod operation;
 pub mod record;
 pub mod state;
 
+mod alarm;
 mod charge;
 mod clock;
 mod drivers;
@@ -48,6 +50,7 @@ mod host;
 mod journal;
 mod late;
 mod ledger;
+mod left_out;
 mod live;
 mod load;
 mod locks;
@@ -56,6 +59,7 @@ mod observed;
 mod reset;
 mod run;
 
+pub use alarm::{Alarm, Severity};
 pub use charge::{Alone, Charge, Tenure};
 pub use clock::{Clock, SystemClock};
 pub use drivers::Drivers;
@@ -63,6 +67,7 @@ pub use event::Event;
 pub use executor::{CancelError, Executor, Recovered};
 pub use hooks::{Hooks, Moment, Point};
 pub use key::{Key, KeyAnswer, KeyRecord, KeyUsed};
+pub use left_out::LeftOut;
 pub use line::{Line, Noted, StepLine};
 pub use operation::{Operation, OperationKind, StepRecord, Stop, StopCause};
 pub use options::Options;

@@ -1,5 +1,6 @@
 //! The lines of an operation's journal.
 
+use crate::left_out::LeftOut;
 use crate::operation::Stop;
 use crate::state::StepState;
 use jiff::Timestamp;
@@ -26,6 +27,14 @@ pub enum Line {
     Step(StepLine),
     /// From here on nothing new begins, and what was done is undone.
     Unwind(Stop),
+    /// From here on it goes on without these units, and what was done for them is undone.
+    LeftOut {
+        units: Vec<LeftOut>,
+    },
+    /// The outcome of a step is unknown for longer than is usual: somebody was told.
+    Overdue {
+        message: String,
+    },
     /// An undo failed, and everything that can be undone was.
     Quarantined,
     /// An operator says: try again.

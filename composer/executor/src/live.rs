@@ -135,13 +135,18 @@ impl Live {
         }
     }
 
+    /// Waits until it is so.
+    pub async fn until(&self, is_so: impl Fn(&Operation) -> bool) {
+        self.journal.seen.until(is_so).await;
+    }
+
     /// Cuts the current pauses short.
     pub fn hurry(&self) {
         self.hurry.notify_waiters();
     }
 
     /// Pauses; can be cut short.
-    pub async fn pause(&self, pause: Duration, forward: bool) -> Result<(), Halt> {
+    pub async fn pause(&self, pause: Duration, forward: Option<u32>) -> Result<(), Halt> {
         let paused = async {
             tokio::select! {
                 biased;
@@ -152,14 +157,19 @@ impl Live {
         self.unless_halted(forward, paused).await
     }
 
-    /// Waits for something that changes nothing. Ends early where the operation is parked or, with
-    /// `forward`, is to be undone.
-    pub async fn unless_halted<T>(&self, forward: bool, wait: impl Future<Output = T>) -> Result<T, Halt> {
+    /// Waits for something that changes nothing. Ends early where the operation is parked or, for a step that
+    /// goes `forward`, where that is to be undone.
+    pub async fn unless_halted<T>(
+        &self,
+        forward: Option<u32>,
+        wait: impl Future<Output = T>,
+    ) -> Result<T, Halt> {
         let Journal { parked, seen, .. } = &*self.journal;
+        let turned = |operation: &Operation| forward.is_some_and(|index| operation.turns_back(index));
         tokio::select! {
             biased;
             () = parked.until(|parked| *parked) => Err(Halt::Parked),
-            () = seen.until(|operation| operation.stop.is_some()), if forward => Err(Halt::Stopped),
+            () = seen.until(turned), if forward.is_some() => Err(Halt::Stopped),
             result = wait => Ok(result),
         }
     }

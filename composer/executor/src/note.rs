@@ -90,7 +90,8 @@ fn is_done(live: &Live, index: u32, evidence: String) -> Result<StepLine, Halt> 
     Ok(line)
 }
 
-/// Writes that a step failed, and that the operation is undone from here on.
+/// Writes that a step failed, and that the operation is undone from here on; or that it goes on without the step's
+/// unit, where a part of it is better than nothing.
 pub(crate) async fn failed(
     cx: &Context,
     live: &Live,
@@ -101,11 +102,20 @@ pub(crate) async fn failed(
     line.state = StepState::Failed;
     line.error = Some(message.clone());
     let step = line.index;
-    let stop = Line::Unwind(Stop {
-        cause: StopCause::Failed(step),
-        message,
-    });
-    live.write(entry(vec![stop], line, change)).await?;
+    let and = live.ask(
+        |operation| match operation.partial_ok && operation.stop.is_none() {
+            true => match operation.without(step, &message) {
+                // Another step has failed before it.
+                none if none.is_empty() => None,
+                units => Some(Line::LeftOut { units }),
+            },
+            false => Some(Line::Unwind(Stop {
+                cause: StopCause::Failed(step),
+                message,
+            })),
+        },
+    );
+    live.write(entry(and.into_iter().collect(), line, change)).await?;
     cx.at(live, Some(step), false, Moment::AfterOutcome).await;
     Ok(())
 }

@@ -4,6 +4,8 @@
 //! (at submission, and at its end) plus the journal lines since; `Operation::apply` adds a line. The
 //! running operation in memory is made by the same function from the same lines.
 
+use crate::alarm::{Alarm, Severity};
+use crate::left_out::LeftOut;
 use crate::line::{Line, Noted, StepLine};
 use crate::state::{IllegalTransition, OperationEvent, OperationState, StepState};
 use jiff::Timestamp;
@@ -44,6 +46,15 @@ impl OperationKind {
         matches!(self, Self::Schedule | Self::Repair)
     }
 
+    /// Whether one of this kind may be asked to go on without what fails. What lets go of all that a demand holds, or
+    /// puts things back as they were, is nothing by halves; nor is what runs by itself, which is tried again.
+    pub fn may_be_partial(self) -> bool {
+        matches!(
+            self,
+            Self::Apply | Self::Compose | Self::Attach | Self::Detach | Self::Move
+        )
+    }
+
     /// The register of operations: what is in here is swept by the tests, with a fault at every step.
     pub const ALL: [Self; 11] = [
         Self::Apply,
@@ -80,6 +91,9 @@ pub struct Operation {
     /// It was allowed to rest on what had been seen some time before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_stale: bool,
+    /// A part of it is better than nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial_ok: bool,
     pub created: Timestamp,
     pub ended: Option<Timestamp>,
     pub state: OperationState,
@@ -88,6 +102,12 @@ pub struct Operation {
     pub since: Option<Timestamp>,
     /// Why it is being undone, or was.
     pub stop: Option<Stop>,
+    /// What it goes on without; only where a part was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+    /// Somebody must look, or had to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alarm: Option<Alarm>,
     /// What it waits for just now, where that is not a matter of one step.
     pub waiting_for: Option<String>,
     pub steps: Vec<StepRecord>,
@@ -237,6 +257,24 @@ impl Operation {
         in_state.checked_sub(usual).filter(|late| !late.is_zero())
     }
 
+    /// How long it may still be in its state before that is unusual; `None`: for ever.
+    pub(crate) fn leaves_within(&self, now: Timestamp) -> Option<Duration> {
+        let since = self.since.unwrap_or(self.created);
+        // A clock that was set back says nothing.
+        let in_state = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+        Some(self.state.usual()?.saturating_sub(in_state))
+    }
+
+    fn raise(&mut self, at: Timestamp, severity: Severity, message: String) {
+        if self.alarm.as_ref().is_none_or(|alarm| alarm.severity < severity) {
+            self.alarm = Some(Alarm {
+                at,
+                severity,
+                message,
+            });
+        }
+    }
+
     /// Everything that it waits for just now, for people.
     pub fn waits(&self) -> Vec<String> {
         let steps = self.steps.iter().filter_map(|record| record.waiting_for.clone());
@@ -250,10 +288,13 @@ impl Operation {
             .iter()
             .filter(|record| record.state == StepState::Stuck || record.state == StepState::Indeterminate)
             .filter_map(|record| record.error.clone());
+        let left_out = self.left_out.iter().filter(|_| self.stop.is_none());
+        let left_out = left_out.map(|left| format!("without {}: {}", left.unit, left.why));
         let messages: Vec<_> = self
             .stop
             .iter()
             .map(|stop| stop.message.clone())
+            .chain(left_out)
             .chain(stuck)
             .collect();
         (!messages.is_empty()).then(|| messages.join("; "))
@@ -281,14 +322,29 @@ impl Operation {
                     self.happen(OperationEvent::Unwind, noted.at)?;
                 }
             }
-            Line::Quarantined => self.happen(OperationEvent::UndoFailed, noted.at)?,
+            Line::LeftOut { units } => {
+                let known = self.units_left_out();
+                // The first reason stays the reason.
+                let new = units.iter().filter(|left| !known.contains(&left.unit));
+                self.left_out.extend(new.cloned());
+            }
+            Line::Overdue { message } => self.raise(noted.at, Severity::Warning, message.clone()),
+            Line::Quarantined => {
+                self.happen(OperationEvent::UndoFailed, noted.at)?;
+                let message = self.error().unwrap_or_else(|| "an undo failed".to_owned());
+                self.raise(noted.at, Severity::Critical, message);
+            }
             Line::Retried { .. } => {
                 for record in &mut self.steps {
                     if record.state == StepState::Stuck {
                         (record.state, record.attempts) = (StepState::Undoing, 0);
                     }
                 }
-                self.happen(OperationEvent::Unwind, noted.at)?;
+                let event = match self.stop {
+                    Some(_) => OperationEvent::Unwind,
+                    None => OperationEvent::GoOn,
+                };
+                self.happen(event, noted.at)?;
             }
             Line::Completed => self.end(OperationEvent::AllDone, noted.at)?,
             Line::RolledBack => {

@@ -69,6 +69,13 @@ impl Options {
         longest + longest / 4
     }
 
+    /// The longest that an operation is held for what an earlier run had sent and what has not come true: that may
+    /// have been sent a moment before the end, has its deadline, and may come late. 80 s with the defaults. What has
+    /// come true is seen with the first read.
+    pub fn longest_hold(&self) -> Duration {
+        self.act_deadline + self.late
+    }
+
     pub(crate) fn pauses(&self) -> Pauses {
         Pauses {
             next: self.first_pause,

@@ -222,7 +222,8 @@ impl Pass<'_> {
                 // The gate outlives whoever waits at it.
                 let _ = pauses.changed().await;
             };
-            self.live.unless_halted(self.forward, changed).await?;
+            let forward = self.forward.then_some(self.index);
+            self.live.unless_halted(forward, changed).await?;
         }
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! There is no other way to carry on after a restart: a run that begins in the middle is the same code.
 
+use crate::alarm;
 use crate::binding;
 use crate::context::Context;
 use crate::deadline;
 use crate::finish;
 use crate::host;
-use crate::ledger::{Begins, Entry, Halt};
+use crate::ledger::{self, Begins, Halt};
 use crate::line::Line;
 use crate::live::Live;
 use crate::note::Way;
@@ -18,7 +19,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use poolwright_model::step::Verb;
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs the operation until it has ended, is quarantined, or has to pause.
 pub(crate) async fn run(cx: &Context, live: &Live) -> Result<(), Halt> {
@@ -40,7 +42,7 @@ pub(crate) async fn run(cx: &Context, live: &Live) -> Result<(), Halt> {
 }
 
 async fn started(live: &Live) -> Result<(), Halt> {
-    let entry = Entry {
+    let entry = ledger::Entry {
         lines: vec![Line::Started],
         changes: vec![],
         begins: Begins::Step,
@@ -57,14 +59,16 @@ async fn started(live: &Live) -> Result<(), Halt> {
 /// left, or when the operation changed its direction.
 async fn steps(cx: &Context, live: &Live, way: Way) -> Result<(), Halt> {
     let mut running: FuturesUnordered<BoxFuture<'_, (u32, Result<(), Halt>)>> = FuturesUnordered::new();
-    let mut in_flight = BTreeSet::new();
+    let mut in_flight: BTreeMap<u32, Way> = BTreeMap::new();
     let mut halt = None;
     let mut too_late = std::pin::pin!(deadline::passes(cx, live));
+    let mut alarm = std::pin::pin!(alarm::is_due(cx, live));
     loop {
         let turned = way == Way::Do && live.ask(|operation| operation.stop.is_some());
         if halt.is_none() && !turned {
-            for index in live.ask(|operation| ready(operation, way)) {
-                if in_flight.insert(index) {
+            for (index, way) in live.ask(|operation| ready(operation, way, &in_flight)) {
+                if let Entry::Vacant(free) = in_flight.entry(index) {
+                    free.insert(way);
                     running.push(async move { (index, begin(cx, live, index, way).await) }.boxed());
                 }
             }
@@ -74,6 +78,11 @@ async fn steps(cx: &Context, live: &Live, way: Way) -> Result<(), Halt> {
             next = running.next() => next,
             () = &mut too_late, if way == Way::Do && !turned => {
                 deadline::stop(live).await?;
+                continue;
+            }
+            () = &mut alarm => {
+                alarm::raise(live).await?;
+                alarm.set(alarm::is_due(cx, live));
                 continue;
             }
         };
@@ -92,17 +101,23 @@ async fn steps(cx: &Context, live: &Live, way: Way) -> Result<(), Halt> {
     }
 }
 
-/// The steps that can begin now.
-fn ready(operation: &Operation, way: Way) -> Vec<u32> {
-    match way {
-        Way::Do => {
-            let steps = operation.steps.iter();
-            let ready =
-                steps.filter(|record| waits_to_run(record) && all_before_are_through(operation, record));
-            ready.map(|record| record.step.index).collect()
-        }
-        Way::Undo => ready_to_undo(operation),
-    }
+/// The steps that can begin now, and which way each goes. What an operation on its way forward leaves out is undone
+/// beside the rest, once nothing of it goes forward any more.
+fn ready(operation: &Operation, way: Way, in_flight: &BTreeMap<u32, Way>) -> Vec<(u32, Way)> {
+    let left_out = |index: &u32| operation.leaves_out(*index);
+    let mut going = in_flight.iter();
+    let undone = match way {
+        Way::Undo => ready_to_undo(operation, |_| true),
+        Way::Do if going.any(|(index, way)| *way == Way::Do && left_out(index)) => Vec::new(),
+        Way::Do => ready_to_undo(operation, left_out),
+    };
+    let done = operation.steps.iter().filter(|record| {
+        let goes = way == Way::Do && !left_out(&record.step.index);
+        goes && waits_to_run(record) && all_before_are_through(operation, record)
+    });
+    let done = done.map(|record| (record.step.index, Way::Do));
+    done.chain(undone.into_iter().map(|index| (index, Way::Undo)))
+        .collect()
 }
 
 fn waits_to_run(record: &StepRecord) -> bool {
@@ -117,12 +132,13 @@ fn all_before_are_through(operation: &Operation, record: &StepRecord) -> bool {
     before.all(|before| before.is_some_and(|before| before.state.is_through()))
 }
 
-/// Those to undo after which, however far behind, everything is back as it was. Steps come after those
+/// Those of them to undo after which, however far behind, everything is back as it was. Steps come after those
 /// that they wait for, so one walk from the end sees all that is behind a step before the step itself.
-fn ready_to_undo(operation: &Operation) -> Vec<u32> {
+fn ready_to_undo(operation: &Operation, them: impl Fn(&u32) -> bool) -> Vec<u32> {
     let mut held_up: BTreeSet<u32> = BTreeSet::new();
     let mut ready = Vec::new();
-    for record in operation.steps.iter().rev() {
+    let steps = operation.steps.iter().rev();
+    for record in steps.filter(|record| them(&record.step.index)) {
         let held_up_here = held_up.contains(&record.step.index);
         let open = record.needs_undo();
         if open && !held_up_here {

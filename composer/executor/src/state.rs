@@ -16,6 +16,9 @@
 //!  (Cancelled)
 //! ```
 //!
+//! Where a part was asked for, the undo of what is left out goes on beside the rest, in *Running*: if that undo fails
+//! the operation is *Quarantined* once the rest is done, and goes on from there with the next try (*GoOn*).
+//!
 //! Invariants: *Indeterminate* (an outcome is unknown and can't be read back) and *Quarantined* (an undo
 //! failed) hold what they hold. Neither is ever shown as an end, and time alone leads out of neither:
 //! only a successful read does, or an operator. *Failed* is what an operator made of them.
@@ -37,7 +40,7 @@ pub enum OperationState {
     Indeterminate,
     /// An undo failed; an operator must look. Both ends are held.
     Quarantined,
-    /// Every goal holds.
+    /// Every goal holds, but for what it says that it left out.
     Completed,
     /// A step failed, and everything is as it was before.
     RolledBack,
@@ -61,6 +64,8 @@ pub enum OperationEvent {
     /// No outcome is unknown any more.
     OutcomeRead,
     UndoFailed,
+    /// An operator says: try the undo of what is left out again.
+    GoOn,
     /// An operator ended it as it is.
     Accepted,
 }
@@ -100,7 +105,8 @@ impl OperationState {
             (S::Pending | S::Running | S::Indeterminate | S::Quarantined, E::Unwind) => S::Unwinding,
             (S::Unwinding, E::AllUndone) => S::RolledBack,
             (S::Unwinding, E::AllUndoneOnRequest) => S::Cancelled,
-            (S::Unwinding, E::UndoFailed) => S::Quarantined,
+            (S::Running | S::Unwinding, E::UndoFailed) => S::Quarantined,
+            (S::Quarantined, E::GoOn) => S::Running,
 
             (S::Indeterminate | S::Quarantined, E::Accepted) => S::Failed,
 
@@ -251,7 +257,7 @@ mod tests {
     use OperationEvent as E;
     use OperationState as S;
 
-    const EVENTS: [E; 9] = [
+    const EVENTS: [E; 10] = [
         E::Started,
         E::AllDone,
         E::Unwind,
@@ -260,6 +266,7 @@ mod tests {
         E::OutcomeUnknown,
         E::OutcomeRead,
         E::UndoFailed,
+        E::GoOn,
         E::Accepted,
     ];
 

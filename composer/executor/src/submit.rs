@@ -41,6 +41,8 @@ pub struct Submission {
     pub deadline: Option<Timestamp>,
     /// Whether it rests on what was seen some time ago; it is kept with the operation.
     pub allow_stale: bool,
+    /// Whether it goes on without what fails.
+    pub partial_ok: bool,
     /// What is committed with it, or not at all: documents of the caller that hang on the operation, and
     /// what the caller expects of them.
     pub with: Batch,
@@ -177,11 +179,14 @@ fn operation(submission: &Submission, at: Timestamp) -> Operation {
         force: submission.force.clone(),
         deadline: submission.deadline,
         allow_stale: submission.allow_stale,
+        partial_ok: submission.partial_ok,
         created: at,
         ended: None,
         state: OperationState::Pending,
         since: Some(at),
         stop: None,
+        left_out: Vec::new(),
+        alarm: None,
         waiting_for: None,
         steps: steps.collect(),
         seq: 1,

@@ -6,7 +6,7 @@ use crate::reads::{Reads, Stale};
 use crate::unplaced::Unplaced;
 use jiff::Timestamp;
 use poolwright_inventory::Snapshot;
-use poolwright_model::id::{CompositionId, GpuId, HostId, HostPortId, PlanId, UnitId};
+use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, PlanId, UnitId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::{Step, Verb};
 use serde::{Deserialize, Serialize};
@@ -165,6 +165,33 @@ impl Plan {
         after.into_values().filter(|c| !c.held.is_empty()).collect()
     }
 
+    /// What is left of the plan where these units stay as they are. Its steps are all that there were.
+    pub fn without(&self, units: &BTreeSet<UnitId>) -> Self {
+        if units.is_empty() {
+            return self.clone();
+        }
+        let rest = |compositions: &[Composition]| -> Vec<Composition> {
+            let rest = compositions.iter().map(|composition| {
+                let held = composition.held.iter();
+                composition.with(held.filter(|held| !units.contains(&held.unit)).cloned().collect())
+            });
+            rest.filter(|composition| !composition.held.is_empty()).collect()
+        };
+        let mut composes = rest(&self.composes);
+        if composes.len() < self.composes.len() {
+            number_parts(&mut composes);
+        }
+        let stays = |c: &&Composition| c.held.iter().any(|held| units.contains(&held.unit));
+        let stays = self.releases.iter().filter(stays).map(|c| c.id.clone());
+        let keeps: BTreeSet<CompositionId> = self.keeps.iter().cloned().chain(stays).collect();
+        Self {
+            keeps: keeps.into_iter().collect(),
+            releases: rest(&self.releases),
+            composes,
+            ..self.clone()
+        }
+    }
+
     /// What no longer is as the plan saw it; it may be applied only if this is empty.
     pub fn stale(&self, now: &Snapshot) -> Vec<Stale> {
         self.reads.stale(now)
@@ -194,6 +221,22 @@ impl Plan {
             gpus_bound: gpus(Verb::Bind),
             gpus_unbound: gpus(Verb::Unbind),
             steps: self.steps.len(),
+        }
+    }
+}
+
+/// The compositions of one demand are parts 1 to n of n.
+fn number_parts(compositions: &mut [Composition]) {
+    let mut of_demand: BTreeMap<DemandId, Vec<&mut Composition>> = BTreeMap::new();
+    for composition in compositions {
+        if let Some(demand) = composition.demand.clone() {
+            of_demand.entry(demand).or_default().push(composition);
+        }
+    }
+    for parts in of_demand.into_values() {
+        let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        for (composition, number) in parts.into_iter().zip(1..) {
+            (composition.part, composition.parts) = (number, count);
         }
     }
 }

@@ -37,8 +37,8 @@ pub mod window;
 
 pub use composer::{
     Accepting, Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, LimitsStatus, Lost,
-    MovedMost, Observed, Options, Release, Resolution, ScheduleStatus, Silent, Status, Why, most_slots,
-    pool_kinds,
+    MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent, Status, Why,
+    most_slots, pool_kinds,
 };
 pub use drift::{Drift, DriftKind};
 pub use error::{ErrorCode, ServiceError};

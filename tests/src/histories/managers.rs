@@ -2,13 +2,14 @@
 
 use crate::torture::clock::JumpingClock;
 use crate::torture::gate::{Gate, GatedStore, gated, unpoisoned};
+use crate::torture::incidents;
 use crate::torture::line::{Line, spec_of};
 use crate::torture::witness::Witness;
 use fastrand::Rng;
 use jiff::Timestamp;
 use poolwright_emulator::clock::Clock as RackClock;
 use poolwright_emulator::{Emulation, Rack, in_process};
-use poolwright_executor::{self as executor, Noted, Operation};
+use poolwright_executor::{self as executor, Noted, Operation, StepRecord};
 use poolwright_service::endpoint::Standing;
 use poolwright_service::leases::{Sharing, TokioClock};
 use poolwright_service::{Composer, Options, ServiceError};
@@ -108,6 +109,43 @@ impl Managers {
         tokio::time::sleep(Duration::from_millis(absence)).await;
         self.fill(place).await;
         tokio::time::sleep(Duration::from_secs(rng.u64(1..30))).await;
+    }
+
+    /// Some of the next requests to the rack come too late, come true without an answer, or fail otherwise; or the
+    /// management service of a box restarts.
+    pub fn rack_goes_wrong(&self, rng: &mut Rng) {
+        let rack = self.emulation.rack();
+        let boxes: Vec<_> = rack.box_ixs().map(|at| rack[at].name.clone()).collect();
+        let faults = [
+            incidents::some_fault(rng),
+            match rng.u32(0..3) {
+                0 => incidents::restart_of(&boxes[rng.usize(0..boxes.len())], rng.u32(5..40)),
+                _ => incidents::some_fault(rng),
+            },
+        ];
+        for fault in faults {
+            if let Err(error) = self.emulation.add_fault(fault) {
+                panic!("a fault that the rack does not know: {error}");
+            }
+        }
+    }
+
+    /// Nothing goes wrong any more, and tasks that hung are over.
+    pub fn rack_is_mended(&self) {
+        self.emulation.clear_faults();
+        for of_box in self.emulation.rack().box_ixs() {
+            self.emulation
+                .with(|state, now| state.restart_manager(of_box, now));
+        }
+    }
+
+    /// How many requests to the metal were made again, or are not known to have had an effect: what the rack's faults
+    /// came to.
+    pub async fn disturbed(&self) -> usize {
+        let operations = read_all::<Operation>(&*self.store).await.unwrap_or_default();
+        let steps = operations.iter().flat_map(|operation| &operation.value.steps);
+        let is_disturbed = |step: &&StepRecord| step.attempts > 1 || step.error.is_some() || step.unsure;
+        steps.filter(is_disturbed).count()
     }
 
     /// How many operations a manager carried on that another had begun.

@@ -4,7 +4,8 @@
 //! Ownership is to be *linearizable*: each answer is as if the whole request had happened at one instant between
 //! the question and the answer. Clients write down both; afterwards [`linear`] looks, for each GPU, for an order of
 //! the requests that explains every answer. Managers share a store and a rack; they are killed at any await
-//! meanwhile, and others adopt what they were at, or the same one starts again.
+//! meanwhile, and others adopt what they were at, or the same one starts again. The rack fails, too: requests come too
+//! late, answers are lost, management services restart.
 //!
 //! * [`history`]: what clients write down.
 //! * [`linear`]: the checker. It knows nothing of managers.
@@ -43,6 +44,8 @@ pub struct Setup {
     pub managers: usize,
     /// How often one of them is killed.
     pub kills: u32,
+    /// Whether the rack goes wrong meanwhile.
+    pub rack_fails: bool,
     /// Between two requests of a client, at most, while all goes well.
     pub pause: Duration,
     /// Answers a second, of the rack's time, that must be had while all goes well.
@@ -56,6 +59,7 @@ impl Setup {
             seed,
             managers,
             kills: 6,
+            rack_fails: true,
             pause: Duration::from_millis(20),
             least: 200.0,
             plant: None,
@@ -84,6 +88,8 @@ pub struct Report {
     pub kills: u32,
     /// Operations that another manager than the one that began them carried on.
     pub adopted: usize,
+    /// Steps of operations that the rack's faults came in the way of.
+    pub disturbed: usize,
     /// Why it is no good run.
     pub wrong: Vec<String>,
 }
@@ -115,8 +121,12 @@ async fn play(setup: &Setup) -> Report {
     let answered = ring.history.answered();
     ring.times_are_bad();
     for _ in 0..setup.kills {
+        if setup.rack_fails {
+            ring.managers.rack_goes_wrong(&mut rng);
+        }
         ring.managers.one_dies(&mut rng).await;
     }
+    ring.managers.rack_is_mended();
     ring.end();
     let all = async { while clients.join_next().await.is_some() {} };
     let ended = tokio::time::timeout(PATIENCE, all).await;
@@ -124,6 +134,7 @@ async fn play(setup: &Setup) -> Report {
     clients.abort_all();
     let mut report = judge(&ring.history, answered, setup);
     report.adopted = ring.managers.adopted().await;
+    report.disturbed = ring.managers.disturbed().await;
     if ended.is_err() {
         report
             .wrong
@@ -155,6 +166,7 @@ fn judge(history: &History, answered: usize, setup: &Setup) -> Report {
         unknown: entries.iter().filter(|entry| entry.answered.is_none()).count(),
         kills: setup.kills,
         adopted: 0,
+        disturbed: 0,
         wrong,
     }
 }

@@ -35,6 +35,7 @@ struct Asked {
     what: String,
     key: Option<String>,
     demand: Option<DemandId>,
+    partial_ok: bool,
 }
 
 impl Asked {
@@ -43,7 +44,17 @@ impl Asked {
             what,
             key: None,
             demand: None,
+            partial_ok: false,
         }
+    }
+
+    /// Of some a part is enough.
+    fn perhaps_in_part(mut self, world: &mut World) -> Self {
+        self.partial_ok = world.rng.u32(0..3) == 0;
+        if self.partial_ok {
+            self.what.push_str(", or some of them");
+        }
+        self
     }
 }
 
@@ -55,10 +66,16 @@ where
     let Some(manager) = world.manager().cloned() else {
         return;
     };
-    let Asked { what, key, demand } = asked;
+    let Asked {
+        what,
+        key,
+        demand,
+        partial_ok,
+    } = asked;
     world.trace.add(&format_args!("ask: {what}"));
     let how = How {
         key: key.clone(),
+        partial_ok,
         ..How::default()
     };
     let asking = ask(manager, how);
@@ -160,10 +177,16 @@ pub fn compose(world: &mut World) {
     };
     world.demands.insert(spec.id.clone(), None);
     let key = world.rng.bool().then(|| format!("key-{name}"));
-    if let Some(key) = &key {
-        world.sent.push((key.clone(), spec.clone()));
+    let asked = Asked {
+        key: key.clone(),
+        demand: Some(spec.id.clone()),
+        ..Asked::new(format!("compose {name}: {count} {kind}"))
+    };
+    let asked = asked.perhaps_in_part(world);
+    if let Some(key) = key {
+        world.sent.push((key, spec.clone(), asked.partial_ok));
     }
-    send_compose(world, format!("compose {name}: {count} {kind}"), key, spec);
+    send_compose(world, asked, spec);
 }
 
 /// A client that can't know whether its request arrived sends it again.
@@ -173,16 +196,17 @@ pub fn send_again(world: &mut World) {
     }
     // The last ones most often.
     let back = world.rng.usize(0..world.sent.len().min(4));
-    let (key, spec) = world.sent[world.sent.len() - 1 - back].clone();
-    send_compose(world, format!("compose {} again", spec.id), Some(key), spec);
+    let (key, spec, partial_ok) = world.sent[world.sent.len() - 1 - back].clone();
+    let asked = Asked {
+        key: Some(key),
+        demand: Some(spec.id.clone()),
+        partial_ok,
+        ..Asked::new(format!("compose {} again", spec.id))
+    };
+    send_compose(world, asked, spec);
 }
 
-fn send_compose(world: &mut World, what: String, key: Option<String>, spec: DemandSpec) {
-    let asked = Asked {
-        key,
-        demand: Some(spec.id.clone()),
-        what,
-    };
+fn send_compose(world: &mut World, asked: Asked, spec: DemandSpec) {
     request(world, asked, |manager, how| async move {
         manager.compose(spec, CLIENT, &how).await
     });
@@ -238,7 +262,7 @@ pub async fn attach(world: &mut World) {
         return;
     }
     let host = hosts[world.rng.usize(0..hosts.len())].id.clone();
-    let asked = Asked::new(format!("attach {gpus:?} to {host}"));
+    let asked = Asked::new(format!("attach {gpus:?} to {host}")).perhaps_in_part(world);
     request(world, asked, |manager, how| async move {
         manager.attach(&gpus, &host, CLIENT, &how).await
     });
@@ -246,7 +270,7 @@ pub async fn attach(world: &mut World) {
 
 pub fn detach(world: &mut World) {
     let gpus = some_gpus(world);
-    let asked = Asked::new(format!("detach {gpus:?}"));
+    let asked = Asked::new(format!("detach {gpus:?}")).perhaps_in_part(world);
     request(world, asked, |manager, how| async move {
         manager.detach(&gpus, CLIENT, &how).await
     });

@@ -3,6 +3,7 @@
 
 use super::gate::Trouble;
 use super::world::World;
+use fastrand::Rng;
 use jiff::SignedDuration;
 use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_emulator::rack::{HostIx, PortIx};
@@ -27,11 +28,17 @@ fn behind_our_back<T>(world: &mut World, deed: impl FnOnce(&mut State, jiff::Tim
 
 /// Some of the next requests go wrong.
 pub fn fault(world: &mut World) {
+    let fault = some_fault(&mut world.rng);
+    put_in(world, fault);
+}
+
+/// Requests that go wrong in any way in which they can.
+pub fn some_fault(rng: &mut Rng) -> Fault {
     let status = |code| FaultKind::Status {
         code,
         retry_after: None,
     };
-    let does = match world.rng.u32(0..12) {
+    let does = match rng.u32(0..12) {
         0 => status(503),
         1 => status(500),
         2 => status(409),
@@ -40,22 +47,29 @@ pub fn fault(world: &mut World) {
         5 => FaultKind::NoEffect,
         6 => FaultKind::Garbage,
         7 => FaultKind::Slow {
-            by: Duration::from_secs(world.rng.u64(1..90)),
+            by: Duration::from_secs(rng.u64(1..90)),
         },
         8 => FaultKind::TaskNeverEnds,
         9 => FaultKind::TaskLies,
         10 => FaultKind::Unauthorized,
         _ => FaultKind::Truncated,
     };
-    let mut fault = Fault::new(does)
-        .after(world.rng.u32(0..4))
-        .times(world.rng.u32(1..6));
-    fault.method = match world.rng.u32(0..3) {
+    let mut fault = Fault::new(does).after(rng.u32(0..4)).times(rng.u32(1..6));
+    fault.method = match rng.u32(0..3) {
         0 => None,
         1 => Some("GET".to_owned()),
-        _ => Some(["PATCH", "POST", "DELETE"][world.rng.usize(0..3)].to_owned()),
+        _ => Some(["PATCH", "POST", "DELETE"][rng.usize(0..3)].to_owned()),
     };
-    put_in(world, fault);
+    fault
+}
+
+/// A box's management service restarts, and says so for so many requests.
+pub fn restart_of(of_box: &str, times: u32) -> Fault {
+    let busy = FaultKind::Status {
+        code: 503,
+        retry_after: None,
+    };
+    Fault::new(busy).at(of_box.to_owned()).times(times)
 }
 
 /// A box's management service restarts, and says for a while that it does; some forget everything.
@@ -63,12 +77,8 @@ pub fn endpoint_restarts(world: &mut World) {
     let gpu = world.some_gpu();
     let rack = world.emulation.rack().clone();
     let Some(of_box) = rack.box_of(gpu) else { return };
-    let busy = Fault::new(FaultKind::Status {
-        code: 503,
-        retry_after: None,
-    });
     let times = world.rng.u32(5..40);
-    put_in(world, busy.at(rack[of_box].name.clone()).times(times));
+    put_in(world, restart_of(&rack[of_box].name, times));
     if world.rng.u32(0..4) == 0 {
         behind_our_back(world, |state, now| state.lose_bindings(of_box, now));
         for gpu in rack.gpus_of_box(of_box) {

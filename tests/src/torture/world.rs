@@ -63,8 +63,8 @@ pub struct World {
     pub meddled: BTreeSet<GpuIx>,
     /// GPUs that others pulled while a job ran on them.
     pub pulled_by_others: u64,
-    /// Requests that carried a key, to be sent again some time.
-    pub sent: Vec<(String, DemandSpec)>,
+    /// Requests that carried a key, to be sent again some time, and whether a part was enough.
+    pub sent: Vec<(String, DemandSpec, bool)>,
     /// The manager's names for the GPUs of the rack.
     pub names: BTreeMap<GpuId, GpuIx>,
     pub units: BTreeMap<GpuIx, UnitId>,
@@ -312,7 +312,13 @@ impl World {
     pub async fn ended(&self) -> BTreeMap<String, u64> {
         let mut ended = BTreeMap::new();
         for id in &self.acknowledged {
-            let state = self.stored(id).await.map(|operation| operation.state.to_string());
+            let state = self
+                .stored(id)
+                .await
+                .map(|operation| match operation.is_partial() {
+                    true => "completed in part".to_owned(),
+                    false => operation.state.to_string(),
+                });
             *ended
                 .entry(state.unwrap_or_else(|| "forgotten".to_owned()))
                 .or_default() += 1;

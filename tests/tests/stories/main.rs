@@ -18,6 +18,7 @@ mod gone;
 mod limiting;
 mod managers;
 mod marking;
+mod partial;
 mod pausing;
 mod polling;
 mod repairing;

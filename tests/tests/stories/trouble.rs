@@ -51,6 +51,37 @@ async fn a_compose_that_fails_half_way_leaves_nothing() {
     pool.composed(gpus("chat", "h100-pcie-80gb", 4)).await;
 }
 
+/// Fault 5: whoever asks how the manager is hears of it until it is over.
+#[tokio::test(start_paused = true)]
+async fn an_undo_that_fails_is_an_alarm_of_the_manager() {
+    let pool = Pool::of("demo").await;
+    let status = async || pool.composer().status().await.unwrap();
+    assert_eq!(status().await.alarms, []);
+    // One of two is bound, and can't be unbound again.
+    let refused = Fault::new(FaultKind::Status {
+        code: 503,
+        retry_after: None,
+    });
+    pool.fault(refused.on("PATCH", "/redfish/v1/Fabrics/*/Zones/*").after(1));
+    let change = pool.compose(gpus("chat", "h100-pcie-80gb", 2)).await.unwrap();
+    let held = pool.ended(&change).await;
+    assert_eq!(held.state, OperationState::Quarantined);
+    let [alarm] = status().await.alarms.try_into().unwrap();
+    assert_eq!(alarm.operation, held.id);
+    let told = alarm.to_string();
+    assert!(told.starts_with("critical: somebody must look"), "{told}");
+
+    pool.emulation.clear_faults();
+    let retry = Resolution::Retry;
+    pool.composer()
+        .resolve(&held.id, retry, ME, "mended")
+        .await
+        .unwrap();
+    assert_eq!(pool.ended(&change).await.state, OperationState::RolledBack);
+    assert_eq!(status().await.alarms, []);
+    pool.all_is_free().await;
+}
+
 /// Fault 18: what others bound is left to them.
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_bound_is_left_alone() {

@@ -244,7 +244,7 @@ impl Story {
             if ended.state != OperationState::Completed {
                 let why = ended.error().unwrap_or_default();
                 return Err(Failure::new(
-                    ExitCode::of_operation(ended.state),
+                    ExitCode::of_operation(&ended),
                     format!("{id} is {}: {why}", ended.state),
                 )
                 .with_hint("run it again with -v"));

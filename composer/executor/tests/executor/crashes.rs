@@ -3,7 +3,7 @@
 
 use crate::kit::{Kit, ended, submission_of, until};
 use crate::rack::{Call, How, Rack};
-use crate::registered::{each_kind, prepare, prepared};
+use crate::registered::{Form, each_form, prepare, prepared};
 use crate::runs::{Calm, Crash, Moments, Start, Told, Way, bindings, calm, crash, go, id_of, recover};
 use poolwright_executor::{Operation, OperationKind, OperationState, SubmitError};
 use poolwright_store::SqliteStore;
@@ -38,42 +38,37 @@ fn troubles(way: Way) -> Vec<Trouble> {
 
 async fn as_it_should_be(kit: &Kit, done: &Operation, calm: &Calm, way: Way) {
     let expected = match (done.state, way) {
-        (OperationState::Completed, Way::Do) | (OperationState::Cancelled, Way::Undo) => &calm.after,
-        (OperationState::RolledBack, Way::Do) => &calm.before,
+        (OperationState::Completed, Way::Do) => calm.bindings_after(done),
+        (OperationState::Cancelled, Way::Undo) => calm.after.clone(),
+        (OperationState::RolledBack, Way::Do) => calm.before.clone(),
         (other, _) => panic!("ended as {other}: {:?}", done.error()),
     };
-    assert_eq!(bindings(kit), *expected);
+    assert_eq!(bindings(kit), expected);
     kit.all_is_well().await;
 }
 
-async fn crash_at_each_moment(kind: OperationKind) -> usize {
+async fn crash_at_each_moment(form: Form) -> usize {
     let mut crashes = 0;
-    for way in [Way::Do, Way::Undo] {
-        let undisturbed = calm(kind, way, |_| {}).await;
-        crashes += crash_with(kind, way, |_| {}, &undisturbed, &undisturbed).await;
+    for way in form.ways().iter().copied() {
+        let undisturbed = calm(form, way, |_| {}).await;
+        crashes += crash_with(form, way, |_| {}, &undisturbed, &undisturbed).await;
         for trouble in troubles(way) {
-            let troubled = calm(kind, way, trouble).await;
+            let troubled = calm(form, way, trouble).await;
             if troubled.was_hit {
-                crashes += crash_with(kind, way, trouble, &troubled, &undisturbed).await;
+                crashes += crash_with(form, way, trouble, &troubled, &undisturbed).await;
             }
         }
     }
     crashes
 }
 
-async fn crash_with(
-    kind: OperationKind,
-    way: Way,
-    trouble: Trouble,
-    troubled: &Calm,
-    undisturbed: &Calm,
-) -> usize {
+async fn crash_with(form: Form, way: Way, trouble: Trouble, troubled: &Calm, undisturbed: &Calm) -> usize {
     for n in troubled.moments.clone() {
-        let (kit, plan) = prepared(kind).await;
+        let (kit, plan) = prepared(form).await;
         let moments = Moments::new(Crash::At(n));
-        let done = go(&kit, &moments, Start::Submit(kind, &plan, way), trouble).await;
+        let done = go(&kit, &moments, Start::Submit(form, &plan, way), trouble).await;
         let at = moments.seen().get(n).cloned();
-        let _told = Told(format!("{kind:?}, {way:?}, crash at {at:?}"));
+        let _told = Told(format!("{form:?}, {way:?}, crash at {at:?}"));
         assert!(done.is_none(), "it did not crash");
         let done = recover(&kit, &id_of(&plan)).await;
         as_it_should_be(&kit, &done, undisturbed, way).await;
@@ -84,29 +79,29 @@ async fn crash_with(
 /// Fault 1: killed at any moment, the manager carries the operation on at its next start.
 #[test]
 fn crash_at_every_moment_of_every_operation() {
-    let crashes = each_kind(crash_at_each_moment);
-    for (kind, crashes) in &crashes {
+    let crashes = each_form(crash_at_each_moment);
+    for (form, crashes) in &crashes {
         // The smallest has its submission, and four moments of its one step.
         assert!(
             *crashes >= 5,
-            "{kind:?} has only {crashes} crashes: the hooks are gone"
+            "{form:?} has only {crashes} crashes: the hooks are gone"
         );
     }
     let all: usize = crashes.iter().map(|(_, crashes)| crashes).sum();
-    eprintln!("{} kinds of operations, {all} crashes", crashes.len());
+    eprintln!("{} forms of operations, {all} crashes", crashes.len());
 }
 
 /// A crash at each moment, and then each recovery is killed a moment later in its course than the one before,
 /// until one gets through. So there are at least three in a row from wherever the first one was, and each moment
 /// is crashed at in a first, a second and a third recovery.
-async fn crash_again(kind: OperationKind) -> (usize, usize) {
+async fn crash_again(form: Form) -> (usize, usize) {
     let (mut cases, mut crashes) = (0, 0);
-    for way in [Way::Do, Way::Undo] {
-        let undisturbed = calm(kind, way, |_| {}).await;
+    for way in form.ways().iter().copied() {
+        let undisturbed = calm(form, way, |_| {}).await;
         for n in undisturbed.moments.clone() {
-            let _told = Told(format!("{kind:?}, {way:?}, crash at {n}, and in each recovery"));
-            let (kit, plan) = prepared(kind).await;
-            let start = Start::Submit(kind, &plan, way);
+            let _told = Told(format!("{form:?}, {way:?}, crash at {n}, and in each recovery"));
+            let (kit, plan) = prepared(form).await;
+            let start = Start::Submit(form, &plan, way);
             assert!(
                 go(&kit, &Moments::new(Crash::At(n)), start, |_| {})
                     .await
@@ -132,10 +127,10 @@ async fn crash_again(kind: OperationKind) -> (usize, usize) {
 /// Fault 2: killed again and again while it recovers, wherever it had been killed.
 #[test]
 fn crash_again_at_every_moment_of_every_recovery() {
-    let all = each_kind(crash_again);
-    for (kind, (cases, crashes)) in &all {
-        eprintln!("{kind:?}: {cases} crashes, then {crashes} in the recoveries");
-        assert!(*crashes >= 2 * cases, "{kind:?}: the recoveries did not crash");
+    let all = each_form(crash_again);
+    for (form, (cases, crashes)) in &all {
+        eprintln!("{form:?}: {cases} crashes, then {crashes} in the recoveries");
+        assert!(*crashes >= 2 * cases, "{form:?}: the recoveries did not crash");
     }
 }
 
@@ -143,9 +138,9 @@ fn crash_again_at_every_moment_of_every_recovery() {
 #[tokio::test(start_paused = true)]
 async fn recovering_twice_is_as_good_as_once() {
     let kind = OperationKind::Compose;
-    let (kit, plan) = prepared(kind).await;
+    let (kit, plan) = prepared(Form::whole(kind)).await;
     let moments = Moments::new(Crash::At(9));
-    let start = Start::Submit(kind, &plan, Way::Do);
+    let start = Start::Submit(Form::whole(kind), &plan, Way::Do);
     assert!(go(&kit, &moments, start, |_| {}).await.is_none());
     let id = id_of(&plan);
     let executor = kit.executor();
@@ -165,7 +160,7 @@ async fn recovering_twice_is_as_good_as_once() {
 #[tokio::test(start_paused = true)]
 async fn of_two_managers_on_one_store_the_slower_steps_back() {
     let kind = OperationKind::Compose;
-    let (kit, plan) = prepared(kind).await;
+    let (kit, plan) = prepared(Form::whole(kind)).await;
     kit.rack.hide("u1");
     let first = kit.executor();
     let id = first.submit(submission_of(kind, plan)).await.unwrap();
@@ -196,8 +191,8 @@ fn killed(from: &Path) -> tempfile::TempDir {
 /// Fault 1: with the journal in a file, as a kill leaves it.
 #[tokio::test]
 async fn killed_at_every_point_with_the_journal_on_disk() {
-    let kind = OperationKind::Apply;
-    let undisturbed = calm(kind, Way::Do, |_| {}).await;
+    let form = Form::whole(OperationKind::Apply);
+    let undisturbed = calm(form, Way::Do, |_| {}).await;
     let on_disk = |dir: &Path, rack: Arc<Rack>| {
         let mut kit = Kit::with(Rack::without_latency());
         kit.store = Arc::new(SqliteStore::open(dir).unwrap());
@@ -211,9 +206,9 @@ async fn killed_at_every_point_with_the_journal_on_disk() {
     for n in 0.. {
         let dir = tempfile::tempdir().unwrap();
         let kit = on_disk(dir.path(), Arc::new(Rack::without_latency()));
-        let plan = prepare(&kit, kind).await;
+        let plan = prepare(&kit, form).await;
         let moments = Moments::new(Crash::At(n));
-        let start = Start::Submit(kind, &plan, Way::Do);
+        let start = Start::Submit(form, &plan, Way::Do);
         if go(&kit, &moments, start, |_| {}).await.is_some() {
             assert!(n > 20, "only {n} points");
             break;
@@ -230,7 +225,7 @@ async fn killed_at_every_point_with_the_journal_on_disk() {
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_was_acknowledged_is_never_forgotten() {
     let kind = OperationKind::Compose;
-    let (kit, plan) = prepared(kind).await;
+    let (kit, plan) = prepared(Form::whole(kind)).await;
     let executor = kit.executor();
     let id = executor.submit(submission_of(kind, plan.clone())).await.unwrap();
     crash(executor).await;

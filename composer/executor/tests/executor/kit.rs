@@ -29,6 +29,7 @@ pub struct Kit {
     pub store: Arc<dyn Store>,
     pub rack: Arc<Rack>,
     pub options: Options,
+    pub clock: Arc<dyn Clock>,
 }
 
 impl Kit {
@@ -41,6 +42,7 @@ impl Kit {
             store: Arc::new(SqliteStore::in_memory().unwrap()),
             rack: Arc::new(rack),
             options: Options::default(),
+            clock: Arc::new(Noon),
         }
     }
 
@@ -52,7 +54,7 @@ impl Kit {
         Executor::with_hooks(
             Arc::clone(&self.store),
             Arc::new(Wiring(Arc::clone(&self.rack))),
-            Arc::new(Noon),
+            Arc::clone(&self.clock),
             self.options.clone(),
             hooks,
         )
@@ -100,6 +102,7 @@ impl Kit {
                 GpuState::Bound | GpuState::Attached => {
                     assert_eq!(bound, [host_port.unwrap().to_string()], "{gpu} is {state}");
                 }
+                GpuState::Foreign => assert!(self.rack.is_of_others(gpu.as_str()), "{gpu} is {state}"),
                 other => panic!("{gpu} is {other} while nothing runs"),
             }
             if clean {
@@ -122,7 +125,10 @@ impl Kit {
                 assert!(twice.is_none(), "{} is in two compositions", unit.unit);
             }
         }
-        assert_eq!(held, bindings, "compositions (left) and fabric (right) differ");
+        // What others bound may be theirs still, or taken over.
+        let mut ours = bindings;
+        ours.retain(|unit, _| held.contains_key(unit) || !self.rack.is_of_others(unit));
+        assert_eq!(held, ours, "compositions (left) and fabric (right) differ");
     }
 }
 
@@ -141,6 +147,7 @@ pub fn submission_of(kind: OperationKind, plan: Plan) -> Submission {
         force: None,
         deadline: None,
         allow_stale: false,
+        partial_ok: false,
         with: Batch::new(),
     }
 }

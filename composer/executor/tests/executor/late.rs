@@ -8,6 +8,7 @@ use poolwright_executor::{Executor, Operation, OperationState, StepState};
 use poolwright_model::id::OperationId;
 use poolwright_planner::{Composition, Plan};
 use std::time::Duration;
+use tokio::time::Instant;
 
 fn composed() -> Composition {
     composition("a", "red", "h1", &["u1"])
@@ -227,6 +228,41 @@ async fn a_bind_that_was_on_its_way_at_a_crash_is_waited_for_as_long_as_it_would
             kit.rack.times_asked(Call::Bind, "u1"),
             0,
             "it is not asked for again"
+        );
+        kit.all_is_well().await;
+    }
+}
+
+/// What a crash leaves unknown is known with the first read where it has come true, and else once it can't come true
+/// any more: after 80 s, which the guide promises.
+#[tokio::test(start_paused = true)]
+async fn what_a_crash_leaves_unknown_is_held_no_longer_than_it_may_come_true() {
+    for (how, came_true) in [(How::HangAfter, true), (How::HangBefore, false)] {
+        let kit = Kit::new();
+        kit.rack.break_down(Call::Bind, Some("u1"), how, 1);
+        let executor = kit.executor();
+        let id = executor.submit(submission(attach())).await.unwrap();
+        kit.rack.hangs.notified().await;
+        drop(executor);
+        let restarted = Instant::now();
+        let executor = kit.executor();
+        executor.recover().await.unwrap();
+        let done = ended(&executor, &id).await;
+        assert_eq!(done.state, OperationState::Completed, "{:?}", done.error());
+        let took = restarted.elapsed();
+        let longest = Duration::from_secs(80);
+        assert_eq!(kit.options.longest_hold(), longest);
+        match came_true {
+            true => assert!(took < Duration::from_secs(5), "{took:?}"),
+            // A pause between two reads, at most, is added.
+            false => assert!(
+                (longest..longest + Duration::from_secs(5)).contains(&took),
+                "{took:?}"
+            ),
+        }
+        assert_eq!(
+            kit.rack.times_asked(Call::Bind, "u1"),
+            if came_true { 1 } else { 2 }
         );
         kit.all_is_well().await;
     }

@@ -11,6 +11,7 @@ mod registered;
 mod runs;
 
 mod adopting;
+mod alarms;
 mod claims;
 mod crashes;
 mod failures;
@@ -18,6 +19,7 @@ mod hosts;
 mod late;
 mod operators;
 mod outcomes;
+mod partial;
 mod retention;
 mod scale;
 mod sweep;

@@ -82,6 +82,8 @@ struct State {
     /// How far the tasks are that were overdue.
     tasks: BTreeMap<String, TaskSeen>,
     sins: Vec<String>,
+    /// Units that others have bound.
+    of_others: BTreeSet<String>,
     in_flight: usize,
     most_in_flight: usize,
 }
@@ -135,6 +137,16 @@ impl Rack {
         let mut state = self.state();
         state.drained.remove(unit);
         state.bound.insert(unit.to_owned(), ports);
+    }
+
+    /// Binds for good, as somebody else would.
+    pub fn bind_by_others(&self, unit: &str, port: &str) {
+        self.rebind(unit, &[port]);
+        self.state().of_others.insert(unit.to_owned());
+    }
+
+    pub fn is_of_others(&self, unit: &str) -> bool {
+        self.state().of_others.contains(unit)
     }
 
     pub fn ports_of(&self, unit: &str) -> Vec<String> {

@@ -1,11 +1,12 @@
 //! Every registered kind of operation, as the planner makes it on the fake rack: what stands before it, and
-//! its plan. The sweeps go through all of them.
+//! its plan. The sweeps go through all of them, and through all forms in which each may be asked for.
 
-use crate::kit::{Kit, run_as};
+use crate::kit::{Kit, run_as, submission_of};
 use crate::plans::{point, port};
 use crate::rack::{Call, How};
+use crate::runs::Way;
 use jiff::Timestamp;
-use poolwright_executor::{GpuRecord, OperationKind, OperationState};
+use poolwright_executor::{GpuRecord, OperationKind, OperationState, Submission};
 use poolwright_inventory::Snapshot;
 use poolwright_model::composable::Composability;
 use poolwright_model::id::{FabricId, GpuId};
@@ -24,10 +25,47 @@ const UNITS: [&str; 2] = ["u1", "u2"];
 const HOSTS: [&str; 2] = ["h1", "h2"];
 static NOTHING: LazyLock<Cordoned> = LazyLock::new(Cordoned::default);
 
-/// What is swept: all but the one kind that sends nothing, and so leaves what others bound (`adopting.rs`).
-pub fn swept() -> impl Iterator<Item = OperationKind> {
-    let all = OperationKind::ALL.into_iter();
-    all.filter(|kind| *kind != OperationKind::Adopt)
+/// A kind of operation: all of it or nothing, or going on without what fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Form {
+    pub kind: OperationKind,
+    pub partial_ok: bool,
+}
+
+impl Form {
+    pub const fn whole(kind: OperationKind) -> Self {
+        Self {
+            kind,
+            partial_ok: false,
+        }
+    }
+
+    /// Turned back as a whole, both forms are the same.
+    pub fn ways(self) -> &'static [Way] {
+        match self.partial_ok {
+            true => &[Way::Do],
+            false => &[Way::Do, Way::Undo],
+        }
+    }
+
+    pub fn submission(self, plan: Plan) -> Submission {
+        Submission {
+            partial_ok: self.partial_ok,
+            ..submission_of(self.kind, plan)
+        }
+    }
+}
+
+/// What is swept.
+pub fn swept() -> impl Iterator<Item = Form> {
+    OperationKind::ALL.into_iter().flat_map(|kind| {
+        let part = Form {
+            kind,
+            partial_ok: true,
+        };
+        let part = kind.may_be_partial().then_some(part);
+        std::iter::once(Form::whole(kind)).chain(part)
+    })
 }
 
 /// The steps that an operation of this kind may consist of. A kind that is added compiles only once it is told
@@ -47,18 +85,18 @@ pub fn verbs(kind: OperationKind) -> &'static [Verb] {
 }
 
 /// A rack on which an operation of this kind can begin, and its plan.
-pub async fn prepared(kind: OperationKind) -> (Kit, Plan) {
+pub async fn prepared(form: Form) -> (Kit, Plan) {
     let mut kit = Kit::new();
     // Time for one call that hangs, and for another look.
     kit.options.verify_deadline = Duration::from_secs(60);
-    let plan = prepare(&kit, kind).await;
+    let plan = prepare(&kit, form).await;
     (kit, plan)
 }
 
 /// Brings about on an empty rack what stands before an operation of this kind.
-pub async fn prepare(kit: &Kit, kind: OperationKind) -> Plan {
+pub async fn prepare(kit: &Kit, form: Form) -> Plan {
     let before = "before";
-    match kind {
+    match form.kind {
         OperationKind::Compose => wanted(kit, "compose", &[("red", 2)]).await,
         OperationKind::Attach => attach(kit, "attach", &["u1"]).await,
         OperationKind::Release => {
@@ -72,10 +110,19 @@ pub async fn prepare(kit: &Kit, kind: OperationKind) -> Plan {
         OperationKind::Move => {
             kit.given(attach(kit, before, &["u1", "u2"]).await).await;
             let seen = Seen::now(kit, &[]).await;
-            let (gpu, host) = ([UNITS[0].parse().unwrap()], HOSTS[1].parse().unwrap());
-            seen.plan("move", |input| direct::move_to(&gpu, &host, input).unwrap())
+            // Two, where one may stay behind.
+            let moved = &UNITS[..if form.partial_ok { 2 } else { 1 }];
+            let gpus: Vec<GpuId> = moved.iter().map(|gpu| gpu.parse().unwrap()).collect();
+            let host = HOSTS[1].parse().unwrap();
+            seen.plan("move", |input| direct::move_to(&gpus, &host, input).unwrap())
         }
-        OperationKind::Adopt => unreachable!("it is not swept"),
+        // It reads back what others bound, and asks for nothing.
+        OperationKind::Adopt => {
+            for unit in UNITS {
+                kit.rack.bind_by_others(unit, &port(HOSTS[0]));
+            }
+            adopt(kit, "adopt").await
+        }
         // It is back by the time that it is to be bound again, so that every step has something to do.
         OperationKind::Repair => {
             kit.given(attach(kit, before, &["u1", "u2"]).await).await;
@@ -113,15 +160,15 @@ pub async fn prepare(kit: &Kit, kind: OperationKind) -> Plan {
     }
 }
 
-/// Does something for each registered kind, side by side; each with a clock of its own.
-pub fn each_kind<T: Send>(work: impl AsyncFn(OperationKind) -> T + Sync) -> Vec<(OperationKind, T)> {
-    let alone = |kind| {
+/// Does something for each form of each registered kind, side by side; each with a clock of its own.
+pub fn each_form<T: Send>(work: impl AsyncFn(Form) -> T + Sync) -> Vec<(Form, T)> {
+    let alone = |form| {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().start_paused(true).build().unwrap();
-        (kind, runtime.block_on(work(kind)))
+        (form, runtime.block_on(work(form)))
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = swept().map(|kind| scope.spawn(move || alone(kind))).collect();
+        let threads: Vec<_> = swept().map(|form| scope.spawn(move || alone(form))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -129,7 +176,11 @@ pub fn each_kind<T: Send>(work: impl AsyncFn(OperationKind) -> T + Sync) -> Vec<
 /// Whatever became of an operation: the next one on the first of its units is done, be it a release or an attach.
 pub async fn still_usable(kit: &Kit, plan: &Plan) {
     let unit = plan.steps[0].target.unit.as_str();
+    let compositions = kit.compositions().await;
+    let mut held = compositions.values().flat_map(|record| &record.composition.held);
+    let is_foreign = kit.rack.is_of_others(unit) && held.all(|held| held.unit.as_str() != unit);
     let (kind, plan) = match kit.rack.ports_of(unit).is_empty() {
+        _ if is_foreign => (OperationKind::Adopt, adopt(kit, "next").await),
         false => (OperationKind::Release, release(kit, "next", unit).await),
         true => (OperationKind::Attach, attach(kit, "next", &[unit]).await),
     };
@@ -151,6 +202,15 @@ async fn attach(kit: &Kit, id: &str, gpus: &[&str]) -> Plan {
     let host = HOSTS[0].parse().unwrap();
     let seen = Seen::now(kit, &[]).await;
     seen.plan(id, |input| direct::attach(&gpus, &host, input).unwrap())
+}
+
+/// Takes over all that others have bound.
+async fn adopt(kit: &Kit, id: &str) -> Plan {
+    let seen = Seen::now(kit, &[]).await;
+    let endpoint = point("").endpoint;
+    let plan = seen.make(id, |input| poolwright_planner::adopt(&endpoint, input).plan);
+    assert!(!plan.steps.is_empty(), "{plan:#?}");
+    plan
 }
 
 async fn detach(kit: &Kit, id: &str) -> Plan {
@@ -190,7 +250,15 @@ impl Seen {
         let mut gpus = Vec::new();
         for unit in UNITS {
             let known = read::<GpuRecord>(&*kit.store, unit).await.unwrap();
-            gpus.push(gpu(unit, known.map(|known| known.value)));
+            let mut gpu = gpu(unit, known.map(|known| known.value));
+            let is_ours = !matches!(gpu.state, GpuState::Free | GpuState::Foreign);
+            if let Some(port) = kit.rack.ports_of(unit).first().filter(|_| !is_ours) {
+                let (host, _) = port.split_once('/').unwrap();
+                gpu.state = GpuState::Foreign;
+                gpu.host = Some(host.parse().unwrap());
+                gpu.host_port = Some(port.parse().unwrap());
+            }
+            gpus.push(gpu);
         }
         let topology = Topology {
             gpus,

@@ -3,10 +3,12 @@
 
 use crate::kit::{FOREVER, Kit, submission_of};
 use crate::rack::Rack;
+use crate::registered::Form;
 use async_trait::async_trait;
 use poolwright_executor::{Executor, Hooks, Moment, Operation, OperationKind, Point};
 use poolwright_model::id::OperationId;
 use poolwright_planner::Plan;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
@@ -95,7 +97,7 @@ impl Hooks for Moments {
 /// How a run begins.
 #[derive(Clone, Copy)]
 pub enum Start<'a> {
-    Submit(OperationKind, &'a Plan, Way),
+    Submit(Form, &'a Plan, Way),
     Recover(&'a OperationId),
 }
 
@@ -114,9 +116,9 @@ pub async fn go(
     let executor = kit.executor_with(Arc::clone(moments) as _);
     let going = async {
         let id = match start {
-            Start::Submit(kind, plan, way) => {
+            Start::Submit(form, plan, way) => {
                 moments.turns_back.store(way == Way::Undo, Ordering::SeqCst);
-                let submission = submission_of(kind, plan.clone());
+                let submission = form.submission(plan.clone());
                 if way == Way::Do {
                     trouble(&kit.rack);
                     executor.submit(submission).await.unwrap()
@@ -187,12 +189,38 @@ pub fn bindings(kit: &Kit) -> Vec<(String, Vec<String>)> {
     kit.rack.bindings().into_iter().collect()
 }
 
-pub async fn calm(kind: OperationKind, way: Way, trouble: impl FnOnce(&Rack)) -> Calm {
-    let (kit, plan) = crate::registered::prepared(kind).await;
+impl Calm {
+    /// What is bound where once an operation has ended like this: as after a calm run, but for what it left out.
+    pub fn bindings_after(&self, done: &Operation) -> Vec<(String, Vec<String>)> {
+        let left_out = done.units_left_out();
+        let is_left_out = |unit: &str| left_out.iter().any(|left| left.as_str() == unit);
+        let changed = self.after.iter().filter(|(unit, _)| !is_left_out(unit));
+        let stays = self.before.iter().filter(|(unit, _)| is_left_out(unit));
+        let all: BTreeMap<_, _> = changed.chain(stays).cloned().collect();
+        all.into_iter().collect()
+    }
+
+    /// The binds and unbinds of the others.
+    pub fn moves_without(&self, done: &Operation) -> Vec<(crate::rack::Call, String)> {
+        without(self.moves.clone(), done)
+    }
+}
+
+/// What was not done about units that were left out.
+pub fn without(
+    mut moves: Vec<(crate::rack::Call, String)>,
+    done: &Operation,
+) -> Vec<(crate::rack::Call, String)> {
+    moves.retain(|(_, moved)| done.left_out.iter().all(|left| left.unit.as_str() != moved));
+    moves
+}
+
+pub async fn calm(form: Form, way: Way, trouble: impl FnOnce(&Rack)) -> Calm {
+    let (kit, plan) = crate::registered::prepared(form).await;
     let (before, moved) = (bindings(&kit), kit.rack.moves().len());
     let moments = Moments::new(Crash::Never);
     let mut asked = 0;
-    go(&kit, &moments, Start::Submit(kind, &plan, way), |rack| {
+    go(&kit, &moments, Start::Submit(form, &plan, way), |rack| {
         asked = rack.asked().len();
         trouble(rack);
     })

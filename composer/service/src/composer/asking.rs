@@ -7,7 +7,9 @@ use crate::demand::DemandRecord;
 use crate::drift::{Drift, DriftKind};
 use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
-use poolwright_executor::{self as executor, CompositionRecord, Operation, OperationState, Resolve, Said};
+use poolwright_executor::{
+    self as executor, Alarm, CompositionRecord, Operation, OperationState, Resolve, Said,
+};
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId};
 use poolwright_model::lifecycle::GpuState;
@@ -15,6 +17,7 @@ use poolwright_planner::Composition;
 use poolwright_store::{Event, read};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +37,28 @@ pub struct Status {
     /// Endpoints that do not answer: what is shown of them is as old as their last answer.
     #[serde(default)]
     pub silent: Vec<Silent>,
+    /// Operations that somebody must look at.
+    #[serde(default)]
+    pub alarms: Vec<OperationAlarm>,
+}
+
+/// Somebody must look at an operation that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationAlarm {
+    pub operation: OperationId,
+    #[serde(flatten)]
+    pub alarm: Alarm,
+}
+
+impl fmt::Display for OperationAlarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { operation, alarm } = self;
+        write!(
+            f,
+            "{}: somebody must look at operation {operation} since {}: {}",
+            alarm.severity, alarm.at, alarm.message
+        )
+    }
 }
 
 /// Why a demand is served, or is not.
@@ -196,7 +221,15 @@ impl Composer {
             faults: snapshot.faults.len(),
             open_operations: self.store.open_operations().await?.len(),
             silent: self.silent(),
+            alarms: self.alarms().await?,
         })
+    }
+
+    async fn alarms(&self) -> Result<Vec<OperationAlarm>, ServiceError> {
+        let alarms = self.executor.alarms().await?.into_iter();
+        Ok(alarms
+            .map(|(operation, alarm)| OperationAlarm { operation, alarm })
+            .collect())
     }
 
     /// Why a demand holds what it holds, and what it lacks.

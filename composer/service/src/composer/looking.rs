@@ -129,9 +129,13 @@ impl Composer {
             .into_iter()
             .map(|(id, error)| Look::failed(id, &error, now))
             .collect();
-        let kept = self.endpoints().await?;
-        self.recall_baselines(kept.iter().map(|kept| &kept.spec.id))
-            .await?;
+        let kept: Vec<ControlEndpointId> = self
+            .endpoints()
+            .await?
+            .into_iter()
+            .map(|kept| kept.spec.id)
+            .collect();
+        self.recall_baselines(&kept).await?;
         let began = self.begin_look().await?;
         let looks = look(&self.connections.fabrics(), now, self.options.collect, progress).await;
         self.drop_refused(&looks).await;

@@ -60,7 +60,7 @@ mod wanting;
 
 pub use accepting::{Accepting, Lost};
 pub use adopting::Adopting;
-pub use asking::{Check, CheckResult, Resolution, Status, Why};
+pub use asking::{Check, CheckResult, OperationAlarm, Resolution, Status, Why};
 pub use changing::Release;
 pub use endpoints::EndpointTest;
 pub(crate) use following::Tell;

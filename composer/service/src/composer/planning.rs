@@ -34,6 +34,9 @@ pub struct How {
     /// Rest it on what was seen last, also where that is old.
     #[serde(default)]
     pub allow_stale: bool,
+    /// Go on without what fails, rather than undo it all.
+    #[serde(default)]
+    pub partial_ok: bool,
 }
 
 /// What would be changed, and the operation that changes it; no operation for a dry run, and none where
@@ -264,8 +267,8 @@ impl Composer {
         demands.retain(|demand| !serving.contains_key(&demand.id));
         let mut held = self.held().await?;
         if let Wanted::Only(new) = wanted {
-            // Who waits for GPUs goes on waiting.
-            demands.retain(|demand| held.iter().any(|c| c.demand.as_ref() == Some(&demand.id)));
+            // Who waits for GPUs goes on waiting, be it for all or for some of them.
+            demands.retain(|demand| !is_short(demand, &held));
             demands.push(new.clone());
         }
         let wants: BTreeSet<&DemandId> = demands.iter().map(|demand| &demand.id).collect();
@@ -335,6 +338,14 @@ impl Composer {
             world: basis.world(),
         }
     }
+}
+
+/// Whether a demand holds fewer GPUs than it wants.
+fn is_short(demand: &Demand, held: &[Composition]) -> bool {
+    let holds = held.iter().filter(|c| c.demand.as_ref() == Some(&demand.id));
+    let holds: u32 = holds.map(Composition::gpu_count).sum();
+    let mut sets = demand.need.alternatives.iter();
+    holds == 0 || sets.all(|set| holds < set.count)
 }
 
 /// Refuses a plan for these reasons, if there are any.

@@ -35,10 +35,19 @@ impl<'a> Request<'a> {
         by: &'a str,
         how: &'a How,
     ) -> Result<Self, ServiceError> {
+        if how.partial_ok && !kind.may_be_partial() {
+            let message =
+                format!("to {what} is done as a whole or not at all: ask for it without partial_ok");
+            return Err(ServiceError::bad_request(message));
+        }
         let key = match &how.key {
             Some(key) if key.is_empty() || key.len() > LONGEST_KEY => {
                 let message = format!("a key has 1 to {LONGEST_KEY} bytes, this one has {}", key.len());
                 return Err(ServiceError::bad_request(message));
+            }
+            // What is kept under keys of before there were parts stays what it is.
+            Some(key) if !how.dry_run && how.partial_ok => {
+                Some(Key::new(key, kind, what, &(body, &how.force, "partial"))?)
             }
             Some(key) if !how.dry_run => Some(Key::new(key, kind, what, &(body, &how.force))?),
             _ => None,
@@ -105,6 +114,7 @@ impl Composer {
             force: request.how.force.clone(),
             deadline: self.deadline(request.how)?,
             allow_stale: request.how.allow_stale,
+            partial_ok: request.how.partial_ok,
             with,
         };
         let begun = self.executor.submit(submission).await?;

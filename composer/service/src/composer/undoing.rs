@@ -38,6 +38,7 @@ impl Composer {
         let operation = self.operation(id).await?;
         may_be_undone(&operation)?;
         let done = self.plan_of(&operation).await?;
+        let done = done.without(&operation.units_left_out());
         self.look_again(&endpoints_of(&done)).await?;
         let _turn = self.turn.lock().await;
         if let Some(done) = self.answered_before(&request).await? {

@@ -84,6 +84,28 @@ fn prepare(path: &Path, cluster: &str) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// A new connection that writes, after the disk failed under the old one, which is gone. A flush that failed may have
+/// lost what was written before it, while the system goes on showing it. So all that is in the log is written once more,
+/// into the file, and flushed; and what is there then is checked.
+pub(super) fn renew(path: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let renewed = Connection::open_with_flags(path, flags).and_then(|connection| {
+        configure(&connection)?;
+        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let is_busy = connection.query_row(checkpoint, [], |row| row.get::<_, bool>(0))?;
+        Ok((connection, is_busy))
+    });
+    let (connection, is_busy) = renewed.map_err(|e| refused(path, &e))?;
+    if is_busy {
+        return Err(OpenError::Io {
+            place: path.display().to_string(),
+            reason: "somebody reads what is to be written once more".to_owned(),
+        });
+    }
+    check(path, &connection)?;
+    Ok(connection)
+}
+
 pub(super) fn in_memory() -> Result<Connection, OpenError> {
     let path = Path::new(":memory:");
     let mut connection = Connection::open_in_memory().map_err(|e| refused(path, &e))?;
@@ -240,6 +262,10 @@ pub(super) fn mark(connection: &Connection, name: &str, value: &str) -> rusqlite
 
 fn check_after_unclean_stop(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     tracing::warn!(path = %path.display(), "the store was not closed well; checking it");
+    check(path, connection)
+}
+
+fn check(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let verdict = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
         .map_err(|e| refused(path, &e))?;

@@ -237,6 +237,14 @@ fn unreadable(column: usize, error: impl std::error::Error + Send + Sync + 'stat
 }
 
 /// What the database's error means for whoever asked.
+/// Whether the disk failed, so that what is shown may not be what it holds.
+pub(super) fn is_of_the_disk(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    )
+}
+
 pub(super) fn unavailable(error: &rusqlite::Error) -> StoreError {
     let hint = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => "free some space on the disk that holds the data directory",

@@ -1,11 +1,16 @@
 //! The one thread that writes. It takes all batches that wait, applies each in a savepoint of its own,
 //! and commits them together: one flush to the disk for all (group commit). A caller is answered only
 //! after that flush.
+//!
+//! Where the disk failed, the connection is not trusted any more: what a flush that failed has lost is shown as if it
+//! were there. Another one takes its place, once that has written everything anew and checked it ([`open::renew`]); until
+//! then nothing is committed.
 
 use super::open::{self, Opened};
 use super::sql::{self, NotApplied};
 use crate::{Batch, Committed, OpenError, StoreError};
 use rusqlite::Connection;
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
@@ -74,11 +79,17 @@ fn run(opened: Opened, waiting: &mpsc::Receiver<Job>) {
         path,
         cluster,
     } = opened;
+    let mut file = File {
+        path,
+        connection,
+        is_sound: true,
+    };
     let mut last = 0;
     while let Ok(first) = waiting.recv() {
         let jobs = std::iter::once(first).chain(waiting.try_iter()).take(GROUP);
         let (batches, answers): (Vec<_>, Vec<_>) = jobs.map(|job| (job.batch, job.answer)).unzip();
-        for (result, answer) in commit_group(&connection, &batches).into_iter().zip(answers) {
+        let results = file.commit_group(&batches);
+        for (result, answer) in results.into_iter().zip(answers) {
             last = result.as_ref().map_or(last, |committed| committed.revision);
             // Whoever asked may have gone away; what is committed stays committed.
             let _ = answer.send(result);
@@ -88,25 +99,75 @@ fn run(opened: Opened, waiting: &mpsc::Receiver<Job>) {
     if last > 0 {
         dir.note(&cluster, last);
     }
-    if let Err(error) = open::close(connection) {
-        tracing::warn!(path = %path.display(), %error, "the store was not closed well; it is checked at the next start");
-    }
+    file.close();
     // Only now may another process have it.
     drop(dir);
+}
+
+/// The file, and who writes to it.
+struct File {
+    path: PathBuf,
+    connection: Connection,
+    /// The disk has not failed since it was opened.
+    is_sound: bool,
+}
+
+impl File {
+    fn commit_group(&mut self, batches: &[Batch]) -> Vec<Result<Committed, StoreError>> {
+        if !self.is_sound
+            && let Err(error) = self.renew()
+        {
+            tracing::warn!(%error, batches = batches.len(), "nothing was committed: the disk failed");
+            let unavailable = || StoreError::Unavailable {
+                reason: format!("the disk failed, and {error}"),
+                hint: "look at the disk that holds the data directory",
+            };
+            return batches.iter().map(|_| Err(unavailable())).collect();
+        }
+        try_group(&self.connection, batches).unwrap_or_else(|error| {
+            self.is_sound = !sql::is_of_the_disk(&error);
+            not_committed(&self.connection, batches, &error)
+        })
+    }
+
+    /// The old connection goes after the new one has come: the last to go would take what failed for committed, as
+    /// after a crash.
+    fn renew(&mut self) -> Result<(), OpenError> {
+        self.connection = open::renew(&self.path)?;
+        self.is_sound = true;
+        tracing::warn!(path = %self.path.display(), "the database was opened anew, and is sound");
+        Ok(())
+    }
+
+    fn close(self) {
+        let path = self.path.display();
+        if !self.is_sound {
+            return tracing::warn!(%path, "the disk failed; the store is checked at the next start");
+        }
+        if let Err(error) = open::close(self.connection) {
+            tracing::warn!(%path, %error, "the store was not closed well; it is checked at the next start");
+        }
+    }
 }
 
 /// Commits the batches in one transaction: a refused batch leaves no trace and does not hurt the others;
 /// an error of the database leaves none of them.
 pub(super) fn commit_group(connection: &Connection, batches: &[Batch]) -> Vec<Result<Committed, StoreError>> {
-    try_group(connection, batches).unwrap_or_else(|error| {
-        if !connection.is_autocommit()
-            && let Err(error) = connection.execute_batch("ROLLBACK")
-        {
-            tracing::error!(%error, "a failed transaction can't be rolled back");
-        }
-        tracing::warn!(%error, batches = batches.len(), "nothing was committed");
-        batches.iter().map(|_| Err(sql::unavailable(&error))).collect()
-    })
+    try_group(connection, batches).unwrap_or_else(|error| not_committed(connection, batches, &error))
+}
+
+fn not_committed(
+    connection: &Connection,
+    batches: &[Batch],
+    error: &rusqlite::Error,
+) -> Vec<Result<Committed, StoreError>> {
+    if !connection.is_autocommit()
+        && let Err(error) = connection.execute_batch("ROLLBACK")
+    {
+        tracing::error!(%error, "a failed transaction can't be rolled back");
+    }
+    tracing::warn!(%error, batches = batches.len(), "nothing was committed");
+    batches.iter().map(|_| Err(sql::unavailable(error))).collect()
 }
 
 fn try_group(
@@ -198,6 +259,38 @@ mod tests {
         limit(pages + 1000);
         assert!(commit_group(&connection, &[writing("big", 1 << 20)])[0].is_ok());
         assert_eq!(ids(&connection), ["big"]);
+    }
+
+    /// Fault 55: a disk that failed. What is damaged by it is not written to.
+    #[test]
+    fn after_the_disk_failed_what_is_not_sound_is_not_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = open::open(folder.path()).unwrap();
+        let path = opened.path.clone();
+        let mut file = File {
+            path: opened.path,
+            connection: opened.connection,
+            is_sound: true,
+        };
+        assert!(file.commit_group(&[writing("a", 1 << 16)])[0].is_ok());
+        let into_the_file = "PRAGMA wal_checkpoint(TRUNCATE)";
+        file.connection.query_row(into_the_file, [], |_| Ok(())).unwrap();
+        // A flush failed; and some of what was written is lost.
+        file.is_sound = false;
+        let whole = std::fs::read(&path).unwrap();
+        let mut torn = whole.clone();
+        let page = 4096;
+        torn[page..].fill(0);
+        std::fs::write(&path, torn).unwrap();
+        let results = file.commit_group(&[writing("b", 1)]);
+        let error = results[0].as_ref().unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+        assert!(!file.is_sound, "it is not trusted");
+        // Once it is mended it goes on, with what was acknowledged.
+        std::fs::write(&path, whole).unwrap();
+        assert!(file.commit_group(&[writing("b", 1)])[0].is_ok());
+        assert!(file.is_sound);
+        assert_eq!(ids(&file.connection), ["a", "b"]);
     }
 
     /// Fault 55: read-only.
