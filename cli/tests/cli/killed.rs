@@ -104,7 +104,10 @@ async fn lives_and_deaths(options: &[&str], kills: usize) {
         open.as_array().unwrap().is_empty()
     });
     if tokio::time::timeout(SETTLED, rest).await.is_err() {
-        panic!("this does not end: {:?}", manager.run("ops list --unfinished -o json").await);
+        panic!(
+            "this does not end: {:?}",
+            manager.run("ops list --unfinished -o json").await
+        );
     }
 
     let ended = all_operations(&manager).await;

@@ -69,9 +69,7 @@ fn connect(error: &(dyn StdError + 'static), dns: bool, timeout: bool) -> ErrorK
             io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable | io::ErrorKind::NotConnected,
         ) => NotSent::Unreachable(why).into(),
         // TCP stood, and the other side hung up on our hello.
-        Some(io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => {
-            TlsFault::HungUp(why).into()
-        }
+        Some(io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => TlsFault::HungUp(why).into(),
         _ => NotSent::Other(why).into(),
     }
 }
