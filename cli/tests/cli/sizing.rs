@@ -36,6 +36,10 @@ async fn unbeaten_sets_come_first_and_say_what_they_are_best_at_and_how_fast_the
     let short = run("size 70B --task infer")
         .await
         .expect(0, &["BEST AT", "more sets hold it too", "TOKENS/S"]);
+    let first = |ran: &str| ran.lines().any(|line| line.trim_start().starts_with("1 "));
+    assert!(first(&short.out), "the one that is explained is shown: {short:?}");
+    let of_kind = run("size 70B --kind h100-sxm5-80gb").await;
+    of_kind.expect(0, &["tensor 4", "pipeline 3"]);
     let all = run("size 70B --task infer --all").await.expect(0, &["BEST AT"]);
     assert!(
         short.out.lines().count() < all.out.lines().count() / 2,

@@ -196,14 +196,12 @@ fn selected<'a>(fit: &'a Fit, shown: &Shown) -> Vec<(usize, &'a Candidate)> {
         return all.collect();
     }
     let mut kinds = BTreeSet::new();
-    let mut of_kinds: Vec<(usize, &Candidate)> = match shown.of_kinds {
-        true => all
-            .filter(|(_, candidate)| kinds.insert(&candidate.set.kind))
-            .collect(),
-        false => fit.front().collect(),
-    };
-    of_kinds.truncate(SHOWN);
-    of_kinds
+    // The first is the one that is explained, and the one that a demand begins with.
+    let shown = all.filter(|(place, candidate)| {
+        let of_kinds = shown.of_kinds && kinds.insert(candidate.set.kind.as_deref());
+        *place == 0 || candidate.on_front || of_kinds
+    });
+    shown.take(SHOWN).collect()
 }
 
 fn text(fit: &Fit, shown: &Shown, width: Option<u16>) -> String {
@@ -221,10 +219,11 @@ fn text(fit: &Fit, shown: &Shown, width: Option<u16>) -> String {
     if left > 0 {
         let beaten = match shown.of_kinds {
             true => "",
-            false => "; each shown is unbeaten in GPUs, cost, power and headroom together",
+            false => "; shown are the first, and those unbeaten in GPUs, cost, power and headroom together",
         };
+        let hold = if left == 1 { "holds" } else { "hold" };
         lines.push(format!(
-            "{} hold it too{beaten}. --all shows them, --kind KIND narrows it.",
+            "{} {hold} it too{beaten}. --all shows all, --kind KIND narrows it.",
             counted(left, "more set")
         ));
     }

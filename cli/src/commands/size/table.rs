@@ -194,7 +194,7 @@ fn energy(compared: &Comparison, one: Energy) -> String {
             Some(format!(
                 "{}B {} kWh",
                 cell.rule.billions,
-                grouped(kwh.round() as u64)
+                grouped(kwh.floor() as u64)
             ))
         });
     lines.push(format!(
