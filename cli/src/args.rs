@@ -70,6 +70,8 @@ pub enum Command {
     Discover(commands::discover::DiscoverArgs),
     /// Say how much memory a model takes, and which GPUs hold it
     Size(commands::size::SizeArgs),
+    /// Replay recorded jobs against policies, on static servers and on a pool
+    Simulate(commands::simulate::SimulateArgs),
     /// Run the manager
     Serve(commands::serve::ServeArgs),
     /// List what the manager knows

@@ -100,6 +100,14 @@ fn refuse(error: &clap::Error) -> ExitCode {
             ));
         }
     }
+    if error.kind() == ErrorKind::UnknownArgument {
+        let typed = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+        let number = typed.and_then(|typed| typed.strip_prefix('-')?.chars().next());
+        // What reads as an option is a figure with a sign, such as a model of -5B.
+        if number.is_some_and(|first| first.is_ascii_digit()) {
+            say("hint: sizes and counts have no sign: allowed are positive ones, such as 5B");
+        }
+    }
     match error.use_stderr() {
         true => ExitCode::Usage,
         false => ExitCode::Ok,

@@ -4,7 +4,7 @@
     pip install -r requirements.txt
     ./track.py > ../../composer/sizing/tests/data/tracked.csv
 
-Every case builds the model's own class from transformers under FakeTensorMode, runs a step so that optimizer
+Every case of steps.py builds the model's own class from transformers under FakeTensorMode, runs a step so that optimizer
 states exist, and tracks a second one: forward, loss, backward, optimizer. What is computed is what one rank
 allocates, to the byte and in the framework's own order; what is not seen are the allocator's rounding, the
 runtime's context and the buffers of communication libraries.
@@ -15,10 +15,15 @@ and move nothing. How what one rank holds is built:
 * tensor (and sequence) parallelism: DTensor's own plan on the transformers model;
 * sharding: FSDP2 (fully_shard) on every layer and, for embedding and head, on the model;
 * a pipeline: the first and the last stage, each with its layers and its micro-batches in flight; the greater;
+* a pipeline of sharded stages: the same, each stage a module under FSDP2 that keeps its weights between micro-batches
+  and reduces gradients after the last, as PyTorch's PipelineStage has it;
 * context parallelism: the rank's tokens, keys and values that are passed around, states sharded over the ranks;
 * expert parallelism: the rank's experts, and as many tokens as it sends (an even load);
 * 8-bit states: the tensors that bitsandbytes' init_state allocates, without its kernels, which need none;
-* an offloaded optimizer: none on this device, gradients stay until they are taken.
+* an offloaded optimizer: none on this device, gradients stay until they are taken;
+* QLoRA: linear layers that hold what bitsandbytes' Linear4bit holds (packed weights, fp32 scales of 64 elements) and
+  make a matrix of 16 bits of it in both passes, keeping none, as MatMul4Bit does; adapters as PEFT's;
+* latent attention: a kernel whose values are narrower than its queries, which saves what flash attention saves.
 """
 import copy
 import csv
@@ -43,132 +48,11 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from torch.utils.checkpoint import checkpoint
+
+from steps import FAMILIES, MODELS, cases
 
 GIB = 2**30
 CPU = torch.device("cpu")
-
-# Published models, some with fewer layers: widths are what matters, and layers repeat.
-LLAMA_1B = dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
-                num_key_value_heads=8, head_dim=64, vocab_size=128256, tie_word_embeddings=True)
-LLAMA_8B = dict(hidden_size=4096, intermediate_size=14336, num_hidden_layers=8, num_attention_heads=32,
-                num_key_value_heads=8, head_dim=128, vocab_size=128256, tie_word_embeddings=False)
-LLAMA_70B = dict(hidden_size=8192, intermediate_size=28672, num_hidden_layers=8, num_attention_heads=64,
-                 num_key_value_heads=8, head_dim=128, vocab_size=128256, tie_word_embeddings=False)
-QWEN2_15B = dict(hidden_size=1536, intermediate_size=8960, num_hidden_layers=28, num_attention_heads=12,
-                 num_key_value_heads=2, head_dim=128, vocab_size=151936, tie_word_embeddings=True)
-QWEN3_30B = dict(hidden_size=2048, intermediate_size=6144, num_hidden_layers=6, num_attention_heads=32,
-                 num_key_value_heads=4, head_dim=128, vocab_size=151936, tie_word_embeddings=False,
-                 num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768)
-MIXTRAL = dict(hidden_size=4096, intermediate_size=14336, num_hidden_layers=4, num_attention_heads=32,
-               num_key_value_heads=8, head_dim=128, vocab_size=32000, tie_word_embeddings=False,
-               num_local_experts=8, num_experts_per_tok=2)
-GEMMA_2B = dict(hidden_size=2304, intermediate_size=9216, num_hidden_layers=8, num_attention_heads=8,
-                num_key_value_heads=4, head_dim=256, vocab_size=256000, tie_word_embeddings=True)
-GEMMA_1B = dict(hidden_size=1152, intermediate_size=6912, num_hidden_layers=12, num_attention_heads=4,
-                num_key_value_heads=1, head_dim=256, vocab_size=262144, tie_word_embeddings=True)
-OLMO_7B = dict(hidden_size=4096, intermediate_size=11008, num_hidden_layers=6, num_attention_heads=32,
-               num_key_value_heads=32, head_dim=128, vocab_size=100352, tie_word_embeddings=False)
-PHI_2 = dict(hidden_size=2560, intermediate_size=10240, num_hidden_layers=8, num_attention_heads=32,
-             num_key_value_heads=32, head_dim=80, vocab_size=51200, tie_word_embeddings=False)
-NEOX_20B = dict(hidden_size=6144, intermediate_size=24576, num_hidden_layers=4, num_attention_heads=64,
-                num_key_value_heads=64, head_dim=96, vocab_size=50432, tie_word_embeddings=False)
-# How the classes are called in the table: the family, and the MLP.
-FAMILIES = {
-    "Llama": ("llama", "swiglu"), "Qwen2": ("qwen2", "swiglu"), "Qwen3Moe": ("qwen3-moe", "swiglu"),
-    "Mixtral": ("mixtral", "swiglu"), "Gemma2": ("gemma2", "geglu"), "Gemma3": ("gemma3", "geglu"),
-    "Olmo2": ("olmo2", "swiglu"), "Phi": ("phi", "gelu_new"), "GPTNeoX": ("gpt-neox", "gelu"),
-}
-MODELS = {
-    "gemma-2-2b-8-layers": ("Gemma2", GEMMA_2B),
-    "gemma-3-1b-12-layers": ("Gemma3", GEMMA_1B),
-    "olmo-2-7b-6-layers": ("Olmo2", OLMO_7B),
-    "phi-2-8-layers": ("Phi", PHI_2),
-    "gpt-neox-20b-4-layers": ("GPTNeoX", NEOX_20B),
-    "llama-3.2-1b": ("Llama", LLAMA_1B),
-    "llama-8b-8-layers": ("Llama", LLAMA_8B),
-    "llama-70b-8-layers": ("Llama", LLAMA_70B),
-    "qwen2.5-1.5b": ("Qwen2", QWEN2_15B),
-    "qwen3-30b-6-layers": ("Qwen3Moe", QWEN3_30B),
-    "mixtral-4-layers": ("Mixtral", MIXTRAL),
-}
-
-
-@dataclasses.dataclass
-class Case:
-    """A training step; the names are those of the columns of the batch table."""
-
-    group: str
-    model: str
-    precision: str = "bf16"
-    micro_batch: int = 1
-    seq_len: int = 2048
-    grad_accum: int = 1
-    shard_ranks: int = 1
-    recompute: str = "none"
-    optimizer: str = "adamw"
-    offload: str = "none"
-    tensor: int = 1
-    sequence: int = 0
-    pipeline: int = 1
-    context: int = 1
-    expert: int = 1
-
-    @property
-    def tokens(self):
-        return self.seq_len // self.context
-
-
-def cases():
-    one, eight, seventy = "llama-3.2-1b", "llama-8b-8-layers", "llama-70b-8-layers"
-    moe = [
-        Case("experts", "mixtral-4-layers"),
-        Case("experts", "mixtral-4-layers", micro_batch=4),
-        Case("experts", "mixtral-4-layers", micro_batch=4, recompute="full"),
-        Case("experts", "qwen3-30b-6-layers", seq_len=4096),
-        Case("experts", "qwen3-30b-6-layers", micro_batch=4, seq_len=4096),
-        Case("experts", "qwen3-30b-6-layers", micro_batch=2, seq_len=4096, recompute="full"),
-        Case("experts", "qwen3-30b-6-layers", micro_batch=2, seq_len=4096, grad_accum=2),
-        Case("experts", "qwen3-30b-6-layers", seq_len=4096, shard_ranks=8, expert=8),
-        Case("experts", "mixtral-4-layers", micro_batch=2, shard_ranks=4, expert=4),
-    ]
-    optimizers = [
-        Case("optimizer", one, optimizer=name, recompute=recompute, micro_batch=b)
-        for name in ("adamw_8bit", "sgd", "sgd_momentum")
-        for recompute, b in (("full", 1), ("none", 4))
-    ] + [
-        Case("optimizer", eight, optimizer="adamw_8bit", recompute="full"),
-        Case("optimizer", eight, optimizer="adamw_8bit", precision="fp32"),
-        Case("optimizer", "qwen2.5-1.5b", optimizer="adamw_8bit", recompute="full", seq_len=4096),
-    ]
-    offload = [
-        Case("offload", one, offload="optimizer"),
-        Case("offload", one, offload="optimizer", recompute="full", seq_len=512),
-        Case("offload", eight, offload="optimizer", recompute="full"),
-        Case("offload", eight, offload="optimizer", micro_batch=4),
-        Case("offload", "qwen2.5-1.5b", offload="optimizer", micro_batch=2, grad_accum=2),
-    ]
-    tensor = [
-        Case("tensor", eight, tensor=t, sequence=sp, recompute=rc, micro_batch=b)
-        for t, sp, rc, b in ((2, 0, "none", 2), (2, 1, "none", 2), (8, 0, "none", 4), (8, 1, "none", 4), (8, 1, "full", 1))
-    ] + [Case("tensor", seventy, tensor=8, sequence=1, seq_len=4096), Case("tensor", seventy, tensor=4)]
-    pipeline = [
-        Case("pipeline", eight, pipeline=p, grad_accum=m, recompute=rc, micro_batch=b)
-        for p, m, rc, b in ((2, 8, "none", 1), (4, 8, "none", 1), (4, 2, "none", 2), (2, 8, "full", 2), (8, 16, "full", 1))
-    ]
-    context = [
-        Case("context", eight, context=c, seq_len=s, recompute=rc)
-        for c, s, rc in ((2, 8192, "none"), (4, 16384, "none"), (8, 32768, "none"), (4, 65536, "full"), (2, 4096, "full"))
-    ]
-    sharded = [
-        Case("sharded", eight, precision="fp32_shards_bf16_compute", shard_ranks=n, recompute=rc, seq_len=s)
-        for n, rc, s in ((8, "none", 4096), (8, "full", 2048), (64, "full", 8192), (2, "none", 2048))
-    ] + [Case("sharded", eight, shard_ranks=8, recompute="full")]
-    families = [
-        Case("families", name, micro_batch=4)
-        for name in MODELS if name.split("-")[0] in ("gemma", "olmo", "phi", "gpt")
-    ]
-    return moe + optimizers + offload + tensor + pipeline + context + sharded + families
 
 
 class AdamW8bit(torch.optim.Optimizer):
@@ -211,9 +95,82 @@ def optimizer_of(case, params):
     }[case.optimizer]()
 
 
+class Narrow(torch.autograd.Function):
+    """Flash attention whose values are narrower than queries and keys."""
+
+    @staticmethod
+    def forward(ctx, query, key, value):
+        out = value.new_empty(*query.shape[:3], value.shape[-1])
+        ctx.save_for_backward(query, key, value, out, query.new_empty(query.shape[:3], dtype=torch.float32))
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return tuple(torch.empty_like(t) for t in ctx.saved_tensors[:3])
+
+
+class MatMul4Bit(torch.autograd.Function):
+    """What bitsandbytes does with a frozen matrix: 16 bits of it while it computes, nothing kept."""
+
+    @staticmethod
+    def forward(ctx, x, shape):
+        ctx.shape = shape
+        return F.linear(x, x.new_empty(shape, dtype=torch.bfloat16))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient @ gradient.new_empty(ctx.shape, dtype=torch.bfloat16), None
+
+
+class Adapted4bit(torch.nn.Module):
+    """A frozen linear layer in 4 bits, with or without an adapter."""
+
+    def __init__(self, linear, rank, dtype):
+        super().__init__()
+        self.shape = linear.weight.shape
+        n = linear.weight.numel()
+        self.register_buffer("packed", torch.empty(n // 2, dtype=torch.uint8))
+        self.register_buffer("scales", torch.empty(n // 64, dtype=torch.float32))
+        self.lora_a = self.lora_b = None
+        if rank:
+            self.lora_a = torch.nn.Linear(self.shape[1], rank, bias=False, dtype=dtype)
+            self.lora_b = torch.nn.Linear(rank, self.shape[0], bias=False, dtype=dtype)
+
+    def forward(self, x):
+        out = MatMul4Bit.apply(x, self.shape)
+        if self.lora_a is None:
+            return out
+        return (out + self.lora_b(self.lora_a(x.to(self.lora_a.weight.dtype))) * 2.0).to(out.dtype)
+
+
+RANK = 16
+TARGETS = {"all": ("q", "k", "v", "o", "gate", "up", "down"), "q,v": ("q", "v")}
+
+
+def quantise(case, model):
+    model.requires_grad_(False)
+    dtype = torch.float32 if case.lora_dtype == "fp32" else torch.bfloat16
+    targets = [f"{name}_proj" for name in TARGETS[case.lora_targets]]
+    for block in model.model.layers:
+        for part in (block.self_attn, block.mlp):
+            for name, linear in list(part.named_children()):
+                if isinstance(linear, torch.nn.Linear):
+                    setattr(part, name, Adapted4bit(linear, RANK if name in targets else 0, dtype))
+    # The tracker hangs on every parameter's gradient: what has none is a buffer, which is tracked alike.
+    for module in model.modules():
+        for name, p in list(module.named_parameters(recurse=False)):
+            if not p.requires_grad:
+                delattr(module, name)
+                module.register_buffer(name, p.data)
+    # As PEFT does, so that the graph begins at the first layer.
+    model.enable_input_require_grads()
+
+
 def fused(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **_):
     """What scaled_dot_product_attention dispatches to on a GPU; key and value heads are not expanded."""
     # Ring attention receives the next keys and values while it computes with these.
+    if value.shape[-1] != query.shape[-1]:
+        return Narrow.apply(query, key, value).transpose(1, 2), None
     passed = [torch.empty_like(t) for t in (key, value, key, value)] if fused.ring else []
     out = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout, True, scale=scaling)[0]
     del passed
@@ -239,6 +196,8 @@ def build(case, layers=None):
     model = getattr(transformers, f"{kind}ForCausalLM")(config)
     torch.set_default_dtype(torch.float32)
     model.train()
+    if case.task == "qlora":
+        quantise(case, model)
     if case.recompute == "full":
         model.gradient_checkpointing_enable({"use_reentrant": False})
     return model
@@ -309,6 +268,83 @@ def last_stage(case, model, copies, ids):
         loss.backward()
 
 
+class Stage(torch.nn.Module):
+    """A stage as one module, with what it has of the model: the first looks tokens up, the last ends in logits."""
+
+    def __init__(self, model, is_first):
+        super().__init__()
+        self.inner, self.is_first = model, is_first
+
+    def forward(self, ids, hidden):
+        model = self.inner
+        if self.is_first:
+            return hidden_through(model, model.model.embed_tokens(ids))
+        return model.lm_head(model.model.norm(hidden_through(model, hidden)))
+
+
+def sharded_stage(case, stage, in_flight, ids, hidden, before=lambda: None):
+    """One forward, one backward, once as many micro-batches are in flight as there are; `before` each forward."""
+    stage.set_is_last_backward(False)
+    stage.set_reshard_after_backward(False)
+    stage.set_requires_gradient_sync(False)
+    flying = []
+    for number in range(case.grad_accum + in_flight):
+        if number >= in_flight:
+            out = flying.pop(0)
+            if stage.is_first:
+                out.backward(torch.zeros_like(out))
+            else:
+                # The logits live as long as the micro-batch does.
+                F.cross_entropy(out.float().flatten(0, 1), ids.flatten()).backward()
+            del out
+        if number < case.grad_accum:
+            before()
+            flying.append(stage(ids, hidden()))
+    stage.set_is_last_backward(True)
+    stage.set_reshard_after_backward(True)
+    stage.set_requires_gradient_sync(True)
+    state = fully_shard.state(stage)
+    for each in state._state_ctx.all_states:
+        if each._fsdp_param_group is not None:
+            each._fsdp_param_group.post_backward()
+    state._root_post_backward_final_callback()
+
+
+def measure_sharded_stage(case, mesh, is_first, layers, drop):
+    model = build(case, layers)
+    for path in drop:
+        parent, name = path.rsplit(".", 1) if "." in path else ("", path)
+        setattr(model.get_submodule(parent), name, torch.nn.Identity())
+    stage = Stage(model, is_first)
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for block in model.model.layers:
+        fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
+    fully_shard(stage, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
+    optimizer = AdamW([p for p in stage.parameters()])
+    in_flight = min(case.pipeline, case.grad_accum) if is_first else 1
+    ids = torch.zeros(case.micro_batch, case.tokens, dtype=torch.long)
+
+    def hidden():
+        width = model.config.hidden_size
+        return None if is_first else torch.zeros(*ids.shape, width, dtype=torch.bfloat16, requires_grad=True)
+
+    def step(before=lambda: None):
+        sharded_stage(case, stage, in_flight, ids, hidden, before)
+        optimizer.step()
+        for p in stage.parameters():
+            p.grad = None
+
+    step()
+    # The modules are called several times before they go back, which FSDPMemTracker does not follow.
+    tracker = MemTracker()
+    tracker.track_external(stage, *optimizer.parts, ids)
+    with tracker:
+        step(tracker.reset_mod_stats)
+    peak = tracker.get_tracker_snapshot("peak")[CPU]
+    print({str(k).split(".")[-1]: f"{v / GIB:.3f}" for k, v in peak.items() if v}, file=sys.stderr)
+    return peak["Total"] / GIB
+
+
 def whole(case, model, copies, ids):
     # Positions of the whole sequence, of which sequence parallelism shows the model a part.
     positions = torch.arange(ids.shape[1]).unsqueeze(0)
@@ -326,7 +362,7 @@ def measure(case, mesh, stage, layers, drop=()):
     sharded = case.shard_ranks * case.context > 1
     if sharded:
         shard(case, model, mesh)
-    params = list(model.parameters())
+    params = [p for p in model.parameters() if p.requires_grad]
     optimizer = optimizer_of(case, params)
     # Micro-batches in flight run through copies of the modules with the same parameters.
     shared = {id(p): p for p in params}
@@ -369,6 +405,11 @@ def track(case):
             if case.pipeline == 1:
                 return measure(case, mesh, whole, layers)
             each = math.ceil(layers / case.pipeline)
+            if case.shard_ranks > 1:
+                return max(
+                    measure_sharded_stage(case, mesh, True, each, drop=("lm_head", "model.norm")),
+                    measure_sharded_stage(case, mesh, False, each, drop=("model.embed_tokens",)),
+                )
             return max(
                 measure(case, mesh, first_stage, each, drop=("lm_head", "model.norm")),
                 measure(case, mesh, last_stage, each, drop=("model.embed_tokens",)),
@@ -381,8 +422,11 @@ def track(case):
 def row(number, case, peak):
     kind, dims = MODELS[case.model]
     with torch.device("meta"):
-        params = sum(p.numel() for p in build(dataclasses.replace(case, expert=1)).parameters())
-    experts = dims.get("num_experts", dims.get("num_local_experts", ""))
+        params = sum(p.numel() for p in build(dataclasses.replace(case, expert=1, task="full")).parameters())
+    experts = dims.get("num_experts", dims.get("num_local_experts", dims.get("n_routed_experts", "")))
+    with torch.device("meta"):
+        adapted = build(case) if case.task == "qlora" else None
+    trained = sum(p.numel() for p in adapted.parameters() if p.requires_grad) if adapted else ""
     return {
         "id": f"x{number:03}",
         "group": case.group,
@@ -401,7 +445,14 @@ def row(number, case, peak):
         "experts": experts,
         "experts_per_token": dims.get("num_experts_per_tok", ""),
         "expert_ffn": dims.get("moe_intermediate_size", dims["intermediate_size"]) if experts else "",
-        "task": "full",
+        "shared_experts": dims.get("n_shared_experts", ""),
+        "kv_lora_rank": dims.get("kv_lora_rank", ""),
+        "q_lora_rank": dims.get("q_lora_rank") or "",
+        "rope_dim": dims.get("qk_rope_head_dim", ""),
+        "nope_dim": dims.get("qk_nope_head_dim", ""),
+        "value_dim": dims.get("v_head_dim", ""),
+        "trainable_params": trained,
+        "weights_dtype": "nf4" if case.task == "qlora" else "",
         "attention": "flash",
         "loss": "full_fp32",
         **{k: v for k, v in dataclasses.asdict(case).items() if k not in ("group", "model")},

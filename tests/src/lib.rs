@@ -19,6 +19,7 @@ pub mod hostile;
 pub mod mockup_server;
 pub mod power;
 pub mod spdx;
+pub mod stopped;
 pub mod tls;
 pub mod torture;
 pub mod trees;

@@ -62,6 +62,11 @@ const ROOMS: &[Room] = &[
         "pure: from values to a plan",
     ),
     room(
+        "simulator",
+        &["model", "inventory", "sizing", "planner"],
+        "pure: from recorded jobs to figures",
+    ),
+    room(
         "store",
         &["model"],
         "documents and a journal; their owners keep the types",
@@ -106,7 +111,7 @@ struct Unreachable {
     why: &'static str,
 }
 
-const PURE: &[&str] = &["model", "inventory", "sizing", "planner"];
+const PURE: &[&str] = &["model", "inventory", "sizing", "planner", "simulator"];
 
 const UNREACHABLE: &[Unreachable] = &[
     Unreachable {

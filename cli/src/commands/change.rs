@@ -192,6 +192,7 @@ fn show(change: &Change, output: Output) -> Result<(), Failure> {
         lines.extend(given_up.map(|gpu| {
             format!("{gpu} is given up: it is not where it was put; if it comes back it is reset before anybody gets it")
         }));
+        lines.extend(change.advice.iter().cloned());
         let steps = &change.plan.steps;
         // What would be done, where it can be taken in at a glance; `-o csv` has the steps of any plan.
         if change.operation.is_none() && steps.len() <= STEPS_SHOWN {

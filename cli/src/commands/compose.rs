@@ -35,6 +35,8 @@ Examples:
   poolwright compose 70B --task infer --name chat
   poolwright compose 8B --task lora --kind l40s-48gb --name tune
   poolwright compose --gpus 4 --kind h100-pcie-80gb
+  poolwright compose models/ours/config.json --task full --set optimizer=adamw_8bit
+  poolwright compose --phases run.toml --name pretrain   its first phase now, the others by the clock
   poolwright compose --gpus 2 --min-memory 40GiB --dry-run
   poolwright release chat --yes                       lets go of it again
 

@@ -23,9 +23,10 @@ enum Action {
     #[command(
         after_help = "Examples:\n  poolwright demand add chat 70B --task infer --priority 10\n  \
         poolwright demand add batch --gpus 8 --kind h100-pcie-80gb\n  \
+        poolwright demand add pretrain --phases run.toml --start 2026-12-01T20:00:00Z\n  \
         poolwright plan --out plan.json && poolwright apply plan.json"
     )]
-    Add(AddArgs),
+    Add(Box<AddArgs>),
     /// Forget a demand; the next plan that is applied lets go of what it holds
     #[command(after_help = "Example:\n  poolwright demand remove chat --yes")]
     Remove(RemoveArgs),
@@ -62,13 +63,21 @@ struct RemoveArgs {
 pub async fn run(args: DemandArgs, output: Output) -> Outcome {
     match args.action {
         Action::Add(args) => {
+            let args = *args;
             let spec = args.wanted.spec(args.name)?;
             let kept = Api::new(&args.manager)?.post(&["demands"], &spec).await;
             let record: DemandRecord = kept.map_err(|failure| failure.explained(args.explain))?;
             output.show(&record, &tables::demands(std::slice::from_ref(&record)))?;
-            say(
-                "it is served by the next plan that is applied: poolwright plan --out FILE, poolwright apply FILE",
-            );
+            match record.course {
+                Some(course) => say(&format!(
+                    "its phases get their GPUs by the clock, from {} to {}",
+                    course.starts,
+                    course.ends()
+                )),
+                None => say(
+                    "it is served by the next plan that is applied: poolwright plan --out FILE, poolwright apply FILE",
+                ),
+            }
         }
         Action::Remove(args) => {
             let api = Api::new(&args.manager)?;

@@ -13,16 +13,19 @@ pub mod emulate;
 pub mod endpoint;
 pub mod get;
 pub mod limits;
+pub mod number;
 pub mod ops;
 pub mod pause;
 pub mod plan;
 pub mod release;
 pub mod schedule;
 pub mod serve;
+pub mod simulate;
 pub mod size;
 pub mod why;
 
 mod change;
+mod model_file;
 mod removed;
 mod wanted;
 
@@ -41,6 +44,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Emulate(args) => emulate::run(args).await,
         Command::Discover(args) => discover::run(args, output).await,
         Command::Size(args) => size::run(&args, output),
+        Command::Simulate(args) => simulate::run(&args, output),
         Command::Serve(args) => serve::run(args).await,
         Command::Get(args) => get::run(args, output).await,
         Command::Describe(args) => describe::run(args, output).await,

@@ -1,4 +1,7 @@
-//! `plan` and `apply`: what would be changed and why, as a value that can be saved; and doing exactly that.
+//! `plan` and `apply`: what would be changed and why, as a value that can be saved; and doing exactly that. Or,
+//! without a manager, a plan over time for a problem in a file.
+
+mod instance;
 
 use super::Outcome;
 use super::change::{ChangeArgs, PartialArgs, StaleArgs};
@@ -17,8 +20,10 @@ use std::path::PathBuf;
 #[command(after_help = PLAN)]
 pub struct PlanArgs {
     /// Save the plan in this file, for `poolwright apply`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "instance")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    instance: instance::InstanceArgs,
     #[command(flatten)]
     manager: ManagerArgs,
 }
@@ -28,8 +33,15 @@ Examples:
   poolwright plan
   poolwright plan --out plan.json && poolwright apply plan.json
   poolwright plan -o csv                               its steps
+  poolwright plan --instance week.json --time-limit 10s -o json
+  poolwright plan --instance week.json --previous solution.json --time-limit 200ms
 
-What can't be served is in the plan with the reason, and with what would help.";
+What can't be served is in the plan with the reason, and with what would help.
+
+--instance plans a problem over time and asks no manager: a file in the schema cps-1, or in
+poolwright-horizon-1, which may also close hosts and limit tenants. A first plan is found at once and
+made better until the time is over. How far that gets depends on the machine, so a time limit may give another plan on
+another day; --rounds instead of it gives the same plan for the same seed everywhere. No plan costs less than `bound`.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = APPLY)]
@@ -55,6 +67,9 @@ Examples:
 Exit code 6 where the pool has changed since the plan was made: make a new one.";
 
 pub async fn plan(args: PlanArgs, output: Output) -> Outcome {
+    if let Some(file) = &args.instance.instance {
+        return instance::run(file, &args.instance, output);
+    }
     let api = Api::new(&args.manager)?;
     let plan: Plan = api.post(&["plan"], &serde_json::json!({})).await?;
     if let Some(file) = &args.out {

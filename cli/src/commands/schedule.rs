@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use super::get::list;
+use super::model_file;
 use super::removed;
 use super::wanted::WantedArgs;
 use crate::api_client::{Api, ManagerArgs};
@@ -87,7 +88,7 @@ struct AddArgs {
     #[command(flatten)]
     wanted: WantedArgs,
     /// The whole schedule from a file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "opens", "closes", "suspends", "model", "gpus"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "opens", "closes", "suspends", "model", "phases", "gpus"])]
     file: Option<PathBuf>,
     #[command(flatten)]
     manager: ManagerArgs,
@@ -192,8 +193,12 @@ fn read(file: &Path) -> Result<ScheduleSpec, Failure> {
         true => serde_json::from_str(&text).map_err(|error| error.to_string()),
         false => toml::from_str(&text).map_err(|error| error.to_string()),
     };
-    parsed.map_err(|error| {
+    let mut spec: ScheduleSpec = parsed.map_err(|error| {
         Failure::usage(format!("{}: {}", file.display(), error.trim_end()))
             .with_hint("poolwright schedule add --help shows a whole file")
-    })
+    })?;
+    for demand in &mut spec.demands {
+        model_file::send_along(demand, file)?;
+    }
+    Ok(spec)
 }

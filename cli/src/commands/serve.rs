@@ -40,6 +40,10 @@ pub struct ServeArgs {
     /// for so long and a quarter
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     request_deadline: Duration,
+    /// Size demands with constants corrected by measured peaks, as `size calibrate --out` writes them; every need that
+    /// they change says so, with this file
+    #[arg(long, value_name = "FILE.json")]
+    calibration: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -48,6 +52,7 @@ const EXAMPLES: &str = "\
 Examples:
   poolwright serve --data-dir pool --rack demo
   poolwright serve --data-dir /var/lib/poolwright --listen 0.0.0.0:8443 --name pool.example.com --name 10.0.0.9
+  poolwright serve --data-dir /var/lib/poolwright --calibration /etc/poolwright/here.json
   poolwright serve --data-dir /var/lib/poolwright --store postgres://poolwright@db/pool \
       --store-password-file /etc/poolwright/db-password --store-ca /etc/poolwright/db-ca.pem
 
@@ -68,6 +73,11 @@ const XFSZ: SignalKind = SignalKind::from_raw(25);
 pub async fn run(args: ServeArgs) -> Outcome {
     // What can be wrong with the arguments comes before anything is kept.
     let rack = args.rack.as_deref().map(wire_up::read_rack).transpose()?;
+    let calibration = args
+        .calibration
+        .as_deref()
+        .map(super::size::read_calibration)
+        .transpose()?;
     let cluster_key = args.store.cluster_key()?;
     let listener = wire_up::listen(args.listen)?;
     // That is an error of the write, and not the end of the process. Held for as long as it runs.
@@ -77,6 +87,14 @@ pub async fn run(args: ServeArgs) -> Outcome {
     let mut options = Options::default();
     options.execute.act_deadline = args.request_deadline;
     options.execute.host_deadline = options.execute.host_deadline.min(args.request_deadline);
+    options.calibration = calibration.unwrap_or_default();
+    if let Some(file) = &args.calibration {
+        let corrections = &options.calibration.corrections;
+        say(&format!("sizing is calibrated by {}:", file.display()));
+        corrections
+            .iter()
+            .for_each(|correction| say(&format!("  {}", correction.summary())));
+    }
     options.sharing = args
         .store
         .sharing(&args.data_dir, args.listen, &options.execute)?;

@@ -4,11 +4,17 @@ mod answer;
 mod batch;
 mod calibrate;
 mod catalogue;
+mod layout;
 mod phases;
+mod pool;
 mod rules;
 mod table;
 
-use super::Outcome;
+pub use calibrate::read as read_calibration;
+pub use phases::read as read_run;
+
+use super::number::{MOST_AT_ONCE, MOST_TOKENS, within};
+use super::{Outcome, model_file};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -19,8 +25,7 @@ use poolwright_model::profile::{GpuKind, Profiles};
 use poolwright_service::phases::parse_tokens;
 use poolwright_service::size::{self, JobSpec};
 use poolwright_sizing::fit::fit_calibrated;
-use poolwright_sizing::{Job, Limits, Model, Offer, Task, hub_config, settings};
-use std::fs;
+use poolwright_sizing::{Calibration, Job, Model, Offer, Task, hub_config, settings};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -40,35 +45,34 @@ pub struct SizeArgs {
     #[arg(long, value_name = "TASK", default_value = "infer", value_parser = parse_task)]
     task: Task,
     /// Tokens of one request, or of one training sequence
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = within::<u64>(1, MOST_TOKENS), allow_negative_numbers = true)]
     context: Option<u64>,
     /// Requests at once; for infer
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within::<u64>(1, MOST_AT_ONCE), allow_negative_numbers = true)]
     concurrency: Option<u64>,
     /// How weights are stored, such as bf16, fp8, int4; for infer
     #[arg(long, value_name = "FORMAT")]
     weights: Option<String>,
     /// Sequences of a micro-batch on one GPU; for training
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within::<u64>(1, MOST_AT_ONCE), allow_negative_numbers = true)]
     micro_batch: Option<u64>,
     /// Micro-batches before an optimizer step; for training
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within::<u64>(1, MOST_AT_ONCE), allow_negative_numbers = true)]
     accumulation: Option<u64>,
     /// Any other setting of the task, such as optimizer=adamw_8bit, recompute=none or engine=llama.cpp
-    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["rule", "batch", "list", "phases"])]
+    #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Only these kinds of GPU, with commas between them; without it all that are known
-    #[arg(
-        long,
-        value_name = "KIND",
-        value_delimiter = ',',
-        alias = "gpus",
-        alias = "gpu"
-    )]
+    #[arg(long, value_name = "KIND", value_delimiter = ',', alias = "gpu")]
     kind: Vec<String>,
-    /// GPUs that one host takes
-    #[arg(long, value_name = "N")]
+    /// Only what is in this pool: a snapshot, as `discover -o json` prints it
+    #[arg(long, value_name = "SNAPSHOT.json", conflicts_with = "rule")]
+    pool: Option<PathBuf>,
+    /// GPUs that one host takes; with --pool, in place of what its hosts take
+    #[arg(long, value_name = "N", value_parser = within::<u32>(1, 1024), allow_negative_numbers = true)]
     host_slots: Option<u32>,
+    #[command(flatten)]
+    layout: layout::LayoutArgs,
     /// Show how the figures came about, and why each other kind can't hold it
     #[arg(long)]
     explain: bool,
@@ -79,24 +83,59 @@ pub struct SizeArgs {
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     tokens: Option<f64>,
     /// Answer by a published rule of thumb instead, such as liqid
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["context", "concurrency", "micro_batch", "host_slots"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = IGNORED_BY_RULES)]
     rule: Option<String>,
     /// Constants corrected by measured peaks, as `size calibrate --out` writes them
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["rule", "batch", "list", "phases"])]
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["rule", "list"])]
     calibration: Option<PathBuf>,
     /// List what is known here
-    #[arg(long, value_name = "WHAT")]
+    #[arg(long, value_name = "WHAT", conflicts_with_all = OF_ONE_JOB, conflicts_with_all = layout::NAMES, conflicts_with_all = OF_A_SEARCH)]
     list: Option<catalogue::Known>,
     /// Size a run over time: a TOML file of phases, each with its job, GPUs, and tokens or hours
-    #[arg(long, value_name = "RUN.toml", conflicts_with_all = ["context", "concurrency", "weights", "micro_batch", "accumulation", "tokens", "rule"])]
+    #[arg(long, value_name = "RUN.toml", conflicts_with_all = OF_ONE_JOB, conflicts_with_all = layout::NAMES)]
     phases: Option<PathBuf>,
     /// When the run begins, such as 2026-12-01T20:00:00Z; with --phases
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["model", "batch", "list"])]
+    #[arg(long, value_name = "TIME", requires = "phases", conflicts_with_all = ["model", "batch", "list"])]
     start: Option<Timestamp>,
     /// Size every case of a CSV file; the answer is CSV: id,predicted_gib,safe_gib,refused
-    #[arg(long, value_name = "CASES.csv")]
+    #[arg(long, value_name = "CASES.csv", conflicts_with_all = OF_ONE_JOB, conflicts_with_all = layout::NAMES, conflicts_with_all = OF_A_SEARCH)]
     batch: Option<PathBuf>,
 }
+
+/// What is said of one model's job: a table of cases, a run of phases and a list would ignore it.
+const OF_ONE_JOB: [&str; 11] = [
+    "task",
+    "context",
+    "concurrency",
+    "weights",
+    "micro_batch",
+    "accumulation",
+    "set",
+    "explain",
+    "all",
+    "tokens",
+    "rule",
+];
+/// What is said of the GPUs that are searched.
+const OF_A_SEARCH: [&str; 3] = ["kind", "pool", "host_slots"];
+/// A rule knows parameters and bits alone.
+const IGNORED_BY_RULES: [&str; 15] = [
+    "context",
+    "concurrency",
+    "micro_batch",
+    "accumulation",
+    "set",
+    "host_slots",
+    "explain",
+    "all",
+    "tokens",
+    "gpus",
+    "tensor",
+    "pipeline",
+    "interleave",
+    "context_parallel",
+    "expert",
+];
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
@@ -116,10 +155,12 @@ Examples:
   poolwright size 70B --task full --tokens 15T --kind h100-sxm5-80gb
   poolwright size Llama-3.1-8B --task full --set optimizer=adamw_8bit --set offload=optimizer --explain
   poolwright size 400B --rule liqid
+  poolwright size 70B --task full --accumulation 16 --gpus 128 --tensor 8 --pipeline 4 --interleave 2
   poolwright size table --kind h100-sxm5-80gb          a rule's tables beside ours
   poolwright size calibrate measured.csv               constants corrected by measured peaks
   poolwright size --list kinds                         the GPUs that are known; also models and rules
   poolwright size --batch cases.csv
+  poolwright size 70B --pool snapshot.json             on what `discover -o json` saw
   poolwright size --phases run.toml --start 2026-12-01T20:00:00Z --host-slots 8
 
 Columns: SAFE PER GPU is what to count on of the memory of each GPU (OF), ESTIMATE the middle estimate, GROUP how \
@@ -144,7 +185,7 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
         None => {}
     }
     if let Some(file) = &args.batch {
-        return batch::run(file, output);
+        return batch::run(file, &calibration(args)?, output);
     }
     if let Some(known) = args.list {
         return catalogue::list(known, output);
@@ -154,12 +195,21 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
         .iter()
         .map(|name| Profiles::builtin().named(name).map_err(Failure::from))
         .collect::<Result<Vec<&'static GpuKind>, Failure>>()?;
-    let offers = match kinds.is_empty() {
-        true => size::every_kind(),
-        false => kinds.iter().map(|kind| Offer::of(kind, None)).collect(),
+    let (offers, host_slots) = match &args.pool {
+        Some(file) => pool::of(file, &kinds, args.host_slots)?,
+        None if kinds.is_empty() => (size::every_kind(), args.host_slots),
+        None => (
+            kinds.iter().map(|kind| Offer::of(kind, None)).collect(),
+            args.host_slots,
+        ),
     };
     if let Some(file) = &args.phases {
-        return phases::run(file, &offers, args.host_slots, args.start, output);
+        let pool = phases::Pool {
+            offers: &offers,
+            host_slots,
+            calibration: &calibration(args)?,
+        };
+        return phases::run(file, &pool, args.start, output);
     }
     let model = read_model(args.model.as_deref().unwrap_or_default())?;
     if let Some(rule) = &args.rule {
@@ -180,20 +230,18 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
         micro_batch: args.micro_batch,
         accumulation: args.accumulation,
     };
-    let settings = settings(job.job()?, &args.set)?;
-    let calibration = args.calibration.as_deref().map(calibrate::read).transpose()?;
-    let limits = Limits {
-        host_slots: args.host_slots,
-        ..Limits::default()
-    };
-    let fit = fit_calibrated(
-        &model,
-        &settings,
-        &offers,
-        limits,
-        &calibration.unwrap_or_default(),
-    );
-    let fit = fit.map_err(|error| Failure::usage(error.to_string()))?;
+    refuse_twice(args)?;
+    let mut settings = settings(job.job()?, &args.set)?;
+    let stored = size::as_stored(&mut settings, &model, asks_for_weights(args));
+    let limits = args.layout.limits(host_slots);
+    let fit = fit_calibrated(&model, &settings, &offers, limits, &calibration(args)?);
+    let mut fit = fit.map_err(|error| {
+        Failure::usage(error.to_string())
+            .with_hint("give what is allowed, or leave it out to have it searched")
+    })?;
+    for candidate in &mut fit.candidates {
+        candidate.estimate.notes.extend(stored.clone());
+    }
     let shown = Shown {
         explain: args.explain,
         all: args.all,
@@ -207,6 +255,51 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
     }
 }
 
+fn calibration(args: &SizeArgs) -> Result<Calibration, Failure> {
+    let read = args.calibration.as_deref().map(calibrate::read).transpose()?;
+    Ok(read.unwrap_or_default())
+}
+
+/// Whether the format of the weights was asked for.
+fn asks_for_weights(args: &SizeArgs) -> bool {
+    let sets = |setting: &String| {
+        let name = setting.split('=').next();
+        name.is_some_and(|name| name.trim() == "weights")
+    };
+    args.weights.is_some() || args.set.iter().any(sets)
+}
+
+/// What an option says and --set says again, or --set twice.
+fn refuse_twice(args: &SizeArgs) -> Result<(), Failure> {
+    let options = [
+        (
+            "--context",
+            args.context.is_some(),
+            &["seq_len", "prompt_tokens", "generated_tokens"][..],
+        ),
+        ("--concurrency", args.concurrency.is_some(), &["concurrency"]),
+        ("--weights", args.weights.is_some(), &["weights"]),
+        ("--micro-batch", args.micro_batch.is_some(), &["micro_batch"]),
+        ("--accumulation", args.accumulation.is_some(), &["accumulation"]),
+    ];
+    let name = |setting: &String| setting.split('=').next().unwrap_or_default().trim().to_owned();
+    let names: Vec<String> = args.set.iter().map(name).collect();
+    for (at, name) in names.iter().enumerate() {
+        let option = options
+            .iter()
+            .find(|(_, given, says)| *given && says.contains(&name.as_str()));
+        let twice = match option {
+            Some((option, ..)) => format!("{option} and --set {name}"),
+            None if names[..at].contains(name) => format!("--set {name} twice"),
+            None => continue,
+        };
+        return Err(
+            Failure::usage(format!("{twice}: only one of them can hold")).with_hint("leave one of them out")
+        );
+    }
+    Ok(())
+}
+
 /// The job with what else was set of it.
 fn settings(mut job: Job, given: &[String]) -> Result<Job, Failure> {
     for setting in given {
@@ -215,8 +308,10 @@ fn settings(mut job: Job, given: &[String]) -> Result<Job, Failure> {
             return Err(Failure::usage(format!("--set {setting}: no value"))
                 .with_hint(format!("write NAME=VALUE; names for {}: {known}", job.task())));
         };
-        settings::set(&mut job, name.trim(), value.trim())
-            .map_err(|error| Failure::usage(format!("--set {setting}: {error}")))?;
+        settings::set(&mut job, name.trim(), value.trim()).map_err(|error| {
+            Failure::usage(format!("--set {setting}: {error}"))
+                .with_hint("poolwright size --help has examples; another --task has other settings")
+        })?;
     }
     Ok(job)
 }
@@ -224,34 +319,17 @@ fn settings(mut job: Job, given: &[String]) -> Result<Job, Failure> {
 /// A model by name or size; or from a file, where one is named.
 fn read_model(named: &str) -> Result<Model, Failure> {
     let path = Path::new(named);
-    let is_file = path.extension().is_some_and(|ending| ending == "json") || path.is_file();
-    if !is_file {
+    if !model_file::is_file(path) {
         return size::model(named).map_err(|error| {
             Failure::from(error).with_hint(
                 "give a name (`poolwright size --list models`), a size such as 70B, or a config.json",
             )
         });
     }
-    let text = fs::read_to_string(path).map_err(|error| Failure::file(path, "read", &error))?;
-    hub_config::parse(&model_name(path), &text).map_err(|error| {
+    let (name, text) = model_file::read(path)?;
+    hub_config::parse(&name, &text).map_err(|error| {
         Failure::usage(format!("{named}: {error}")).with_hint(
             "give the config.json of a language model, as model hubs have it; or a size such as 70B",
         )
     })
-}
-
-/// What a config.json is about is said by the folder that it is in.
-fn model_name(path: &Path) -> String {
-    let stem = path
-        .file_stem()
-        .map(|stem| stem.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let folder = path
-        .parent()
-        .and_then(Path::file_name)
-        .map(|name| name.to_string_lossy().into_owned());
-    match (stem.as_str(), folder) {
-        ("config", Some(folder)) => folder,
-        _ => stem,
-    }
 }

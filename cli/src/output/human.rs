@@ -68,6 +68,26 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// A line as part of a list: indented, and broken between words where the terminal ends, or the page.
+pub fn indented(line: &str, width: Option<u16>) -> String {
+    const FIRST: &str = "  ";
+    const FURTHER: &str = "      ";
+    const PAGE: u16 = 100;
+    let width = usize::from(width.unwrap_or(PAGE).max(40));
+    let (mut lines, mut now) = (Vec::new(), FIRST.to_owned());
+    for word in line.split(' ') {
+        let is_empty = now.trim().is_empty();
+        if !is_empty && now.chars().count() + 1 + word.chars().count() > width {
+            lines.push(std::mem::replace(&mut now, FURTHER.to_owned()));
+        } else if !is_empty {
+            now.push(' ');
+        }
+        now.push_str(word);
+    }
+    lines.push(now);
+    lines.join("\n")
+}
+
 /// A moment in the time zone of this machine, which it names, to the second.
 pub fn moment(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system())
@@ -210,6 +230,20 @@ mod tests {
         assert_eq!(after(11_520.0), "3 h 12 min");
         let rough = [45.0, 600.0, 12_600.0, 200_000.0, 1e9].map(duration);
         assert_eq!(rough, ["45 s", "10 min", "3.5 h", "2.3 days", "11,574 days"]);
+    }
+
+    #[test]
+    fn a_line_is_broken_between_words_where_the_terminal_ends() {
+        let line = "weights 15.22 GiB (safe 15.68): 2 B x 6,979,588,096 + 2 B x 1,050,673,152 of embeddings";
+        assert_eq!(indented(line, None), format!("  {line}"));
+        assert_eq!(indented(&format!("{line} {line}"), None).lines().count(), 2);
+        let broken = indented(line, Some(60));
+        assert!(broken.lines().count() == 2, "{broken}");
+        for line in broken.lines() {
+            assert!(line.chars().count() <= 60 && line.starts_with("  "), "{line:?}");
+        }
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&broken), words(line));
     }
 
     #[test]

@@ -76,6 +76,8 @@ pub fn demands(demands: &[DemandRecord]) -> Table {
         in_csv("best_count"),
         in_csv("best_kind"),
         in_csv("best_min_memory_bytes"),
+        column("PHASES").if_any(),
+        column("STARTS").if_any(),
         column("SCHEDULE").if_any(),
         column("SINCE").named("created").if_room(),
     ]);
@@ -90,6 +92,14 @@ pub fn demands(demands: &[DemandRecord]) -> Table {
             Cell::maybe(best.map(|set| set.count)),
             Cell::maybe(best.and_then(|set| set.kind.as_ref())),
             Cell::bytes(best.map(|set| set.min_memory_per_gpu)),
+            Cell::list(
+                record
+                    .course
+                    .iter()
+                    .flat_map(|course| &course.windows)
+                    .map(|window| &window.phase),
+            ),
+            Cell::at(record.course.as_ref().map(|course| course.starts)),
             Cell::maybe(record.schedule.as_ref()),
             Cell::at(record.demand.created),
         ]);

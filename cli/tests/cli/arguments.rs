@@ -118,7 +118,10 @@ async fn wrong_arguments_are_named() {
         .refused(2, &["--insecure-tls"]);
     run("compose 8B --gpus 4").await.refused(2, &["--gpus"]);
     for command in ["compose", "demand add web"] {
-        run(command).await.refused(2, &["<MODEL|--gpus <N>>", "required"]);
+        run(command).await.refused(
+            2,
+            &["<MODEL|CONFIG.json|--phases <RUN.toml>|--gpus <N>>", "required"],
+        );
     }
     run("gpuss").await.refused(2, &["did you mean gpus?"]);
     run("emulate --rack demoo")

@@ -126,7 +126,7 @@ async fn wrong_racks_and_models() {
     run("size Lama-3.1-8B")
         .await
         .refused(3, &["Lama-3.1-8B", "did you mean Llama-3.1-8B"]);
-    run("size 8B --gpus h1000")
+    run("size 8B --kind h1000")
         .await
         .refused(3, &["h1000", "h100-pcie-80gb"]);
     run("size 8B --rule no-such")

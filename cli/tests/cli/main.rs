@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 mod database;
+mod stale;
 mod support;
 
 mod arguments;
@@ -17,8 +18,11 @@ mod limits;
 mod manager;
 mod partial;
 mod pausing;
+mod planning;
 mod postgres;
 mod recovery;
 mod restoring;
 mod serving;
+mod simulating;
 mod sizing;
+mod wanting;

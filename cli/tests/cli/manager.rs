@@ -433,7 +433,37 @@ async fn a_service_is_not_added_under_a_second_name() {
     let known = manager.run("endpoint list -o json").await.json();
     assert_eq!(known.as_array().unwrap().len(), endpoints.len());
 
-    // Once its rack is gone, what is shown is told to be old; after a restart, that nothing is known.
+    // Nor under two names at once.
+    let twice = serde_json::json!({
+        "username": "admin", "password_file": rack.file("password"), "ca": rack.file("ca.pem"),
+        "endpoints": [{"name": "one", "url": url}, {"name": "other", "url": url}],
+    });
+    let listing = folder.path().join("twice.json");
+    std::fs::write(&listing, twice.to_string()).unwrap();
+    manager.run("endpoint remove box-1 --yes").await.expect(0, &[]);
+    manager
+        .run(&format!("endpoint add --from {}", listing.display()))
+        .await
+        .expect(8, &["1 endpoint not added, 1 added", "already"]);
+    let known = manager.run("endpoint list -o json").await.json();
+    assert_eq!(known.as_array().unwrap().len(), endpoints.len());
+    let name = known
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["url"] == url)
+        .unwrap();
+    let name = name["id"].as_str().unwrap();
+    manager
+        .run(&format!("endpoint remove {name} --yes"))
+        .await
+        .expect(0, &[]);
+    manager
+        .run(&format!("endpoint add --from {}", rack.file("endpoints.json")))
+        .await
+        .expect(8, &["already"]);
+
+    // Once its rack is gone, what is shown is told to be old, also after a restart.
     drop(rack);
     manager.run("doctor").await;
     let gpus = manager.run("get gpus -o json").await;
@@ -448,9 +478,15 @@ async fn a_service_is_not_added_under_a_second_name() {
     manager.server.terminate().await;
     let manager = Manager::start(folder.path(), &[]).await;
     manager
-        .run("get gpus")
-        .await
-        .expect(0, &["box-1 has not answered since the manager started"]);
+        .until("endpoint list -o json", |known| known[0]["silent"].is_object())
+        .await;
+    let gpus = manager.run("get gpus -o json").await;
+    assert_eq!(gpus.json().as_array().unwrap().len(), 8);
+    assert!(
+        gpus.err
+            .contains("box-1 has not answered since the manager started"),
+        "{gpus:?}"
+    );
     manager
         .run("compose 8B")
         .await

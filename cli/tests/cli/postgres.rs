@@ -5,7 +5,7 @@ use crate::database::{Cable, Database};
 use crate::support::{Manager, Rack, cluster_key, run_with, slow_rack};
 use serde_json::Value;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
@@ -146,7 +146,7 @@ async fn while_the_database_is_cut_off_reads_are_marked_and_changes_refused_unti
         let told = told.expect(0, &["tells this from memory", "the database"]);
         assert!(
             told.json().as_array().is_some_and(|list| !list.is_empty()),
-            "{told:?}"
+            "{list}: {told:?}"
         );
     }
     manager
@@ -270,7 +270,10 @@ async fn of_two_managers_the_second_finishes_what_the_first_was_killed_at() {
     assert_eq!(second.server.terminate().await, 0);
 }
 
-/// Fault 8: two real processes, SIGSTOP and SIGCONT.
+/// A manager believes in its leases for so long.
+const TERM: Duration = Duration::from_secs(12);
+
+/// Fault 8: two real processes, SIGSTOP for ten terms, and SIGCONT.
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
 async fn of_two_managers_one_that_was_stopped_for_long_changes_nothing_when_it_goes_on() {
@@ -278,12 +281,14 @@ async fn of_two_managers_one_that_was_stopped_for_long_changes_nothing_when_it_g
     let folder = tempfile::tempdir().unwrap();
     let (first, second, id) = two_at_work(&database, &rack, folder.path()).await;
     first.server.signal("STOP").await;
+    let stopped = Instant::now();
     second
         .run(&format!("ops wait {id} --timeout 110s"))
         .await
         .expect(0, &["completed"]);
     let bound = rack.bindings();
     assert_eq!(bound.len(), 8);
+    tokio::time::sleep((TERM * 10).saturating_sub(stopped.elapsed())).await;
     first.server.signal("CONT").await;
     // It goes on, learns what became of its operation, and serves: the second does what it is asked for.
     first

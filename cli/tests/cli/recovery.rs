@@ -146,9 +146,10 @@ async fn who_waits_hears_the_end_from_the_manager_that_comes_after() {
     let waiting = waited_for(&manager, "compose --gpus 8 --name web").await;
     let address = manager.server.url.trim_start_matches("https://").to_owned();
     manager.server.kill().await;
+    // It may be back before whoever waits has asked again.
     let _after = Manager::start_at(folder.path(), &address, &[]).await;
 
-    let ran = waiting.await.unwrap().expect(0, &["asking again", "completed"]);
+    let ran = waiting.await.unwrap().expect(0, &["completed"]);
     assert!(ran.out.contains("web"), "{ran:?}");
     assert_eq!(rack.bindings().len(), 8);
     rack.check_single_owners();

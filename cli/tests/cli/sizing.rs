@@ -36,6 +36,10 @@ async fn unbeaten_sets_come_first_and_say_what_they_are_best_at_and_how_fast_the
     let short = run("size 70B --task infer")
         .await
         .expect(0, &["BEST AT", "more sets hold it too", "TOKENS/S"]);
+    assert!(
+        short.out.contains("Cost is that of ") && short.out.contains("no list price is known"),
+        "{short:?}"
+    );
     let first = |ran: &str| ran.lines().any(|line| line.trim_start().starts_with("1 "));
     assert!(first(&short.out), "the one that is explained is shown: {short:?}");
     let of_kind = run("size 70B --kind h100-sxm5-80gb").await;
@@ -232,6 +236,17 @@ async fn measured_peaks_correct_constants_and_every_estimate_says_so() {
         .await
         .expect(0, &["reserved-alone", "1.020 x", "1 row not used", "odd: "]);
     assert!(ran.out.contains("ERROR BEFORE"), "{ran:?}");
+    // The same table with what it corrected: each row comes out as it was measured.
+    let again = format!(
+        "size --batch {} --calibration {} -o json",
+        measured.display(),
+        out.display()
+    );
+    let again = run(&again).await.expect(0, &[]).json();
+    for at in 0..3 {
+        let found = again[at]["predicted_gib"].as_f64().unwrap();
+        assert!((found / peak(at) - 1.0).abs() < 1e-3, "{found}");
+    }
     let sized = "size Llama-3.2-1B --task full --kind h100-pcie-80gb";
     let calibrated = format!("{sized} --calibration {}", out.display());
     run(&calibrated).await.expect(0, &["calibrated: ", "from 3 rows"]);
@@ -354,4 +369,98 @@ async fn a_run_of_phases_is_a_need_for_each_window_of_time() {
     run("size --start 2026-12-01T20:00:00Z --list kinds")
         .await
         .refused(2, &["--start"]);
+}
+
+#[tokio::test]
+async fn what_would_be_ignored_or_contradicts_is_refused_with_its_range() {
+    for (line, says) in [
+        ("size 8B --context -5", "from 1 to 1073741824"),
+        (
+            "size 8B --context 1000000000000000000000000000000",
+            "from 1 to 1073741824",
+        ),
+        ("size 8B --concurrency 0", "from 1 to 1048576"),
+        ("size 8B --gpus 0", "from 1 to 1024"),
+        ("size 8B --gpus two", "from 1 to 1024"),
+        ("size -5B", "sizes and counts have no sign"),
+        ("compose --gpus -1", "from 1 to 65536"),
+        ("compose --gpus two", "from 1 to 65536"),
+        ("demand add x --gpus 0", "from 1 to 65536"),
+        ("size --batch cases.csv --task full", "--task"),
+        ("size --batch cases.csv --kind t4-16gb", "--kind"),
+        ("size --list kinds --explain", "--explain"),
+        ("size --list kinds --tensor 2", "--tensor"),
+        ("size --phases run.toml --all", "--all"),
+        ("size --phases run.toml --gpus 8", "--gpus"),
+        ("size 8B --rule liqid --explain", "--explain"),
+        ("size 8B --start 2026-12-01T20:00:00Z", "--start"),
+        (
+            "size 8B --weights fp8 --set weights=int8",
+            "--weights and --set weights",
+        ),
+        (
+            "size 8B --task full --context 4096 --set seq_len=8192",
+            "--context and --set seq_len",
+        ),
+        (
+            "size 8B --set cache_bytes=1 --set cache_bytes=2",
+            "--set cache_bytes twice",
+        ),
+        ("size 8B --set cache_bytes=3", "allowed: 1, 2, 4"),
+        (
+            "size 8B --set engine=llama.cpp --set weights=nf4",
+            "with engine llama.cpp",
+        ),
+        ("size 8B --tensor 3", "a divisor of attention heads, 32"),
+        ("size 8B --context-parallel 2", "1 where a model is served"),
+    ] {
+        run(line).await.refused(2, &[says]);
+    }
+    for size in ["0B", "1e30B"] {
+        run(&format!("size {size}"))
+            .await
+            .refused(3, &["sizes go from 1B to 5T"]);
+    }
+}
+
+#[tokio::test]
+async fn a_layout_can_be_asked_for() {
+    let line = "size 70B --task full --accumulation 16 --gpus 128 --tensor 8 --pipeline 4 --interleave 2 \
+                --kind h100-sxm5-80gb -o json";
+    let answer = run(line).await.expect(0, &[]).json();
+    for set in answer["sets"].as_array().unwrap() {
+        assert_eq!(set["count"], 128);
+        let ways = &set["division"]["training"];
+        assert_eq!(
+            (&ways["tensor"], &ways["pipeline"], &ways["interleave"]),
+            (&json!(8), &json!(4), &json!(2))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_config_says_how_its_weights_are_stored_and_goes_into_a_run_of_phases() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = r#"{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+        "torch_dtype": "bfloat16", "quantization_config": {"quant_method": "fp8"}}"#;
+    let file = folder.path().join("mine.json");
+    std::fs::write(&file, config).unwrap();
+    let size = format!("size {} -o json", file.display());
+    let answer = run(&size)
+        .await
+        .expect(0, &["weights in fp8, as the model's file has them"]);
+    assert!(answer.json()["label"].as_str().unwrap().contains("infer fp8"));
+    let other = run(&format!("{size} --weights bf16")).await.expect(0, &[]).json();
+    assert!(other["label"].as_str().unwrap().contains("infer bf16"));
+    let phases = folder.path().join("run.toml");
+    let text = "model = \"mine.json\"\n[[phase]]\nkind = \"main\"\nhours = 2\nset = {micro_batch = 2}\n";
+    std::fs::write(&phases, text).unwrap();
+    let run_of = format!("size --phases {} -o json", phases.display());
+    let answer = run(&run_of).await.expect(0, &[]).json();
+    let label = answer["phases"][0]["need"]["label"].as_str().unwrap();
+    assert!(
+        label.contains("mine full") && label.contains("2 x 4096"),
+        "{label}"
+    );
 }

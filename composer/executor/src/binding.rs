@@ -18,7 +18,7 @@
 use crate::context::Context;
 use crate::gpus::Change;
 use crate::host;
-use crate::late::Outstanding;
+use crate::late::{self, Looked, Outstanding};
 use crate::ledger::Halt;
 use crate::line::StepLine;
 use crate::live::Live;
@@ -284,22 +284,20 @@ impl Pursuit<'_> {
                 }
                 "it may still come true".to_owned()
             }
-            Outstanding::Task(task) => match self.cx.metal.task(self.target(), &task).await {
-                Ok(TaskSeen::Running { progress }) => format!("its task {task} goes on ({progress})"),
-                Err(error) => format!("its task {task} can't be read: {error}"),
-                Ok(ended) => {
-                    asked.outstanding = match &ended {
-                        TaskSeen::Gone => Outstanding::within(options.late),
-                        _ => Outstanding::within(options.settle),
-                    };
-                    asked.said_done |= ended == TaskSeen::Done;
-                    if let TaskSeen::Failed { reason } = ended {
-                        asked.error = Some(format!("{}: its task {task} failed: {reason}", self.what()));
+            Outstanding::Task(task) => {
+                match late::look_at(&self.cx.metal, self.target(), &task, options).await {
+                    Looked::GoesOn(why) => why,
+                    Looked::Ended(ended, outstanding) => {
+                        asked.outstanding = outstanding;
+                        asked.said_done |= ended == TaskSeen::Done;
+                        if let TaskSeen::Failed { reason } = ended {
+                            asked.error = Some(format!("{}: its task {task} failed: {reason}", self.what()));
+                        }
+                        *pauses = options.pauses();
+                        return Ok(());
                     }
-                    *pauses = options.pauses();
-                    return Ok(());
                 }
-            },
+            }
         };
         self.hold(asked, &why).await?;
         self.live

@@ -6,7 +6,8 @@
 //!    over;
 //! 2. the commit of the intent expects the document that puts it in charge ([`Tenure::proof`]), so that one that
 //!    was replaced can't journal;
-//! 3. just before the request goes out it looks once more, by its own clock and asking nobody.
+//! 3. just before the request goes out it looks once more, by its own clock and asking nobody: it must be in charge
+//!    still, by the same document.
 //!
 //! Between 3 and the arrival of the request a manager may still be stopped for any time. Whoever takes over cuts
 //! that off where the endpoint has sessions; else it is found by read-back.
@@ -36,6 +37,11 @@ pub trait Charge: Send + Sync {
 
     /// An operation waits for somebody who is in charge of all of these.
     fn want(&self, endpoints: &BTreeSet<ControlEndpointId>);
+
+    /// Somebody else waits for the endpoint: no operation begins at it here any more, so that it can change hands.
+    fn is_wanted_elsewhere(&self, _endpoint: &ControlEndpointId) -> bool {
+        false
+    }
 
     /// Whether there may be other managers: then operations are adopted in the journal, and orders are left for
     /// whoever works at them.
@@ -90,6 +96,7 @@ pub(crate) async fn may_begin(cx: &Context, live: &Live, index: u32) -> Result<O
             .ok_or_else(|| lost(&*cx.charge, &endpoint))?;
         let now = Instant::now();
         let Some(from) = tenure.from.filter(|from| *from > now) else {
+            live.prove(index, tenure.proof.clone());
             return Ok(tenure.proof);
         };
         let left = (from - now).as_secs() + 1;
@@ -112,11 +119,12 @@ pub(crate) async fn confirm(cx: &Context, live: &Live, index: u32) -> Result<(),
     Ok(())
 }
 
-/// The last look, with nothing but the request itself after it.
-pub(crate) fn still(charge: &dyn Charge, target: &Target) -> Result<(), Halt> {
+/// The last look, with nothing but the request itself after it. Who lost an endpoint and got it back in between is
+/// not in charge by what it intended then.
+pub(crate) fn still(charge: &dyn Charge, target: &Target, proof: Option<&Expectation>) -> Result<(), Halt> {
     let endpoint = &target.unit_at.endpoint;
     match charge.tenure(endpoint) {
-        Some(_) => Ok(()),
-        None => Err(lost(charge, endpoint)),
+        Some(tenure) if tenure.proof.as_ref() == proof => Ok(()),
+        _ => Err(lost(charge, endpoint)),
     }
 }

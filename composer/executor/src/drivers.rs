@@ -4,23 +4,28 @@ use crate::charge::{self, Charge};
 use crate::ledger::Halt;
 use crate::options::Options;
 use crate::pause::Pass;
+use async_trait::async_trait;
 use poolwright_driver::{Bound, Confirmation, DriverError, ErrorKind, Fabric, Holder, HostSide};
 use poolwright_driver::{HostTarget, ResetSeen, Room, TaskSeen};
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_model::step::Target;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Which driver speaks for what. Asked anew for each call, so endpoints may come and go.
+/// Which driver speaks for what. Asked anew for each call, so endpoints may come and go. One that can't be reached is an
+/// error; nothing was asked of it then.
+#[async_trait]
 pub trait Drivers: Send + Sync {
-    fn fabric(&self, endpoint: &ControlEndpointId) -> Option<Arc<dyn Fabric>>;
+    /// `None`: nobody knows that endpoint.
+    async fn fabric(&self, endpoint: &ControlEndpointId) -> Result<Option<Arc<dyn Fabric>>, DriverError>;
 
     /// `None` where nothing speaks for the host: the fabric's word must do.
-    fn host(&self, host: &HostId) -> Option<Arc<dyn HostSide>>;
+    async fn host(&self, host: &HostId) -> Result<Option<Arc<dyn HostSide>>, DriverError>;
 }
 
 /// Every call to the hardware goes through here.
@@ -55,96 +60,117 @@ impl Metal {
     }
 
     pub async fn bound(&self, target: &Target) -> Answer<Bound> {
-        let fabric = self.fabric(target)?;
+        let fabric = self.fabric(target).await?;
         let call = fabric.bound(&target.unit_at, self.read_deadline);
         // Whatever its kind: a read changes nothing.
         self.call(fabric.endpoint(), self.read_deadline, call).await
     }
 
     pub async fn bind(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
-        let fabric = match self.fabric(target) {
+        let fabric = match self.fabric(target).await {
             Ok(fabric) => fabric,
             Err(error) => return Ok(Err(error)),
         };
-        let call = fabric.bind(&target.unit_at, &target.port_at, self.act_deadline);
+        let call = || {
+            let fabric = in_this_session(&fabric);
+            async move {
+                fabric
+                    .bind(&target.unit_at, &target.port_at, self.act_deadline)
+                    .await
+            }
+        };
         self.write(target, (fabric.endpoint(), self.act_deadline), pass, call)
             .await
     }
 
     pub async fn unbind(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
-        let fabric = match self.fabric(target) {
+        let fabric = match self.fabric(target).await {
             Ok(fabric) => fabric,
             Err(error) => return Ok(Err(error)),
         };
-        let call = fabric.unbind(&target.unit_at, &target.port_at, self.act_deadline);
+        let call = || {
+            let fabric = in_this_session(&fabric);
+            async move {
+                fabric
+                    .unbind(&target.unit_at, &target.port_at, self.act_deadline)
+                    .await
+            }
+        };
         self.write(target, (fabric.endpoint(), self.act_deadline), pass, call)
             .await
     }
 
     pub async fn task(&self, target: &Target, task: &str) -> Answer<TaskSeen> {
-        let fabric = self.fabric(target)?;
+        let fabric = self.fabric(target).await?;
         let call = fabric.task(task, self.read_deadline);
         self.call(fabric.endpoint(), self.read_deadline, call).await
     }
 
     pub async fn reset(&self, target: &Target, pass: Pass<'_>) -> Write<ResetSeen> {
-        let fabric = match self.fabric(target) {
+        let fabric = match self.fabric(target).await {
             Ok(fabric) => fabric,
             Err(error) => return Ok(Err(error)),
         };
-        let call = fabric.reset(&target.unit_at, self.act_deadline);
+        let call = || {
+            let fabric = in_this_session(&fabric);
+            async move { fabric.reset(&target.unit_at, self.act_deadline).await }
+        };
         self.write(target, (fabric.endpoint(), self.act_deadline), pass, call)
             .await
     }
 
     pub async fn preflight(&self, target: &Target) -> Answer<Room> {
-        let (host, question) = self.host(target)?;
+        let (host, question) = self.host(target).await?;
         let call = host.preflight(&question, self.host_deadline);
         self.call(host.endpoint(), self.host_deadline, call).await
     }
 
     pub async fn verify(&self, target: &Target) -> Answer<Confirmation> {
-        let (host, question) = self.host(target)?;
+        let (host, question) = self.host(target).await?;
         let call = host.verify(&question, self.host_deadline);
         self.call(host.endpoint(), self.host_deadline, call).await
     }
 
     pub async fn holders(&self, target: &Target) -> Answer<Vec<Holder>> {
-        let (host, question) = self.host(target)?;
+        let (host, question) = self.host(target).await?;
         let call = host.holders(&question, self.host_deadline);
         self.call(host.endpoint(), self.host_deadline, call).await
     }
 
     pub async fn drain(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
-        let (host, question) = match self.host(target) {
+        let (host, question) = match self.host(target).await {
             Ok(host) => host,
             Err(error) => return Ok(Err(error)),
         };
-        let call = host.drain(&question, self.host_deadline);
+        let call = || host.drain(&question, self.host_deadline);
         self.write(target, (host.endpoint(), self.host_deadline), pass, call)
             .await
     }
 
     pub async fn undrain(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
-        let (host, question) = match self.host(target) {
+        let (host, question) = match self.host(target).await {
             Ok(host) => host,
             Err(error) => return Ok(Err(error)),
         };
-        let call = host.undrain(&question, self.host_deadline);
+        let call = || host.undrain(&question, self.host_deadline);
         self.write(target, (host.endpoint(), self.host_deadline), pass, call)
             .await
     }
 
-    fn fabric(&self, target: &Target) -> Answer<Arc<dyn Fabric>> {
+    async fn fabric(&self, target: &Target) -> Answer<Arc<dyn Fabric>> {
         let endpoint = &target.unit_at.endpoint;
-        self.drivers.fabric(endpoint).ok_or_else(|| {
+        let fabric = self.reached(endpoint, self.drivers.fabric(endpoint)).await?;
+        fabric.ok_or_else(|| {
             DriverError::no_effect(format!("there is no driver for control endpoint {endpoint}"))
                 .with_hint("add the endpoint again: `poolwright endpoint add`")
         })
     }
 
-    fn host(&self, target: &Target) -> Answer<(Arc<dyn HostSide>, HostTarget)> {
-        let host = self.drivers.host(&target.host).ok_or_else(|| {
+    async fn host(&self, target: &Target) -> Answer<(Arc<dyn HostSide>, HostTarget)> {
+        let host = self
+            .reached(&target.host, self.drivers.host(&target.host))
+            .await?;
+        let host = host.ok_or_else(|| {
             DriverError::cannot_tell(format!("neither a BMC nor an agent speaks for {}", target.host))
         })?;
         let question = HostTarget {
@@ -156,15 +182,27 @@ impl Metal {
         Ok((host, question))
     }
 
-    /// A call that changes something: made only if this manager is in charge at the very moment, and nothing is
-    /// paused then. While it is paused it holds no place; once that is over it is confirmed anew that this
-    /// manager may send it, for that may be long after its intent.
-    async fn write<T>(
+    /// It may have to be connected to first.
+    async fn reached<T>(&self, who: impl Display, way: impl Future<Output = Answer<T>>) -> Answer<T> {
+        let patience = self.read_deadline;
+        tokio::time::timeout(patience, way).await.unwrap_or_else(|_| {
+            let message = format!("{who} can't be reached within {} s", patience.as_secs_f32());
+            Err(DriverError::no_effect(message).with_fault(FaultKind::Timeout))
+        })
+    }
+
+    /// A call that changes something: made only if this manager has been in charge since its intent and is at the
+    /// very moment, and nothing is paused then. While it is paused it holds no place; once that is over it is
+    /// confirmed anew that this manager may send it, for that may be long after its intent.
+    ///
+    /// `call` is begun before that last look, and goes on only after it: so it is bound to a session that whoever
+    /// took over in between has ended.
+    async fn write<T, F: Future<Output = Answer<T>>>(
         &self,
         target: &Target,
         (endpoint, deadline): (&ControlEndpointId, Duration),
         pass: Pass<'_>,
-        call: impl Future<Output = Answer<T>>,
+        call: impl Fn() -> F,
     ) -> Write<T> {
         loop {
             if pass.through(endpoint).await? {
@@ -175,7 +213,8 @@ impl Metal {
                 Err(error) => return Ok(Err(error)),
             };
             if pass.is_open(endpoint) {
-                charge::still(&*self.charge, target)?;
+                let call = call();
+                charge::still(&*self.charge, target, pass.proof().as_ref())?;
                 return Ok(answered(endpoint, deadline, call).await);
             }
         }
@@ -215,6 +254,10 @@ impl Metal {
     }
 }
 
+fn in_this_session(fabric: &Arc<dyn Fabric>) -> Arc<dyn Fabric> {
+    fabric.in_this_session().unwrap_or_else(|| Arc::clone(fabric))
+}
+
 /// A driver ends by its deadline; one that doesn't is cut off, and then nobody knows what became of the call.
 async fn answered<T>(
     endpoint: &ControlEndpointId,
@@ -235,13 +278,14 @@ mod tests {
 
     struct Nobody;
 
+    #[async_trait]
     impl Drivers for Nobody {
-        fn fabric(&self, _: &ControlEndpointId) -> Option<Arc<dyn Fabric>> {
-            None
+        async fn fabric(&self, _: &ControlEndpointId) -> Answer<Option<Arc<dyn Fabric>>> {
+            Ok(None)
         }
 
-        fn host(&self, _: &HostId) -> Option<Arc<dyn HostSide>> {
-            None
+        async fn host(&self, _: &HostId) -> Answer<Option<Arc<dyn HostSide>>> {
+            Ok(None)
         }
     }
 

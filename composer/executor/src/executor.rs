@@ -12,7 +12,7 @@ use crate::live::Live;
 use crate::load::load;
 use crate::operation::{Operation, Stop};
 use crate::options::Options;
-use crate::order::Wish;
+use crate::order::{Watch, Wish};
 use crate::pause::Pause;
 use crate::record::Claim;
 use crate::resolve::{self, Resolution, Resolve, ResolveError};
@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
+mod apart;
 mod recover;
 
 pub use recover::Recovered;
@@ -47,12 +48,16 @@ struct Inner {
     live: Mutex<BTreeMap<OperationId, Worker>>,
     /// At which endpoints open operations work that are in nobody's hands here. It never changes.
     elsewhere: Mutex<BTreeMap<OperationId, BTreeSet<ControlEndpointId>>>,
+    /// What was seen of what others ask.
+    orders: Watch,
     closing: AtomicBool,
 }
 
 struct Worker {
     live: Arc<Live>,
     task: Option<JoinHandle<()>>,
+    /// It pauses for good, so that whoever waits for its endpoints gets them.
+    gives_way: bool,
 }
 
 /// Why an operation was not cancelled.
@@ -105,6 +110,7 @@ impl Executor {
             cx: Context::new(store, drivers, charge, clock, options, hooks),
             live: Mutex::default(),
             elsewhere: Mutex::default(),
+            orders: Watch::default(),
             closing: AtomicBool::new(false),
         };
         Self {
@@ -138,7 +144,7 @@ impl Executor {
                     inner.cx.at(&live, None, false, Moment::AfterIntent).await;
                     let id = live.id.clone();
                     let endpoints = live.ask(Operation::endpoints);
-                    match inner.is_in_charge(&endpoints) {
+                    match inner.may_work_at(&endpoints) {
                         true => Inner::work(&inner, live),
                         false => inner.leave(&id, endpoints),
                     }
@@ -151,6 +157,10 @@ impl Executor {
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.inner.cx.store
+    }
+
+    pub(crate) fn orders(&self) -> &Watch {
+        &self.inner.orders
     }
 
     /// Whether this process works at the operation, or holds it for an operator.
@@ -180,7 +190,13 @@ impl Executor {
     pub async fn get(&self, id: &OperationId) -> Result<Option<Operation>, StoreError> {
         match self.inner.find(id) {
             Some(live) => Ok(Some(live.operation())),
-            None => load(&*self.inner.cx.store, id).await,
+            None => {
+                let mut operation = load(&*self.inner.cx.store, id).await?;
+                if let Some(operation) = operation.as_mut().filter(|found| !found.state.has_ended()) {
+                    operation.waiting_for = self.inner.waits_for_charge(&operation.endpoints());
+                }
+                Ok(operation)
+            }
         }
     }
 
@@ -263,12 +279,16 @@ impl Executor {
 
     /// Stops an operation and undoes what it did. When this returns, nothing new begins.
     pub async fn cancel(&self, id: &OperationId, by: &str, reason: &str) -> Result<(), CancelError> {
+        let stop = Stop::cancelled(by, reason);
         let Some(live) = self.inner.find(id) else {
             let ended = load(&*self.inner.cx.store, id).await?;
             let open = ended
                 .as_ref()
                 .is_some_and(|operation| !operation.state.has_ended());
             if open && self.inner.cx.charge.is_shared() {
+                if self.inner.cancel_apart(id, &stop).await? {
+                    return Ok(());
+                }
                 let (by, reason) = (by.to_owned(), reason.to_owned());
                 return Ok(self.order(id, Wish::Cancel { by, reason }).await?);
             }
@@ -280,7 +300,6 @@ impl Executor {
                 },
             ));
         };
-        let stop = Stop::cancelled(by, reason);
         let entry = Entry {
             lines: vec![Line::Unwind(stop)],
             changes: vec![],
@@ -375,7 +394,15 @@ impl Inner {
         let task = tokio::spawn(look_after(Arc::clone(inner), Arc::clone(&live)));
         let id = live.id.clone();
         let task = Some(task);
-        workers.insert(id, Worker { live, task });
+        let gives_way = false;
+        workers.insert(
+            id,
+            Worker {
+                live,
+                task,
+                gives_way,
+            },
+        );
     }
 
     /// The store did not say whether an operation was begun: asks it. Where it does not answer that either, or

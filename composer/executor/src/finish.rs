@@ -13,7 +13,7 @@ use crate::operation::{Operation, OperationKind, StepRecord};
 use crate::record::{Claim, CompositionRecord};
 use crate::reset;
 use crate::state::StepState;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use poolwright_model::id::{CompositionId, HostPortId, UnitId};
 use poolwright_model::step::{Target, Verb};
@@ -61,11 +61,10 @@ async fn try_complete(cx: &Context, live: &Live) -> Result<(), Halt> {
         let left_out = one_a_unit(operation).filter(|record| operation.leaves_out(record.step.index));
         left_out.cloned().collect()
     });
-    let mut changes = cleaned(cx, live, &left_out).await?;
-    changes.extend(live.ask(|operation| let_go(one_a_unit(operation))));
+    clean(cx, live, &left_out).await?;
     let ending = live.ask(|operation| Ending {
         line: Line::Completed,
-        changes,
+        changes: let_go(one_a_unit(operation)),
         begins: Begins::Step,
         compositions: After::Planned {
             without: operation.units_left_out(),
@@ -103,13 +102,13 @@ fn let_go<'a>(units: impl Iterator<Item = &'a StepRecord>) -> Vec<(u32, Change)>
 }
 
 /// What was bound and unbound again was in a host's hands, if only for a moment.
-async fn cleaned(cx: &Context, live: &Live, units: &[StepRecord]) -> Result<Vec<(u32, Change)>, Halt> {
-    let cleaned = units.iter().map(|record| async move {
-        let (change, _) = reset::clean(cx, live, record).await?;
-        Ok(change.map(|change| (record.step.index, change)))
-    });
-    let cleaned = try_join_all(cleaned).await?;
-    Ok(cleaned.into_iter().flatten().collect())
+async fn clean(cx: &Context, live: &Live, units: &[StepRecord]) -> Result<(), Halt> {
+    let cleaned = units.iter().map(|record| reset::clean_up(cx, live, record));
+    // Each to its end: what was sent is waited for, and written down.
+    join_all(cleaned)
+        .await
+        .into_iter()
+        .try_for_each(|cleaned| cleaned.map(drop))
 }
 
 /// Everything is as it was before; or, if an undo failed, somebody must look.
@@ -121,11 +120,13 @@ pub(crate) async fn rolled_back(cx: &Context, live: &Live) -> Result<(), Halt> {
     if live.ask(|operation| operation.kind == OperationKind::Adopt) {
         return given_up(cx, live, &units).await;
     }
-    let mut changes = cleaned(cx, live, &units).await?;
-    changes.extend(let_go(units.iter()));
+    // What nobody had is as it was.
+    if !live.ask(Operation::is_untouched) {
+        clean(cx, live, &units).await?;
+    }
     let ending = Ending {
         line: Line::RolledBack,
-        changes,
+        changes: let_go(units.iter()),
         begins: Begins::Nothing,
         compositions: After::Unchanged,
         evidence: BTreeMap::new(),

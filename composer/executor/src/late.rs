@@ -4,10 +4,30 @@
 //! Until that can't be any more the old state proves nothing. Where the service named a task, its end tells;
 //! where it didn't, time does ([`Options::late`]), and a read after it.
 
+use crate::drivers::Metal;
 use crate::options::Options;
-use poolwright_driver::{DriverError, ErrorKind, Late};
+use poolwright_driver::{DriverError, ErrorKind, Late, TaskSeen};
+use poolwright_model::step::Target;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// What a look at a task of the service says of the request in it.
+pub(crate) enum Looked {
+    /// It may still come true; why, for people.
+    GoesOn(String),
+    /// The task has ended like this, and so much may still come.
+    Ended(TaskSeen, Outstanding),
+}
+
+/// Asks the service how far its task is.
+pub(crate) async fn look_at(metal: &Metal, target: &Target, task: &str, options: &Options) -> Looked {
+    match metal.task(target, task).await {
+        Ok(TaskSeen::Running { progress }) => Looked::GoesOn(format!("its task {task} goes on ({progress})")),
+        Err(error) => Looked::GoesOn(format!("its task {task} can't be read: {error}")),
+        Ok(TaskSeen::Gone) => Looked::Ended(TaskSeen::Gone, Outstanding::within(options.late)),
+        Ok(ended) => Looked::Ended(ended, Outstanding::within(options.settle)),
+    }
+}
 
 /// What may still come of the requests that were sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +45,7 @@ impl Outstanding {
     }
 
     /// After a request that ended like this.
-    pub fn after(answer: &Result<(), DriverError>, options: &Options) -> Self {
+    pub fn after<T>(answer: &Result<T, DriverError>, options: &Options) -> Self {
         match answer {
             Err(error) if error.kind == ErrorKind::OutcomeUnknown => match &error.late {
                 Late::Task(task) => Self::Task(task.clone()),

@@ -71,6 +71,7 @@ pub use left_out::LeftOut;
 pub use line::{Line, Noted, StepLine};
 pub use operation::{Operation, OperationKind, StepRecord, Stop, StopCause};
 pub use options::Options;
+pub use order::TakenOrder;
 pub use pause::{Pause, Paused};
 pub use record::{Claim, CompositionRecord, GpuRecord, PlanRecord};
 pub use resolve::{Resolution, Resolve, ResolveError, Said};

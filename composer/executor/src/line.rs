@@ -25,6 +25,8 @@ pub enum Line {
     Adopted,
     /// An intent, before anything is sent; or an outcome, after it was seen.
     Step(StepLine),
+    /// The same of a reset beside the steps: of the unit of the step with this index, which is given back.
+    CleanUp(StepLine),
     /// From here on nothing new begins, and what was done is undone.
     Unwind(Stop),
     /// From here on it goes on without these units, and what was done for them is undone.

@@ -9,8 +9,9 @@ use crate::operation::{Operation, StepRecord};
 use crate::state::StepState;
 use poolwright_model::id::OperationId;
 use poolwright_planner::Plan;
-use poolwright_store::StoreError;
-use std::sync::Arc;
+use poolwright_store::{Expectation, StoreError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -20,6 +21,8 @@ pub(crate) struct Live {
     journal: Arc<Journal>,
     left: Observed<bool>,
     hurry: Notify,
+    /// By what this manager was in charge when each step was intended.
+    proofs: Mutex<BTreeMap<u32, Expectation>>,
 }
 
 impl Live {
@@ -30,7 +33,22 @@ impl Live {
             journal: Arc::new(Journal::new(cx, operation, gpus)),
             left: Observed::new(false),
             hurry: Notify::new(),
+            proofs: Mutex::default(),
         }
+    }
+
+    /// A step may be done by what puts this manager in charge now; `None`: there is no other.
+    pub fn prove(&self, index: u32, proof: Option<Expectation>) {
+        let mut proofs = self.proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        match proof {
+            Some(proof) => proofs.insert(index, proof),
+            None => proofs.remove(&index),
+        };
+    }
+
+    pub fn proof(&self, index: u32) -> Option<Expectation> {
+        let proofs = self.proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        proofs.get(&index).cloned()
     }
 
     pub fn operation(&self) -> Operation {

@@ -25,17 +25,39 @@ pub(crate) async fn intent(
     line: StepLine,
     change: Option<Change>,
 ) -> Result<(), Halt> {
-    let (begins, undoing) = match line.state {
-        StepState::Undoing => (Begins::Undo, true),
-        _ => (Begins::Step, false),
+    let way = match line.state {
+        StepState::Undoing => Way::Undo,
+        _ => Way::Do,
     };
-    let step = Some(line.index);
-    let proof = charge::may_begin(cx, live, line.index).await?;
-    cx.at(live, step, undoing, Moment::BeforeIntent).await;
-    let mut entry = entry(vec![], line, change);
-    (entry.begins, entry.proof) = (begins, proof);
+    begin(
+        cx,
+        live,
+        line.index,
+        entry(line.index, Line::Step(line), change),
+        way,
+    )
+    .await
+}
+
+/// The same for a reset beside the steps.
+pub(crate) async fn clean_up_intent(cx: &Context, live: &Live, line: StepLine) -> Result<(), Halt> {
+    begin(
+        cx,
+        live,
+        line.index,
+        entry(line.index, Line::CleanUp(line), None),
+        Way::Undo,
+    )
+    .await
+}
+
+async fn begin(cx: &Context, live: &Live, index: u32, mut entry: Entry, way: Way) -> Result<(), Halt> {
+    let undoing = way == Way::Undo;
+    entry.begins = if undoing { Begins::Undo } else { Begins::Step };
+    entry.proof = charge::may_begin(cx, live, index).await?;
+    cx.at(live, Some(index), undoing, Moment::BeforeIntent).await;
     live.write(entry).await?;
-    cx.at(live, step, undoing, Moment::AfterIntent).await;
+    cx.at(live, Some(index), undoing, Moment::AfterIntent).await;
     Ok(())
 }
 
@@ -53,8 +75,21 @@ pub(crate) async fn outcome(
     way: Way,
 ) -> Result<(), Halt> {
     let step = Some(line.index);
-    live.write(entry(vec![], line, change)).await?;
+    live.write(entry(line.index, Line::Step(line), change)).await?;
     cx.at(live, step, way == Way::Undo, Moment::AfterOutcome).await;
+    Ok(())
+}
+
+/// The same of a reset beside the steps.
+pub(crate) async fn clean_up_outcome(
+    cx: &Context,
+    live: &Live,
+    line: StepLine,
+    change: Option<Change>,
+) -> Result<(), Halt> {
+    let step = Some(line.index);
+    live.write(entry(line.index, Line::CleanUp(line), change)).await?;
+    cx.at(live, step, true, Moment::AfterOutcome).await;
     Ok(())
 }
 
@@ -78,7 +113,7 @@ pub(crate) async fn looked(
     change: Option<Change>,
 ) -> Result<(), Halt> {
     let line = is_done(live, index, evidence)?;
-    live.carry(entry(vec![], line, change)).await?;
+    live.carry(entry(index, Line::Step(line), change)).await?;
     cx.at(live, Some(index), false, Moment::AfterOutcome).await;
     Ok(())
 }
@@ -115,7 +150,9 @@ pub(crate) async fn failed(
             })),
         },
     );
-    live.write(entry(and.into_iter().collect(), line, change)).await?;
+    let mut failed = entry(step, Line::Step(line), change);
+    failed.lines.extend(and);
+    live.write(failed).await?;
     cx.at(live, Some(step), false, Moment::AfterOutcome).await;
     Ok(())
 }
@@ -140,10 +177,10 @@ pub(crate) fn said(error: &DriverError) -> String {
     }
 }
 
-fn entry(and: Vec<Line>, line: StepLine, change: Option<Change>) -> Entry {
+fn entry(index: u32, line: Line, change: Option<Change>) -> Entry {
     Entry {
-        changes: change.map(|change| (line.index, change)).into_iter().collect(),
-        lines: std::iter::once(Line::Step(line)).chain(and).collect(),
+        changes: change.map(|change| (index, change)).into_iter().collect(),
+        lines: vec![line],
         begins: Begins::Nothing,
         proof: None,
     }

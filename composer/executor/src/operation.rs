@@ -111,6 +111,9 @@ pub struct Operation {
     /// What it waits for just now, where that is not a matter of one step.
     pub waiting_for: Option<String>,
     pub steps: Vec<StepRecord>,
+    /// Resets beside the steps, of units that it gives back: the last line of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clean_ups: Vec<StepLine>,
     /// The number of the last journal line in here.
     pub seq: u64,
 }
@@ -244,6 +247,12 @@ impl Operation {
         targets.map(|target| target.unit_at.endpoint.clone()).collect()
     }
 
+    /// Nothing was begun yet, as far as the journal has it; what only looked may have been.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let mut steps = self.steps.iter();
+        steps.all(|record| record.state == StepState::Pending)
+    }
+
     /// Nothing happens to it any more by itself.
     pub fn is_settled(&self) -> bool {
         self.state.has_ended() || self.state == OperationState::Quarantined
@@ -283,11 +292,11 @@ impl Operation {
 
     /// What went wrong, for people; `None` where nothing did.
     pub fn error(&self) -> Option<String> {
-        let stuck = self
-            .steps
-            .iter()
-            .filter(|record| record.state == StepState::Stuck || record.state == StepState::Indeterminate)
-            .filter_map(|record| record.error.clone());
+        let is_open = |state| matches!(state, StepState::Stuck | StepState::Indeterminate);
+        let steps = self.steps.iter().map(|record| (record.state, &record.error));
+        let clean_ups = self.clean_ups.iter().map(|line| (line.state, &line.error));
+        let stuck = steps.chain(clean_ups);
+        let stuck = stuck.filter_map(|(state, error)| error.clone().filter(|_| is_open(state)));
         let left_out = self.left_out.iter().filter(|_| self.stop.is_none());
         let left_out = left_out.map(|left| format!("without {}: {}", left.unit, left.why));
         let messages: Vec<_> = self
@@ -315,6 +324,7 @@ impl Operation {
             Line::Submitted | Line::Adopted => {}
             Line::Started => self.happen(OperationEvent::Started, noted.at)?,
             Line::Step(line) => self.apply_step(line)?,
+            Line::CleanUp(line) => self.apply_clean_up(line)?,
             Line::Unwind(stop) => {
                 // The first reason stays the reason.
                 self.stop.get_or_insert_with(|| stop.clone());
@@ -393,12 +403,27 @@ impl Operation {
         Ok(())
     }
 
-    /// An operation is indeterminate for as long as one of its steps is.
-    fn settle(&mut self, at: Timestamp) -> Result<(), IllegalTransition> {
-        let unknown = self
+    fn apply_clean_up(&mut self, line: &StepLine) -> Result<(), Misfit> {
+        let record = self
             .steps
-            .iter()
-            .any(|record| record.state == StepState::Indeterminate);
+            .get_mut(line.index as usize)
+            .ok_or(Misfit::NoStep(line.index))?;
+        record.waiting_for = None;
+        self.clean_ups.retain(|known| known.index != line.index);
+        self.clean_ups.push(line.clone());
+        Ok(())
+    }
+
+    /// The reset beside the step with this index, as far as it is.
+    pub(crate) fn clean_up(&self, index: u32) -> Option<&StepLine> {
+        self.clean_ups.iter().find(|line| line.index == index)
+    }
+
+    /// An operation is indeterminate for as long as one of its steps is, or a reset beside them.
+    fn settle(&mut self, at: Timestamp) -> Result<(), IllegalTransition> {
+        let steps = self.steps.iter().map(|record| record.state);
+        let mut states = steps.chain(self.clean_ups.iter().map(|line| line.state));
+        let unknown = states.any(|state| state == StepState::Indeterminate);
         match (self.state, unknown) {
             (OperationState::Running | OperationState::Unwinding, true) => {
                 self.happen(OperationEvent::OutcomeUnknown, at)

@@ -12,7 +12,7 @@ use crate::live::Live;
 use crate::operation::OperationKind;
 use jiff::Timestamp;
 use poolwright_model::id::ControlEndpointId;
-use poolwright_store::Stored;
+use poolwright_store::{Expectation, Stored};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -196,6 +196,11 @@ impl Pass<'_> {
         self.cx
             .gate
             .holds(self.live.ask(|operation| operation.kind), endpoint)
+    }
+
+    /// What put this manager in charge when the step was intended, or confirmed.
+    pub fn proof(&self) -> Option<Expectation> {
+        self.live.proof(self.index)
     }
 
     /// This manager may send what was intended, however long ago.

@@ -189,6 +189,7 @@ fn operation(submission: &Submission, at: Timestamp) -> Operation {
         alarm: None,
         waiting_for: None,
         steps: steps.collect(),
+        clean_ups: Vec::new(),
         seq: 1,
     }
 }
@@ -241,24 +242,20 @@ async fn claim(
     plan: &Plan,
     batch: &mut Batch,
 ) -> Result<(), SubmitError> {
-    for unit in operation.units() {
+    for (unit, goes_to) in plan.moves() {
         if let Some(claim) = read::<Claim>(&*cx.store, unit.as_str()).await? {
             return Err(SubmitError::Claimed {
                 unit: unit.clone(),
                 operation: claim.value.operation,
             });
         }
-        let goes_to = plan
-            .steps
-            .iter()
-            .rfind(|step| step.target.unit == *unit && step.verb == Verb::Bind);
         batch.expect(Claim::KIND, unit.as_str(), None).put(&Claim {
             unit: unit.clone(),
             operation: operation.id.clone(),
             kind: operation.kind,
             by: operation.by.clone(),
             since: operation.created,
-            host_port: goes_to.map(|step| step.target.host_port.clone()),
+            host_port: goes_to.cloned(),
         })?;
     }
     Ok(())

@@ -71,15 +71,23 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         source,
     })?;
     let first_password = options.data_dir.join("initial-admin-password");
-    let accounts = Accounts::open(composer.store().clone(), |password| {
+    let tell = |password: &str| {
         tracing::info!(
             account = ADMIN,
             "making the first account; its password is in initial-admin-password"
         );
         let written = tls::write(&first_password, &format!("{password}\n"), 0o600);
         written.map_err(|error| ServiceError::new(ErrorCode::Unavailable, error.to_string()))
-    })
-    .await?;
+    };
+    let take_back = || {
+        tracing::info!(
+            account = ADMIN,
+            "another manager has just made the first account; its password is in that manager's directory"
+        );
+        let removed = std::fs::remove_file(&first_password);
+        removed.map_err(|error| ServiceError::new(ErrorCode::Unavailable, error.to_string()))
+    };
+    let accounts = Accounts::open(composer.store().clone(), tell, take_back).await?;
 
     let router = api::router(Api {
         composer,

@@ -8,9 +8,9 @@ use crate::names::Names;
 use crate::plan::{Plan, PlanInput};
 use crate::sequence;
 use crate::survey::{Condition, Survey, UnitFacts};
-use poolwright_model::id::{ControlEndpointId, GpuId, HostId};
+use poolwright_model::id::{ControlEndpointId, GpuId, HostId, UnitId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What would become ours, and what would not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,28 @@ pub struct Left {
 /// Takes over all that is bound by somebody else and that this endpoint can bind.
 pub fn adopt(endpoint: &ControlEndpointId, input: &PlanInput<'_>) -> Adoption {
     let survey = Survey::of(&input.world);
+    let label = format!("found bound when {endpoint} was adopted");
+    take_over(endpoint, &survey, |_| true, &label, input)
+}
+
+/// Takes over these units alone, as far as they are bound by somebody else and this endpoint can bind them.
+pub fn adopt_units(
+    endpoint: &ControlEndpointId,
+    units: &BTreeSet<UnitId>,
+    label: &str,
+    input: &PlanInput<'_>,
+) -> Adoption {
+    let survey = Survey::of(&input.world);
+    take_over(endpoint, &survey, |unit| units.contains(unit), label, input)
+}
+
+fn take_over(
+    endpoint: &ControlEndpointId,
+    survey: &Survey<'_>,
+    is_meant: impl Fn(&UnitId) -> bool,
+    label: &str,
+    input: &PlanInput<'_>,
+) -> Adoption {
     let mut found: BTreeMap<HostId, Vec<Held>> = BTreeMap::new();
     let mut left = Vec::new();
     for (at, unit) in survey.units.iter().enumerate() {
@@ -41,10 +63,10 @@ pub fn adopt(endpoint: &ControlEndpointId, input: &PlanInput<'_>) -> Adoption {
             .iter()
             .any(|gpu| gpu.host.is_some() || gpu.host_port.is_some());
         let is_ours = matches!(unit.condition, Condition::Held(_) | Condition::Reserved);
-        if !is_there || !is_bound || is_ours {
+        if !is_there || !is_bound || is_ours || !is_meant(unit.id) {
             continue;
         }
-        match as_found(&survey, at, unit, endpoint) {
+        match as_found(survey, at, unit, endpoint) {
             Ok((host, held)) => found.entry(host).or_default().push(held),
             Err(because) => left.extend(unit.gpus.iter().map(|gpu| Left {
                 gpu: gpu.id.clone(),
@@ -63,7 +85,7 @@ pub fn adopt(endpoint: &ControlEndpointId, input: &PlanInput<'_>) -> Adoption {
             held,
             part: 1,
             parts: 1,
-            label: format!("found bound when {endpoint} was adopted"),
+            label: label.to_owned(),
         }
     });
     let changes = Changes {
@@ -71,7 +93,7 @@ pub fn adopt(endpoint: &ControlEndpointId, input: &PlanInput<'_>) -> Adoption {
         composes: composes.collect(),
         ..Changes::default()
     };
-    let mut plan = changes.into_plan(input, &survey);
+    let mut plan = changes.into_plan(input, survey);
     plan.steps = sequence::found(&plan.composes);
     Adoption { plan, left }
 }

@@ -10,7 +10,9 @@
 //!   `sequence` (in which order it is done), `why` (what stood in the way).
 //! * [`direct`]: an attach, a detach or a release by name is a plan too.
 //! * [`adopt`](mod@adopt): the plan that takes over what somebody else bound.
+//! * [`horizon`]: planning over time, for demands with windows.
 //! * [`undo`](mod@undo): the plan that takes a plan back.
+//! * [`queue`]: jobs without a window, in their order: what starts now, where, and what is attached for it.
 //! * [`check`](mod@check): a second opinion on every plan, which shares no code with the making of one.
 //!
 //! Invariants: nothing is given away that is foreign, cordoned, held or in use by a running operation; what
@@ -22,7 +24,9 @@ pub mod composition;
 pub mod demand;
 pub mod direct;
 pub mod explain;
+pub mod horizon;
 pub mod plan;
+pub mod queue;
 pub mod reads;
 pub mod undo;
 pub mod unplaced;
@@ -38,7 +42,7 @@ mod suits;
 mod survey;
 mod why;
 
-pub use adopt::{Adoption, Left, adopt};
+pub use adopt::{Adoption, Left, adopt, adopt_units};
 pub use check::check;
 pub use composition::{Composition, Held};
 pub use decide::plan;

@@ -139,6 +139,18 @@ impl Plan {
         self.steps.is_empty() && self.releases.is_empty() && self.composes.is_empty()
     }
 
+    /// The units that it moves, with where it puts each, if it does.
+    pub fn moves(&self) -> BTreeMap<&UnitId, Option<&HostPortId>> {
+        let mut moves = BTreeMap::new();
+        for step in &self.steps {
+            let goes_to = moves.entry(&step.target.unit).or_insert(None);
+            if step.verb == Verb::Bind {
+                *goes_to = Some(&step.target.host_port);
+            }
+        }
+        moves
+    }
+
     /// The compositions that stand once the plan is done, in the order of their ids.
     pub fn after(&self, held: &[Composition]) -> Vec<Composition> {
         let mut after: BTreeMap<&CompositionId, Composition> =

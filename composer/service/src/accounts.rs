@@ -6,7 +6,7 @@
 use crate::error::{ErrorCode, ServiceError};
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier, phc::PasswordHash};
-use poolwright_store::{Batch, Store, Stored, read};
+use poolwright_store::{Batch, Store, StoreError, Stored, read};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -51,10 +51,12 @@ pub struct Accounts {
 
 impl Accounts {
     /// Opens the accounts. Where there is no administrator yet, draws a password, has it told, and makes one.
-    /// It is told before the account is made: an account whose password nobody has would lock everybody out.
+    /// It is told before the account is made: an account whose password nobody has would lock everybody out. Where
+    /// another manager made one in that very moment, it is taken back: it opens nothing.
     pub async fn open(
         store: Arc<dyn Store>,
         tell: impl FnOnce(&str) -> Result<(), ServiceError>,
+        take_back: impl FnOnce() -> Result<(), ServiceError>,
     ) -> Result<Self, ServiceError> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(no_randomness)?;
@@ -77,7 +79,10 @@ impl Accounts {
         tell(&password)?;
         let mut batch = Batch::new();
         batch.expect(Account::KIND, ADMIN, None).put(&account)?;
-        accounts.store.commit(batch).await?;
+        match accounts.store.commit(batch).await {
+            Err(StoreError::Conflict { .. }) => take_back()?,
+            result => drop(result?),
+        }
         Ok(accounts)
     }
 

@@ -3,6 +3,7 @@
 //!
 //! Learnt from the commits themselves ([`Watcher`]). Invariant: after [`Books::refresh`] they have every commit that was
 //! answered before. Where somebody else may have written, or nobody knows what became of a commit, all is read anew.
+//! While the store is silent they stay as they are: they know more than what was once read.
 
 use crate::endpoint::{Endpoint, Standing};
 use crate::error::ServiceError;
@@ -44,6 +45,8 @@ pub(crate) struct Pages {
     /// When each document was written or deleted last.
     revisions: HashMap<(Kind, String), u64>,
     deleted: VecDeque<(Kind, String)>,
+    /// All was read once.
+    were_read: bool,
     /// The last commit that they have.
     known: u64,
     /// Earlier ones that they don't have (yet).
@@ -125,24 +128,28 @@ impl Books {
     /// Sees to it that they have every commit that was answered before.
     pub async fn refresh(&self, store: &dyn Store) -> Result<(), ServiceError> {
         let revision = store.revision().await?;
-        if self.pages().have(revision, self.shared) {
+        if self.pages().have(revision, self.shared) || self.can_not_be_better(store) {
             return Ok(());
         }
         let _reading = self.reading.lock().await;
         let revision = store.revision().await?;
         {
             let mut pages = self.pages();
-            // Somebody read them while we waited.
-            if pages.have(revision, self.shared) {
+            // Somebody read them while we waited, or nobody can.
+            if pages.have(revision, self.shared) || (pages.were_read && store.silence().is_some()) {
                 return Ok(());
             }
             pages.in_doubt = false;
             pages.meanwhile = Some(Vec::new());
         }
+        let reading = Reading(self);
         let read = Pages::read(store, revision).await;
+        std::mem::forget(reading);
         let mut pages = self.pages();
         let meanwhile = pages.meanwhile.take().unwrap_or_default();
         match read {
+            // It fell silent meanwhile: what was read may be older than what they had.
+            _ if pages.were_read && store.silence().is_some() => pages.in_doubt = true,
             Ok(read) => pages.replace(read),
             Err(error) => {
                 pages.in_doubt = true;
@@ -153,6 +160,22 @@ impl Books {
             pages.commit(writes, *committed);
         }
         Ok(())
+    }
+
+    /// The store answers from what it remembers, and they were read before.
+    fn can_not_be_better(&self, store: &dyn Store) -> bool {
+        store.silence().is_some() && self.pages().were_read
+    }
+}
+
+/// All is read anew. Whoever asked for it may go away before it is.
+struct Reading<'b>(&'b Books);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        let mut pages = self.0.pages();
+        pages.in_doubt = true;
+        pages.meanwhile = None;
     }
 }
 
@@ -224,6 +247,7 @@ impl Pages {
     async fn read(store: &dyn Store, revision: u64) -> Result<Self, StoreError> {
         let mut pages = Self {
             known: revision,
+            were_read: true,
             ..Self::default()
         };
         for claim in read_all::<Claim>(store).await? {
@@ -290,6 +314,12 @@ impl Pages {
     fn is_newer(&self, kind: Kind, id: &str, revision: u64) -> bool {
         let known = self.revisions.get(&(kind, id.to_owned()));
         known.is_none_or(|known| *known < revision)
+    }
+
+    /// When the endpoint's document was written last.
+    pub fn endpoint_revision(&self, endpoint: &ControlEndpointId) -> Option<u64> {
+        let key = (Kind::Endpoint, endpoint.as_str().to_owned());
+        self.revisions.get(&key).copied()
     }
 
     fn note(&mut self, kind: Kind, id: &str, revision: u64) {

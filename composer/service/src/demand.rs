@@ -1,6 +1,10 @@
 //! What a tenant wants, as it was asked for and as it is kept.
 
+use crate::course::Course;
 use crate::error::{ErrorCode, ServiceError};
+use crate::phases::{PhaseSpec, Setting};
+use crate::size::{self, Site};
+use jiff::Timestamp;
 use poolwright_model::id::{DemandId, OperationId, ScheduleId, TenantId};
 use poolwright_model::profile::Profiles;
 use poolwright_model::units::Bytes;
@@ -8,8 +12,10 @@ use poolwright_planner::Demand;
 use poolwright_sizing::need::{Need, Task};
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
-/// A demand as people and programs write it. Either a model with a task, or GPUs by count.
+/// A demand as people and programs write it: a model with a task, a model with the phases of a run, or GPUs by count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DemandSpec {
@@ -20,9 +26,12 @@ pub struct DemandSpec {
     /// Higher is served first.
     #[serde(default)]
     pub priority: i32,
-    /// A model of the catalogue, or a size such as `70B`.
+    /// A model of the catalogue, or a size such as `70B`; with `config`, what to call it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// What the model's `config.json` holds, as model hubs have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Task>,
     /// Tokens of one request, or of one training sequence.
@@ -34,6 +43,21 @@ pub struct DemandSpec {
     /// How weights are stored, such as `bf16`, `fp8`, `int4`; for serving only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<String>,
+    /// Sequences of a micro-batch on one GPU; for training only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micro_batch: Option<u64>,
+    /// Micro-batches before an optimizer step; for training only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accumulation: Option<u64>,
+    /// Any other setting of the task, such as `optimizer`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, Setting>,
+    /// The parts of a run, one after another, each with its own job and GPUs. The need changes with them by the clock.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phase: Vec<PhaseSpec>,
+    /// When the first phase begins; without it, when the demand is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts: Option<Timestamp>,
     /// How many GPUs, where no model is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
@@ -56,12 +80,29 @@ pub struct DemandRecord {
     /// What sizing made of it when it came; the planner takes it from here, so that a demand that is
     /// served does not move because the pool has changed.
     pub demand: Demand,
+    /// What it needs when, where that changes over time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub course: Option<Course>,
     /// The schedule that made it. It is wanted only while that schedule's window is open.
     #[serde(default)]
     pub schedule: Option<ScheduleId>,
     /// The operation on whose end it depends whether the demand is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Pending>,
+}
+
+impl DemandRecord {
+    /// With what it needs then; `None` before its first phase and after its last.
+    pub fn demand_at(&self, now: Timestamp) -> Option<Demand> {
+        let Some(course) = &self.course else {
+            return Some(self.demand.clone());
+        };
+        let need = course.at(now)?.need.clone();
+        Some(Demand {
+            need,
+            ..self.demand.clone()
+        })
+    }
 }
 
 /// A demand that an operation has in hand. Plans leave it alone.
@@ -95,25 +136,102 @@ pub struct PoolKind {
     /// The name of its hardware profile.
     pub kind: String,
     pub count: u32,
+    /// The most of them that a host can have from one switch or NVLink island, where that is seen.
+    pub island: Option<u32>,
+}
+
+/// What a demand comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sized {
+    /// What it needs now; of a run that has not begun, in its first phase.
+    pub need: Need,
+    pub course: Option<Course>,
 }
 
 impl DemandSpec {
     /// What it comes to in GPUs, chosen from the kinds in the pool.
-    pub fn need(&self, pool: &[PoolKind], slot_limit: Option<u32>) -> Result<Need, ServiceError> {
-        match (&self.model, self.gpus) {
-            (Some(model), None) => crate::size::need_of_model(self, model, pool, slot_limit),
-            (None, Some(count)) => self.need_of_gpus(count),
-            (Some(_), Some(_)) => Err(ServiceError::bad_request(format!(
-                "demand {} names a model and a number of GPUs; give one of them",
-                self.id
-            ))
-            .with_hint("leave out gpus to let the model decide, or leave out model to take just that many")),
-            (None, None) => Err(ServiceError::bad_request(format!(
-                "demand {} names neither a model nor a number of GPUs",
-                self.id
-            ))
-            .with_hint("give model and task, such as model = \"70B\" and task = \"infer\", or gpus = 4")),
+    pub fn size(&self, site: &Site<'_>, now: Timestamp) -> Result<Sized, ServiceError> {
+        self.refuse_contradictions()?;
+        let always = |need| Sized { need, course: None };
+        match self.gpus {
+            Some(count) => self.need_of_gpus(count).map(always),
+            None if self.phase.is_empty() => size::need_of_model(self, site).map(always),
+            None => self.run(site, now),
         }
+    }
+
+    /// Its needs over time.
+    fn run(&self, site: &Site<'_>, now: Timestamp) -> Result<Sized, ServiceError> {
+        let course = Course {
+            starts: self.starts.unwrap_or(now),
+            windows: size::windows_of_run(self, site)?,
+        };
+        let first = course.at(now).or(course.windows.first());
+        let Some(first) = first.filter(|_| course.ends() > now) else {
+            let message = format!("demand {}: {}", self.id, course.tell(now));
+            return Err(
+                ServiceError::bad_request(message).with_hint("let it start later, or leave starts out")
+            );
+        };
+        Ok(Sized {
+            need: first.need.clone(),
+            course: Some(course),
+        })
+    }
+
+    /// Settings that cannot both hold.
+    fn refuse_contradictions(&self) -> Result<(), ServiceError> {
+        let names_model = self.model.is_some() || self.config.is_some();
+        let refused = |what: &str, hint: &str| {
+            let message = format!("demand {} {what}", self.id);
+            Err(ServiceError::bad_request(message).with_hint(hint))
+        };
+        if names_model && self.gpus.is_some() {
+            return refused(
+                "names a model and a number of GPUs; give one of them",
+                "leave out gpus to let the model decide, or leave out model to take just that many",
+            );
+        }
+        if !names_model && self.gpus.is_none() {
+            return refused(
+                "names neither a model nor a number of GPUs",
+                "give model and task, such as model = \"70B\" and task = \"infer\", or gpus = 4",
+            );
+        }
+        let of_one_job = [
+            ("task", self.task.is_some()),
+            ("context", self.context.is_some()),
+            ("concurrency", self.concurrency.is_some()),
+            ("weights", self.weights.is_some()),
+            ("micro_batch", self.micro_batch.is_some()),
+            ("accumulation", self.accumulation.is_some()),
+            ("set", !self.set.is_empty()),
+        ];
+        let over_time = [
+            ("phase", !self.phase.is_empty()),
+            ("starts", self.starts.is_some()),
+        ];
+        let given =
+            |all: &[(&'static str, bool)]| all.iter().find(|(_, given)| *given).map(|(name, _)| *name);
+        if let (Some(name), Some(_)) = (given(&of_one_job).or(given(&over_time)), self.gpus) {
+            return refused(
+                &format!("names a number of GPUs, and {name}"),
+                "leave one of them out",
+            );
+        }
+        if let (Some(name), false) = (given(&of_one_job), self.phase.is_empty()) {
+            return refused(
+                &format!("has phases, and {name}, which each phase has for itself"),
+                "say it in the phases: job = { … }, set = { … }",
+            );
+        }
+        if self.starts.is_some() && self.phase.is_empty() {
+            return refused(
+                "has starts, and no phase that would begin then",
+                "give phases, or use a schedule",
+            );
+        }
+        Ok(())
     }
 
     fn need_of_gpus(&self, count: u32) -> Result<Need, ServiceError> {
@@ -147,21 +265,91 @@ pub(crate) fn profile_name(kind: &str) -> Result<String, ServiceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use poolwright_sizing::Calibration;
 
-    fn need(json: serde_json::Value) -> Result<Need, ServiceError> {
+    fn sized(json: serde_json::Value) -> Result<Sized, ServiceError> {
         let spec: DemandSpec = serde_json::from_value(json).unwrap();
         let kind = Profiles::builtin()
             .all()
             .iter()
             .find(|kind| kind.name.starts_with("h100"))
             .unwrap();
-        spec.need(
-            &[PoolKind {
-                kind: kind.name.clone(),
-                count: 16,
-            }],
-            Some(8),
-        )
+        let pool = [PoolKind {
+            kind: kind.name.clone(),
+            count: 16,
+            island: None,
+        }];
+        let site = Site {
+            pool: &pool,
+            host_slots: Some(8),
+            calibration: &Calibration::default(),
+        };
+        spec.size(&site, NOON.parse().unwrap())
+    }
+
+    const NOON: &str = "2026-03-02T12:00:00Z";
+
+    fn need(json: serde_json::Value) -> Result<Need, ServiceError> {
+        sized(json).map(|sized| sized.need)
+    }
+
+    fn phases() -> serde_json::Value {
+        serde_json::json!([
+            {"kind": "main", "hours": 2, "gpus": 8},
+            {"kind": "evaluation", "hours": 1},
+        ])
+    }
+
+    #[test]
+    fn a_run_needs_something_else_in_each_phase() {
+        let run = sized(serde_json::json!({"id": "run", "model": "8B", "phase": phases()})).unwrap();
+        let course = run.course.unwrap();
+        assert_eq!(course.starts.to_string(), NOON);
+        let counts: Vec<u32> = course
+            .windows
+            .iter()
+            .map(|w| w.need.alternatives[0].count)
+            .collect();
+        assert_eq!(counts, [8, 1]);
+        assert_eq!(course.ends().to_string(), "2026-03-02T15:00:00Z");
+        assert_eq!(run.need, course.windows[0].need);
+        // Begun before it was kept: it is where the clock says.
+        let late = serde_json::json!({"id": "run", "model": "8B", "phase": phases(), "starts": "2026-03-02T09:30:00Z"});
+        assert_eq!(sized(late).unwrap().need, course.windows[1].need);
+        let over = serde_json::json!({"id": "run", "model": "8B", "phase": phases(), "starts": "2026-03-02T09:00:00Z"});
+        assert!(
+            sized(over)
+                .unwrap_err()
+                .message
+                .contains("last phase ended at 2026-03-02T12")
+        );
+    }
+
+    #[test]
+    fn a_model_may_be_the_contents_of_its_file_and_have_any_setting() {
+        let config = serde_json::json!({
+            "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+            "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "torch_dtype": "bfloat16",
+        });
+        let ours =
+            need(serde_json::json!({"id": "ours", "model": "ours-8b", "config": config, "task": "infer"}))
+                .unwrap();
+        assert!(ours.label.starts_with("ours-8b "), "{}", ours.label);
+        let stored = |line: &String| line.contains("weights in bf16, as the model's file has them");
+        assert!(ours.explanation.iter().any(stored), "{:?}", ours.explanation);
+        let bad = serde_json::json!({"id": "x", "config": {"model_type": "vit"}});
+        assert!(need(bad).unwrap_err().message.contains("model_type is \"vit\""));
+
+        let adapters = |set: serde_json::Value| {
+            need(
+                serde_json::json!({"id": "tune", "model": "8B", "task": "lora", "micro_batch": 4, "set": set}),
+            )
+        };
+        let each = |need: Need| need.alternatives[0].min_memory_per_gpu;
+        let kept = each(adapters(serde_json::json!({"recompute": "none"})).unwrap());
+        assert!(kept > each(adapters(serde_json::json!({"rank": 8})).unwrap()));
+        let refused = adapters(serde_json::json!({"recompute": "sometimes"})).unwrap_err();
+        assert!(refused.message.contains("allowed: none"), "{refused}");
     }
 
     #[test]
@@ -215,6 +403,19 @@ mod tests {
                 serde_json::json!({"id": "x", "model": "5T", "task": "full"}),
                 "fits nowhere",
             ),
+            (
+                serde_json::json!({"id": "x", "model": "8B", "task": "full", "phase": phases()}),
+                "has phases, and task",
+            ),
+            (
+                serde_json::json!({"id": "x", "gpus": 2, "phase": phases()}),
+                "a number of GPUs, and phase",
+            ),
+            (
+                serde_json::json!({"id": "x", "model": "8B", "starts": "2026-03-02T09:00:00Z"}),
+                "no phase",
+            ),
+            (serde_json::json!({"id": "x", "phase": phases()}), "neither"),
         ] {
             let error = error(json);
             assert!(error.message.contains(word), "{error:?}");

@@ -4,15 +4,12 @@ use crate::composer::Silent;
 use crate::error::ServiceError;
 use async_trait::async_trait;
 use jiff::Timestamp;
-use poolwright_driver::{Confirmation, DriverError, Fabric, Holder, HostSide, HostTarget, Room};
-use poolwright_executor::Drivers;
+use poolwright_driver::{DriverError, Fabric, HostSide};
 use poolwright_model::driver_label::DriverLabel;
-use poolwright_model::id::{ControlEndpointId, HostId};
+use poolwright_model::id::ControlEndpointId;
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 /// How to reach a management service. The password is not here: `password_file` says where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,127 +128,6 @@ pub trait Connector: Send + Sync {
     /// Somebody asks by name: credentials that were refused so often that they are sent no more may be sent once
     /// more there.
     fn allow_one_more_try(&self, _spec: &EndpointSpec) {}
-}
-
-/// The drivers in use, and who speaks for which host. Cheap to clone; all clones are one.
-#[derive(Clone, Default)]
-pub struct Connections(Arc<RwLock<InUse>>);
-
-#[derive(Default)]
-struct InUse {
-    drivers: BTreeMap<ControlEndpointId, Connected>,
-    /// None is taken into use any more.
-    closed: bool,
-    speakers: BTreeMap<HostId, ControlEndpointId>,
-}
-
-impl Drivers for Connections {
-    fn fabric(&self, endpoint: &ControlEndpointId) -> Option<Arc<dyn Fabric>> {
-        self.get(endpoint).map(|connected| connected.fabric)
-    }
-
-    fn host(&self, host: &HostId) -> Option<Arc<dyn HostSide>> {
-        let speaker = self.speaker(host)?;
-        Some(match self.get(&speaker) {
-            Some(connected) => connected.host_side,
-            // That it can't be asked now does not make it nobody.
-            None => Arc::new(Unreached(speaker)),
-        })
-    }
-}
-
-/// The host's side of an endpoint that is known and not connected.
-struct Unreached(ControlEndpointId);
-
-impl Unreached {
-    fn error<T>(&self) -> Result<T, DriverError> {
-        let message = format!("{}, which speaks for the host, is not connected", self.0);
-        Err(DriverError::no_effect(message)
-            .with_hint(format!("see why: poolwright endpoint test {}", self.0)))
-    }
-}
-
-#[async_trait]
-impl HostSide for Unreached {
-    fn endpoint(&self) -> &ControlEndpointId {
-        &self.0
-    }
-    async fn preflight(&self, _: &HostTarget, _: Duration) -> Result<Room, DriverError> {
-        self.error()
-    }
-    async fn verify(&self, _: &HostTarget, _: Duration) -> Result<Confirmation, DriverError> {
-        self.error()
-    }
-    async fn holders(&self, _: &HostTarget, _: Duration) -> Result<Vec<Holder>, DriverError> {
-        self.error()
-    }
-    async fn drain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
-        self.error()
-    }
-    async fn undrain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
-        self.error()
-    }
-}
-
-impl Connections {
-    pub fn get(&self, id: &ControlEndpointId) -> Option<Connected> {
-        self.read(|all| all.drivers.get(id).cloned())
-    }
-
-    /// The endpoint that speaks for a host.
-    pub fn speaker(&self, host: &HostId) -> Option<ControlEndpointId> {
-        self.read(|all| all.speakers.get(host).cloned())
-    }
-
-    pub fn set_speakers(&self, speakers: BTreeMap<HostId, ControlEndpointId>) {
-        self.write(|all| all.speakers = speakers);
-    }
-
-    pub fn fabrics(&self) -> Vec<Arc<dyn Fabric>> {
-        self.read(|all| {
-            all.drivers
-                .values()
-                .map(|connected| connected.fabric.clone())
-                .collect()
-        })
-    }
-
-    /// Takes a driver into use, unless the endpoint has one already or all were closed; says whether it did.
-    pub fn insert(&self, id: &ControlEndpointId, connected: &Connected) -> bool {
-        self.write(|all| {
-            let first = !all.closed && !all.drivers.contains_key(id);
-            if first {
-                all.drivers.insert(id.clone(), connected.clone());
-            }
-            first
-        })
-    }
-
-    /// Takes a driver out of use; whoever took it closes it.
-    pub fn remove(&self, id: &ControlEndpointId) -> Option<Connected> {
-        self.write(|all| all.drivers.remove(id))
-    }
-
-    /// Takes all drivers out of use, for good, and ends their sessions.
-    pub async fn close(&self) {
-        let all = self.write(|all| {
-            all.closed = true;
-            std::mem::take(&mut all.drivers)
-        });
-        let ends = all
-            .into_values()
-            .map(|connected| async move { connected.fabric.close().await });
-        futures_util::future::join_all(ends).await;
-    }
-
-    // A panic while the lock was held leaves the map whole: each use is one call on it.
-    fn read<T>(&self, what: impl FnOnce(&InUse) -> T) -> T {
-        what(&self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner))
-    }
-
-    fn write<T>(&self, what: impl FnOnce(&mut InUse) -> T) -> T {
-        what(&mut self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner))
-    }
 }
 
 impl From<DriverError> for ServiceError {

@@ -4,8 +4,8 @@
 //! * [`runner`]: looks at the hardware and recompositions by the calendar.
 //! * [`demand`], [`schedule`], [`window`], [`endpoint`]: what people write, and what is kept of it.
 //! * [`drift`](mod@drift): what is recorded against what is found.
-//! * [`size`](mod@size): sizing in the words of requests.
 //! * [`size`], [`phases`]: from what people write about a model, or a run over time, to sizing's answer.
+//! * [`Course`]: the windows of a demand with phases.
 //! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
 //! * [`accounts`]: who may ask.
@@ -15,6 +15,8 @@ pub mod accounts;
 mod books;
 pub mod clock;
 mod composer;
+mod connections;
+mod course;
 pub mod demand;
 pub mod drift;
 pub mod endpoint;
@@ -33,6 +35,7 @@ mod sight;
 pub mod size;
 mod vanishing;
 mod view;
+mod walk;
 pub mod window;
 
 pub use composer::{
@@ -40,6 +43,7 @@ pub use composer::{
     MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent, Status, Why,
     most_slots, pool_kinds,
 };
+pub use course::Course;
 pub use drift::{Drift, DriftKind};
 pub use error::{ErrorCode, ServiceError};
 pub use sealed::ClusterKey;

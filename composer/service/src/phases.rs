@@ -3,17 +3,18 @@
 use crate::demand::profile_name;
 use crate::error::{ErrorCode, ServiceError};
 use crate::size::{self, JobSpec};
-use poolwright_sizing::phases::{Phase, PhaseError, PhaseKind, Scheduled, Work, schedule};
+use poolwright_sizing::phases::{Phase, PhaseError, PhaseKind, Scheduled, Work, schedule_calibrated};
 use poolwright_sizing::size_class::parse_size;
-use poolwright_sizing::{Limits, Offer, settings};
+use poolwright_sizing::{Calibration, Limits, Model, Offer};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A run and its phases, in their order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
-    /// A model of the catalogue, or a size such as `70B`.
+    /// A model of the catalogue, a size such as `70B`, or for `poolwright size` a config.json.
     pub model: String,
     pub phase: Vec<PhaseSpec>,
 }
@@ -31,7 +32,7 @@ pub struct PhaseSpec {
     pub job: JobSpec,
     /// Any other setting of the task, such as `loss = "chunked"`.
     #[serde(default)]
-    pub set: BTreeMap<String, String>,
+    pub set: BTreeMap<String, Setting>,
     /// Trained, or of an evaluation generated: a number, or a text such as `20B`.
     #[serde(default)]
     pub tokens: Option<Tokens>,
@@ -43,6 +44,27 @@ pub struct PhaseSpec {
     /// Only this kind of GPU: the name of a hardware profile, or a model text.
     #[serde(default)]
     pub gpu: Option<String>,
+}
+
+/// The value of a setting, as it is usually written: `"chunked"`, `3` or `true`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Setting {
+    Flag(bool),
+    Whole(i64),
+    Number(f64),
+    Text(String),
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::Flag(flag) => flag.fmt(f),
+            Setting::Whole(number) => number.fmt(f),
+            Setting::Number(number) => number.fmt(f),
+            Setting::Text(text) => f.write_str(text),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,19 +93,30 @@ impl RunSpec {
         offers: &[Offer],
         host_slots: Option<u32>,
     ) -> Result<Vec<Scheduled>, ServiceError> {
+        let model = size::model(&self.model)?;
+        self.schedule_of(&model, offers, host_slots, &Calibration::default())
+    }
+
+    /// The same for a model that is at hand, with constants as measured peaks corrected them.
+    pub fn schedule_of(
+        &self,
+        model: &Model,
+        offers: &[Offer],
+        host_slots: Option<u32>,
+        calibration: &Calibration,
+    ) -> Result<Vec<Scheduled>, ServiceError> {
         if self.phase.is_empty() {
             return Err(
                 ServiceError::bad_request("the run has no phase").with_hint("give at least one [[phase]]")
             );
         }
-        let model = size::model(&self.model)?;
         let phases = self.phase.iter().map(PhaseSpec::phase);
         let phases = phases.collect::<Result<Vec<Phase>, ServiceError>>()?;
         let limits = Limits {
             host_slots,
             ..Limits::default()
         };
-        schedule(&model, &phases, offers, limits).map_err(|error| self.refused(error))
+        schedule_calibrated(model, &phases, offers, limits, calibration).map_err(|error| self.refused(error))
     }
 
     fn refused(&self, error: PhaseError) -> ServiceError {
@@ -115,10 +148,7 @@ impl PhaseSpec {
             ..self.job.clone()
         };
         let mut job = job.job().map_err(here)?;
-        for (name, value) in &self.set {
-            let set = settings::set(&mut job, name, value);
-            set.map_err(|error| here(ServiceError::bad_request(error.to_string())))?;
-        }
+        size::set_all(&mut job, &self.set).map_err(here)?;
         Ok(Phase {
             name: self.name().to_owned(),
             kind: self.kind,
@@ -185,7 +215,16 @@ mod tests {
         refused(json!({"tokens": 5, "hours": 1}), "tokens or hours");
         refused(json!({"tokens": "many"}), "20B or 15T");
         refused(json!({"tokens": -3}), "allowed: 1 to 10^18");
-        refused(json!({"hours": 1e30}), "allowed: 1 to 10^10");
+        refused(json!({"hours": 1e30}), "hours is 1e30; allowed: a second");
+        refused(json!({"hours": -1}), "hours is -1; allowed: a second");
+        for gpus in [0, 100_000] {
+            let says = format!("gpus is {gpus}; allowed: 1 to 1024");
+            refused(json!({"hours": 1, "gpus": gpus}), &says);
+        }
+        refused(
+            json!({"hours": 1, "set": {"micro_batch": -3}}),
+            "micro_batch is \"-3\"",
+        );
         refused(json!({"hours": 1, "gpu": "voodoo2"}), "voodoo2");
         refused(json!({"hours": 1, "job": {"concurrency": 3}}), "concurrency");
         refused(json!({"hours": 1, "gpus": 1, "gpu": "l4-24gb"}), "8B full");
@@ -199,6 +238,11 @@ mod tests {
         };
         let counts = |found: Vec<Scheduled>| found[0].window.need.alternatives[0].count;
         assert_eq!(long(json!({"loss": "chunked"})).map(counts), Ok(32));
+        // Numbers are written as numbers.
+        assert_eq!(
+            long(json!({"loss": "chunked", "micro_batch": 1})).map(counts),
+            Ok(32)
+        );
         assert!(run(json!({"model": "8B", "phase": []})).is_err());
         for unknown in [json!({"kind": "lunch"}), json!({"kind": "main", "speed": 1})] {
             let run = json!({"model": "8B", "phase": [unknown]});

@@ -1,8 +1,9 @@
-//! What runs by the clock: looks at the hardware, and recompositions when a window opens or closes.
+//! What runs by the clock: looks at the hardware, and recompositions when a window opens or closes, or a phase of a
+//! demand begins or ends.
 //!
-//! Whatever woke it, the runner asks what schedules want *now*, plans, and applies: an opening that was missed
+//! Whatever woke it, the runner asks what schedules and phases want *now*, plans, and applies: an opening that was missed
 //! is made up for at the next chance, and one that was done already finds nothing to do. It touches nothing
-//! but what schedules add, and what open windows suspend. What can't be done is tried again for as long as it is wanted, less and
+//! but what schedules add, demands with phases, and what open windows suspend. What can't be done is tried again for as long as it is wanted, less and
 //! less often, and told. An operation that takes long is not waited for when the calendar goes on: what it
 //! has in hand is left alone, and the rest is seen to.
 
@@ -11,6 +12,7 @@ mod told;
 pub use told::{ScheduleRun, Trouble};
 
 use crate::composer::{Change, Composer, Tell};
+use crate::course::Course;
 use crate::error::ServiceError;
 use crate::schedule::{Calendar, next_change};
 use jiff::Timestamp;
@@ -56,6 +58,8 @@ struct Runner<'a> {
 struct Looked {
     at: Timestamp,
     calendars: Vec<Calendar>,
+    /// Of the demands with phases.
+    courses: Vec<Course>,
 }
 
 /// How a try ended.
@@ -101,16 +105,18 @@ impl Runner<'_> {
     async fn recompose(&mut self) {
         self.composer.has_calendar().await;
         self.recall().await;
+        self.composer.has_looked_at_all().await;
         // Before the first wait: what was missed while nobody ran.
         loop {
             self.composer.has_calendar().await;
             let mut looked = Looked {
                 at: self.composer.clock().now(),
                 calendars: Vec::new(),
+                courses: Vec::new(),
             };
-            let tried = match self.composer.calendars().await {
-                Ok(calendars) => {
-                    looked.calendars = calendars;
+            let tried = match self.calendar().await {
+                Ok((calendars, courses)) => {
+                    (looked.calendars, looked.courses) = (calendars, courses);
                     self.follow(&looked).await
                 }
                 Err(error) => Err(ServiceError::new(
@@ -139,8 +145,9 @@ impl Runner<'_> {
     async fn recall(&mut self) {
         let recalled = async {
             let runs = self.composer.schedule_runs().await?;
-            let calendars = self.composer.calendars().await?;
-            Ok::<_, ServiceError>(unfinished(runs, &calendars, self.composer.clock().now()))
+            let (calendars, courses) = self.calendar().await?;
+            let next = |at| next_change(&calendars, &courses, at);
+            Ok::<_, ServiceError>(unfinished(runs, next, self.composer.clock().now()))
         };
         self.notes = recalled.await.unwrap_or_else(|error| {
             tracing::warn!("earlier notes can't be read, and are not gone on with: {error}");
@@ -148,10 +155,15 @@ impl Runner<'_> {
         });
     }
 
-    /// Returns when a window opens or closes after the calendar was looked at.
+    /// All that is wanted by the clock.
+    async fn calendar(&self) -> Result<(Vec<Calendar>, Vec<Course>), ServiceError> {
+        Ok((self.composer.calendars().await?, self.composer.courses().await?))
+    }
+
+    /// Returns when a window opens or closes, or a phase begins or ends, after the calendar was looked at.
     async fn next_change(&self, looked: &Looked) {
         let clock = self.composer.clock();
-        let Some(next) = next_change(&looked.calendars, looked.at) else {
+        let Some(next) = next_change(&looked.calendars, &looked.courses, looked.at) else {
             return std::future::pending().await;
         };
         while clock.now() < next {
@@ -162,7 +174,7 @@ impl Runner<'_> {
     /// Makes what is wanted by schedules so, and waits until it is.
     async fn follow(&self, looked: &Looked) -> Result<Tried, ServiceError> {
         let change = self.composer.calendar_change().await?;
-        if looked.calendars.is_empty() && change.is_none() {
+        if looked.calendars.is_empty() && looked.courses.is_empty() && change.is_none() {
             return Ok(Tried::Done(None));
         }
         let scheduled = self.composer.plan_for_schedules().await?;

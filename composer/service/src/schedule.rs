@@ -4,6 +4,7 @@
 //! suspends; when it closes they come back. What is wanted at a moment follows from the calendar alone
 //! ([`wanted`]), so nothing is lost when the manager was down at 20:00, and nothing is done twice.
 
+use crate::course::Course;
 use crate::demand::{DemandRecord, DemandSpec};
 use crate::window::{Window, WindowSpec};
 use jiff::Timestamp;
@@ -80,7 +81,8 @@ impl Schedule {
     }
 }
 
-/// The demands that are wanted at `now`: the standing ones less those suspended, and those of open windows.
+/// The demands that are wanted at `now`, with what they need then: the standing ones less those suspended and those
+/// between whose phases it is not, and those of open windows.
 /// Those that an operation is composing or releasing are its business.
 pub fn wanted(demands: &[DemandRecord], calendars: &[Calendar], now: Timestamp) -> Vec<Demand> {
     let open: Vec<&Calendar> = calendars
@@ -97,23 +99,22 @@ pub fn wanted(demands: &[DemandRecord], calendars: &[Calendar], now: Timestamp) 
         .iter()
         .filter(|record| record.pending.is_none())
         .filter(is_wanted)
-        .map(|record| record.demand.clone())
+        .filter_map(|record| record.demand_at(now))
         .collect()
 }
 
-/// The next moment after `now` at which any window opens or closes.
-pub fn next_change(calendars: &[Calendar], now: Timestamp) -> Option<Timestamp> {
-    calendars
-        .iter()
-        .filter_map(|calendar| calendar.window.next_change(now))
-        .min()
+/// The next moment after `now` at which any window opens or closes, or a phase begins or ends.
+pub fn next_change(calendars: &[Calendar], courses: &[Course], now: Timestamp) -> Option<Timestamp> {
+    let windows = calendars.iter().map(|calendar| calendar.window.next_change(now));
+    let phases = courses.iter().map(|course| course.next_change(now));
+    windows.chain(phases).flatten().min()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::demand::default_tenant;
-    use poolwright_sizing::need::Need;
+    use poolwright_sizing::need::{Need, NeedWindow};
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -132,6 +133,7 @@ mod tests {
         DemandRecord {
             spec,
             demand,
+            course: None,
             schedule: schedule.map(|id| ScheduleId::new(id).unwrap()),
             pending: None,
         }
@@ -183,6 +185,54 @@ mod tests {
     }
 
     #[test]
+    fn a_demand_with_phases_is_wanted_while_one_is_on_and_needs_what_it_needs() {
+        let window = |phase: &str, gpus, start_s, end_s| NeedWindow {
+            phase: phase.into(),
+            start_s,
+            end_s,
+            need: Need::of_kind("l4-24gb", gpus),
+        };
+        let mut run = demand("run", None);
+        let course = Course {
+            starts: at("2026-03-01T21:00:00Z"),
+            windows: vec![window("main", 8, 0, 3600), window("evaluation", 1, 3600, 5400)],
+        };
+        run.course = Some(course.clone());
+        let needs = |time: &str| -> Vec<u32> {
+            let wanted = wanted(std::slice::from_ref(&run), &[], at(time));
+            wanted
+                .iter()
+                .map(|demand| demand.need.alternatives[0].count)
+                .collect()
+        };
+        assert_eq!(needs("2026-03-01T20:59:00Z"), [] as [u32; 0]);
+        assert_eq!(needs("2026-03-01T21:00:00Z"), [8]);
+        assert_eq!(needs("2026-03-01T22:00:00Z"), [1]);
+        assert_eq!(needs("2026-03-01T22:30:00Z"), [] as [u32; 0]);
+        let calendars: Vec<Calendar> = night(false)
+            .calendar(at("2026-03-01T12:00:00Z"))
+            .unwrap()
+            .into_iter()
+            .collect();
+        let next = |time: &str| next_change(&calendars, std::slice::from_ref(&course), at(time));
+        assert_eq!(
+            next("2026-03-01T12:00:00Z"),
+            Some(at("2026-03-01T20:00:00Z")),
+            "the window opens"
+        );
+        assert_eq!(
+            next("2026-03-01T20:00:00Z"),
+            Some(at("2026-03-01T21:00:00Z")),
+            "the run begins"
+        );
+        assert_eq!(
+            next("2026-03-01T21:30:00Z"),
+            Some(at("2026-03-01T22:00:00Z")),
+            "the phase changes"
+        );
+    }
+
+    #[test]
     fn the_next_change_is_the_nearest_of_all_windows() {
         let calendars: Vec<Calendar> = night(false)
             .calendar(Timestamp::UNIX_EPOCH)
@@ -190,9 +240,9 @@ mod tests {
             .into_iter()
             .collect();
         assert_eq!(
-            next_change(&calendars, at("2026-03-01T12:00:00Z")),
+            next_change(&calendars, &[], at("2026-03-01T12:00:00Z")),
             Some(at("2026-03-01T20:00:00Z"))
         );
-        assert_eq!(next_change(&[], at("2026-03-01T12:00:00Z")), None);
+        assert_eq!(next_change(&[], &[], at("2026-03-01T12:00:00Z")), None);
     }
 }

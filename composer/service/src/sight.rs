@@ -4,11 +4,12 @@
 //! overtake each other: what counts for each unit is the look that began last, whichever it was.
 
 use crate::owners::{Owner, Owners, is_stray, lay_over, units_of};
+use crate::walk::Walk;
 use jiff::Timestamp;
 use poolwright_collector::Look;
 use poolwright_driver::Bindings;
 use poolwright_model::control::ControlPoint;
-use poolwright_model::fault::Fault;
+use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_model::id::ControlEndpointId;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,8 +41,10 @@ pub(crate) struct Sight {
     silence: Option<Vec<Fault>>,
     /// The last walk, where it is not believed, and why.
     doubted: Option<(Look, Fault)>,
-    /// The last try, whatever came of it.
+    /// The last try, whatever came of it; 0: none since the manager started.
     tried: u64,
+    /// What the last walk showed is what is kept over a restart.
+    kept: bool,
 }
 
 impl Sight {
@@ -56,7 +59,38 @@ impl Sight {
             silence,
             doubted: None,
             tried: began.nth,
+            kept: false,
         }
+    }
+
+    /// As it was before the manager started. Everything that was written down is newer.
+    pub fn recalled(walk: Walk) -> Self {
+        let began = Began {
+            nth: 0,
+            revision: 0,
+            at: walk.at,
+            instant: Instant::now(),
+        };
+        Self {
+            kept: true,
+            ..Self::new(walk.into_look(), began)
+        }
+    }
+
+    /// Whether nobody has looked since the manager started.
+    pub fn is_recalled(&self) -> bool {
+        self.tried == 0
+    }
+
+    /// What is to be kept over a restart, where that is otherwise than what is; with the number of the look.
+    pub fn to_keep(&self) -> Option<(Walk, u64)> {
+        let to_keep = !self.kept && self.has_answered() && self.doubted.is_none();
+        to_keep.then(|| (Walk::of(&self.walk), self.walked.nth))
+    }
+
+    /// What that look showed is kept.
+    pub fn kept(&mut self, nth: u64) {
+        self.kept |= self.walked.nth == nth;
     }
 
     /// The first that is seen of an endpoint, which may not be believed.
@@ -84,6 +118,7 @@ impl Sight {
     pub fn believe(&mut self) {
         if let Some((walk, _)) = self.doubted.take() {
             self.walk = walk;
+            self.kept = false;
         }
     }
 
@@ -113,6 +148,7 @@ impl Sight {
         let topology = &walk.view.topology;
         self.owners
             .retain(|_, owner| owner.read.nth > began.nth || is_stray(owner, topology));
+        self.kept &= Walk::of(&walk).is_like(&Walk::of(&self.walk));
         (self.walk, self.walked) = (walk, began);
         self.doubted = None;
     }
@@ -120,7 +156,7 @@ impl Sight {
     /// Takes in who is bound where. Says whether anything is otherwise than it was known to be, so that a walk would
     /// tell more.
     pub fn read(&mut self, units: &[ControlPoint], read: Bindings, began: Began, took: Duration) -> bool {
-        let was_silent = self.silence.is_some();
+        let was_silent = self.silence.is_some() || self.is_recalled();
         self.tried(began, None);
         let mut news = was_silent && self.silence.is_none();
         let before = self.look();
@@ -150,6 +186,25 @@ impl Sight {
         news
     }
 
+    /// How many units that the last walk showed are not there, by what was read now; and how many it showed.
+    pub fn gone(&self, units: &[ControlPoint], read: &Bindings) -> (usize, usize) {
+        let shown = units_of(&self.walk.view.topology);
+        let gone = units.iter().zip(&read.units);
+        let gone =
+            gone.filter(|(unit, bound)| matches!(bound, Ok(None)) && shown.binary_search(unit).is_ok());
+        (gone.count(), shown.len())
+    }
+
+    /// Whether the last look told where a unit is.
+    pub fn tells(&self, unit: &ControlPoint) -> bool {
+        let last = self.read_last().unwrap_or(self.walked);
+        let read = self
+            .owners
+            .get(&unit.address)
+            .map_or(self.walked, |owner| owner.read);
+        read.nth >= last.nth
+    }
+
     fn tried(&mut self, began: Began, silence: Option<Vec<Fault>>) {
         if began.nth >= self.tried {
             (self.tried, self.silence) = (began.nth, silence);
@@ -163,7 +218,7 @@ impl Sight {
 
     /// Whether it could be read at the last try, and is believed.
     pub fn answers(&self) -> bool {
-        self.silence.is_none() && self.doubted.is_none()
+        self.silence.is_none() && self.doubted.is_none() && !self.is_recalled()
     }
 
     /// Everything that is known of it now.
@@ -171,7 +226,10 @@ impl Sight {
         let mut look = self.walk.clone();
         let changed = lay_over(&mut look.view.topology, &self.owners);
         look.view.at = changed.map_or(look.view.at, |changed| changed.max(look.view.at));
-        if let Some(faults) = &self.silence {
+        if self.is_recalled() {
+            look.answered = false;
+            look.view.faults = vec![self.not_looked_at()];
+        } else if let Some(faults) = &self.silence {
             look.answered = false;
             look.view.faults.clone_from(faults);
         } else if let Some((_, fault)) = &self.doubted {
@@ -179,6 +237,11 @@ impl Sight {
             look.view.faults.insert(0, fault.clone());
         }
         look
+    }
+
+    fn not_looked_at(&self) -> Fault {
+        let message = "not looked at since the manager started; it is shown as it was before";
+        Fault::new(self.endpoint().as_str(), FaultKind::NotLookedAt, message)
     }
 
     /// The last walk alone.
@@ -203,7 +266,7 @@ impl Sight {
         units
     }
 
-    /// When the look began that last told who is bound where; `None` where none ever did.
+    /// When the look began that last told who is bound where; `None` where none did since the manager started.
     pub fn read_last(&self) -> Option<Began> {
         if !self.has_answered() {
             return None;
@@ -211,6 +274,7 @@ impl Sight {
         let read = self.read.map(|(began, _)| began);
         Some(match read {
             Some(read) if read.nth > self.walked.nth => read,
+            _ if self.walked.nth == 0 => return None,
             _ => self.walked,
         })
     }
@@ -218,6 +282,11 @@ impl Sight {
     /// How long it takes to read who is bound where, as it did last.
     pub fn reading_takes(&self) -> Duration {
         self.read.map_or(Duration::ZERO, |(_, took)| took)
+    }
+
+    /// Whether the last walk began after that commit.
+    pub fn walked_after(&self, revision: u64) -> bool {
+        self.walked.revision >= revision
     }
 
     /// How far the store was when the look began that last told who is bound where.

@@ -2,12 +2,26 @@
 
 use crate::demand::{DemandSpec, PoolKind};
 use crate::error::{ErrorCode, ServiceError};
+use crate::phases::{RunSpec, Setting};
 use poolwright_model::profile::Profiles;
-use poolwright_sizing::fit::fit;
+use poolwright_sizing::fit::fit_calibrated;
 use poolwright_sizing::job::{Method, WeightFormat};
-use poolwright_sizing::need::{Need, Task};
-use poolwright_sizing::{Catalogue, Fit, Inference, Job, Limits, Model, Offer, Training};
+use poolwright_sizing::need::{Need, NeedWindow, Task};
+use poolwright_sizing::{
+    Calibration, Catalogue, Fit, Inference, Job, Limits, Model, Offer, Training, hub_config, settings,
+};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a demand is sized on, and with.
+#[derive(Debug, Clone, Copy)]
+pub struct Site<'a> {
+    pub pool: &'a [PoolKind],
+    /// GPUs that the largest host takes, where a host is known.
+    pub host_slots: Option<u32>,
+    /// Constants as measured peaks corrected them.
+    pub calibration: &'a Calibration,
+}
 
 /// What is done with a model, as people write it; everything left out takes sizing's usual setting.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -105,6 +119,26 @@ pub fn model(name: &str) -> Result<Model, ServiceError> {
     })
 }
 
+/// Changes settings of a job by their names.
+pub(crate) fn set_all(job: &mut Job, set: &BTreeMap<String, Setting>) -> Result<(), ServiceError> {
+    for (name, value) in set {
+        let set = settings::set(job, name, &value.to_string());
+        set.map_err(|error| ServiceError::bad_request(error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Weights are served as the model's file says, unless something else is asked for; says so.
+pub fn as_stored(job: &mut Job, model: &Model, is_asked: bool) -> Option<String> {
+    let (Job::Inference(serving), Some(stored), false) = (job, model.stored, is_asked) else {
+        return None;
+    };
+    serving.weights = stored;
+    Some(format!(
+        "weights in {stored}, as the model's file has them; --weights says otherwise"
+    ))
+}
+
 /// All kinds that have a hardware profile, as many of each as wanted.
 pub fn every_kind() -> Vec<Offer> {
     Profiles::builtin()
@@ -120,49 +154,78 @@ pub fn pool_offers(pool: &[PoolKind]) -> Vec<Offer> {
     let offer = |kind: &PoolKind| {
         profiles
             .by_name(&kind.kind)
-            .map(|profile| Offer::of(profile, Some(kind.count)))
+            .map(|profile| Offer::of(profile, Some(kind.count)).joined(kind.island))
     };
     pool.iter().filter_map(offer).collect()
 }
 
 /// What fits on the offers, ranked, and what does not.
-pub fn size(
-    model: &Model,
-    job: &Job,
-    offers: &[Offer],
-    host_slots: Option<u32>,
-) -> Result<Fit, ServiceError> {
+pub fn size(model: &Model, job: &Job, offers: &[Offer], site: &Site<'_>) -> Result<Fit, ServiceError> {
     let limits = Limits {
-        host_slots,
+        host_slots: site.host_slots,
         ..Limits::default()
     };
-    fit(model, job, offers, limits).map_err(|e| ServiceError::bad_request(e.to_string()))
+    fit_calibrated(model, job, offers, limits, site.calibration)
+        .map_err(|e| ServiceError::bad_request(e.to_string()))
+}
+
+impl DemandSpec {
+    /// The model that it names, or whose file it holds.
+    fn resolved(&self) -> Result<Model, ServiceError> {
+        let name = self.model.as_deref().unwrap_or(self.id.as_str());
+        let Some(config) = &self.config else {
+            return model(name);
+        };
+        hub_config::parse(name, &config.to_string()).map_err(|error| {
+            ServiceError::bad_request(format!("demand {}: {error}", self.id))
+                .with_hint("give what the config.json of a language model holds, as model hubs have it")
+        })
+    }
+
+    /// The kinds in the pool that it may have.
+    fn offers(&self, site: &Site<'_>) -> Result<Vec<Offer>, ServiceError> {
+        let kind = self
+            .kind
+            .as_deref()
+            .map(crate::demand::profile_name)
+            .transpose()?;
+        let mut offers = pool_offers(site.pool);
+        offers.retain(|offer| kind.is_none() || offer.kind == kind);
+        Ok(offers)
+    }
 }
 
 /// What a demand for a model comes to on the kinds in the pool.
-pub(crate) fn need_of_model(
-    spec: &DemandSpec,
-    name: &str,
-    pool: &[PoolKind],
-    host_slots: Option<u32>,
-) -> Result<Need, ServiceError> {
-    let job = JobSpec {
+pub(crate) fn need_of_model(spec: &DemandSpec, site: &Site<'_>) -> Result<Need, ServiceError> {
+    let asked = JobSpec {
         task: spec.task,
         context: spec.context,
         concurrency: spec.concurrency,
         weights: spec.weights.clone(),
-        micro_batch: None,
-        accumulation: None,
+        micro_batch: spec.micro_batch,
+        accumulation: spec.accumulation,
     };
-    let kind = spec
-        .kind
-        .as_deref()
-        .map(crate::demand::profile_name)
-        .transpose()?;
-    let mut offers = pool_offers(pool);
-    offers.retain(|offer| kind.is_none() || offer.kind == kind);
-    let fit = size(&model(name)?, &job.job()?, &offers, host_slots)?;
-    fit.need().ok_or_else(|| fits_nowhere(&fit, &job))
+    let model = spec.resolved()?;
+    let mut job = asked.job()?;
+    set_all(&mut job, &spec.set)?;
+    let is_asked = spec.weights.is_some() || spec.set.contains_key("weights");
+    let stored = as_stored(&mut job, &model, is_asked);
+    let mut fit = size(&model, &job, &spec.offers(site)?, site)?;
+    for candidate in &mut fit.candidates {
+        candidate.estimate.notes.extend(stored.clone());
+    }
+    fit.need().ok_or_else(|| fits_nowhere(&fit, &asked))
+}
+
+/// What a demand with phases comes to in each of them.
+pub(crate) fn windows_of_run(spec: &DemandSpec, site: &Site<'_>) -> Result<Vec<NeedWindow>, ServiceError> {
+    let model = spec.resolved()?;
+    let run = RunSpec {
+        model: model.name.clone(),
+        phase: spec.phase.clone(),
+    };
+    let scheduled = run.schedule_of(&model, &spec.offers(site)?, site.host_slots, site.calibration)?;
+    Ok(scheduled.into_iter().map(|phase| phase.window).collect())
 }
 
 /// What is lacking where it comes nearest, and what would help with such a task; each kind with its reason in the
@@ -207,6 +270,7 @@ fn what_helps(fit: &Fit, job: &JobSpec) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use poolwright_sizing::fit::fit;
 
     #[test]
     fn nothing_is_refused_and_an_empty_pool_is_not_told_to_take_smaller_weights() {
@@ -219,7 +283,7 @@ mod tests {
             );
         }
         let job = JobSpec::default();
-        let fit = size(&model("8B").unwrap(), &job.job().unwrap(), &[], None).unwrap();
+        let fit = fit(&model("8B").unwrap(), &job.job().unwrap(), &[], Limits::default()).unwrap();
         let hint = fits_nowhere(&fit, &job).hint.unwrap();
         assert!(hint.contains("doctor") && !hint.contains("weights"), "{hint}");
         let hint = model("no-such").unwrap_err().hint.unwrap();
@@ -236,13 +300,14 @@ mod tests {
             .map(|kind| PoolKind {
                 kind: kind.to_owned(),
                 count: 1,
+                island: None,
             })
             .into();
-        let fit = size(
+        let fit = fit(
             &model("405B").unwrap(),
             &job.job().unwrap(),
             &pool_offers(&few),
-            None,
+            Limits::default(),
         )
         .unwrap();
         fits_nowhere(&fit, &job)

@@ -75,12 +75,17 @@ impl Baselines {
         };
     }
 
+    /// Whether so many of so many that are gone at once are a fault of whoever shows them.
+    pub fn are_too_many(&self, gone: usize, of: usize) -> bool {
+        gone >= FEWEST && gone * 100 > of * self.percent as usize
+    }
+
     /// Takes in what an endpoint shows; or says that it is not to be believed, and why.
     pub fn take_in(&mut self, look: &Look) -> Result<(), Fault> {
         let now = Shown::of(look);
         let gone = self.gone(&now);
         let before = self.shown.get(&now.endpoint).map_or(0, BTreeSet::len);
-        if gone.len() >= FEWEST && gone.len() * 100 > before * self.percent as usize {
+        if self.are_too_many(gone.len(), before) {
             let endpoint = &now.endpoint;
             let message = format!(
                 "{} of {before} GPUs vanished in one look, more than {} %: nothing there is composable, and nothing is \

@@ -62,7 +62,7 @@ impl Pool {
 
     async fn try_round(&self, manager: &Leases, busy: &[&str]) -> Result<Round, StoreError> {
         manager
-            .round(&self.kept, &endpoints(busy), Timestamp::UNIX_EPOCH)
+            .round(&self.kept, &|| endpoints(busy), Timestamp::UNIX_EPOCH)
             .await
     }
 
@@ -228,8 +228,23 @@ async fn a_lease_is_handed_over_to_who_collects_them_once_nothing_works_there() 
     let round = pool.try_round(&b, &["box-2"]).await.unwrap();
     assert!(round.handed_over.is_empty());
     assert_eq!(in_charge(&b), ["box-2"]);
+    // But nothing more begins there, and what runs has its turn, and no more than that.
+    assert!(b.is_wanted_elsewhere(&endpoint("box-2")));
+    assert!(
+        !a.is_wanted_elsewhere(&endpoint("box-2")),
+        "it is not A's to give away"
+    );
+    assert!(b.overdue().is_empty());
+    for _ in 0..8 {
+        tokio::time::sleep(TERM / 3).await;
+        pool.try_round(&b, &["box-2"]).await.unwrap();
+        pool.round(&a).await;
+    }
+    assert_eq!(b.overdue(), [endpoint("box-2")]);
     let round = pool.round(&b).await;
     assert_eq!(round.handed_over, [endpoint("box-2")]);
+    pool.round(&b).await;
+    assert!(b.overdue().is_empty() && !b.is_wanted_elsewhere(&endpoint("box-2")));
     assert!(in_charge(&b).is_empty());
     let round = pool.round(&a).await;
     assert_eq!(
@@ -284,7 +299,7 @@ async fn a_wall_clock_that_is_set_moves_no_lease() {
     let (a, b) = (pool.manager("a"), pool.manager("b"));
     let round = async |manager: &Leases, hours: i64| {
         let wall = Timestamp::from_second(hours * 3600).unwrap();
-        manager.round(&pool.kept, &BTreeSet::new(), wall).await.unwrap();
+        manager.round(&pool.kept, &BTreeSet::new, wall).await.unwrap();
     };
     round(&a, 0).await;
     for n in 0..20 {

@@ -69,17 +69,29 @@ fn search(name: &str, task: Task, accumulation: u64) -> Result<Value, Box<dyn Er
     };
     let mut times = Vec::new();
     let mut sets = 0;
+    let busy = cpu_s();
     for _ in 0..SEARCHES {
         let start = Instant::now();
         let found = fit::fit(&model, &job, &offers, limits)?;
         times.push(start.elapsed().as_secs_f64() * 1e3);
         sets = found.candidates.len();
     }
+    let cpu_ms = busy
+        .zip(cpu_s())
+        .map(|(before, after)| (after - before) * 1e3 / SEARCHES as f64);
     times.sort_by(f64::total_cmp);
     Ok(json!({
         "model": name, "task": task, "accumulation": accumulation, "kinds": offers.len(), "sets": sets,
-        "median_ms": times[times.len() / 2], "worst_ms": times[times.len() - 1],
+        "median_ms": times[times.len() / 2], "worst_ms": times[times.len() - 1], "cpu_ms": cpu_ms,
     }))
+}
+
+/// Seconds that this process has had a core, as Linux counts them, to a few milliseconds. Others on the machine make
+/// them no more; None where they are not told.
+fn cpu_s() -> Option<f64> {
+    let told = std::fs::read_to_string("/proc/self/schedstat").ok()?;
+    let nanoseconds: f64 = told.split(' ').next()?.parse().ok()?;
+    Some(nanoseconds / 1e9)
 }
 
 /// The table as often as it takes, read and sized as one.
@@ -88,15 +100,17 @@ fn table(cases: &str) -> Result<Value, Box<dyn Error>> {
     let rows = rows.trim_end();
     let count = rows.lines().count().max(1);
     let text = format!("{header}\n{}", format!("{rows}\n").repeat(CASES.div_ceil(count)));
-    let start = Instant::now();
+    let (start, busy) = (Instant::now(), cpu_s());
     let outcomes = batch::size(&text)?;
     let out = batch::to_csv(&outcomes);
     let seconds = start.elapsed().as_secs_f64();
+    let cpu = busy.zip(cpu_s()).map(|(before, after)| after - before);
     let refused = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
     let point = |outcome: &batch::Outcome| outcome.result.as_ref().ok().map(|found| found.point.gib());
     let predicted: Vec<Option<f64>> = outcomes.iter().take(count).map(point).collect();
     Ok(json!({
         "predicted_gib": predicted, "cases": outcomes.len(), "refused": refused, "seconds": seconds, "bytes": out.len(),
         "cases_per_s": outcomes.len() as f64 / seconds,
+        "cases_per_cpu_s": cpu.map(|cpu| outcomes.len() as f64 / cpu),
     }))
 }

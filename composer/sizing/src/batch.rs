@@ -4,6 +4,7 @@
 //! caching allocator; context and communication buffers are not in it. A case that cannot be sized is
 //! refused with its reason; the others go on.
 
+use crate::calibration::Calibration;
 use crate::catalogue::Catalogue;
 use crate::constants::Constants;
 use crate::csv::{self, CsvError, Row};
@@ -13,9 +14,10 @@ use crate::job::{
     AdapterType, Adapters, Attention, Inference, Job, Loss, Method, Precision, Recompute, Targets, Training,
     WeightFormat,
 };
-use crate::model::{Experts, Family, Mlp, Model};
+use crate::model::{Experts, Family, Latent, Mlp, Model};
 use crate::need::Task;
 use crate::parallel::Parallel;
+use crate::parameters;
 use crate::training;
 use poolwright_model::units::Bytes;
 use std::fmt::Write;
@@ -54,11 +56,16 @@ pub struct Outcome {
 
 /// Sizes every row of a table of cases; columns are found by name.
 pub fn size(cases: &str) -> Result<Vec<Outcome>, CsvError> {
+    size_calibrated(cases, &Calibration::default())
+}
+
+/// The same with what allocators reserve as measured peaks corrected it; tensors alone stay as they are.
+pub fn size_calibrated(cases: &str, calibration: &Calibration) -> Result<Vec<Outcome>, CsvError> {
     let mut outcomes = Vec::new();
     csv::read(cases, |row| {
         outcomes.push(Outcome {
             id: id(row),
-            result: predict(row),
+            result: predict(row, calibration),
         });
     })?;
     Ok(outcomes)
@@ -105,7 +112,7 @@ pub(crate) fn case(row: &Row<'_>) -> Result<Case, SizingError> {
     Ok(Case { model, job, parallel })
 }
 
-fn predict(row: &Row<'_>) -> Result<Prediction, SizingError> {
+fn predict(row: &Row<'_>, calibration: &Calibration) -> Result<Prediction, SizingError> {
     let Case { model, job, parallel } = case(row)?;
     let job = match job {
         Job::Training(step) => step,
@@ -117,7 +124,7 @@ fn predict(row: &Row<'_>) -> Result<Prediction, SizingError> {
             });
         }
     };
-    let peak = training::peak(&model, &job, &parallel)?;
+    let peak = training::bare_peak(&model, &job, &parallel)?;
     let bytes = |b: f64| Bytes(b.ceil() as u64);
     match row.get("metric") {
         None | Some("allocated") => Ok(Prediction {
@@ -125,7 +132,11 @@ fn predict(row: &Row<'_>) -> Result<Prediction, SizingError> {
             safe: bytes(peak.safe_bytes),
         }),
         Some("reserved") => {
-            let reserved = training::reserved(&peak, &job, &parallel)?;
+            let corrected = calibration.reserved(&job.framework, parallel.gpus(), &peak);
+            let reserved = match corrected {
+                Some(corrected) => corrected,
+                None => training::reserved(&peak, &job, &parallel)?,
+            };
             Ok(Prediction {
                 point: bytes(reserved.middle),
                 safe: bytes(reserved.safe),
@@ -179,7 +190,7 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         hidden,
         heads,
         kv_heads: number(row, "kv_heads")?.unwrap_or(heads),
-        head_dim: number(row, "head_dim")?.unwrap_or(hidden / heads.max(1)),
+        head_dim: head_dim(row, hidden, heads)?,
         ffn: required(row, "ffn")?,
         vocab: required(row, "vocab")?,
         tied: flag(row, "tied")?.unwrap_or(false),
@@ -188,15 +199,53 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         latent: None,
         window: None,
         experts: None,
+        stored: None,
+        vision: None,
         source: "the case".into(),
     };
     model.check()?;
-    let mut model = experts(row, known(model))?;
+    let mut model = experts(row, latent(row, known(model))?)?;
     if let Some(family) = row.get("family") {
         model.family = family.parse()?;
     }
+    refuse_contradiction(&model)?;
     Ok(model)
 }
+
+/// As stated, or the heads' part of the width.
+fn head_dim(row: &Row<'_>, hidden: u64, heads: u64) -> Result<u64, SizingError> {
+    if let Some(stated) = number(row, "head_dim")? {
+        return Ok(stated);
+    }
+    if heads == 0 || !hidden.is_multiple_of(heads) {
+        let allowed = format!("a divisor of hidden, {hidden}, where head_dim is empty");
+        return Err(SizingError::bad("heads", heads, &allowed));
+    }
+    Ok(hidden / heads)
+}
+
+/// Refuses parameters that cannot be those of the shape: fewer than its matrices have, but for what a family leaves
+/// out; or far more, which no number of experts that the table does not state can explain.
+fn refuse_contradiction(model: &Model) -> Result<(), SizingError> {
+    if model.latent.is_some() {
+        return Ok(());
+    }
+    let shape = parameters::matrices(model) as f64;
+    let most = if model.experts.is_some() {
+        1.5
+    } else {
+        MOST_EXPERTS
+    };
+    let found = model.params as f64 / shape;
+    if (0.75..=most).contains(&found) {
+        return Ok(());
+    }
+    let allowed = format!("about {shape:.0}, as layers, hidden, heads, ffn and vocab make it");
+    Err(SizingError::bad("params", model.params, &allowed))
+}
+
+/// The most parameters of a mixture over those of a dense model of its dimensions.
+const MOST_EXPERTS: f64 = 64.0;
 
 /// What a table has no columns for comes from the catalogue, where it has a model of this name and these dimensions.
 fn known(model: Model) -> Model {
@@ -213,6 +262,23 @@ fn known(model: Model) -> Model {
         experts: known.experts,
         ..model
     }
+}
+
+/// Latent attention that the table states.
+fn latent(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
+    let Some(kv_lora_rank) = number(row, "kv_lora_rank")? else {
+        return Ok(model);
+    };
+    let latent = Some(Latent {
+        kv_lora_rank,
+        rope_dim: required(row, "rope_dim")?,
+        q_lora_rank: number(row, "q_lora_rank")?.unwrap_or(0),
+        nope_dim: required(row, "nope_dim")?,
+        value_dim: required(row, "value_dim")?,
+    });
+    let model = Model { latent, ..model };
+    model.check()?;
+    Ok(model)
 }
 
 /// Experts that the table states.

@@ -12,7 +12,7 @@ use crate::csv::CsvError;
 use crate::error::DataError;
 use crate::estimate::{Estimate, Term, whole};
 use crate::named::named;
-use crate::training::Peak;
+use crate::training::{Peak, Reserved};
 use serde::{Deserialize, Serialize};
 
 named! {
@@ -34,6 +34,9 @@ pub const FEWEST_ROWS: usize = 3;
 
 /// With fewer rows than this a bound is only raised.
 pub const ROWS_TO_LOWER_A_BOUND: usize = 10;
+
+/// How a line begins that says what was corrected, and by which file.
+pub const CALIBRATED: &str = "calibrated: ";
 
 /// What a corrected constant may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,6 +114,9 @@ pub struct Correction {
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
     pub corrections: Vec<Correction>,
+    /// The file that it was read from: whatever it changes says so.
+    #[serde(skip)]
+    pub file: Option<String>,
 }
 
 /// Something that was left out, and why.
@@ -288,8 +294,11 @@ impl Correction {
 impl Calibration {
     /// Reads a file that [`Calibration::to_json`] wrote; what is out of limits is refused, whoever wrote it.
     pub fn parse(file: &str, text: &str) -> Result<Calibration, DataError> {
-        let calibration: Calibration =
-            serde_json::from_str(text).map_err(|e| DataError::new(file, e.to_string()))?;
+        let read = serde_json::from_str(text).map_err(|e| DataError::new(file, e.to_string()))?;
+        let calibration = Calibration {
+            file: Some(file.to_owned()),
+            ..read
+        };
         let mut seen = Vec::new();
         for correction in &calibration.corrections {
             let key = (&correction.framework, correction.constant);
@@ -314,6 +323,13 @@ impl Calibration {
         self.corrections.is_empty()
     }
 
+    /// What a correction did, and where it is from.
+    fn told(&self, correction: &Correction) -> String {
+        let file = self.file.as_ref();
+        let from = file.map_or_else(String::new, |file| format!(", in {file}"));
+        format!("{CALIBRATED}{}{from}", correction.summary())
+    }
+
     fn of(&self, framework: &str, constant: Constant) -> Option<&Correction> {
         let mut all = self.corrections.iter();
         all.find(|c| c.framework.eq_ignore_ascii_case(framework) && c.constant == constant)
@@ -321,8 +337,16 @@ impl Calibration {
 
     /// What the allocator may reserve for the peak, in bytes, where that was corrected.
     pub(crate) fn reserved_safe(&self, framework: &str, gpus: u64, peak: &Peak) -> Option<f64> {
+        self.reserved(framework, gpus, peak).map(|reserved| reserved.safe)
+    }
+
+    /// What the allocator reserves, corrected; None where it is as it was.
+    pub(crate) fn reserved(&self, framework: &str, gpus: u64, peak: &Peak) -> Option<Reserved> {
         let level = self.of(framework, reserved(gpus))?.after;
-        Some((peak.bytes * level.safe).max(peak.safe_bytes))
+        Some(Reserved {
+            middle: peak.bytes * level.middle,
+            safe: (peak.bytes * level.safe).max(peak.safe_bytes),
+        })
     }
 
     /// A training estimate with the allocator's share of its peak as corrected.
@@ -333,11 +357,11 @@ impl Calibration {
         };
         let share = Term {
             name: ALLOCATOR.into(),
-            formula: format!("calibrated: {}", correction.summary()),
+            formula: self.told(correction),
             point: whole(peak.bytes * (correction.after.middle - 1.0)),
             safe: whole(bound - peak.bytes),
         };
-        estimate.with(&[ALLOCATOR], share, correction.summary())
+        estimate.with(&[ALLOCATOR], share, self.told(correction))
     }
 
     /// A serving estimate with what the engine holds beside weights and cache as corrected.
@@ -349,11 +373,11 @@ impl Calibration {
         let gib = poolwright_model::units::Bytes::from_gib;
         let held = Term {
             name: "engine".into(),
-            formula: format!("calibrated: {}", correction.summary()),
+            formula: self.told(correction),
             point: gib(correction.after.middle),
             safe: gib(correction.after.safe),
         };
-        estimate.with(&ENGINE, held, correction.summary())
+        estimate.with(&ENGINE, held, self.told(correction))
     }
 }
 
@@ -389,7 +413,7 @@ impl Estimate {
         drop(gone);
         terms.push(term);
         let mut notes = self.notes;
-        notes.push(format!("calibrated: {note}"));
+        notes.push(note);
         Estimate::of(terms, notes)
     }
 }

@@ -106,6 +106,11 @@ impl Catalogue {
                 why: why.to_string(),
                 suggestions: Vec::new(),
             }),
+            None if size_class::looks_like_size(text) => Err(UnknownModel {
+                name: text.to_owned(),
+                why: size_class::OutOfRange.to_string(),
+                suggestions: Vec::new(),
+            }),
             None => Err(UnknownModel {
                 name: text.to_owned(),
                 why: "not in the catalogue, and no size such as 8B".into(),
@@ -188,6 +193,10 @@ mod tests {
             error.contains("Lama-3.1-8B") && error.contains("did you mean Llama-3.1-8B"),
             "{error}"
         );
+        for size in ["0B", "1e30B", "-8B", "6T"] {
+            let error = Catalogue::builtin().resolve(size).unwrap_err().to_string();
+            assert!(error.contains("sizes go from 1B to 5T"), "{error}");
+        }
         assert!(suggest("a quite different thing").is_empty());
         assert!(suggest("").is_empty() && suggest("!").is_empty());
     }
@@ -196,6 +205,22 @@ mod tests {
     fn parameters_follow_from_the_dimensions() {
         for model in Catalogue::builtin().all() {
             assert_eq!(model.counted(), Some(model.params), "{}", model.name);
+        }
+    }
+
+    /// Stated are the parameters of a token with its experts' biases, which the count leaves aside.
+    #[test]
+    fn what_a_token_passes_follows_too() {
+        let mixtures = Catalogue::builtin().all().iter().filter(|m| m.experts.is_some());
+        for model in mixtures {
+            let stated = model.active() as f64;
+            let counted = Model {
+                params_active: None,
+                ..model.clone()
+            };
+            let counted = counted.active() as f64;
+            assert!((counted / stated - 1.0).abs() < 0.01, "{}: {counted}", model.name);
+            assert!(counted < 0.6 * model.params as f64, "{}", model.name);
         }
     }
 

@@ -1,8 +1,8 @@
 //! A rule's tables beside the same by our formulas: memory, number of GPUs and cost by model size and precision,
 //! with the reasons where they differ.
 //!
-//! Units are the rule's own: decimal GB. Ours is the safe estimate of all GPUs of the smallest set on hosts of 8,
-//! serving with usual settings; the models are the reference shapes of the sizes.
+//! Units are the rule's own: decimal GB. Ours is the safe estimate of all GPUs of the set that ranks first on hosts
+//! of 8, serving with usual settings; the models are the reference shapes of the sizes.
 
 use crate::energy::Energy;
 use crate::error::SizingError;
@@ -63,7 +63,7 @@ pub fn compare(rule: &Rule, kind: &GpuKind, utilisation: f64) -> Result<Comparis
     let practice = SIZES.iter().map(|billions| {
         let ours = Task::ALL.iter().filter(|task| **task != Task::Peft).map(|task| {
             let found = on.fit(&model(*billions)?, &Job::of(*task))?;
-            Ok((*task, found.map(|set| on.ours(&set))))
+            Ok((*task, found.first().map(|set| on.ours(set))))
         });
         Ok(Practice {
             billions: *billions,
@@ -103,25 +103,26 @@ impl On<'_> {
             ..Inference::default()
         };
         let found = self.fit(&model, &Job::Inference(job))?;
-        let reasons = match &found {
+        let mut reasons = match found.first() {
             Some(set) => self.reasons(&rule, set, &model),
             None => vec![format!("no set of {} holds it", self.kind.name)],
         };
+        reasons.extend(why_not_fewer(&found, &model));
         Ok(Compared {
-            ours: found.map(|set| self.ours(&set)),
+            ours: found.first().map(|set| self.ours(set)),
             rule,
             reasons,
         })
     }
 
-    /// The smallest set on hosts of 8.
-    fn fit(&self, model: &Model, job: &Job) -> Result<Option<Candidate>, SizingError> {
+    /// The sets on hosts of 8, in their ranking.
+    fn fit(&self, model: &Model, job: &Job) -> Result<Vec<Candidate>, SizingError> {
         let limits = Limits {
             host_slots: Some(8),
             ..Limits::default()
         };
         let found = fit::fit(model, job, &[Offer::of(self.kind, None)], limits)?;
-        Ok(found.candidates.into_iter().next())
+        Ok(found.candidates)
     }
 
     fn ours(&self, set: &Candidate) -> Ours {
@@ -178,6 +179,33 @@ impl On<'_> {
     }
 }
 
+/// Where fewer GPUs hold it than those of the set that ranks first.
+fn why_not_fewer(ranked: &[Candidate], model: &Model) -> Option<String> {
+    let (first, others) = ranked.split_first()?;
+    let fewest = others.iter().min_by_key(|other| other.set.count)?;
+    if fewest.set.count >= first.set.count {
+        return None;
+    }
+    let speeds = match (&first.speed, &fewest.speed) {
+        (Some(first), Some(fewest)) => format!(
+            ": {:.0} tokens/s per GPU and not {:.0}",
+            fewest.tokens_per_s_per_gpu, first.tokens_per_s_per_gpu
+        ),
+        _ => String::new(),
+    };
+    let count = fewest.set.count;
+    let undivided = if model.heads.is_multiple_of(u64::from(count)) {
+        String::new()
+    } else {
+        format!("{} heads do not divide over {count}, and ", model.heads)
+    };
+    Some(format!(
+        "{count} GPUs hold it too, as {}, which ranks after {} of {} GPUs: {undivided}every token passes stages one \
+         after another{speeds}",
+        fewest.division, first.division, first.set.count
+    ))
+}
+
 fn gb(bytes: Bytes, gpus: u32) -> f64 {
     bytes.0 as f64 * f64::from(gpus) / 1e9
 }
@@ -223,19 +251,40 @@ mod tests {
     }
 
     #[test]
+    fn more_gpus_than_hold_it_have_their_reason() {
+        let h100 = Profiles::builtin().by_name("h100-sxm5-80gb").unwrap();
+        let compared = compare(&Rule::builtin()[0], h100, 0.61).unwrap();
+        let reasons = |billions, bits| {
+            let mut cells = compared.cells.iter();
+            let cell = cells.find(|c| (c.rule.billions, c.rule.bits) == (billions, bits));
+            cell.unwrap().reasons.join("; ")
+        };
+        let why = reasons(70, 16);
+        assert!(
+            why.contains("3 GPUs hold it too, as pipeline 3, which ranks after tensor 4 of 4 GPUs"),
+            "{why}"
+        );
+        assert!(why.contains("tokens/s per GPU and not"), "{why}");
+        assert!(!reasons(8, 16).contains("hold it too"));
+    }
+
+    #[test]
     fn what_fits_on_no_set_is_said() {
-        let t4 = Profiles::builtin().by_name("t4-16gb").unwrap();
-        let compared = compare(&Rule::builtin()[0], t4, 0.61).unwrap();
-        let cell = &compared.cells[8];
-        assert!(
-            cell.ours.is_some() || cell.reasons[0].contains("no set of t4-16gb"),
-            "{cell:?}"
-        );
-        let trained = &compared.practice[2].ours;
-        assert!(
-            trained
-                .iter()
-                .any(|(task, ours)| *task == Task::Full && ours.is_none())
-        );
+        // Less memory than an engine takes beside weights.
+        let small = GpuKind {
+            name: "small".into(),
+            memory_nominal: Bytes::from_gib(4.0),
+            memory_reported: None,
+            ..Profiles::builtin().by_name("t4-16gb").unwrap().clone()
+        };
+        let compared = compare(&Rule::builtin()[0], &small, 0.61).unwrap();
+        for cell in &compared.cells {
+            assert_eq!(cell.ours, None, "{cell:?}");
+            assert_eq!(cell.reasons, ["no set of small holds it"]);
+        }
+        for size in &compared.practice {
+            let (task, ours) = &size.ours[0];
+            assert_eq!((*task, ours), (Task::Infer, &None));
+        }
     }
 }

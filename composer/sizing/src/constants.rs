@@ -1,6 +1,6 @@
 //! The constants of the estimates, from `hw-profiles/sizing/*.toml`: each with the evidence for it.
 
-use crate::error::DataError;
+use crate::error::{DataError, SizingError};
 use crate::job::{Optimizer, Precision, WeightFormat};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -191,6 +191,8 @@ pub struct Engine {
     /// Formats in which a tied embedding is held once more, as the head.
     #[serde(default)]
     pub unties: Vec<WeightFormat>,
+    /// Formats of weights that it computes with as they are.
+    pub formats: Formats,
     /// It computes the logits of the whole prompt in fp32.
     #[serde(default)]
     pub prompt_logits: bool,
@@ -201,8 +203,30 @@ pub struct Engine {
     pub block_tokens: Figure,
     /// The share of a GPU that the engine takes at most unless told otherwise.
     pub utilization: Option<Figure>,
+    /// The option by which it is told another share of the whole; None where its share is one of what is left.
+    pub share_option: Option<String>,
     pub weights_safe: Figure,
     pub cache_safe: Figure,
+}
+
+impl Engine {
+    /// Refuses weights in a format that it does not read.
+    pub fn check(&self, weights: WeightFormat) -> Result<(), SizingError> {
+        let known = &self.formats.value;
+        if known.contains(&weights) {
+            return Ok(());
+        }
+        let names: Vec<&str> = known.iter().map(|format| format.name()).collect();
+        let allowed = format!("with engine {}: {}", self.name, names.join(", "));
+        Err(SizingError::bad("weights", weights, &allowed))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Formats {
+    pub value: Vec<WeightFormat>,
+    pub evidence: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]

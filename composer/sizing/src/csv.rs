@@ -19,14 +19,22 @@ pub enum CsvError {
 }
 
 /// A row, by column name.
-pub(crate) struct Row<'a> {
+pub struct Row<'a> {
+    /// Counted from 1.
     pub line: usize,
     columns: &'a HashMap<String, usize>,
     fields: Vec<Cow<'a, str>>,
 }
 
 impl Row<'_> {
+    /// Whether there is such a column.
+    #[must_use]
+    pub fn has(&self, column: &str) -> bool {
+        self.columns.contains_key(column)
+    }
+
     /// The field, trimmed; None when the column is absent or the field empty.
+    #[must_use]
     pub fn get(&self, column: &str) -> Option<&str> {
         let field = self.fields.get(*self.columns.get(column)?)?.trim();
         (!field.is_empty()).then_some(field)
@@ -34,7 +42,7 @@ impl Row<'_> {
 }
 
 /// Calls `each` with every row under the header.
-pub(crate) fn read(text: &str, mut each: impl FnMut(&Row<'_>)) -> Result<(), CsvError> {
+pub fn read(text: &str, mut each: impl FnMut(&Row<'_>)) -> Result<(), CsvError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text
         .lines()

@@ -30,7 +30,11 @@ impl Term {
     pub(crate) fn constant(name: &str, range: &crate::constants::Range) -> Self {
         Term {
             name: name.to_owned(),
-            formula: range.evidence.clone(),
+            formula: if range.safe > range.point {
+                format!("{} GiB, at most {}: {}", range.point, range.safe, range.evidence)
+            } else {
+                format!("{} GiB: {}", range.point, range.evidence)
+            },
             point: Bytes::from_gib(range.point),
             safe: Bytes::from_gib(range.safe.max(range.point)),
         }
@@ -123,6 +127,18 @@ mod tests {
                 "a note"
             ]
         );
+    }
+
+    #[test]
+    fn a_constant_says_its_figures_and_its_evidence() {
+        let range = |safe| crate::constants::Range {
+            point: 0.4,
+            safe,
+            evidence: "a log".into(),
+        };
+        let formula = |safe| Term::constant("context", &range(safe)).formula;
+        assert_eq!(formula(0.5), "0.4 GiB, at most 0.5: a log");
+        assert_eq!(formula(0.4), "0.4 GiB: a log");
     }
 
     #[test]

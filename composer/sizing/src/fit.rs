@@ -3,7 +3,7 @@
 //!
 //! Serving is spread by tensor parallelism inside a group and pipeline stages over groups; training by sharding
 //! over data-parallel GPUs, and by tensor, pipeline, context and expert parallelism where that makes sense
-//! ([`layouts`]). A set fits when the safe estimate of its fullest GPU is within the memory that the GPU's driver
+//! ([`layouts`]). Tensor parallelism stays inside a host, and of a pool inside one of its switches or NVLink islands. A set fits when the safe estimate of its fullest GPU is within the memory that the GPU's driver
 //! reports. Rank: fewest GPUs, then least memory left unused, then cost; further layouts of a kind (narrower
 //! groups, for smaller hosts; faster or roomier ones) follow after the best of every kind. Sets that no other
 //! beats in numbers, cost, power and headroom together are on the front, and each says what it is best at.
@@ -14,13 +14,15 @@ mod memo;
 mod offer;
 mod rank;
 mod shortfall;
+mod widths;
 
 pub use candidate::Candidate;
 pub use offer::Offer;
 pub use rank::Merit;
 pub use shortfall::{CountLimit, Rejection, Shortfall};
+pub use widths::Widths;
 
-use crate::calibration::Calibration;
+use crate::calibration::{CALIBRATED, Calibration};
 use crate::error::SizingError;
 use crate::inference::Layout;
 use crate::job::Job;
@@ -45,6 +47,9 @@ pub struct Limits {
     /// Just so many; None: the fewest that do.
     #[serde(default)]
     pub gpus: Option<u32>,
+    /// Divided in just this way; what is left open is searched.
+    #[serde(default)]
+    pub widths: Widths,
 }
 
 impl Default for Limits {
@@ -54,6 +59,7 @@ impl Default for Limits {
             spannable: true,
             max_gpus: 1024,
             gpus: None,
+            widths: Widths::default(),
         }
     }
 }
@@ -88,11 +94,19 @@ impl Division {
         }
     }
 
-    /// GPUs that must share a host: they exchange data in every layer.
-    pub fn group(self) -> u64 {
+    /// GPUs that must share a host of so many: they exchange data in every layer. The parts of a sequence do so too,
+    /// but less, and go over hosts where one has no room for them.
+    pub fn group(self, host: u32) -> u64 {
         match self {
             Division::Inference(layout) => layout.tensor,
-            Division::Training(parallel) => parallel.tensor * parallel.context,
+            Division::Training(parallel) => {
+                let together = parallel.tensor * parallel.context;
+                if together <= u64::from(host) {
+                    together
+                } else {
+                    parallel.tensor
+                }
+            }
         }
     }
 }
@@ -129,14 +143,6 @@ impl Fit {
             .min_by(|a, b| a.shortfall.nearer(&b.shortfall))
     }
 
-    /// The sets that no other beats, with their places in the ranking.
-    pub fn front(&self) -> impl Iterator<Item = (usize, &Candidate)> {
-        self.candidates
-            .iter()
-            .enumerate()
-            .filter(|(_, candidate)| candidate.on_front)
-    }
-
     /// For the planner; None when nothing fits.
     pub fn need(&self) -> Option<Need> {
         let best = self.candidates.first()?;
@@ -147,7 +153,12 @@ impl Fit {
             let kind = candidate.set.kind.as_deref()?;
             Some(format!("{kind}: {}", candidate.note.as_deref()?))
         });
-        for note in noted {
+        let all = self
+            .candidates
+            .iter()
+            .flat_map(|candidate| &candidate.estimate.notes);
+        let calibrated = all.filter(|note| note.starts_with(CALIBRATED)).cloned();
+        for note in noted.chain(calibrated) {
             if !explanation.contains(&note) {
                 explanation.push(note);
             }
@@ -158,6 +169,11 @@ impl Fit {
             alternatives: self.candidates.iter().map(|c| c.set.clone()).collect(),
             spannable: self.spannable,
             explanation,
+            advice: self
+                .candidates
+                .iter()
+                .filter_map(Candidate::advice_of_set)
+                .collect(),
         })
     }
 }
@@ -177,6 +193,8 @@ pub fn fit_calibrated(
 ) -> Result<Fit, SizingError> {
     model.check()?;
     job.check()?;
+    job.refuse_nothing()?;
+    limits.widths.check(model, job)?;
     let mut memo = Memo::new(model, job, calibration);
     let mut best = Vec::new();
     let mut further = Vec::new();
@@ -215,11 +233,7 @@ pub fn fit_calibrated(
 
 /// The sets of a kind, the best first.
 fn sets(memo: &mut Memo<'_>, offer: &Offer, limits: Limits) -> Result<Vec<Sketch>, SizingError> {
-    let room = Room {
-        vendor: &offer.vendor,
-        memory: offer.memory,
-        most: limits.most_gpus(offer),
-    };
+    let room = Room::of(offer, limits);
     let found = layouts::found(memo, room, limits)?;
     let mut sketches: Vec<Sketch> = found
         .into_iter()
@@ -260,9 +274,10 @@ fn why_not(memo: &mut Memo<'_>, offer: &Offer, limits: Limits) -> Result<Shortfa
         };
         return Ok(Shortfall::Gpus { needed, limit });
     }
-    let Some(division) = layouts::least(memo, &offer.vendor, limits, most)? else {
+    let Some(division) = layouts::least(memo, Room::of(offer, limits), limits)? else {
         return Ok(Shortfall::Layout {
             gpus: limits.gpus.unwrap_or(most),
+            asked: limits.widths.any(),
         });
     };
     let least = memo.estimate(division, &offer.vendor)?;

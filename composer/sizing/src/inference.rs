@@ -8,7 +8,7 @@ use crate::constants::{Constants, Engine, Scope};
 use crate::error::SizingError;
 use crate::estimate::{Estimate, Term, grouped};
 use crate::job::{Inference, Job, MOST_REQUESTS, within};
-use crate::model::Model;
+use crate::model::{Model, Vision};
 use crate::overhead;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub fn estimate(
     );
     terms.push(overhead::context(vendor));
 
-    let mut notes = Vec::new();
+    let mut notes = vision_note(model).into_iter().collect::<Vec<_>>();
     let tokens = job.prompt_tokens + job.generated_tokens;
     if let Some(context) = model.context.filter(|c| tokens > *c) {
         notes.push(format!(
@@ -105,7 +105,14 @@ pub fn requests_that_fit(job: &Inference, estimate: &Estimate, memory: Bytes) ->
 pub fn requests_note(job: &Inference, estimate: &Estimate, memory: Bytes) -> Option<String> {
     let fit = requests_that_fit(job, estimate, memory).ok()?;
     let tokens = job.prompt_tokens.saturating_add(job.generated_tokens);
-    (fit >= job.concurrency).then(|| format!("{fit} requests of {tokens} tokens fit at once"))
+    (fit >= job.concurrency).then(|| {
+        let (requests, fits) = if fit == 1 {
+            ("request", "fits")
+        } else {
+            ("requests", "fit")
+        };
+        format!("{fit} {requests} of {tokens} tokens {fits} at once")
+    })
 }
 
 /// Weights, cache and logits: what the process holds in tensors that last.
@@ -119,6 +126,7 @@ pub fn tensors(model: &Model, job: &Inference, layout: Layout) -> Result<Vec<Ter
         weights(model, job, layout, engine)?,
         cache(model, job, layout, engine),
     ];
+    terms.extend(vision_tower(model, engine));
     terms.extend(
         engine
             .workspace
@@ -145,16 +153,21 @@ fn engine(job: &Inference) -> Result<&'static Engine, SizingError> {
         .ok_or_else(|| SizingError::bad("engine", &job.engine, &serving.names().join(", ")))
 }
 
-/// A hint where the engine's usual share of a GPU of this memory is less than what it needs.
-pub fn share_note(job: &Inference, safe: Bytes, memory: Bytes) -> Option<String> {
-    let usual = engine(job).ok()?.utilization.as_ref()?.value;
-    let share = safe.gib() / memory.gib();
+/// What share of a GPU of this memory the engine is to be given, where it takes a share of the whole.
+pub fn share_advice(job: &Inference, safe: Bytes, memory: Bytes) -> Option<String> {
+    let engine = engine(job).ok()?;
+    let (usual, option) = (engine.utilization.as_ref()?.value, engine.share_option.as_ref()?);
     // Rounded up to a hundredth.
-    (share > usual).then(|| {
-        let share = (share * 100.0).ceil() / 100.0;
+    let share = (safe.gib() / memory.gib() * 100.0).ceil() / 100.0;
+    Some(if share > usual {
         format!(
-            "start {} with a memory share of {share:.2} or more; it takes {usual} by default",
-            job.engine
+            "start {} with {option} {share:.2} or more: by default it takes {usual} of a GPU",
+            engine.name
+        )
+    } else {
+        format!(
+            "{} takes {usual} of a GPU by default; {option} {share:.2} is enough",
+            engine.name
         )
     })
 }
@@ -208,22 +221,39 @@ fn weights(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> R
     ))
 }
 
+/// It stays in 16 bits, and is counted whole on each GPU: engines that divide it hold less.
+fn vision_tower(model: &Model, engine: &Engine) -> Option<Term> {
+    let Some(Vision::Counted(params)) = model.vision else {
+        return None;
+    };
+    let formula = format!("2 B x {}, whole on each GPU", grouped(params));
+    Some(Term::new(
+        "vision tower",
+        2.0 * params as f64,
+        engine.weights_safe.value,
+        formula,
+    ))
+}
+
+fn vision_note(model: &Model) -> Option<String> {
+    let what = match model.vision? {
+        Vision::Counted(_) => "what images take while they are encoded is not counted",
+        Vision::NotCounted => "its vision tower is of a kind that is not counted, nor what images take",
+    };
+    Some(format!("estimate: {what}"))
+}
+
 fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Term {
     let block = (engine.block_tokens.value as u64).max(1);
     let tokens = (job.prompt_tokens + job.generated_tokens).div_ceil(block) * block;
-    let (elements, what) = match model.latent {
-        Some(latent) => {
-            let n = latent.kv_lora_rank + latent.rope_dim;
-            (n, format!("({} + {})", latent.kv_lora_rank, latent.rope_dim))
-        }
+    let what = match model.latent {
+        Some(latent) => format!("({} + {})", latent.kv_lora_rank, latent.rope_dim),
         None => {
             let heads = model.kv_heads.div_ceil(layout.tensor);
-            (
-                2 * heads * model.head_dim,
-                format!("2 x {heads} x {}", model.head_dim),
-            )
+            format!("2 x {heads} x {}", model.head_dim)
         }
     };
+    let elements = model.cache_width(layout.tensor);
     let share = stage_layers(model, layout) as f64 / model.layers as f64;
     let (full, windowed) = model.full_and_windowed_layers();
     let kept = model.window.map_or(tokens, |w| tokens.min(w.tokens));

@@ -1,8 +1,8 @@
 //! What is done with a model, in the terms that memory depends on.
 
+pub use crate::adapters::Adapters;
 use crate::constants::Constants;
 use crate::error::SizingError;
-use crate::model::Model;
 use crate::named::named;
 use crate::need::Task;
 use serde::{Deserialize, Serialize};
@@ -151,6 +151,13 @@ named! {
     }
 }
 
+impl Precision {
+    /// Bytes of an element of the matrix products.
+    pub(crate) fn element(self) -> f64 {
+        if self == Precision::Fp32 { 4.0 } else { 2.0 }
+    }
+}
+
 /// The most requests at once that are sized.
 pub(crate) const MOST_REQUESTS: u64 = 1 << 20;
 
@@ -184,39 +191,6 @@ impl Default for Inference {
             prompt_logits: false,
             engine: Constants::builtin().serving.default.clone(),
         }
-    }
-}
-
-/// Low-rank or other adapters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Adapters {
-    pub rank: u64,
-    pub targets: Targets,
-    pub dtype: AdapterType,
-    /// Trained parameters; counted from rank and targets when absent.
-    #[serde(default)]
-    pub trainable: Option<u64>,
-}
-
-impl Adapters {
-    /// Trained parameters: `rank` times input plus output width of every adapted linear layer.
-    pub fn count(&self, model: &Model) -> u64 {
-        let (h, q, kv, f) = (model.hidden, model.query(), model.key(), model.ffn);
-        let widths = match self.targets {
-            Targets::Qv => (h + q) + (h + kv),
-            Targets::Qkvo => 2 * (h + q) + 2 * (h + kv),
-            Targets::All => {
-                let matrices = if model.mlp == crate::model::Mlp::Gated {
-                    3
-                } else {
-                    2
-                };
-                2 * (h + q) + 2 * (h + kv) + matrices * (h + f)
-            }
-        };
-        self.trainable
-            .unwrap_or(self.rank.saturating_mul(widths * model.layers))
     }
 }
 
@@ -354,6 +328,17 @@ impl Job {
         }
     }
 
+    /// Refuses requests without a token: weights alone serve nobody, though a measurement may be of them.
+    pub(crate) fn refuse_nothing(&self) -> Result<(), SizingError> {
+        match self {
+            Job::Inference(i) if i.prompt_tokens + i.generated_tokens == 0 => {
+                let allowed = "1 or more, prompt_tokens and generated_tokens together";
+                Err(SizingError::bad("tokens of a request", 0, allowed))
+            }
+            Job::Inference(_) | Job::Training(_) => Ok(()),
+        }
+    }
+
     /// Refuses values that make no sense or would overflow.
     pub fn check(&self) -> Result<(), SizingError> {
         match self {
@@ -362,11 +347,14 @@ impl Job {
                 within("generated_tokens", i.generated_tokens, 0, 1 << 30)?;
                 within("concurrency", i.concurrency, 1, MOST_REQUESTS)?;
                 within("cache_bytes", i.cache_bytes, 1, 4)?;
-                let serving = &Constants::builtin().serving;
-                if serving.engine(&i.engine).is_none() {
-                    return Err(SizingError::bad("engine", &i.engine, &serving.names().join(", ")));
+                if i.cache_bytes == 3 {
+                    return Err(SizingError::bad("cache_bytes", i.cache_bytes, "1, 2, 4"));
                 }
-                Ok(())
+                let serving = &Constants::builtin().serving;
+                let Some(engine) = serving.engine(&i.engine) else {
+                    return Err(SizingError::bad("engine", &i.engine, &serving.names().join(", ")));
+                };
+                engine.check(i.weights)
             }
             Job::Training(t) => {
                 within("micro_batch", t.micro_batch, 1, 1 << 20)?;
@@ -435,6 +423,38 @@ mod tests {
             none.check().unwrap_err().to_string(),
             "concurrency is 0; allowed: 1 to 1048576"
         );
+        let refused = |job: Inference| Job::Inference(job).check().unwrap_err().to_string();
+        let usual = Inference::default;
+        assert_eq!(
+            refused(Inference {
+                cache_bytes: 3,
+                ..usual()
+            }),
+            "cache_bytes is 3; allowed: 1, 2, 4"
+        );
+        let silent = Job::Inference(Inference {
+            prompt_tokens: 0,
+            generated_tokens: 0,
+            ..usual()
+        });
+        let error = silent.refuse_nothing().unwrap_err().to_string();
+        assert!(
+            error.starts_with("tokens of a request is 0; allowed: 1 or more"),
+            "{error}"
+        );
+        for (engine, weights) in [
+            ("llama.cpp", WeightFormat::Nf4),
+            ("tensorrt-llm", WeightFormat::Q4KM),
+            ("pytorch", WeightFormat::Q8_0),
+        ] {
+            let error = refused(Inference {
+                weights,
+                engine: engine.into(),
+                ..usual()
+            });
+            let says = format!("weights is {weights}; allowed: with engine {engine}: ");
+            assert!(error.starts_with(&says), "{error}");
+        }
         let engine = Job::Inference(Inference {
             engine: "x".into(),
             ..Inference::default()
@@ -475,23 +495,5 @@ mod tests {
             ..full
         };
         assert!(refused(framework).starts_with("framework is keras; allowed: pytorch, torchtitan"));
-    }
-
-    #[test]
-    fn adapters_are_counted() {
-        let model = crate::catalogue::Catalogue::builtin()
-            .resolve("Llama-3.1-8B")
-            .unwrap();
-        let all = Training::new(Method::Lora).adapters;
-        assert_eq!(all.count(&model), 41_943_040);
-        let llama2 = crate::catalogue::Catalogue::builtin()
-            .resolve("Llama-2-7B")
-            .unwrap();
-        let qv = Adapters {
-            rank: 8,
-            targets: Targets::Qv,
-            ..all
-        };
-        assert_eq!(qv.count(&llama2), 4_194_304);
     }
 }

@@ -28,12 +28,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod adapters;
 pub mod batch;
 pub mod calibration;
 pub mod catalogue;
 pub mod comparison;
 pub mod constants;
-mod csv;
+pub mod csv;
 pub mod energy;
 pub mod error;
 pub mod estimate;

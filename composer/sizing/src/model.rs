@@ -4,6 +4,7 @@
 //! of `kv_heads`, and the embeddings are smaller than the whole.
 
 use crate::error::SizingError;
+use crate::job::WeightFormat;
 use crate::parameters;
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +14,23 @@ use serde::{Deserialize, Serialize};
 pub enum Family {
     /// Gated MLP, RMS norms, no biases: Llama, Mistral, Phi-3, Gemma 1, Granite.
     Llama,
-    /// Llama with biases on query, key and value.
+    /// Llama with biases on all four matrices of attention.
+    LlamaBias,
+    /// Llama with biases on query, key and value: Seed-OSS too.
     Qwen2,
     /// Llama with norms on query and key.
     Qwen3,
+    /// Llama with norms that have no weights.
+    Olmo,
+    /// Llama with layer norms.
+    Stablelm,
+    /// The same with biases on query, key and value.
+    StablelmBias,
     /// Llama with four norms a layer.
+    Glm4,
+    /// The same with biases on query, key and value.
+    Glm4Bias,
+    /// As GLM 4, with embeddings scaled and logits capped.
     Gemma2,
     /// Gemma 2 with norms on query and key.
     Gemma3,
@@ -29,6 +42,8 @@ pub enum Family {
     CohereQkNorm,
     /// Llama with a router and experts in place of the MLP.
     Mixtral,
+    /// Layer norms, biases on attention and head, experts.
+    Phimoe,
     /// Qwen 2 with experts, and a gate for the shared ones.
     Qwen2Moe,
     /// Qwen 3 with a router and experts in place of the MLP.
@@ -52,6 +67,14 @@ pub enum Family {
     Starcoder2,
     /// One norm a layer, biases everywhere, on the head too: Phi-1, 1.5 and 2.
     Phi,
+    /// One norm a layer, biases on MLP and head.
+    Gptj,
+    /// As GPT-2, without biases on query, key and value.
+    GptNeo,
+    /// Norms without biases, and no other biases.
+    Mpt,
+    /// Layer norms, no other biases; two norms a layer.
+    Nemotron,
     /// Layer norms, no other biases.
     Falcon,
     /// Parameters are stated, not counted.
@@ -141,7 +164,7 @@ pub struct Model {
     pub family: Family,
     /// All parameters, embeddings and experts included. \[P\]
     pub params: u64,
-    /// Parameters that one token passes; of a mixture.
+    /// Parameters that one token passes; of a mixture. Counted where it is not stated: [`Model::active`].
     pub params_active: Option<u64>,
     /// \[L\]
     pub layers: u64,
@@ -166,9 +189,25 @@ pub struct Model {
     pub latent: Option<Latent>,
     pub window: Option<Window>,
     pub experts: Option<Experts>,
+    /// How its file says that its weights are stored.
+    #[serde(default)]
+    pub stored: Option<WeightFormat>,
+    /// What it has beside the language part, to see with.
+    #[serde(default)]
+    pub vision: Option<Vision>,
     /// Where the figures come from.
     #[serde(default)]
     pub source: String,
+}
+
+/// A vision tower with what leads from it to the language part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Vision {
+    /// Its parameters, which [`Model::params`] leaves out.
+    Counted(u64),
+    /// Of a class that is not known.
+    NotCounted,
 }
 
 /// A dimension that no model can have.
@@ -215,6 +254,7 @@ impl Model {
             ("experts.count", experts.count, 100_000),
             ("experts.per_token", experts.per_token, experts.count),
             ("experts.ffn", experts.ffn, 1_000_000),
+            ("experts.shared", experts.shared.max(1), 10_000),
             ("experts.every", experts.every, self.layers),
             ("window.tokens", window.tokens, 1_000_000_000),
             ("window.full_every", window.full_every, 10_000),
@@ -251,6 +291,15 @@ impl Model {
         Ok(())
     }
 
+    /// Elements that a token takes in the cache of one layer on each GPU of a group: keys and values, whose heads are
+    /// held by several where they are fewer than GPUs; or the one compressed entry of latent attention.
+    pub fn cache_width(&self, gpus: u64) -> u64 {
+        match self.latent {
+            Some(latent) => latent.kv_lora_rank + latent.rope_dim,
+            None => 2 * self.kv_heads.div_ceil(gpus) * self.head_dim,
+        }
+    }
+
     /// Parameters of embedding and head together.
     pub fn embedding(&self) -> u64 {
         self.vocab * self.hidden * if self.tied { 1 } else { 2 }
@@ -269,6 +318,17 @@ impl Model {
     /// Width of all keys of a layer; of its values too.
     pub fn key(&self) -> u64 {
         self.kv_heads * self.head_dim
+    }
+
+    /// Parameters that one token passes: of a mixture all but the experts that it is not sent to.
+    pub fn active(&self) -> u64 {
+        let Some(experts) = self.experts else {
+            return self.params;
+        };
+        self.params_active.unwrap_or_else(|| {
+            let missed = 1.0 - experts.per_token as f64 / experts.count as f64;
+            self.params - (self.routed() as f64 * missed).round() as u64
+        })
     }
 
     /// Width of the MLP that one token passes: of a mixture, of all its experts together.

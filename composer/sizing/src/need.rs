@@ -49,6 +49,19 @@ pub struct Need {
     /// How the figures came about, a line a term, for `why` and reports. May be empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub explanation: Vec<String>,
+    /// What to know when the job is started on one of the alternatives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<Advice>,
+}
+
+/// What whoever starts the job on such a set should know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    /// As in [`GpuSet`].
+    pub kind: Option<String>,
+    pub count: u32,
+    /// Such as the share of a GPU's memory that a serving engine is to be given.
+    pub text: String,
 }
 
 /// GPUs of one kind that serve a demand together.
@@ -127,6 +140,7 @@ impl Need {
             alternatives: vec![set],
             spannable: false,
             explanation: Vec::new(),
+            advice: Vec::new(),
         }
     }
 
@@ -139,6 +153,12 @@ impl Need {
     /// The first alternative in rank order.
     pub fn best(&self) -> Option<&GpuSet> {
         self.alternatives.first()
+    }
+
+    /// What to know when the job is started on so many GPUs of a kind.
+    pub fn advice_on(&self, kind: Option<&str>, count: u32) -> Option<&str> {
+        let on = |advice: &&Advice| advice.kind.as_deref() == kind && advice.count == count;
+        self.advice.iter().find(on).map(|advice| advice.text.as_str())
     }
 
     /// The least memory in all that some alternative needs.

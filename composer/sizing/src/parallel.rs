@@ -84,6 +84,9 @@ impl Parallel {
         within("gpus", self.gpus(), 1, 1 << 24)?;
         divides("tensor", self.tensor, "attention heads", model.heads)?;
         divides("tensor", self.tensor, "the width of the MLP", model.ffn)?;
+        if let Some(experts) = model.experts {
+            divides("tensor", self.tensor, "the width of an expert", experts.ffn)?;
+        }
         let (t, k) = (self.tensor, model.kv_heads);
         if model.latent.is_none() && !t.is_multiple_of(k) && !k.is_multiple_of(t) {
             let allowed = format!("a divisor or a multiple of {k} key/value heads");

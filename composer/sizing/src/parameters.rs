@@ -19,6 +19,16 @@ pub(crate) fn count(model: &Model) -> Option<u64> {
     u64::try_from(total).ok()
 }
 
+/// Parameters of the matrices alone, whatever the family.
+pub(crate) fn matrices(model: &Model) -> u128 {
+    let with_experts = model.expert_layers();
+    let (dense, with_experts) = (u128::from(model.layers - with_experts), u128::from(with_experts));
+    u128::from(model.embedding())
+        + u128::from(model.layers) * attention(model)
+        + dense * plain_mlp(model)
+        + with_experts * model.experts.map_or(0, |experts| mixture(model, experts))
+}
+
 /// The four matrices, or those of latent attention with the norms between them.
 fn attention(model: &Model) -> u128 {
     let (h, heads) = (u128::from(model.hidden), u128::from(model.heads));
@@ -51,7 +61,11 @@ fn plain_mlp(model: &Model) -> u128 {
     match model.mlp {
         Mlp::Gated => 3 * h * f,
         // Both matrices have a bias, where anything has.
-        Mlp::Gelu | Mlp::GeluNew if model.family == Family::Falcon => 2 * h * f,
+        Mlp::Gelu | Mlp::GeluNew
+            if matches!(model.family, Family::Falcon | Family::Mpt | Family::Nemotron) =>
+        {
+            2 * h * f
+        }
         Mlp::Gelu | Mlp::GeluNew => 2 * h * f + f + h,
     }
 }
@@ -81,6 +95,13 @@ fn beside_a_layer(model: &Model) -> Option<u128> {
     .map(u128::from);
     Some(match model.family {
         Family::Llama | Family::Mixtral | Family::Llama4 | Family::Deepseek => 2 * h,
+        Family::LlamaBias => 2 * h + q + 2 * kv + h,
+        Family::Olmo => 0,
+        Family::Stablelm | Family::Nemotron | Family::Glm4 => 4 * h,
+        Family::StablelmBias | Family::Glm4Bias => 4 * h + q + 2 * kv,
+        Family::Phimoe => 4 * h + q + 2 * kv + h,
+        Family::Gptj | Family::Mpt => 2 * h,
+        Family::GptNeo => 4 * h + h,
         Family::Qwen2 | Family::Qwen2Moe => 2 * h + q + 2 * kv,
         Family::Qwen3 | Family::Qwen3Moe => 2 * h + 2 * d,
         Family::Gemma2 => 4 * h,
@@ -106,14 +127,20 @@ fn beside_a_layer(model: &Model) -> Option<u128> {
 /// The last norm, positions, and what else is there once.
 fn beside_the_layers(model: &Model, h: u128) -> Option<u128> {
     Some(match model.family {
-        Family::Gpt2 => u128::from(model.context?) * h + 2 * h,
+        Family::Gpt2 | Family::GptNeo => u128::from(model.context?) * h + 2 * h,
+        Family::Olmo => 0,
         // Two positions more, for padding.
         Family::Opt => (u128::from(model.context?) + 2) * h + 2 * h,
         // The embedding has a norm of its own.
         Family::Bloom => 4 * h,
         // The head has a bias.
-        Family::Phi => 2 * h + u128::from(model.vocab),
-        Family::Falcon | Family::GptNeox | Family::Starcoder2 => 2 * h,
+        Family::Phi | Family::Gptj | Family::Phimoe => 2 * h + u128::from(model.vocab),
+        Family::Falcon
+        | Family::GptNeox
+        | Family::Starcoder2
+        | Family::Nemotron
+        | Family::Stablelm
+        | Family::StablelmBias => 2 * h,
         Family::Other => return None,
         _ => h,
     })

@@ -5,6 +5,7 @@
 //! of a window's need is at least as fast, so whichever the planner takes is done by the window's end. Nothing is
 //! added for checkpoints, failures and the moves between phases.
 
+use crate::calibration::Calibration;
 use crate::error::SizingError;
 use crate::fit::{self, Candidate, Fit, Limits, Offer};
 use crate::job::Job;
@@ -70,6 +71,15 @@ pub struct Scheduled {
     pub work: Work,
 }
 
+/// Short however large it is.
+fn brief(number: f64) -> String {
+    if number.abs() < 1e15 {
+        number.to_string()
+    } else {
+        format!("{number:e}")
+    }
+}
+
 /// A phase that can't be scheduled.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PhaseError {
@@ -82,12 +92,12 @@ pub enum PhaseError {
         "phase {phase}: how fast the sets that hold it are is not known; give its hours instead of tokens"
     )]
     NoSpeed { phase: String },
-    #[error("phase {phase}: {key} is {found}; allowed: {allowed}")]
+    #[error("phase {phase}: {key} is {}; allowed: {allowed}", brief(*found))]
     Work {
         phase: String,
         key: &'static str,
         found: f64,
-        allowed: &'static str,
+        allowed: String,
     },
     #[error("phase {phase}: two phases have this name; each window is known by its own")]
     Twice { phase: String },
@@ -100,6 +110,17 @@ pub fn schedule(
     offers: &[Offer],
     limits: Limits,
 ) -> Result<Vec<Scheduled>, PhaseError> {
+    schedule_calibrated(model, phases, offers, limits, &Calibration::default())
+}
+
+/// The same with constants as measured peaks corrected them.
+pub fn schedule_calibrated(
+    model: &Model,
+    phases: &[Phase],
+    offers: &[Offer],
+    limits: Limits,
+    calibration: &Calibration,
+) -> Result<Vec<Scheduled>, PhaseError> {
     let mut scheduled: Vec<Scheduled> = Vec::new();
     let mut start_s = 0;
     for phase in phases {
@@ -108,7 +129,7 @@ pub fn schedule(
                 phase: phase.name.clone(),
             });
         }
-        let next = window(model, phase, offers, limits, start_s)?;
+        let next = window(model, phase, offers, limits, calibration, start_s)?;
         start_s = next.window.end_s;
         scheduled.push(next);
     }
@@ -120,16 +141,18 @@ fn window(
     phase: &Phase,
     offers: &[Offer],
     limits: Limits,
+    calibration: &Calibration,
     start_s: u64,
 ) -> Result<Scheduled, PhaseError> {
-    check(phase)?;
+    check(phase, limits)?;
     let wanted = |offer: &&Offer| phase.gpu_kind.is_none() || offer.kind == phase.gpu_kind;
     let offers: Vec<Offer> = offers.iter().filter(wanted).cloned().collect();
     let limits = Limits {
         gpus: phase.gpus.or(limits.gpus),
         ..limits
     };
-    let mut fit = fit::fit(model, &phase.job, &offers, limits).map_err(|error| PhaseError::Sizing {
+    let fit = fit::fit_calibrated(model, &phase.job, &offers, limits, calibration);
+    let mut fit = fit.map_err(|error| PhaseError::Sizing {
         phase: phase.name.clone(),
         error,
     })?;
@@ -174,18 +197,26 @@ fn window(
     })
 }
 
-fn check(phase: &Phase) -> Result<(), PhaseError> {
-    let (key, found, most, allowed) = match phase.work {
-        Work::Tokens(tokens) => ("tokens", tokens, 1e18, "1 to 10^18"),
-        Work::Seconds(seconds) => ("seconds", seconds, 1e10, "1 to 10^10, some 300 years"),
-    };
-    if (1.0..=most).contains(&found) {
-        return Ok(());
-    }
-    Err(PhaseError::Work {
+fn check(phase: &Phase, limits: Limits) -> Result<(), PhaseError> {
+    let refused = |key, found, allowed: &str| PhaseError::Work {
         phase: phase.name.clone(),
         key,
         found,
-        allowed,
-    })
+        allowed: allowed.to_owned(),
+    };
+    if let Some(gpus) = phase.gpus.filter(|gpus| !(1..=limits.max_gpus).contains(gpus)) {
+        let allowed = format!("1 to {}", limits.max_gpus);
+        return Err(refused("gpus", f64::from(gpus), &allowed));
+    }
+    match phase.work {
+        Work::Tokens(tokens) if !(1.0..=1e18).contains(&tokens) => {
+            Err(refused("tokens", tokens, "1 to 10^18"))
+        }
+        Work::Seconds(seconds) if !(1.0..=1e10).contains(&seconds) => Err(refused(
+            "hours",
+            seconds / 3600.0,
+            "a second, 0.0003, to 2.7 million, some 300 years",
+        )),
+        Work::Tokens(_) | Work::Seconds(_) => Ok(()),
+    }
 }

@@ -43,6 +43,13 @@ pub fn parse_size(text: &str) -> Option<u64> {
     (1.0..1e18).contains(&params).then_some(params.round() as u64)
 }
 
+/// Is it written as a size, whether or not there is such a model: `0B`, `-8B` or `1e30B`?
+pub fn looks_like_size(text: &str) -> bool {
+    let text = text.trim();
+    let number = text.strip_suffix(['M', 'm', 'B', 'b', 'T', 't']);
+    number.is_some_and(|number| number.parse::<f64>().is_ok_and(f64::is_finite))
+}
+
 /// The reference shape of a dense model of this many parameters.
 pub fn shape(params: u64) -> Result<Model, OutOfRange> {
     if !(LEAST..=MOST).contains(&params) {
@@ -70,6 +77,8 @@ pub fn shape(params: u64) -> Result<Model, OutOfRange> {
         latent: None,
         window: None,
         experts: None,
+        stored: None,
+        vision: None,
         source: "reference shape: the Llama 3 family, interpolated to the size".into(),
     })
 }
@@ -106,6 +115,12 @@ mod tests {
             ("1T", 1_000_000_000_000),
         ] {
             assert_eq!(parse_size(text), Some(params), "{text}");
+        }
+        for text in ["0B", "-8B", "1e30B", "8B"] {
+            assert!(looks_like_size(text), "{text}");
+        }
+        for text in ["B", "infB", "8x7B", "mistral-7b"] {
+            assert!(!looks_like_size(text), "{text}");
         }
         for text in ["", "B", "8", "eightB", "-8B", "1e3B", "8x7B", "8 B", "é"] {
             assert_eq!(parse_size(text), None, "{text}");

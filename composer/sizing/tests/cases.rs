@@ -43,6 +43,33 @@ fn rows_are_predicted_or_refused_one_by_one() {
     assert_eq!(lines[7], "g,,,trainable_params is empty; allowed: a value");
 }
 
+#[test]
+fn rows_that_contradict_themselves_are_refused() {
+    let row = |model: &str, tokens: u32| {
+        let cases = format!("{HEADER}\na,{model},infer,,1,{tokens},0,,1,,flash,,,,,fp8,x,allocated\n");
+        match batch::size(&cases).unwrap().remove(0).result {
+            Ok(found) => format!("{:.1}", found.point.gib()),
+            Err(why) => why.to_string(),
+        }
+    };
+    assert_eq!(row(LLAMA, 2048), "8.7");
+    let few = row(&LLAMA.replace("8030261248", "4030261248"), 1);
+    assert!(
+        few.starts_with("params is 4030261248; allowed: about 8029995008"),
+        "{few}"
+    );
+    let many = row(&LLAMA.replace("8030261248", "8030261248000"), 1);
+    assert!(
+        many.starts_with("params is 8030261248000; allowed: about"),
+        "{many}"
+    );
+    let heads = row(&LLAMA.replace("32,4096,32,8,128", "32,4096,48,8,"), 1);
+    assert_eq!(
+        heads,
+        "heads is 48; allowed: a divisor of hidden, 4096, where head_dim is empty"
+    );
+}
+
 /// Where the tables of measured cases lie, if they do.
 fn shared() -> Option<PathBuf> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
@@ -138,7 +165,12 @@ fn measured_cases() {
             "train"
         }
     });
-    for (kind, most) in [("tracker", 0.3), ("train", 6.0), ("litgpt", 14.0), ("infer", 1.0)] {
+    for (kind, most) in [
+        ("tracker", 0.1),
+        ("train", 4.5),
+        ("litgpt", 13.5),
+        ("infer", 0.75),
+    ] {
         let score = &scores[kind];
         println!(
             "{kind}: n={} MAPE={:.2}% under={} slack={:.0}%",
@@ -186,13 +218,58 @@ fn tracked_steps() {
     }
 }
 
-const GROUPS: [&str; 8] = [
+/// Published runs of what the shared cases lack: sharded weights under a pipeline, and weights in the host's memory.
+/// What the allocator reserves spreads by a tenth between runs that hold the same.
+#[test]
+fn published_runs() {
+    let predicted = batch::size(include_str!("data/published.csv")).unwrap();
+    let mut rows = csv_rows(include_str!("data/published.csv"));
+    let header = rows.next().unwrap();
+    let peak = header.len() - 1;
+    let mut errors = Vec::new();
+    for (row, Outcome { id, result }) in rows.zip(predicted) {
+        assert_eq!(row[0], id);
+        let truth: f64 = row[peak].parse().unwrap();
+        let found = result.unwrap_or_else(|why| panic!("{id} refused: {why}"));
+        let error = 100.0 * (found.point.gib() / truth - 1.0);
+        println!(
+            "{id}: {error:+.1} %, safe {:+.1} %",
+            100.0 * (found.safe.gib() / truth - 1.0)
+        );
+        assert!(error.abs() < 14.0, "{id}: {error:.1} %");
+        assert!(found.safe.gib() > 0.97 * truth, "{id}: {}", found.safe);
+        errors.push(error.abs());
+    }
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+    assert!(mean < 7.0, "{mean:.1} %");
+}
+
+/// The fields of each line; only sources are quoted, and none of them has a quotation mark in it.
+fn csv_rows(text: &str) -> impl Iterator<Item = Vec<String>> {
+    text.lines().map(|line| {
+        let mut quoted = false;
+        let split = |c: char| {
+            quoted ^= c == '"';
+            c == ',' && !quoted
+        };
+        let fields: Vec<&str> = line.split(split).collect();
+        fields
+            .into_iter()
+            .map(|field| field.trim_matches('"').to_owned())
+            .collect()
+    })
+}
+
+const GROUPS: [&str; 11] = [
     "context",
     "experts",
     "families",
+    "latent",
     "offload",
     "optimizer",
     "pipeline",
+    "qlora",
     "sharded",
     "tensor",
+    "sharded pipeline",
 ];

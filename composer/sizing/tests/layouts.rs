@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
 use poolwright_model::profile::Profiles;
-use poolwright_sizing::fit::{Candidate, Division, Merit, Shortfall, fit};
+use poolwright_sizing::fit::{self, Candidate, Division, Merit, Shortfall, Widths};
 use poolwright_sizing::inference::{self, Layout};
 use poolwright_sizing::job::{Method, WeightFormat};
 use poolwright_sizing::{
@@ -81,7 +81,7 @@ proptest! {
         model in models(), job in jobs(), offers in subsequence(offers(), 1..20), slots in select(vec![None, Some(4), Some(8)]),
     ) {
         let limits = Limits { host_slots: slots, ..Limits::default() };
-        let found = fit(&model, &job, &offers, limits).unwrap();
+        let found = fit::fit(&model, &job, &offers, limits).unwrap();
         for (place, c) in found.candidates.iter().enumerate() {
             let beaten = found.candidates.iter().any(|other| dominates(other, c));
             let twin = |other: &Candidate| burdens(other) == burdens(c) && other.set.kind == c.set.kind;
@@ -103,14 +103,14 @@ proptest! {
             let known = found.candidates.iter().any(|c| burdens(c)[*merit as usize].is_finite());
             prop_assert_eq!(best.count() > 0, known, "{}", merit);
         }
-        prop_assert_eq!(found.candidates.is_empty(), found.front().next().is_none());
+        prop_assert_eq!(found.candidates.is_empty(), !found.candidates.iter().any(|set| set.on_front));
     }
 
     /// The search bisects; trying every number finds nothing smaller.
     #[test]
     fn the_fewest_gpus_are_found(model in models(), job in jobs(), kind in select(offers())) {
         let limits = Limits { max_gpus: 192, ..Limits::default() };
-        let found = fit(&model, &job, std::slice::from_ref(&kind), limits).unwrap();
+        let found = fit::fit(&model, &job, std::slice::from_ref(&kind), limits).unwrap();
         let plain = (1..=192u64).find(|n| {
             let estimate = match &job {
                 Job::Training(step) => training::estimate(&model, step, &Parallel::data(*n), &kind.vendor),
@@ -137,7 +137,7 @@ proptest! {
 }
 
 fn sized(name: &str, job: &Job, offers: &[Offer], limits: Limits) -> Fit {
-    fit(&model(name), job, offers, limits).unwrap()
+    fit::fit(&model(name), job, offers, limits).unwrap()
 }
 
 #[test]
@@ -160,10 +160,144 @@ fn just_so_many_gpus_are_taken_where_that_divides() {
     ));
     // No layout of a served model makes 11 of 32 heads and 32 layers on hosts of 8.
     let odd = sized("Llama-3.1-8B", &Job::of(Task::Infer), &h100, wanted(37));
-    assert_eq!(odd.rejections[0].shortfall, Shortfall::Layout { gpus: 37 });
+    assert_eq!(
+        odd.rejections[0].shortfall,
+        Shortfall::Layout {
+            gpus: 37,
+            asked: false
+        }
+    );
     let sixteen = Offer::of(Profiles::builtin().by_name("h100-sxm5-80gb").unwrap(), Some(16));
     let less = sized("Llama-3.1-8B", &job, &[sixteen], wanted(32));
     assert_eq!(less.rejections[0].reason, "needs 32, 16 available");
+}
+
+/// A sequence that no host has room for goes over several; the groups that share a host stay as wide as the tensor
+/// parallelism.
+#[test]
+fn a_long_sequence_goes_over_hosts() {
+    let long = Job::Training(Training {
+        seq_len: 131_072,
+        ..Training::new(Method::Full)
+    });
+    let h100 = [offer("h100-sxm5-80gb")];
+    let found = sized("Llama-3.1-405B", &long, &h100, Limits::default());
+    let best = &found.candidates[0];
+    let Division::Training(ways) = best.division else {
+        panic!("{}", best.division)
+    };
+    assert!(ways.context > 1 && ways.tensor * ways.context > 8, "{ways}");
+    assert_eq!(u64::from(best.set.group), ways.tensor);
+    let alone = Limits {
+        spannable: false,
+        ..Limits::default()
+    };
+    assert!(sized("Llama-3.1-405B", &long, &h100, alone).candidates.is_empty());
+    // What fits inside a host is not spread further.
+    let short = Job::of(Task::Full);
+    for set in sized("Llama-3.1-8B", &short, &h100, Limits::default()).candidates {
+        assert!(matches!(set.division, Division::Training(ways) if ways.tensor * ways.context <= 8));
+    }
+}
+
+#[test]
+fn widths_that_are_asked_for_are_taken_or_refused() {
+    let h100 = [offer("h100-sxm5-80gb")];
+    let filled = Training {
+        accumulation: 16,
+        ..Training::new(Method::Full)
+    };
+    let with = |name: &str, job: &Job, widths: Widths| {
+        let model = model(name);
+        let limits = Limits {
+            widths,
+            ..Limits::default()
+        };
+        fit::fit(&model, job, &h100, limits).map(|found| found.candidates)
+    };
+    let train = Job::Training(filled.clone());
+    let asked = Widths {
+        tensor: Some(4),
+        pipeline: Some(4),
+        interleave: Some(2),
+        context: Some(2),
+        ..Widths::default()
+    };
+    let found = with("Llama-3.1-8B", &train, asked).unwrap();
+    assert!(!found.is_empty());
+    for set in &found {
+        let says = "tensor 4 with sequence parallelism, pipeline 4, interleave 2, context 2";
+        assert!(set.division.to_string().starts_with(says), "{}", set.division);
+    }
+    // Left open, stages are tried with one part and with two.
+    let pipeline = |parts: u64| Widths {
+        pipeline: Some(8),
+        interleave: Some(parts),
+        ..Widths::default()
+    };
+    let plain = with("Llama-3.1-70B", &train, pipeline(1)).unwrap();
+    let interleaved = with("Llama-3.1-70B", &train, pipeline(2)).unwrap();
+    let idle = |sets: &[Candidate]| sets[0].speed.as_ref().unwrap().idle_s;
+    assert!(idle(&interleaved) < 0.7 * idle(&plain));
+    let experts = Widths {
+        expert: Some(4),
+        ..Widths::default()
+    };
+    let found = with("Mixtral-8x7B", &train, experts).unwrap();
+    assert!(
+        found
+            .iter()
+            .all(|set| set.division.to_string().contains("expert 4"))
+    );
+    let serve = Widths {
+        tensor: Some(2),
+        pipeline: Some(4),
+        ..Widths::default()
+    };
+    let found = with("Llama-3.1-70B", &Job::of(Task::Infer), serve).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].set.count, found[0].set.group), (8, 2));
+
+    let refused = |name, job: &Job, widths| with(name, job, widths).unwrap_err().to_string();
+    let tensor = |tensor| Widths {
+        tensor: Some(tensor),
+        ..Widths::default()
+    };
+    assert_eq!(
+        refused("Llama-3.1-8B", &train, tensor(3)),
+        "tensor is 3; allowed: a divisor of attention heads, 32"
+    );
+    assert_eq!(
+        refused("Llama-3.1-8B", &Job::of(Task::Infer), experts),
+        "expert is 4; allowed: 1 to 1"
+    );
+    let context = Widths {
+        context: Some(2),
+        ..Widths::default()
+    };
+    assert_eq!(
+        refused("Llama-3.1-8B", &Job::of(Task::Infer), context),
+        "context is 2; allowed: 1 where a model is served"
+    );
+    assert_eq!(
+        refused("Llama-3.1-8B", &Job::of(Task::Full), pipeline(1)),
+        "pipeline is 8; allowed: 1 to the micro-batches of a step (accumulation), 1"
+    );
+    // Wider than a host: no set, and a reason.
+    let model = model("Llama-3.1-8B");
+    let limits = Limits {
+        widths: tensor(16),
+        ..Limits::default()
+    };
+    let nothing = fit::fit(&model, &train, &h100, limits).unwrap();
+    assert!(nothing.candidates.is_empty());
+    assert!(
+        nothing.rejections[0]
+            .reason
+            .starts_with("no layout that was asked for"),
+        "{}",
+        nothing.rejections[0].reason
+    );
 }
 
 #[test]
@@ -183,7 +317,7 @@ fn a_set_says_what_it_is_best_at() {
     assert_eq!(best(Merit::FewestGpus), "b200-sxm6-180gb");
     // Two B200 at 40,000 are less than four H100 at 30,000.
     assert_eq!(best(Merit::LeastCost), "b200-sxm6-180gb");
-    assert!(found.front().count() >= 1 && found.front().count() <= found.candidates.len());
+    assert!(found.candidates.iter().any(|set| set.on_front));
 }
 
 #[test]
@@ -212,4 +346,45 @@ fn speed_comes_with_its_parts_and_much_communication_is_warned_of() {
     assert!(nvlink < 0.2 && pcie > 0.2, "{nvlink} {pcie}");
     assert!(fast > slow && soon < late, "{fast} {slow}");
     assert!((soon * fast / 1e9 - 1.0).abs() < 1e-9);
+}
+
+/// What a pool joins is what shares every layer, however many GPUs its hosts take.
+#[test]
+fn tensor_parallelism_stays_inside_a_switch_or_island_of_the_pool() {
+    let kind = Profiles::builtin().by_name("h100-pcie-80gb").unwrap();
+    let within = |island: Option<u32>, widths: Widths| {
+        let offers = [Offer::of(kind, Some(16)).joined(island)];
+        let limits = Limits {
+            host_slots: Some(8),
+            widths,
+            ..Limits::default()
+        };
+        sized("Llama-3.1-70B", &Job::of(Task::Infer), &offers, limits)
+    };
+    let widest = |fit: &Fit| fit.candidates.iter().map(|c| c.set.group).max();
+    assert!(widest(&within(None, Widths::default())) >= Some(4));
+    for island in [1, 2, 4] {
+        let found = within(Some(island), Widths::default());
+        assert!(!found.candidates.is_empty(), "{island}");
+        for candidate in &found.candidates {
+            assert!(candidate.set.group <= island, "{island}: {}", candidate.set);
+        }
+    }
+    let asked = Widths {
+        tensor: Some(4),
+        ..Widths::default()
+    };
+    let refused = within(Some(2), asked);
+    assert!(refused.candidates.is_empty());
+    assert!(
+        refused.rejections[0].reason.contains("one switch or island"),
+        "{}",
+        refused.rejections[0].reason
+    );
+    let training = |island| {
+        let offers = [Offer::of(kind, Some(16)).joined(island)];
+        sized("Llama-3.1-8B", &Job::of(Task::Full), &offers, Limits::default()).candidates
+    };
+    assert!(training(Some(2)).iter().all(|c| c.set.group <= 2));
+    assert!(training(None).iter().any(|c| c.set.group > 2));
 }

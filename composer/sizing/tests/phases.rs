@@ -140,7 +140,7 @@ fn what_can_not_be_scheduled_is_refused_by_name() {
     ] {
         let error = refused(&[Phase { work, ..main.clone() }]);
         assert!(
-            error.starts_with("phase main: ") && error.contains("allowed: 1 to"),
+            error.starts_with("phase main: ") && error.contains("allowed: "),
             "{error}"
         );
     }

@@ -130,6 +130,9 @@ fn serving() -> impl Strategy<Value = Inference> {
                 engine: engine.to_owned(),
             },
         )
+        .prop_filter("the engine reads the format", |job| {
+            Job::Inference(job.clone()).check().is_ok()
+        })
 }
 
 fn sound(estimate: &Estimate) {

@@ -59,12 +59,30 @@ fn a_tight_fit_says_what_share_of_the_gpu_the_engine_must_take() {
     let fit = infer("400B", &[offer("h100-pcie-80gb", None)], slots(8));
     let notes = &fit.candidates[0].estimate.notes;
     assert!(
-        notes.iter().any(|n| n.contains("memory share of 0.9")),
+        notes
+            .iter()
+            .any(|n| n.starts_with("start vllm-0.11 with --gpu-memory-utilization 0.9")),
         "{notes:?}"
     );
+    // Whichever set is taken, its share is told with the need.
+    let need = fit.need().unwrap();
+    for candidate in &fit.candidates {
+        let advice = need.advice_on(candidate.set.kind.as_deref(), candidate.set.count);
+        assert!(
+            advice.is_some_and(|text| text.contains("--gpu-memory-utilization 0.")),
+            "{}: {advice:?}",
+            candidate.set
+        );
+    }
     let fit = infer("8B", &[offer("h100-pcie-80gb", None)], slots(8));
     let notes = &fit.candidates[0].estimate.notes;
-    assert!(notes.iter().all(|n| !n.contains("memory share")), "{notes:?}");
+    assert!(notes.iter().all(|n| !n.starts_with("start ")), "{notes:?}");
+    assert!(
+        notes
+            .iter()
+            .any(|n| n.starts_with("vllm-0.11 takes 0.9 of a GPU by default")),
+        "{notes:?}"
+    );
     // 52 GiB are left on it for caches of half a GiB.
     assert!(
         notes

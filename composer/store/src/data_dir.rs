@@ -4,21 +4,26 @@ use crate::OpenError;
 use crate::cluster::Remembered;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The cluster that this folder's manager belongs to.
 const CLUSTER: &str = "cluster.json";
 
-/// Commits until the last one seen is written down anew.
+/// The last commit seen, told twice: what a power cut left of a write is no number. It is not flushed, so it outlives
+/// the process, and after a power cut it may be an older one.
+const LATEST: &str = "last-commit";
+
+/// Commits until the last one seen is written down anew, and flushed.
 const STRIDE: u64 = 1024;
 
 /// The folder, held for as long as the value lives.
 pub(crate) struct DataDir {
     path: PathBuf,
-    /// The last commit that is written down.
+    /// The last commit that is written down, and flushed.
     noted: AtomicU64,
+    latest: File,
     _lock: File,
 }
 
@@ -26,10 +31,14 @@ impl DataDir {
     /// Makes the folder where it is not there yet, and keeps other processes away from it.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         make(path).map_err(|e| unusable(path, &e))?;
+        let lock = lock(&path.join("poolwright.lock"))?;
+        let file = path.join(LATEST);
+        let latest = own_file().truncate(false).open(&file);
         Ok(Self {
             path: path.to_owned(),
             noted: AtomicU64::new(0),
-            _lock: lock(&path.join("poolwright.lock"))?,
+            latest: latest.map_err(|e| unusable(&file, &e))?,
+            _lock: lock,
         })
     }
 
@@ -45,15 +54,20 @@ impl DataDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unusable(&path, &error)),
         };
-        let remembered = serde_json::from_slice(&text).map_err(|error| OpenError::Damaged {
-            place: path.display().to_string(),
-            reason: error.to_string(),
-        })?;
+        let mut remembered: Remembered =
+            serde_json::from_slice(&text).map_err(|error| OpenError::Damaged {
+                place: path.display().to_string(),
+                reason: error.to_string(),
+            })?;
+        remembered.revision = remembered.revision.max(self.latest());
         Ok(Some(remembered))
     }
 
-    /// Writes the last commit seen down, now and then: it may lag behind, and never runs ahead.
+    /// Writes the last commit seen down: it may lag behind after a power cut, and never runs ahead.
     pub fn saw(&self, cluster: &str, revision: u64) {
+        if let Err(error) = self.write_latest(revision) {
+            tracing::debug!(path = %self.path.display(), %error, "the last commit seen can't be written down");
+        }
         if revision >= self.noted.load(Ordering::Relaxed) + STRIDE {
             self.note(cluster, revision);
         }
@@ -73,18 +87,37 @@ impl DataDir {
     /// Replaces what is remembered, as a whole.
     pub fn remember(&self, remembered: &Remembered) -> io::Result<()> {
         self.noted.store(remembered.revision, Ordering::Relaxed);
+        self.write_latest(remembered.revision)?;
         let (path, new) = (self.file(CLUSTER), self.file("cluster.json.new"));
-        let mut file = OpenOptions::new()
-            .create(true)
-            .write(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)?;
+        let mut file = own_file().truncate(true).open(&new)?;
         file.write_all(&serde_json::to_vec(remembered)?)?;
         file.sync_all()?;
         fs::rename(&new, &path)?;
         File::open(&self.path)?.sync_all()
     }
+
+    fn write_latest(&self, revision: u64) -> io::Result<()> {
+        self.latest
+            .write_all_at(format!("{revision:020} {revision:020}\n").as_bytes(), 0)
+    }
+
+    /// 0 where there is none, or it can't be read.
+    fn latest(&self) -> u64 {
+        let mut text = [0; 42];
+        let read = self.latest.read_exact_at(&mut text, 0);
+        let text = std::str::from_utf8(&text).unwrap_or_default();
+        match text.trim_end().split_once(' ') {
+            Some((once, again)) if read.is_ok() && once == again => once.parse().unwrap_or_default(),
+            _ => 0,
+        }
+    }
+}
+
+/// How a file for the manager alone is opened.
+fn own_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).read(true).write(true).mode(0o600);
+    options
 }
 
 /// Makes a folder, with those that it lies in, and puts their names on the disk: a flush of what a folder holds is no
@@ -109,12 +142,8 @@ fn make(path: &Path) -> io::Result<()> {
 }
 
 fn lock(path: &Path) -> Result<File, OpenError> {
-    let mut file = OpenOptions::new()
-        .create(true)
-        .read(true)
-        .write(true)
+    let mut file = own_file()
         .truncate(false)
-        .mode(0o600)
         .open(path)
         .map_err(|e| unusable(path, &e))?;
     match file.try_lock() {

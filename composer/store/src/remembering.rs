@@ -1,7 +1,8 @@
 //! A store whose documents can be read while it does not answer: as they were read or written last.
 //!
-//! For a store on another machine. What is told from memory is marked by [`Store::silence`]. Invariants: nothing
-//! is committed here; the journal, open operations and events are never told from memory, so that nobody carries
+//! For a store on another machine. What is told from memory is marked by [`Store::silence`]. While it is silent one
+//! at a time asks it, every few seconds; nobody else waits for it, and who would commit is refused at once, with
+//! nothing sent. Invariants: nothing is committed here; the journal, open operations and events are never told from memory, so that nobody carries
 //! on by what may be old. Whoever changes something by what it read commits first, and is refused.
 
 use crate::{Batch, Committed, Document, Event, JournalLine, Order, Store, StoreError};
@@ -12,8 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// While it is silent it is asked once in so long, and the others are told at once from memory.
+/// While it is silent it is asked again so long after it gave no answer.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Longer than it may take to give no answer. Whoever asks may go away before.
+const ASKING: Duration = Duration::from_secs(45);
 
 /// Documents remembered that were read one by one.
 const SINGLE: usize = 4096;
@@ -42,8 +46,10 @@ struct Memory {
 
 struct Silence {
     reason: String,
+    hint: &'static str,
     since: Instant,
-    asked: Instant,
+    /// Then somebody asks.
+    next: Instant,
 }
 
 impl Remembering {
@@ -83,36 +89,56 @@ impl Remembering {
                 }
                 Ok(value)
             }
-            Err(error @ StoreError::Unavailable { .. }) => {
-                memory.fell_silent(&error);
-                recall(&memory).ok_or(error)
+            Err(error) => {
+                memory.note(&error);
+                match memory.silence {
+                    Some(_) => recall(&memory).ok_or(error),
+                    None => Err(error),
+                }
             }
-            Err(error) => Err(error),
         }
     }
 }
 
 impl Memory {
-    /// Silent, and asked a moment ago. Else whoever comes now asks.
+    /// Silent, and somebody asks, or did a moment ago. Else whoever comes now asks.
     fn is_not_to_be_asked(&mut self) -> bool {
         let Some(silence) = &mut self.silence else {
             return false;
         };
-        let recently = silence.asked.elapsed() < ASK_AGAIN;
-        if !recently {
-            silence.asked = Instant::now();
+        let now = Instant::now();
+        let waits = now < silence.next;
+        if !waits {
+            silence.next = now + ASKING;
         }
-        recently
+        waits
     }
 
-    fn fell_silent(&mut self, error: &StoreError) {
+    /// What an error says of the store.
+    fn note(&mut self, error: &StoreError) {
+        let StoreError::Unavailable { reason, hint } = error else {
+            // It answered.
+            self.silence = None;
+            return;
+        };
         let now = Instant::now();
-        let silence = self.silence.get_or_insert_with(|| Silence {
-            reason: String::new(),
-            since: now,
-            asked: now,
+        let since = self.silence.as_ref().map_or(now, |silence| silence.since);
+        self.silence = Some(Silence {
+            reason: reason.clone(),
+            hint,
+            since,
+            next: now + ASK_AGAIN,
         });
-        silence.reason = error.to_string();
+    }
+
+    /// What whoever would commit is told; nothing was sent.
+    fn refusal(&mut self) -> Option<StoreError> {
+        let waits = self.is_not_to_be_asked();
+        let silence = self.silence.as_ref().filter(|_| waits)?;
+        Some(StoreError::Unavailable {
+            reason: silence.reason.clone(),
+            hint: silence.hint,
+        })
     }
 
     /// What a commit of ours made of what is remembered.
@@ -207,6 +233,9 @@ impl Store for Remembering {
     }
 
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
+        if let Some(refusal) = self.memory().refusal() {
+            return Err(refusal);
+        }
         let writes = batch.writes.clone();
         let answer = self.store.commit(batch).await;
         let mut memory = self.memory();
@@ -223,8 +252,7 @@ impl Store for Remembering {
                 });
                 memory.committed(&written.collect::<Vec<_>>(), committed.revision);
             }
-            Err(error @ StoreError::Unavailable { .. }) => memory.fell_silent(error),
-            Err(_) => {}
+            Err(error) => memory.note(error),
         }
         answer
     }
@@ -251,7 +279,11 @@ impl Store for Remembering {
         let memory = self.memory();
         let silence = memory.silence.as_ref()?;
         let seconds = silence.since.elapsed().as_secs();
-        Some(format!("{}; for {seconds} s now", silence.reason))
+        let because = StoreError::Unavailable {
+            reason: silence.reason.clone(),
+            hint: silence.hint,
+        };
+        Some(format!("{because}; for {seconds} s now"))
     }
 
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {

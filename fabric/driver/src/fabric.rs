@@ -4,6 +4,7 @@ use crate::{Bindings, DriverError, Observation, Progress, read_each};
 use async_trait::async_trait;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::ControlEndpointId;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where a unit is bound, read from the fabric just now.
@@ -94,6 +95,13 @@ pub trait Fabric: Send + Sync {
 
     /// Resets an unbound unit and reads back that it was reset.
     async fn reset(&self, unit: &ControlPoint, deadline: Duration) -> Result<ResetSeen, DriverError>;
+
+    /// The same service in the session that there is now, and in no other: whatever is sent through it after somebody
+    /// has ended that session is refused, however late it comes. `None`: it has no session to be bound to, and a late
+    /// request can't be cut off.
+    fn in_this_session(&self) -> Option<Arc<dyn Fabric>> {
+        None
+    }
 
     /// Ends the sessions that others have at the service under our account: a manager that took over from one
     /// that died does so before it sends anything.

@@ -133,6 +133,12 @@ pub enum FaultKind {
     TimeOutBefore,
     /// It has its effect, and no answer comes.
     TimeOutAfter,
+    /// No answer comes. What it asks of a GPU (bind, unbind, reset) waits in a queue for so long, and then has its
+    /// effect, if it still can; anything else has it at once.
+    Late {
+        #[serde(deserialize_with = "duration")]
+        by: Duration,
+    },
     /// It is answered as if done, and nothing is done.
     NoEffect,
     /// It has its effect; the answer is bytes that are no text.

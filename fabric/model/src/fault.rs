@@ -38,6 +38,8 @@ pub enum FaultKind {
     Incomplete,
     /// What was there is not seen any more.
     Missing,
+    /// Nobody has looked since the manager started: it is shown as it was before.
+    NotLookedAt,
 }
 
 impl fmt::Display for FaultKind {
@@ -59,6 +61,7 @@ impl fmt::Display for FaultKind {
             Self::Quirk => "quirk",
             Self::Incomplete => "incomplete",
             Self::Missing => "missing",
+            Self::NotLookedAt => "not-looked-at",
         })
     }
 }

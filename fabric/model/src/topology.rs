@@ -288,6 +288,42 @@ impl Topology {
         })
     }
 
+    /// The most of these GPUs that one host can have and that are joined: on one switch, in one NVLink fabric, or on one
+    /// baseboard. A fabric whose switches are not shown counts as one switch. `None` where nothing is known of what
+    /// joins them.
+    pub fn largest_island(&self, gpus: &[&Gpu]) -> Option<u32> {
+        let is_nvlink = |id: &FabricId| self.fabrics.iter().any(|f| f.id == *id && f.kind == "NVLink");
+        let mut on_switches: BTreeMap<(&FabricId, Option<&SwitchId>), BTreeSet<&GpuId>> = BTreeMap::new();
+        let mut on_boards: BTreeMap<&UnitId, u32> = BTreeMap::new();
+        for gpu in gpus {
+            *on_boards.entry(&gpu.unit).or_default() += 1;
+            for port in &gpu.ports {
+                // Every switch of NVLink joins all of its GPUs.
+                let switch = port.switch.as_ref().filter(|_| !is_nvlink(&port.fabric));
+                on_switches
+                    .entry((&port.fabric, switch))
+                    .or_default()
+                    .insert(&gpu.id);
+            }
+        }
+        let on_one_host = |(at, joined): (&(&FabricId, Option<&SwitchId>), &BTreeSet<&GpuId>)| {
+            let count = u32::try_from(joined.len()).unwrap_or(u32::MAX);
+            count.min(self.most_slots_in(at.0).unwrap_or(u32::MAX))
+        };
+        let switch = on_switches.iter().map(on_one_host).max();
+        let board = on_boards.values().copied().max().filter(|gpus| *gpus > 1);
+        switch.max(board)
+    }
+
+    /// GPUs that some host takes in the fabric; `None` where no host has a port there.
+    fn most_slots_in(&self, fabric: &FabricId) -> Option<u32> {
+        let of_host = |host: &Host| {
+            let there = host.ports.iter().filter(|port| port.fabric == *fabric);
+            there.map(|port| port.slots).reduce(u32::saturating_add)
+        };
+        self.hosts.iter().filter_map(of_host).max()
+    }
+
     /// Puts every list in the order of its ids.
     pub fn sort(&mut self) {
         self.gpus.sort_by(|a, b| a.id.cmp(&b.id));
@@ -348,5 +384,78 @@ impl<'a> SwitchGraph<'a> {
             }
         }
         distances
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// GPUs with the fabric and switch of each, and their units.
+    fn gpus(of: &[(&str, Option<&str>, &str)]) -> Vec<Gpu> {
+        let gpu = |(index, (fabric, switch, unit)): (usize, &(&str, Option<&str>, &str))| {
+            let ports: Value = match *fabric {
+                "" => json!([]),
+                fabric => json!([{"fabric": fabric, "switch": switch, "port": null}]),
+            };
+            let gpu = json!({
+                "id": format!("gpu-{index}"), "vendor": null, "model": null, "memory_bytes": null, "uuid": null,
+                "serial": null, "pci_ids": null, "chassis": null, "slot": null, "functions": [], "partitions": [],
+                "ports": ports, "unit": unit, "composable": true, "why_not": null, "host": null, "host_port": null,
+                "state": "free", "health": "ok",
+            });
+            serde_json::from_value(gpu).unwrap()
+        };
+        of.iter().enumerate().map(gpu).collect()
+    }
+
+    fn island(fabric: &str, of: &[(&str, Option<&str>, &str)]) -> Option<u32> {
+        island_of(fabric, of, Vec::new())
+    }
+
+    fn island_of(fabric: &str, of: &[(&str, Option<&str>, &str)], hosts: Vec<Host>) -> Option<u32> {
+        let fabric = json!({
+            "id": "f", "kind": fabric, "control": "resource-blocks", "switches": 2, "ports": 0, "endpoints": 0, "zones": 0,
+        });
+        let topology = Topology {
+            fabrics: vec![serde_json::from_value(fabric).unwrap()],
+            gpus: gpus(of),
+            hosts,
+            ..Topology::default()
+        };
+        topology.largest_island(&topology.gpus.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn gpus_are_joined_by_a_switch_by_nvlink_or_by_their_board() {
+        let two_switches = [
+            ("f", Some("s1"), "u0"),
+            ("f", Some("s1"), "u1"),
+            ("f", Some("s2"), "u2"),
+            ("f", Some("s2"), "u3"),
+            ("f", Some("s2"), "u4"),
+        ];
+        assert_eq!(island("PCIe", &two_switches), Some(3));
+        assert_eq!(island("NVLink", &two_switches), Some(5));
+        // No host takes more of them in this fabric, whatever it takes in others.
+        let port = |fabric: &str, slots: u32| {
+            json!({"id": format!("port-{fabric}"), "fabric": fabric, "switch": null, "slots": slots,
+                "free_window_bytes": null, "free_buses": null})
+        };
+        let host =
+            json!({"id": "h", "name": "h", "power_state": "on", "ports": [port("f", 2), port("g", 4)]});
+        let host: Host = serde_json::from_value(host).unwrap();
+        assert_eq!(island_of("PCIe", &two_switches, vec![host]), Some(2));
+        let not_shown = [("f", None, "u0"), ("f", None, "u1")];
+        assert_eq!(island("PCIe", &not_shown), Some(2));
+        // Soldered on a board, behind switches of their own.
+        let board = [
+            ("f", Some("s1"), "board"),
+            ("f", Some("s2"), "board"),
+            ("f", Some("s3"), "board"),
+        ];
+        assert_eq!(island("PCIe", &board), Some(3));
+        assert_eq!(island("PCIe", &[("", None, "u0"), ("", None, "u1")]), None);
     }
 }

@@ -34,7 +34,7 @@ const GOOD_TIMES: Duration = Duration::from_secs(2);
 /// By when everybody has been answered, or has given up.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// A run with fewer grants is none of contention.
-const GRANTS: usize = 30;
+const GRANTS: usize = 12;
 
 /// What is run.
 #[derive(Debug, Clone)]

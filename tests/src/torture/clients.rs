@@ -10,7 +10,7 @@ use poolwright_service::{
 };
 use serde_json::json;
 
-const CLIENT: &str = "client";
+pub const CLIENT: &str = "client";
 
 /// What a client was told.
 pub enum Told {
@@ -31,7 +31,7 @@ pub enum Told {
 }
 
 /// What a client asks for.
-struct Asked {
+pub struct Asked {
     what: String,
     key: Option<String>,
     demand: Option<DemandId>,
@@ -39,7 +39,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(what: String) -> Self {
+    pub fn new(what: String) -> Self {
         Self {
             what,
             key: None,
@@ -49,7 +49,7 @@ impl Asked {
     }
 
     /// Of some a part is enough.
-    fn perhaps_in_part(mut self, world: &mut World) -> Self {
+    pub fn perhaps_in_part(mut self, world: &mut World) -> Self {
         self.partial_ok = world.rng.u32(0..3) == 0;
         if self.partial_ok {
             self.what.push_str(", or some of them");
@@ -59,7 +59,7 @@ impl Asked {
 }
 
 /// A client's request, in a task of its own: the world goes on while it waits.
-fn request<F>(world: &mut World, asked: Asked, ask: impl FnOnce(Composer, How) -> F)
+pub fn request<F>(world: &mut World, asked: Asked, ask: impl FnOnce(Composer, How) -> F)
 where
     F: Future<Output = Result<Change, ServiceError>> + Send + 'static,
 {
@@ -241,7 +241,7 @@ pub async fn release_all(world: &mut World) {
 }
 
 /// A few GPUs of the pool.
-fn some_gpus(world: &mut World) -> Vec<GpuId> {
+pub fn some_gpus(world: &mut World) -> Vec<GpuId> {
     let count = world.rng.usize(1..3);
     let all: Vec<_> = world.names.keys().cloned().collect();
     let mut some: Vec<_> = (0..count.min(all.len()))
@@ -254,14 +254,9 @@ fn some_gpus(world: &mut World) -> Vec<GpuId> {
 
 pub async fn attach(world: &mut World) {
     let gpus = some_gpus(world);
-    let Some(snapshot) = world.snapshot().await else {
+    let Some(host) = world.some_host().await else {
         return;
     };
-    let hosts = &snapshot.topology.hosts;
-    if hosts.is_empty() || gpus.is_empty() {
-        return;
-    }
-    let host = hosts[world.rng.usize(0..hosts.len())].id.clone();
     let asked = Asked::new(format!("attach {gpus:?} to {host}")).perhaps_in_part(world);
     request(world, asked, |manager, how| async move {
         manager.attach(&gpus, &host, CLIENT, &how).await

@@ -2,7 +2,7 @@
 //! everything is let go.
 
 use super::world::World;
-use super::{clients, incidents, invariants};
+use super::{clients, incidents, invariants, operators};
 use invariants::Invariant;
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ async fn act(world: &mut World) {
         let dies_in = (world.rng.u32(0..4) == 0).then(|| world.rng.u32(0..150));
         world.start(dies_in).await;
     }
-    match world.rng.u32(0..100) {
+    match world.rng.u32(0..110) {
         0..24 => clients::compose(world),
         24..38 => clients::release(world),
         38..45 => clients::attach(world).await,
@@ -81,6 +81,11 @@ async fn act(world: &mut World) {
         92 => incidents::host(world),
         93..96 => incidents::work(world),
         96 => incidents::clock(world),
+        97..101 => operators::move_to(world).await,
+        101..103 => operators::apply(world).await,
+        103..105 => operators::pause(world).await,
+        105..107 => operators::endpoint(world).await,
+        107 => operators::repair_policy(world).await,
         _ => {}
     }
     let pause = match world.rng.u32(0..3) {
@@ -116,7 +121,10 @@ async fn rest(world: &mut World) {
     if world.manager().is_none() {
         world.start(None).await;
     }
+    operators::resume_all(world).await;
     clients::hear_all(world).await;
+    // Somebody may have paused it again meanwhile.
+    operators::resume_all(world).await;
     clients::remove_schedules(world).await;
     let end = tokio::time::Instant::now() + REST;
     let (mut looks, mut quiet) = (0, 0);
@@ -138,5 +146,6 @@ async fn rest(world: &mut World) {
         invariants::at_every_step(world).await;
         tokio::time::sleep(LOOK_AGAIN).await;
     }
+    operators::put_back(world).await;
     clients::discover(world).await;
 }

@@ -38,7 +38,7 @@ pub fn some_fault(rng: &mut Rng) -> Fault {
         code,
         retry_after: None,
     };
-    let does = match rng.u32(0..12) {
+    let does = match rng.u32(0..13) {
         0 => status(503),
         1 => status(500),
         2 => status(409),
@@ -52,6 +52,10 @@ pub fn some_fault(rng: &mut Rng) -> Fault {
         8 => FaultKind::TaskNeverEnds,
         9 => FaultKind::TaskLies,
         10 => FaultKind::Unauthorized,
+        // Beyond the deadline, and within what is waited for after it.
+        11 => FaultKind::Late {
+            by: Duration::from_secs(rng.u64(1..75)),
+        },
         _ => FaultKind::Truncated,
     };
     let mut fault = Fault::new(does).after(rng.u32(0..4)).times(rng.u32(1..6));
@@ -155,6 +159,7 @@ pub async fn meddle(world: &mut World) {
     if !ours && behind_our_back(world, |state, now| state.bind_by_others(gpu, port, now)).is_ok() {
         world.tell(format!("others bind {} to {port:?}", world.name(gpu)));
         world.foreign.insert(gpu, port);
+        world.perhaps_adopted.remove(&gpu);
         world.meddled.insert(gpu);
     }
 }

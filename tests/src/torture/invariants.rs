@@ -3,6 +3,7 @@
 use super::world::World;
 use poolwright_emulator::rack::{GpuIx, PortIx};
 use poolwright_executor::{Claim, CompositionRecord, GpuRecord, Operation, OperationState};
+use poolwright_model::fault::FaultKind;
 use poolwright_model::id::OperationId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_service::Snapshot;
@@ -32,7 +33,7 @@ pub enum Invariant {
     NothingForeignTouched,
     /// One key, one operation.
     OneEffectAKey,
-    /// No GPU is pulled while somebody works on it.
+    /// No GPU is pulled while somebody works on it, or hit by a reset while somebody has it.
     NothingInUsePulled,
     /// What is recorded as clean was reset after it was held last.
     CleanMeansClean,
@@ -196,6 +197,11 @@ pub async fn waits(world: &World, open: &[OperationId]) -> String {
 fn nothing_in_use_is_pulled(world: &mut World) {
     let pulled = world.emulation.with(|state, _| state.tally().pulled_in_use) - world.pulled_by_others;
     let wrong = (pulled > 0).then(|| format!("{pulled} GPUs were pulled while a job ran on them"));
+    let reset = world.emulation.with(|state, _| state.tally().resets_in_use);
+    let wrong = match reset {
+        0 => wrong,
+        reset => Some(format!("{reset} resets came while their GPUs were bound")),
+    };
     world.checks(Invariant::NothingInUsePulled, wrong);
 }
 
@@ -286,13 +292,26 @@ type Ports = BTreeMap<String, PortIx>;
 
 fn shown_is_true(world: &mut World, snapshot: &Snapshot, ports: &Ports, truth: &BTreeMap<GpuIx, PortIx>) {
     let mut shown = BTreeMap::new();
+    let mut truth = truth.clone();
+    let missing = snapshot
+        .faults
+        .iter()
+        .filter(|fault| fault.kind == FaultKind::Missing);
+    let disbelieved: BTreeSet<&str> = missing.map(|fault| fault.source.as_str()).collect();
     for gpu in &snapshot.topology.gpus {
-        let port = gpu.host_port.as_ref().and_then(|port| ports.get(port.as_str()));
-        if let (Some(at), Some(port)) = (world.names.get(&gpu.id), port) {
-            shown.insert(*at, *port);
+        let Some(at) = world.names.get(&gpu.id) else {
+            continue;
+        };
+        // That so many are gone at once is not believed: all there is shown as it was, and says so.
+        let mut endpoints = gpu.control.iter().map(|at| at.endpoint.as_str());
+        if endpoints.any(|endpoint| disbelieved.contains(endpoint)) {
+            truth.remove(at);
+            continue;
         }
+        let port = gpu.host_port.as_ref().and_then(|port| ports.get(port.as_str()));
+        shown.extend(port.map(|port| (*at, *port)));
     }
-    let wrong = (shown != *truth).then(|| format!("shown is {shown:?}, true is {truth:?}"));
+    let wrong = (shown != truth).then(|| format!("shown is {shown:?}, true is {truth:?}"));
     world.checks(Invariant::RecordedIsTrue, wrong);
 }
 
@@ -308,7 +327,8 @@ async fn recorded_is_true(world: &mut World, ports: &Ports, truth: &BTreeMap<Gpu
             }
         }
     }
-    let mut ours = truth.iter().filter(|(gpu, _)| !world.foreign.contains_key(gpu));
+    let not_ours = |gpu: &GpuIx| world.foreign.contains_key(gpu) || world.perhaps_adopted.contains_key(gpu);
+    let mut ours = truth.iter().filter(|(gpu, _)| !not_ours(gpu));
     let leaked = ours.find(|(gpu, port)| recorded.get(gpu) != Some(port));
     let leaked =
         leaked.map(|(gpu, port)| format!("{} is bound to {port:?}, and nobody holds it", world.name(*gpu)));
@@ -376,7 +396,8 @@ async fn one_operation_a_key(world: &mut World) {
 
 /// Everything was let go: what is bound is what others bound.
 pub async fn at_the_end(world: &mut World) {
-    let bound = bindings(world);
+    let mut bound = bindings(world);
+    bound.retain(|gpu, port| world.perhaps_adopted.get(gpu) != Some(port));
     let wrong =
         (bound != world.foreign).then(|| format!("left is {bound:?}, others have {:?}", world.foreign));
     world.checks(Invariant::NothingLeaked, wrong);

@@ -7,7 +7,7 @@
 //! the same trace.
 //!
 //! * [`mod@episode`]: the course of one.
-//! * [`clients`] and [`incidents`]: what happens, by chance.
+//! * [`clients`], [`operators`] and [`incidents`]: what happens, by chance.
 //! * [`world`]: the rack, the store, and a manager that can be killed; [`gate`]: where it is.
 //! * [`invariants`]: what must hold; [`plants`]: bugs, at least one for each of them, which must be caught.
 
@@ -18,6 +18,7 @@ pub mod gate;
 pub mod incidents;
 pub mod invariants;
 pub mod line;
+pub mod operators;
 pub mod plants;
 pub mod trace;
 pub mod witness;

@@ -14,7 +14,7 @@ use poolwright_emulator::clock::Clock as RackClock;
 use poolwright_emulator::rack::{GpuIx, PortIx};
 use poolwright_emulator::{Emulation, Rack, in_process};
 use poolwright_executor::Operation;
-use poolwright_model::id::{DemandId, GpuId, OperationId, ScheduleId, UnitId};
+use poolwright_model::id::{DemandId, GpuId, HostId, OperationId, ScheduleId, UnitId};
 use poolwright_service::demand::DemandSpec;
 use poolwright_service::endpoint::Standing;
 use poolwright_service::{Composer, Options, ServiceError, Snapshot, runner};
@@ -56,6 +56,8 @@ pub struct World {
     pub next_name: u32,
     /// What others bound: nobody but they may unbind it.
     pub foreign: BTreeMap<GpuIx, PortIx>,
+    /// What others had bound where an endpoint was adopted since: whether it was taken over is for the manager to say.
+    pub perhaps_adopted: BTreeMap<GpuIx, PortIx>,
     pub vanished: BTreeSet<GpuIx>,
     /// What was pulled from under somebody: recorded, perhaps, and not bound.
     pub pulled: BTreeSet<GpuIx>,
@@ -97,6 +99,7 @@ impl World {
         };
         rack.latency.bind = Duration::from_millis(slow);
         rack.latency.unbind = Duration::from_millis(slow / 2);
+        rack.latency.reset = Duration::from_millis(slow);
         let clock = RackClock::Real {
             start: Timestamp::UNIX_EPOCH,
             since: tokio::time::Instant::now(),
@@ -125,6 +128,7 @@ impl World {
             next_name: 0,
             meddled: foreign.keys().copied().collect(),
             foreign,
+            perhaps_adopted: BTreeMap::new(),
             vanished: BTreeSet::new(),
             pulled: BTreeSet::new(),
             pulled_by_others: 0,
@@ -294,6 +298,16 @@ impl World {
 
     pub fn tell(&mut self, line: String) {
         self.trace.add(&line);
+    }
+
+    /// A host in the words of the manager.
+    pub async fn some_host(&mut self) -> Option<HostId> {
+        let snapshot = self.snapshot().await?;
+        let hosts = &snapshot.topology.hosts;
+        if hosts.is_empty() {
+            return None;
+        }
+        Some(hosts[self.rng.usize(0..hosts.len())].id.clone())
     }
 
     /// A GPU in the words of the rack and of the manager.

@@ -7,7 +7,6 @@
 
 mod calendar;
 mod kit;
-mod stopped;
 
 mod adopting;
 mod composing;
@@ -20,13 +19,16 @@ mod managers;
 mod marking;
 mod partial;
 mod pausing;
+mod phases;
 mod polling;
+mod recalled;
 mod repairing;
 mod requests;
 mod restarts;
 mod scale;
 mod schedule_trouble;
 mod schedules;
+mod side_by_side;
 mod silence;
 mod stale;
 mod trouble;

@@ -1,11 +1,14 @@
 //! Several managers on one store and one rack.
 
 use crate::kit::{FOREVER, ME, Pool, gpus, spec};
-use crate::stopped::{Gate, StoppableLine, StoppableStore};
 use poolwright_emulator::fault::{Fault, FaultKind};
-use poolwright_executor::Line;
-use poolwright_service::leases::{Sharing, TokioClock};
-use poolwright_service::{Composer, How, OperationState, Options};
+use poolwright_executor::{Line, Operation};
+use poolwright_model::id::{GpuId, HostId, OperationId};
+use poolwright_service::endpoint::Standing;
+use poolwright_service::leases::{Lease, ManagerRecord, Sharing, TokioClock};
+use poolwright_service::{Composer, ErrorCode, How, OperationState, Options, Paused, Resolution};
+use poolwright_store::{Batch, Stored, read};
+use poolwright_tests::stopped::{Gate, StoppableLine, StoppableStore};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -220,6 +223,135 @@ async fn a_manager_that_ends_in_order_leaves_its_work_to_the_other() {
     all_is_well(&mut pool, &[&b]).await;
 }
 
+impl Manager {
+    /// So many free GPUs of a box, all of one kind.
+    async fn free(&self, of_box: &str, count: usize) -> Vec<GpuId> {
+        let snapshot = self.composer.snapshot().await.unwrap();
+        let gpus = snapshot.topology.gpus.iter().filter(|gpu| gpu.host.is_none());
+        let gpus = gpus.filter(|gpu| gpu.control.iter().any(|at| at.endpoint.as_str() == of_box));
+        let gpus: Vec<_> = gpus.collect();
+        let alike = gpus.iter().filter(|gpu| gpu.model == gpus[0].model);
+        alike.take(count).map(|gpu| gpu.id.clone()).collect()
+    }
+
+    async fn host(&self, name: &str) -> HostId {
+        let snapshot = self.composer.snapshot().await.unwrap();
+        let mut hosts = snapshot.topology.hosts.iter();
+        hosts.find(|host| host.name == name).unwrap().id.clone()
+    }
+
+    async fn attach(&self, gpus: &[GpuId], host: &str) -> OperationId {
+        let host = self.host(host).await;
+        let change = self
+            .composer
+            .attach(gpus, &host, ME, &How::default())
+            .await
+            .unwrap();
+        change.operation.unwrap().id
+    }
+
+    async fn operation(&self, id: &OperationId) -> Operation {
+        self.composer.operation(id).await.unwrap()
+    }
+}
+
+/// Whatever is asked for there, a pause stops it within a second.
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_at_a_manager_that_is_busy_with_what_others_ask_of_it() {
+    let (mut pool, a, b) = two("demo").await;
+    pool.fault(Fault::new(FaultKind::TimeOutBefore).at("box-2").on("PATCH", "**"));
+    let stuck = a.attach(&a.free("box-2", 4).await, "host-1").await;
+    pool.until("it is held", async || {
+        a.operation(&stuck).await.state == OperationState::Indeterminate
+    })
+    .await;
+    // Each of its units is read in vain, for 15 s.
+    pool.silence("box-2");
+    let slow = Fault::new(FaultKind::Slow {
+        by: Duration::from_secs(5),
+    });
+    pool.fault(slow.at("box-1").on("PATCH", "**"));
+    let goes_on = a.attach(&a.free("box-1", 4).await, "host-2").await;
+    pool.until("one is bound", async || pool.truth().len() == 1).await;
+    let (asker, id) = (b.composer.clone(), stuck.clone());
+    let resolved =
+        tokio::spawn(async move { asker.resolve(&id, Resolution::AcceptFree, ME, "I looked").await });
+    // A second and a little before the answer to the first bind, after which the next would begin.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    b.composer
+        .pause(Paused::All, ME, "the rack is moved")
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!resolved.is_finished(), "it is being carried out");
+    let waits = a.operation(&goes_on).await.waits().join("; ");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(pool.truth().len(), 1, "nothing was sent any more: {waits}");
+    resolved.await.unwrap().unwrap();
+    assert_eq!(a.operation(&stuck).await.state, OperationState::Failed);
+
+    pool.emulation.clear_faults();
+    b.composer.resume(&Paused::All, ME).await.unwrap();
+    let ended = b.composer.wait(&goes_on, FOREVER).await.unwrap();
+    assert_eq!(ended.state, OperationState::Completed, "{:?}", ended.error());
+    all_is_well(&mut pool, &[&a, &b]).await;
+}
+
+/// The endpoint is that manager's from now on.
+async fn give(pool: &Pool, endpoint: &str, to: &str) {
+    let lease = read::<Lease>(&*pool.store, &format!("endpoint/{endpoint}")).await;
+    let lease = lease.unwrap().unwrap();
+    let manager = read::<ManagerRecord>(&*pool.store, &format!("id-of-{to}")).await;
+    let given = Lease {
+        epoch: lease.value.epoch + 1,
+        manager: Some(manager.unwrap().unwrap().value.who),
+        ..lease.value
+    };
+    let mut batch = Batch::new();
+    batch.expect(Lease::KIND, given.id(), Some(lease.revision));
+    batch.put(&given).unwrap();
+    pool.store.commit(batch).await.unwrap();
+    tokio::time::sleep(TERM).await;
+}
+
+/// Whatever goes on at one of its endpoints, and be it for days.
+#[tokio::test(start_paused = true)]
+async fn an_operation_at_the_endpoints_of_two_managers_has_its_turn() {
+    let (mut pool, a, b) = two("demo").await;
+    give(&pool, "box-2", "b").await;
+    pool.fault(
+        Fault::new(FaultKind::TimeOutAfter)
+            .at("box-2")
+            .on("PATCH", "**")
+            .times(1),
+    );
+    let stuck = b.attach(&b.free("box-2", 1).await, "host-1").await;
+    pool.until("it is bound", async || pool.truth().len() == 1).await;
+    let unit_at = b.operation(&stuck).await.steps[0].step.target.unit_at.clone();
+    pool.fault(Fault::new(FaultKind::TimeOutBefore).on("GET", unit_at.address));
+    pool.until("nobody can say", async || {
+        b.operation(&stuck).await.state == OperationState::Indeterminate
+    })
+    .await;
+
+    let asked = Instant::now();
+    let gpus = [a.free("box-1", 1).await, a.free("box-2", 1).await].concat();
+    let both = a.attach(&gpus, "host-2").await;
+    for manager in [&a, &b] {
+        let waits = manager.operation(&both).await.waits().join("; ");
+        let each = "manager a is in charge of box-1, manager b is in charge of box-2";
+        assert!(waits.contains(each), "{waits}");
+    }
+    let ended = b.composer.wait(&both, FOREVER).await.unwrap();
+    assert_eq!(ended.state, OperationState::Completed, "{:?}", ended.error());
+    assert!(asked.elapsed() < Duration::from_secs(90), "{:?}", asked.elapsed());
+    assert_eq!(a.operation(&stuck).await.state, OperationState::Indeterminate);
+    pool.emulation.clear_faults();
+    let ended = b.composer.wait(&stuck, FOREVER).await.unwrap();
+    assert_eq!(ended.state, OperationState::Completed, "{:?}", ended.error());
+    all_is_well(&mut pool, &[&a, &b]).await;
+}
+
 /// Fault 10: asked at two managers.
 #[tokio::test(start_paused = true)]
 async fn many_at_both_managers_get_each_gpu_once() {
@@ -249,4 +381,84 @@ async fn many_at_both_managers_get_each_gpu_once() {
         "whoever was served has what it asked for"
     );
     all_is_well(&mut pool, &[&a, &b]).await;
+}
+
+/// Fault 57: what its operations wrote down last is told, and not what was once read.
+#[tokio::test(start_paused = true)]
+async fn a_manager_whose_database_is_silent_tells_all_that_it_knew() {
+    let (mut pool, a, b) = two("demo").await;
+    assert!(a.composer.compositions().await.unwrap().is_empty());
+    let demand = spec(gpus("chat", "h100-pcie-80gb", 3));
+    let change = a.composer.compose(demand, ME, &How::default()).await.unwrap();
+    let id = change.operation.unwrap().id;
+    a.composer.wait(&id, FOREVER).await.unwrap();
+    a.gate.cut_off_the_store();
+    // Longer than a beat, of which nobody knows then whether it was written.
+    tokio::time::sleep(TERM).await;
+    assert_eq!(a.composer.compositions().await.unwrap().len(), 1);
+    let bound = a.composer.snapshot().await.unwrap();
+    let bound = bound.topology.gpus.iter().filter(|gpu| gpu.host.is_some());
+    assert_eq!(bound.count(), 3);
+    // What is seen meanwhile can't be written down, and is shown.
+    let (gpu, port) = pool.truth().pop_first().unwrap();
+    let beside = format!("{}/gpu-8", gpu.split('/').next().unwrap());
+    pool.bind_by_others(&beside, &port);
+    a.composer.discover(&()).await.unwrap();
+    let seen = a.composer.snapshot().await.unwrap();
+    let seen = seen.topology.gpus.iter().filter(|gpu| gpu.host.is_some());
+    assert_eq!(seen.count(), 4);
+    let demand = spec(gpus("more", "h100-pcie-80gb", 1));
+    let refused = a.composer.compose(demand, ME, &How::default()).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Unavailable, "{refused}");
+    a.gate.go_on();
+    tokio::time::sleep(TERM * 3).await;
+    pool.unbind_by_others(&beside);
+    all_is_well(&mut pool, &[&a, &b]).await;
+}
+
+/// Fault 9: the one that removes an endpoint does not see yet what another one begins there.
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_is_removed_and_used_at_once_is_one_or_the_other() {
+    for first in [0, 1, 2, 3, 5, 8] {
+        let (mut pool, a, b) = two("demo").await;
+        let boxes = a.composer.endpoints().await.unwrap();
+        let boxes: Vec<_> = boxes.into_iter().map(|kept| kept.spec.id).collect();
+        let at = boxes.iter().find(|id| id.as_str().starts_with("box-1")).unwrap();
+        let gpu = a.composer.snapshot().await.unwrap();
+        let gpu = gpu
+            .topology
+            .gpus
+            .iter()
+            .find(|gpu| gpu.control.iter().any(|c| c.endpoint == *at));
+        let gpus = [gpu.unwrap().id.clone()];
+        let host = a.composer.snapshot().await.unwrap().topology.hosts[0].id.clone();
+        let remove = async {
+            for _ in 0..first {
+                tokio::task::yield_now().await;
+            }
+            b.composer.remove_endpoint(at).await
+        };
+        let how = How::default();
+        let (attached, removed) = tokio::join!(a.composer.attach(&gpus, &host, ME, &how), remove);
+        let ended = match &attached {
+            Ok(change) => {
+                let id = change.operation.as_ref().unwrap().id.clone();
+                Some(a.composer.wait(&id, FOREVER).await.unwrap().state)
+            }
+            Err(_) => None,
+        };
+        match removed {
+            Ok(()) => assert_eq!(pool.truth().len(), 0, "{attached:?}"),
+            Err(error) => {
+                assert_eq!(error.code, ErrorCode::Conflict, "{error}");
+                let kept = b.composer.endpoint(at).await.unwrap();
+                assert_eq!(kept.standing, Standing::Adopted, "it stays as it was");
+                if ended == Some(OperationState::Completed) {
+                    assert_eq!(pool.truth().len(), 1);
+                }
+            }
+        }
+        pool.quiet().await;
+        all_is_well(&mut pool, &[&a, &b]).await;
+    }
 }

@@ -127,6 +127,7 @@ async fn a_request_that_was_cut_off_was_never_made() {
             need: Need::of_kind("l40s-48gb", 1),
             created: Timestamp::UNIX_EPOCH,
         },
+        course: None,
         schedule: None,
         pending: Some(Pending::Composing(never())),
     };

@@ -2,12 +2,16 @@
 
 use crate::calendar::*;
 use crate::kit::{ME, Pool, gpus};
+use poolwright_emulator::Rack;
 use poolwright_model::composable::WhyNotKind;
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_service::limits::NewLimits;
 use poolwright_service::{CheckResult, DriftKind, ErrorCode};
+use poolwright_store::SqliteStore;
+use std::sync::Arc;
+use std::time::Duration;
 
 const KIND: &str = "h100-pcie-80gb";
 
@@ -239,4 +243,41 @@ async fn a_quarter_is_missing_and_no_fault_unless_it_is_said_so() {
             .unwrap()
             .contains("2 of 16 GPUs vanished in one look, more than 10 %")
     );
+}
+
+/// Who is bound where is read far more often than everything else; what is gone there all at once waits for a walk.
+#[tokio::test(start_paused = true)]
+async fn what_vanishes_between_two_walks_is_a_fault_of_the_endpoint_too() {
+    let mut pool = Pool::bare(
+        Rack::builtin("demo").unwrap(),
+        Arc::new(SqliteStore::in_memory().unwrap()),
+    );
+    (pool.options.poll, pool.options.walk) = (Some(Duration::from_secs(30)), Duration::from_secs(3600));
+    pool.open().await;
+    pool.add_all_endpoints().await;
+    let clockwork = Clockwork::of(&pool);
+    for gpu in first(5) {
+        let gpu = pool.gpu_ix(&gpu);
+        pool.emulation.with(|state, now| state.vanish(gpu, now));
+    }
+    let all = pool.snapshot().await.topology.gpus.len();
+    pool.until("it is a fault", async || {
+        let snapshot = pool.snapshot().await;
+        let mut gpus = snapshot.topology.gpus.iter();
+        assert!(
+            gpus.all(|gpu| gpu.state != GpuState::Missing),
+            "nothing is missing"
+        );
+        assert_eq!(snapshot.topology.gpus.len(), all);
+        pool.fault_of_box_1().await.is_some()
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(
+        pool.snapshot().await.topology.gpus.len(),
+        all,
+        "what it showed before stays shown"
+    );
+    assert_eq!(pool.composable_in_box_1().await, 0);
+    clockwork.stop().await;
 }

@@ -15,7 +15,7 @@ use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::{Composition, explain};
 use poolwright_service::demand::{DemandSpec, default_tenant};
 use poolwright_service::{Composer, How, Release, most_slots, pool_kinds, size};
-use poolwright_sizing::{Job, Task};
+use poolwright_sizing::{Calibration, Job, Task};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,14 +115,14 @@ impl Story {
     /// What each model takes, on the GPUs of this rack.
     fn size(&mut self, snapshot: &Snapshot) -> Result<(), Failure> {
         say("\nSized for serving, in the GPUs of this rack:");
-        let offers = size::pool_offers(&pool_kinds(snapshot));
+        let site = size::Site {
+            pool: &pool_kinds(snapshot),
+            host_slots: most_slots(snapshot),
+            calibration: &Calibration::default(),
+        };
+        let offers = size::pool_offers(site.pool);
         for name in MODELS {
-            let fit = size::size(
-                &size::model(name)?,
-                &Job::of(Task::Infer),
-                &offers,
-                most_slots(snapshot),
-            )?;
+            let fit = size::size(&size::model(name)?, &Job::of(Task::Infer), &offers, &site)?;
             let Some(best) = fit.candidates.first() else {
                 say(&format!(
                     "  {name}: {}",
@@ -328,10 +328,16 @@ pub fn demand(id: DemandId, model: &str, task: Task) -> DemandSpec {
         tenant: default_tenant(),
         priority: 0,
         model: Some(model.to_owned()),
+        config: None,
         task: Some(task),
         context: None,
         concurrency: None,
         weights: None,
+        micro_batch: None,
+        accumulation: None,
+        set: BTreeMap::new(),
+        phase: Vec::new(),
+        starts: None,
         gpus: None,
         kind: None,
         min_memory: None,

@@ -17,6 +17,7 @@ use crate::names;
 use crate::output::human::counted;
 use crate::output::{Output, Table, say};
 use crate::tables;
+use futures_util::StreamExt;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_service::endpoint::{Endpoint, EndpointSpec, Repair, Trust};
 use poolwright_service::{Adopting, EndpointTest};
@@ -253,21 +254,33 @@ fn show(tested: &[Tested], output: Output) -> Result<(), Failure> {
     }
 }
 
+/// So many are added side by side.
+const AT_ONCE: usize = 8;
+/// After so many the next line says so.
+const TOLD_EACH: usize = 100;
+
 async fn add(args: AddArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
     let mut tested = Vec::new();
     let mut failed = Vec::new();
-    for spec in wanted(&args)? {
-        let adopted = [("adopted", if args.adopt { "true" } else { "false" })];
-        match api
+    let wanted = wanted(&args)?;
+    let all = wanted.len();
+    let adopted = [("adopted", if args.adopt { "true" } else { "false" })];
+    let adding = futures_util::stream::iter(wanted).map(|spec| async {
+        let added = api
             .post_where::<EndpointTest>(&["endpoints"], &adopted, &spec)
-            .await
-        {
-            Ok(test) => tested.push(Tested {
-                endpoint: spec.id,
-                test,
-            }),
-            Err(failure) => failed.push((spec.id, failure)),
+            .await;
+        (spec.id, added)
+    });
+    let mut adding = adding.buffered(AT_ONCE);
+    while let Some((endpoint, added)) = adding.next().await {
+        match added {
+            Ok(test) => tested.push(Tested { endpoint, test }),
+            Err(failure) => failed.push((endpoint, failure)),
+        }
+        let done = tested.len() + failed.len();
+        if done % TOLD_EACH == 0 && done < all {
+            say(&format!("{done} of {} asked", counted(all, "endpoint")));
         }
     }
     if !tested.is_empty() {

@@ -1,9 +1,10 @@
 //! The answer of `size`: bytes per GPU with the breakdown, the sets that fit, and the kinds that do not.
 
 use crate::failure::Failure;
-use crate::output::human::{counted, duration};
+use crate::output::human::{counted, duration, indented};
 use crate::output::{Cell, Output, Table, column};
 use poolwright_model::units::Bytes;
+use poolwright_sizing::calibration::CALIBRATED;
 use poolwright_sizing::fit::{Candidate, Division, Merit, Rejection};
 use poolwright_sizing::roofline::{MUCH_COMMUNICATION, Speed};
 use poolwright_sizing::{Fit, Model, Task, Term};
@@ -65,6 +66,8 @@ struct Set<'a> {
     stranded_bytes: Bytes,
     /// What of the job these GPUs don't compute natively.
     note: Option<&'a str>,
+    /// What to know when the job is started on them.
+    advice: Option<&'a str>,
     price_usd: Option<f64>,
     power_w: Option<f64>,
     /// Estimated from the GPUs' rates; `null` where they are not known.
@@ -115,6 +118,7 @@ impl<'a> Set<'a> {
             free_bytes_per_gpu: candidate.free,
             stranded_bytes: candidate.stranded(),
             note: candidate.note.as_deref(),
+            advice: candidate.advice.as_deref(),
             price_usd: candidate.price_usd,
             power_w: candidate.power_w,
             speed: candidate.speed.as_ref(),
@@ -204,6 +208,33 @@ fn selected<'a>(fit: &'a Fit, shown: &Shown) -> Vec<(usize, &'a Candidate)> {
     shown.take(SHOWN).collect()
 }
 
+/// Cost is judged among what has a list price.
+fn unpriced(fit: &Fit) -> Option<String> {
+    let kinds = |priced: bool| -> BTreeSet<&str> {
+        let of = fit
+            .candidates
+            .iter()
+            .filter(|set| set.price_usd.is_some() == priced);
+        of.filter_map(|set| set.set.kind.as_deref()).collect()
+    };
+    let (with, without) = (kinds(true), kinds(false));
+    let known: Vec<&str> = with.iter().copied().collect();
+    (!with.is_empty() && !without.is_empty()).then(|| {
+        format!(
+            "Cost is that of {}; of {} no list price is known.",
+            known.join(", "),
+            counted(without.len(), "other kind")
+        )
+    })
+}
+
+/// What was calibrated is said whether it is asked for or not.
+pub fn calibrated<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Vec<String> {
+    let notes = candidates.flat_map(|candidate| &candidate.estimate.notes);
+    let calibrated: BTreeSet<&String> = notes.filter(|note| note.starts_with(CALIBRATED)).collect();
+    calibrated.into_iter().cloned().collect()
+}
+
 fn text(fit: &Fit, shown: &Shown, width: Option<u16>) -> String {
     let Some(best) = fit.candidates.first() else {
         return String::new();
@@ -227,25 +258,21 @@ fn text(fit: &Fit, shown: &Shown, width: Option<u16>) -> String {
             counted(left, "more set")
         ));
     }
-    // What was calibrated is said whether it is asked for or not.
-    let notes = fit
-        .candidates
-        .iter()
-        .flat_map(|candidate| &candidate.estimate.notes);
-    let calibrated: BTreeSet<&String> = notes.filter(|note| note.starts_with("calibrated: ")).collect();
-    lines.extend(calibrated.into_iter().cloned());
+    lines.extend(unpriced(fit));
+    lines.extend(calibrated(fit.candidates.iter()));
     let explain = shown.explain;
     if explain {
         lines.push(format!("\nHow {} came about:", best.set));
-        let figures = best.estimate.explain();
-        lines.extend(figures.into_iter().map(|line| format!("  {line}")));
+        lines.extend(best.estimate.explain().iter().map(|line| indented(line, width)));
+    } else {
+        lines.extend(best.advice.clone());
     }
     match (fit.nearest_miss(), fit.rejections.len()) {
         (None, _) => {}
         (Some(_), _) if explain => {
             lines.push("\nCan't hold it:".to_owned());
             let reasons = fit.rejections.iter();
-            lines.extend(reasons.map(|no| format!("  {}: {}", no.kind, no.reason)));
+            lines.extend(reasons.map(|no| indented(&format!("{}: {}", no.kind, no.reason), width)));
         }
         (Some(only), 1) => lines.push(format!("Can't hold it: {}: {}.", only.kind, only.reason)),
         (Some(nearest), count) => lines.push(format!(

@@ -4,7 +4,7 @@ use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Format, Output, Table, write};
-use poolwright_sizing::batch;
+use poolwright_sizing::{Calibration, batch};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
@@ -17,9 +17,9 @@ struct Case {
     refused: Option<String>,
 }
 
-pub fn run(file: &Path, output: Output) -> Outcome {
+pub fn run(file: &Path, calibration: &Calibration, output: Output) -> Outcome {
     let text = fs::read_to_string(file).map_err(|error| Failure::file(file, "read", &error))?;
-    let outcomes = batch::size(&text).map_err(|error| {
+    let outcomes = batch::size_calibrated(&text, calibration).map_err(|error| {
         Failure::usage(format!("{}: {error}", file.display()))
             .with_hint("the first line names the columns; every other line has as many fields")
     })?;

@@ -1,16 +1,18 @@
 //! `size --phases`: a run over time, as windows with a need each.
 
-use crate::commands::Outcome;
+use super::answer::calibrated;
+use super::read_model;
+use crate::commands::{Outcome, model_file};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::duration;
 use crate::output::{Cell, Output, Table, column};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_service::phases::RunSpec;
-use poolwright_sizing::Offer;
 use poolwright_sizing::fit::Division;
 use poolwright_sizing::need::NeedWindow;
 use poolwright_sizing::phases::{PhaseKind, Scheduled};
+use poolwright_sizing::{Calibration, Offer};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
@@ -39,24 +41,22 @@ const LEGEND: &str = "\
 Each phase on the smallest set that holds it, at its estimated speed; the planner may take any set that is as fast.
 Checkpoints, failures and the moves between phases take their time on top.";
 
-pub fn run(
-    file: &Path,
-    offers: &[Offer],
-    host_slots: Option<u32>,
-    start: Option<Timestamp>,
-    output: Output,
-) -> Outcome {
-    let text = fs::read_to_string(file).map_err(|error| Failure::file(file, "read", &error))?;
+/// What a run is sized on, and with.
+pub struct Pool<'a> {
+    pub offers: &'a [Offer],
+    pub host_slots: Option<u32>,
+    pub calibration: &'a Calibration,
+}
+
+pub fn run(file: &Path, pool: &Pool<'_>, start: Option<Timestamp>, output: Output) -> Outcome {
     let here = |mut failure: Failure| {
         failure.message = format!("{}: {}", file.display(), failure.message);
         failure
     };
-    let run: RunSpec = toml::from_str(&text).map_err(|error| {
-        here(Failure::usage(error.to_string().trim_end())).with_hint(
-            "a run has a model, and [[phase]] tables with kind, tokens or hours, and name, job, set, gpus and gpu",
-        )
-    })?;
-    let scheduled = run.schedule(offers, host_slots);
+    let run = read(file)?;
+    // A config.json is looked for from where the run's file is.
+    let model = read_model(&model_file::beside(file, &run.model).to_string_lossy()).map_err(here)?;
+    let scheduled = run.schedule_of(&model, pool.offers, pool.host_slots, pool.calibration);
     let scheduled = scheduled.map_err(|error| here(error.into()).explained(true))?;
     let answer = Answer {
         model: &run.model,
@@ -66,9 +66,26 @@ pub fn run(
     let table = table(&scheduled, &answer);
     output.show_as(&answer, &table, |width| {
         let whole = duration(answer.seconds as f64);
-        format!("{} in {whole}\n\n{}\n{LEGEND}", run.model, table.render(width))
+        let mut lines = vec![
+            format!("{} in {whole}", run.model),
+            String::new(),
+            table.render(width),
+            LEGEND.to_owned(),
+        ];
+        lines.extend(calibrated(scheduled.iter().map(|phase| &phase.set)));
+        lines.join("\n")
     })?;
     Ok(ExitCode::Ok)
+}
+
+/// The run that a file describes.
+pub fn read(file: &Path) -> Result<RunSpec, Failure> {
+    let text = fs::read_to_string(file).map_err(|error| Failure::file(file, "read", &error))?;
+    toml::from_str(&text).map_err(|error| {
+        Failure::usage(format!("{}: {}", file.display(), error.to_string().trim_end())).with_hint(
+            "a run has a model, and [[phase]] tables with kind, tokens or hours, and name, job, set, gpus and gpu",
+        )
+    })
 }
 
 fn part(phase: &Scheduled, start: Option<Timestamp>) -> Part<'_> {

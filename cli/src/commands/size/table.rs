@@ -30,8 +30,8 @@ Examples:
   poolwright size table
   poolwright size table --kind l40s-48gb --rule modal --utilisation 0.8 -o csv
 
-Each cell: the rule's figure | ours. Ours is the safe estimate of the smallest set on hosts of 8, serving 8 requests of \
-4,096 tokens. Memory in decimal GB, as rules have it.";
+Each cell: the rule's figure | ours. Ours is the safe estimate of the set that ranks first on hosts of 8, serving 8 \
+requests of 4,096 tokens. Memory in decimal GB, as rules have it.";
 
 fn parse_share(text: &str) -> Result<f64, String> {
     let share = text.parse::<f64>().ok();

@@ -28,13 +28,14 @@ impl Executor {
         let mut recovered = Recovered::default();
         let open = inner.cx.store.open_operations().await?;
         inner.leave_what_was_lost();
+        inner.leave_what_gives_way();
         inner.elsewhere().retain(|id, _| open.binary_search(id).is_ok());
         for id in open {
             if inner.find(&id).is_some() {
                 continue;
             }
             let known = inner.elsewhere().get(&id).cloned();
-            if let Some(endpoints) = known.filter(|endpoints| !inner.is_in_charge(endpoints)) {
+            if let Some(endpoints) = known.filter(|endpoints| !inner.may_work_at(endpoints)) {
                 inner.cx.charge.want(&endpoints);
                 continue;
             }
@@ -53,12 +54,6 @@ impl Executor {
 }
 
 impl Inner {
-    pub(super) fn is_in_charge(&self, endpoints: &BTreeSet<ControlEndpointId>) -> bool {
-        endpoints
-            .iter()
-            .all(|endpoint| self.cx.charge.tenure(endpoint).is_some())
-    }
-
     /// Somebody else is in charge of an endpoint of theirs: these operations are that manager's. What is on its way
     /// is written down if that manager has not begun to write.
     fn leave_what_was_lost(&self) {
@@ -87,7 +82,7 @@ impl Inner {
     pub(super) async fn take_up(inner: &Arc<Self>, id: &OperationId) -> Result<bool, StoreError> {
         let live = Arc::new(adopt(&inner.cx, id).await?);
         let endpoints = live.ask(Operation::endpoints);
-        if !inner.is_in_charge(&endpoints) {
+        if !inner.may_work_at(&endpoints) {
             inner.leave(id, endpoints);
             return Ok(false);
         }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, as it should")]
 
 mod disk;
+mod hands;
 mod kit;
 mod plans;
 mod rack;
@@ -12,12 +13,15 @@ mod runs;
 
 mod adopting;
 mod alarms;
+mod apart;
 mod claims;
 mod crashes;
 mod failures;
 mod hosts;
 mod late;
+mod late_resets;
 mod operators;
+mod orders;
 mod outcomes;
 mod partial;
 mod retention;

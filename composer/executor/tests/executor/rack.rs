@@ -195,6 +195,15 @@ impl Rack {
         };
     }
 
+    /// A reset that was asked for long ago hits the unit now.
+    pub fn reset_arrives(&self, unit: &str) {
+        let mut state = self.state();
+        if state.bound.get(unit).is_some_and(|ports| !ports.is_empty()) {
+            state.sins.push(format!("{unit} was reset while bound"));
+        }
+        state.dirty.remove(unit);
+    }
+
     pub fn hold(&self, gpu: &str, command: &str) {
         let holder = Holder {
             gpu: gpu.parse().unwrap(),
@@ -536,12 +545,13 @@ impl HostSide for Rack {
 /// The rack is its own drivers.
 pub struct Wiring(pub Arc<Rack>);
 
+#[async_trait]
 impl Drivers for Wiring {
-    fn fabric(&self, endpoint: &ControlEndpointId) -> Option<Arc<dyn Fabric>> {
-        (*endpoint == self.0.endpoint).then(|| Arc::clone(&self.0) as Arc<dyn Fabric>)
+    async fn fabric(&self, endpoint: &ControlEndpointId) -> Result<Option<Arc<dyn Fabric>>, DriverError> {
+        Ok((*endpoint == self.0.endpoint).then(|| Arc::clone(&self.0) as Arc<dyn Fabric>))
     }
 
-    fn host(&self, _host: &HostId) -> Option<Arc<dyn HostSide>> {
-        (!self.0.hostless).then(|| Arc::clone(&self.0) as Arc<dyn HostSide>)
+    async fn host(&self, _host: &HostId) -> Result<Option<Arc<dyn HostSide>>, DriverError> {
+        Ok((!self.0.hostless).then(|| Arc::clone(&self.0) as Arc<dyn HostSide>))
     }
 }

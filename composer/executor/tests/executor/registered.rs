@@ -380,6 +380,7 @@ fn demand(id: &str, gpus: u32) -> Demand {
         tenant: id.parse().unwrap(),
         priority: 0,
         need: Need {
+            advice: Vec::new(),
             label: format!("{gpus} GPUs"),
             task: None,
             alternatives: vec![GpuSet {

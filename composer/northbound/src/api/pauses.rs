@@ -5,7 +5,7 @@ use crate::Api;
 use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use poolwright_service::{Pause, Paused};
+use poolwright_service::{ErrorCode, Pause, Paused, ServiceError};
 use serde::Deserialize;
 
 pub(super) fn routes() -> Router<Api> {
@@ -36,9 +36,18 @@ async fn all(State(api): State<Api>) -> Answer<Vec<Pause>> {
 }
 
 async fn pause(State(api): State<Api>, Body(body): Body<Stop>) -> Answer<Vec<Pause>> {
-    Ok(Json(api.composer.pause(body.what, BY, &body.reason).await?))
+    whole(async move { api.composer.pause(body.what, BY, &body.reason).await }).await
 }
 
 async fn resume(State(api): State<Api>, Body(body): Body<GoOn>) -> Answer<Vec<Pause>> {
-    Ok(Json(api.composer.resume(&body.what, BY).await?))
+    whole(async move { api.composer.resume(&body.what, BY).await }).await
+}
+
+/// Goes on where whoever asked hangs up: what is written down and what holds must not be two things.
+async fn whole(
+    change: impl Future<Output = Result<Vec<Pause>, ServiceError>> + Send + 'static,
+) -> Answer<Vec<Pause>> {
+    let done = tokio::spawn(change).await;
+    let failed = |error| ServiceError::new(ErrorCode::Internal, format!("cut off: {error}"));
+    Ok(Json(done.map_err(failed)??))
 }

@@ -390,6 +390,7 @@ pub fn set(kind: Option<&str>, count: u32, memory_gib: f64, group: u32) -> GpuSe
 
 pub fn need(alternatives: Vec<GpuSet>, spannable: bool) -> Need {
     Need {
+        advice: Vec::new(),
         label: "a model".into(),
         task: None,
         alternatives,

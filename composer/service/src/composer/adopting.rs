@@ -9,7 +9,7 @@ use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::OperationKind;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_planner::{Adoption, Left, Plan, adopt};
-use poolwright_store::{Batch, Stored, read};
+use poolwright_store::{Batch, Stored};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -40,8 +40,7 @@ impl Composer {
         if let Some(change) = self.answered_before(&request).await? {
             return Ok(Adopting { change, left: vec![] });
         }
-        let found = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
-        let found = found.ok_or_else(|| ServiceError::not_found("endpoint", id.as_str()))?;
+        let found = self.kept_endpoint(id).await?;
         self.may_claim(id, take_over).await?;
         let basis = self.basis(Wanted::Named).await?;
         let Adoption { plan, left } = adopt(id, &self.input(&basis));
@@ -49,6 +48,8 @@ impl Composer {
             let change = Change::none(plan);
             return Ok(Adopting { change, left });
         }
+        // A mark is a change, too.
+        self.may_change(id).await?;
         self.claim_connected(id, by, take_over).await?;
         let mut with = Batch::new();
         let adopted = Endpoint {
@@ -97,16 +98,30 @@ impl Composer {
         Ok(self.books.pages().observed.clone())
     }
 
-    /// Everything that the plan changes is at endpoints that were adopted.
-    pub(super) async fn are_adopted(&self, kind: OperationKind, plan: &Plan) -> Result<(), ServiceError> {
+    /// Everything that the plan changes is at endpoints that were adopted, and are when `with` is committed.
+    pub(super) async fn are_adopted(
+        &self,
+        kind: OperationKind,
+        plan: &Plan,
+        with: &mut Batch,
+    ) -> Result<(), ServiceError> {
         if kind == OperationKind::Adopt {
             return Ok(());
         }
         let observed = self.observed().await?;
-        match endpoints_of(plan)
-            .iter()
-            .find(|endpoint| observed.contains(*endpoint))
-        {
+        let endpoints = endpoints_of(plan);
+        if self.leases.is_some() {
+            // Another manager may be removing one.
+            let pages = self.books.pages();
+            for endpoint in &endpoints {
+                with.expect(
+                    Endpoint::KIND,
+                    endpoint.as_str(),
+                    pages.endpoint_revision(endpoint),
+                );
+            }
+        }
+        match endpoints.iter().find(|endpoint| observed.contains(*endpoint)) {
             None => Ok(()),
             Some(endpoint) => Err(ServiceError::new(
                 ErrorCode::Conflict,

@@ -242,7 +242,10 @@ impl Composer {
             .into_iter()
             .filter(|c| c.demand.as_ref() == Some(id))
             .collect();
-        let mut because = record.demand.need.explanation.clone();
+        let now = self.clock.now();
+        let current = record.demand_at(now);
+        let mut because = current.unwrap_or_else(|| record.demand.clone()).need.explanation;
+        because.extend(record.course.as_ref().map(|course| course.tell(now)));
         for composition in &holds {
             let gpus: Vec<&str> = composition.gpus().map(GpuId::as_str).collect();
             because.push(format!(
@@ -280,6 +283,9 @@ impl Composer {
             (Some(schedule), false) => because.push(format!(
                 "not wanted now: the window of schedule {schedule} is closed"
             )),
+            (None, false) if record.demand_at(now).is_none() => {
+                because.push("not wanted now: no phase of it is on".to_owned());
+            }
             (None, false) => {
                 because.push("not wanted now: a schedule suspends it while its window is open".to_owned())
             }

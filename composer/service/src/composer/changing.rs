@@ -10,7 +10,8 @@ use crate::demand::{DemandRecord, DemandSpec, Pending};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::OperationKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId};
-use poolwright_planner::{Composition, Plan, PlanInput, direct};
+use poolwright_planner::{Composition, Demand, Plan, PlanInput, direct};
+use poolwright_sizing::calibration::CALIBRATED;
 use poolwright_store::{Batch, Stored};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -47,6 +48,20 @@ impl Composer {
         }
         let record = self.record_of(spec, None).await;
         let mut record = record.map_err(|error| self.beside_silence(error))?;
+        if let Some(course) = record
+            .course
+            .as_ref()
+            .filter(|course| course.at(self.clock.now()).is_none())
+        {
+            let message = format!(
+                "demand {} can't be composed now: {}",
+                record.spec.id,
+                course.tell(self.clock.now())
+            );
+            return Err(ServiceError::bad_request(message).with_hint(
+                "keep it, and it is served by the clock: poolwright demand add NAME --phases FILE",
+            ));
+        }
         let id = record.demand.id.clone();
         let mut basis = self.basis(Wanted::Only(&record.demand)).await?;
         let whole = basis.clone();
@@ -63,19 +78,51 @@ impl Composer {
             let error = error.with_hint(help).with_details(unplaced.alternatives());
             return Err(self.beside_observed(self.beside_silence(error)).await);
         }
+        let advice = self.advice_for(&record.demand, &plan).await?;
         if how.dry_run {
-            return Ok(Change::none(plan));
+            return Ok(Change {
+                advice,
+                ..Change::none(plan)
+            });
         }
         let mut with = Batch::new();
+        if record.course.is_some() {
+            self.note_calendar(&mut with, None).await?;
+        }
         // It may hold already what it needs: what was left of one of its name.
         if plan.steps.is_empty() {
             self.add_to(&mut with, &record).await?;
-            return self.nothing_to_do(request, plan, with).await;
+            let done = self.nothing_to_do(request, plan, with).await?;
+            // Its next phase begins by the clock.
+            self.calendar_changed.notify_one();
+            return Ok(Change { advice, ..done });
         }
         let operation = self.new_operation();
         record.pending = Some(Pending::Composing(operation.clone()));
         self.hang(&mut with, &record).await?;
-        self.submit(request, operation, plan, with).await
+        let change = self.submit(request, operation, plan, with).await?;
+        Ok(Change { advice, ..change })
+    }
+
+    /// What to know when the demand's job is started on what the plan gives it, and what its size was corrected by.
+    async fn advice_for(&self, demand: &Demand, plan: &Plan) -> Result<Vec<String>, ServiceError> {
+        let given = plan
+            .composes
+            .iter()
+            .filter(|c| c.demand.as_ref() == Some(&demand.id));
+        let gpus: Vec<&GpuId> = given.flat_map(Composition::gpus).collect();
+        let snapshot = self.snapshot().await?;
+        let kind = gpus
+            .first()
+            .and_then(|gpu| snapshot.topology.gpu(gpu)?.profile.as_deref());
+        let count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
+        let need = &demand.need;
+        let calibrated = need
+            .explanation
+            .iter()
+            .filter(|line| line.starts_with(CALIBRATED));
+        let advice = need.advice_on(kind, count).into_iter();
+        Ok(advice.map(str::to_owned).chain(calibrated.cloned()).collect())
     }
 
     /// Lets go of a demand or of one composition. By force also where some of it is gone: that is given up.
@@ -213,13 +260,20 @@ impl Composer {
         request: Request<'_>,
         plan: impl Fn(&PlanInput<'_>) -> Result<Plan, direct::Refusal>,
     ) -> Result<Change, ServiceError> {
-        let _turn = self.turn.lock().await;
+        let turn = self.turn.lock().await;
         if let Some(done) = self.answered_before(&request).await? {
             return Ok(done);
         }
         let basis = self.basis(Wanted::Named).await?;
         let plan = plan(&self.input(&basis))?;
-        self.begin(request, plan).await
+        // Whoever asks the same again under its key waits for the answer.
+        if request.how.dry_run || plan.steps.is_empty() || request.how.key.is_some() {
+            return self.begin(request, plan).await;
+        }
+        let operation = self.new_operation();
+        let _kept = self.keep_for(&operation, &request, &plan);
+        drop(turn);
+        self.submit(request, operation, plan, Batch::new()).await
     }
 }
 

@@ -1,14 +1,16 @@
 //! One of several managers: keeping alive, taking over from those that died, and working at what is in charge here.
 
 use super::Composer;
-use super::following::Tell;
 use super::readiness::Stage;
+use crate::connections::Connections;
 use crate::error::ServiceError;
 use crate::leases::{Leases, Takeover};
-use poolwright_driver::CutOff;
+use poolwright_driver::{CutOff, DriverError};
+use poolwright_executor::Drivers;
 use poolwright_model::id::ControlEndpointId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Between two looks at what others left for this manager.
@@ -23,32 +25,52 @@ impl Composer {
             return Ok(());
         };
         self.round(&leases).await?;
-        let parts = Arc::downgrade(&self.parts);
-        self.go_on(async move {
-            loop {
-                tokio::time::sleep(leases.sharing().pause()).await;
-                let Some(composer) = Self::within(&parts) else {
-                    return;
-                };
-                if let Err(error) = composer.round(&leases).await {
-                    tracing::warn!("this manager's leases could not be renewed: {error}");
-                }
-            }
-        });
-        let parts = Arc::downgrade(&self.parts);
-        self.go_on(async move {
-            let mut calendar = None;
-            loop {
-                tokio::time::sleep(TEND).await;
-                let Some(composer) = Self::within(&parts) else {
-                    return;
-                };
-                if let Err(error) = composer.tend(&mut calendar).await {
-                    tracing::warn!("what other managers left could not be looked at: {error}");
-                }
-            }
+        let pause = leases.sharing().pause();
+        self.again(
+            pause,
+            "this manager's leases could not be renewed",
+            move |composer| {
+                let leases = leases.clone();
+                async move { composer.round(&leases).await }
+            },
+        );
+        // Each by itself: what is paused stops within a second, whatever else takes its time.
+        let what = "what other managers paused could not be looked at";
+        self.again(
+            TEND,
+            what,
+            |composer| async move { composer.recall_pauses().await },
+        );
+        let what = "what nobody works at could not be taken up";
+        self.again(TEND, what, |composer| async move { composer.adopt().await });
+        let what = "what other managers ask for could not be looked at";
+        self.again(TEND, what, |composer| async move { composer.obey().await });
+        let calendar = Arc::new(AtomicU64::new(0));
+        let what = "the calendar of other managers could not be looked at";
+        self.again(TEND, what, move |composer| {
+            let calendar = calendar.clone();
+            async move { composer.follow_calendar(&calendar).await }
         });
         Ok(())
+    }
+
+    /// Acts again and again, with a pause before each, for as long as the composer is there.
+    fn again<F>(&self, pause: Duration, what_failed: &'static str, act: impl Fn(Self) -> F + Send + 'static)
+    where
+        F: Future<Output = Result<(), ServiceError>> + Send,
+    {
+        let parts = Arc::downgrade(&self.parts);
+        self.go_on(async move {
+            loop {
+                tokio::time::sleep(pause).await;
+                let Some(composer) = Self::within(&parts) else {
+                    return;
+                };
+                if let Err(error) = act(composer).await {
+                    tracing::warn!("{what_failed}: {error}");
+                }
+            }
+        });
     }
 
     async fn round(&self, leases: &Arc<Leases>) -> Result<(), ServiceError> {
@@ -59,10 +81,13 @@ impl Composer {
             .map(|kept| kept.spec.id)
             .collect();
         let round = leases
-            .round(&kept, &self.executor.busy_at(), self.clock.now())
+            .round(&kept, &|| self.executor.busy_at(), self.clock.now())
             .await?;
         for endpoint in &round.handed_over {
             self.executor.let_go_of(endpoint);
+        }
+        for endpoint in leases.overdue() {
+            self.executor.give_way(&endpoint);
         }
         for taken in round.taken_over {
             self.cut_off(leases.clone(), taken);
@@ -70,21 +95,37 @@ impl Composer {
         Ok(())
     }
 
-    /// Adopts what nobody works at and is in charge here, and does what was asked of it elsewhere.
-    async fn tend(&self, calendar: &mut Option<u64>) -> Result<(), ServiceError> {
-        // What was paused at another manager is paused here too.
-        self.recall_pauses().await?;
+    /// Adopts what nobody works at and is in charge here.
+    async fn adopt(&self) -> Result<(), ServiceError> {
+        match self.is_at(Stage::Closed) {
+            true => Ok(()),
+            false => self.take_up_operations().await,
+        }
+    }
+
+    /// Does what was asked elsewhere of operations here, side by side: some of it waits for hardware.
+    async fn obey(&self) -> Result<(), ServiceError> {
         if self.is_at(Stage::Closed) {
             return Ok(());
         }
-        for adopted in self.executor.recover().await?.adopted {
-            self.follow(adopted, Tell::HoweverItEnds);
+        for order in self.executor.take_orders().await? {
+            let executor = Arc::downgrade(&self.executor);
+            self.go_on(async move {
+                let Some(executor) = executor.upgrade() else {
+                    return;
+                };
+                if let Err(error) = executor.carry_out(order).await {
+                    tracing::warn!("what came of an order could not be told: {error}");
+                }
+            });
         }
-        self.executor.obey().await?;
-        // Somebody may have changed the calendar at another manager.
-        let changed = self.calendar_change().await?.map(|change| change.revision);
-        if changed != *calendar {
-            *calendar = changed;
+        Ok(())
+    }
+
+    /// Somebody may have changed the calendar at another manager.
+    async fn follow_calendar(&self, seen: &AtomicU64) -> Result<(), ServiceError> {
+        let revision = self.calendar_change().await?.map_or(0, |change| change.revision);
+        if seen.swap(revision, Ordering::Relaxed) != revision {
             self.calendar_changed.notify_one();
         }
         Ok(())
@@ -96,36 +137,39 @@ impl Composer {
         let parts = Arc::downgrade(&self.parts);
         self.go_on(async move {
             loop {
-                let Some(parts) = parts.upgrade() else { return };
-                let connected = parts.connections.get(&taken.endpoint);
-                drop(parts);
-                let cut = match connected {
-                    Some(connected) => connected
-                        .fabric
-                        .end_other_sessions(CUT)
-                        .await
-                        .map_err(|error| error.to_string()),
-                    None => Err("it can't be reached".to_owned()),
+                let Some(connections) = parts.upgrade().map(|parts| parts.connections.clone()) else {
+                    return;
                 };
-                match cut {
+                match end_sessions(&connections, &taken.endpoint).await {
                     Ok(cut) => {
                         tracing::info!(endpoint = %taken.endpoint, ?cut, "what the manager before may have sent is cut off");
-                        if cut == CutOff::NoSessions {
-                            tracing::warn!(
-                                endpoint = %taken.endpoint,
-                                "it has no sessions to end: a late request of the manager before would be found by read-back"
-                            );
+                        let Some(composer) = Self::within(&parts) else { return };
+                        match composer.beware_of_latecomers(&taken.endpoint, cut).await {
+                            Ok(()) => return leases.cut_off(&taken),
+                            Err(error) => {
+                                tracing::warn!(endpoint = %taken.endpoint, "what may come late is not written down yet: {error}");
+                            }
                         }
-                        leases.cut_off(&taken);
-                        return;
                     }
                     Err(error) => {
-                        tracing::warn!(endpoint = %taken.endpoint, error, "the sessions of the manager before are not ended yet");
+                        tracing::warn!(endpoint = %taken.endpoint, %error, "the sessions of the manager before are not ended yet");
                     }
                 }
                 tokio::time::sleep(CUT).await;
             }
         });
+    }
+
+    async fn beware_of_latecomers(
+        &self,
+        endpoint: &ControlEndpointId,
+        cut: CutOff,
+    ) -> Result<(), ServiceError> {
+        if cut != CutOff::NoSessions {
+            return Ok(());
+        }
+        tracing::warn!(%endpoint, "it has no sessions to end: a late request of the manager before is found by read-back");
+        self.note_latecomers(endpoint).await
     }
 
     /// Waits until it is for this manager to recompose by the calendar.
@@ -144,5 +188,15 @@ impl Composer {
         if let Err(error) = leases.give_back(self.clock.now()).await {
             tracing::warn!("the leases could not be given back; others wait for them to end: {error}");
         }
+    }
+}
+
+async fn end_sessions(
+    connections: &Connections,
+    endpoint: &ControlEndpointId,
+) -> Result<CutOff, DriverError> {
+    match connections.fabric(endpoint).await? {
+        Some(fabric) => fabric.end_other_sessions(CUT).await,
+        None => Err(DriverError::no_effect("it is not kept any more")),
     }
 }

@@ -5,13 +5,13 @@ use super::staleness::Ages;
 use crate::endpoint::{Connected, Endpoint, EndpointSpec, Repair, Standing};
 use crate::error::{ErrorCode, ServiceError};
 use crate::vanishing::Shown;
-use futures_util::StreamExt;
+use crate::walk::Walk;
 use poolwright_collector::Look;
 use poolwright_driver::{DriverError, Observation};
 use poolwright_executor::{Pause, Paused};
 use poolwright_model::fault::FaultKind;
-use poolwright_model::id::ControlEndpointId;
-use poolwright_store::{Batch, Stored, read, read_all};
+use poolwright_model::id::{ControlEndpointId, OperationId};
+use poolwright_store::{Batch, Stored, Versioned, read, read_all};
 use serde::{Deserialize, Serialize};
 
 /// What an endpoint answered when it was tried.
@@ -33,10 +33,17 @@ impl Composer {
     }
 
     pub async fn endpoint(&self, id: &ControlEndpointId) -> Result<Endpoint, ServiceError> {
+        let kept = self.kept_endpoint(id).await?;
+        Ok(self.labelled(kept.value, &self.ages()))
+    }
+
+    /// As the store has it.
+    pub(super) async fn kept_endpoint(
+        &self,
+        id: &ControlEndpointId,
+    ) -> Result<Versioned<Endpoint>, ServiceError> {
         let found = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
-        found
-            .map(|found| self.labelled(found.value, &self.ages()))
-            .ok_or_else(|| ServiceError::not_found("endpoint", id.as_str()))
+        found.ok_or_else(|| ServiceError::not_found("endpoint", id.as_str()))
     }
 
     /// With who answered there last, when, and whether nobody does now.
@@ -93,6 +100,18 @@ impl Composer {
         }
     }
 
+    fn is_another_service(&self, spec: &EndpointSpec, look: &Look) -> Result<(), ServiceError> {
+        let same = self.last_looks(|sight| {
+            let walk = sight.last_walk();
+            walk.is_of_the_same_service(look)
+                .then(|| walk.view.source.clone())
+        });
+        match same.first() {
+            Some(other) => Err(known_already(spec, other)),
+            None => Ok(()),
+        }
+    }
+
     async fn add_connected(
         &self,
         spec: &EndpointSpec,
@@ -104,15 +123,9 @@ impl Composer {
         let observed = self.observe(connected).await?;
         let tested = EndpointTest::of(&observed);
         let look = Look::answered(spec.id.clone(), observed, self.clock.now());
-        let same = self.last_looks(|sight| {
-            let walk = sight.last_walk();
-            walk.is_of_the_same_service(&look)
-                .then(|| walk.view.source.clone())
-        });
-        if let Some(other) = same.first() {
-            return Err(known_already(spec, other));
-        }
+        self.is_another_service(spec, &look)?;
         if standing == Standing::Adopted {
+            self.may_change(&spec.id).await?;
             let seen = look.mark.as_deref();
             self.claim(&spec.id, connected.fabric.as_ref(), seen, None)
                 .await?;
@@ -127,22 +140,16 @@ impl Composer {
             observed_at: None,
             stale: false,
         };
+        // Of two names for one service that are added side by side one comes first.
+        let _turn = self.turn.lock().await;
+        self.is_at_a_new_address(spec).await?;
+        self.is_another_service(spec, &look)?;
         let mut batch = Batch::new();
         batch.expect(Endpoint::KIND, endpoint.id(), None).put(&endpoint)?;
         self.store.commit(batch).await?;
-        self.use_connected(&spec.id, connected).await;
+        self.connections.take_into_use(spec, connected.clone()).await;
         self.take_in(began, vec![look]);
         Ok(tested)
-    }
-
-    /// Takes a connection into use. Somebody else may have connected, or removed the endpoint, in the
-    /// meantime: then this session ends.
-    async fn use_connected(&self, id: &ControlEndpointId, connected: &Connected) {
-        let kept = read::<Endpoint>(self.store.as_ref(), id.as_str()).await;
-        let kept = matches!(kept, Ok(Some(_)));
-        if !kept || !self.connections.insert(id, connected) {
-            connected.fabric.close().await;
-        }
     }
 
     /// Looks at an endpoint anew, with a new connection. Credentials that were refused too often are tried once.
@@ -166,9 +173,48 @@ impl Composer {
 
     /// Forgets an endpoint. Refused while a composition holds GPUs through it, or an operation works at it.
     pub async fn remove_endpoint(&self, id: &ControlEndpointId) -> Result<(), ServiceError> {
-        // Nothing begins at it while it goes.
+        self.may_change(id).await?;
+        // Nothing begins at it while it goes: here by the turn, and at other managers since it is only observed.
         let _turn = self.turn.lock().await;
-        self.endpoint(id).await?;
+        let Versioned {
+            value: kept,
+            revision,
+        } = self.kept_endpoint(id).await?;
+        let mut batch = Batch::new();
+        batch
+            .expect(Endpoint::KIND, id.as_str(), Some(revision))
+            .put(&Endpoint {
+                standing: Standing::Observed,
+                ..kept.clone()
+            })?;
+        let revision = self.store.commit(batch).await?.revision;
+        if let Err(error) = self.is_not_used(id).await {
+            let mut batch = Batch::new();
+            batch
+                .expect(Endpoint::KIND, id.as_str(), Some(revision))
+                .put(&kept)?;
+            self.store.commit(batch).await?;
+            return Err(error);
+        }
+        let mut batch = Batch::new();
+        batch
+            .expect(Endpoint::KIND, id.as_str(), Some(revision))
+            .delete(Endpoint::KIND, id.as_str())
+            .delete(Shown::KIND, id.as_str())
+            .delete(Walk::KIND, id.as_str())
+            .delete(Pause::KIND, &Paused::Endpoint(id.clone()).to_string());
+        self.store.commit(batch).await?;
+        self.recall_pauses().await?;
+        if let Some(connected) = self.connections.remove(id) {
+            self.unmark(id, connected.fabric.as_ref()).await;
+            connected.fabric.close().await;
+        }
+        self.forget(id);
+        Ok(())
+    }
+
+    /// No composition holds GPUs through it, and no operation works at it.
+    async fn is_not_used(&self, id: &ControlEndpointId) -> Result<(), ServiceError> {
         let holders: Vec<String> = self
             .compositions()
             .await?
@@ -180,29 +226,23 @@ impl Composer {
             let message = format!("endpoint {id} holds GPUs of {}", holders.join(", "));
             return Err(ServiceError::new(ErrorCode::Conflict, message).with_hint("release them first"));
         }
+        let at_work = |operation: &OperationId| {
+            let message = format!("operation {operation} works at endpoint {id}");
+            ServiceError::new(ErrorCode::Conflict, message)
+                .with_hint(format!("wait for it: poolwright ops wait {operation}"))
+        };
+        if let Some(beginning) = self.beginning.at(id) {
+            return Err(at_work(&beginning));
+        }
         for open in self.store.open_operations().await? {
             let steps = self.operation(&open).await?.steps;
             if steps
                 .iter()
                 .any(|record| record.step.target.unit_at.endpoint == *id)
             {
-                let message = format!("operation {open} works at endpoint {id}");
-                return Err(ServiceError::new(ErrorCode::Conflict, message)
-                    .with_hint(format!("wait for it: poolwright ops wait {open}")));
+                return Err(at_work(&open));
             }
         }
-        let mut batch = Batch::new();
-        batch
-            .delete(Endpoint::KIND, id.as_str())
-            .delete(Shown::KIND, id.as_str())
-            .delete(Pause::KIND, &Paused::Endpoint(id.clone()).to_string());
-        self.store.commit(batch).await?;
-        self.recall_pauses().await?;
-        if let Some(connected) = self.connections.remove(id) {
-            self.unmark(id, connected.fabric.as_ref()).await;
-            connected.fabric.close().await;
-        }
-        self.forget(id);
         Ok(())
     }
 
@@ -217,30 +257,8 @@ impl Composer {
                     .any(|fault| fault.kind == FaultKind::CredentialsRefused)
         };
         for look in looks.iter().filter(refused) {
-            if let Some(connected) = self.connections.remove(&look.view.source) {
-                connected.fabric.close().await;
-            }
+            self.connections.drop_driver(&look.view.source).await;
         }
-    }
-
-    /// Connects to every endpoint that is kept and not connected. Those that can't be reached now are
-    /// told with the reason, and tried again at the next look.
-    pub(super) async fn connect_kept(&self) -> Result<Vec<(ControlEndpointId, DriverError)>, ServiceError> {
-        let kept = self.endpoints().await?.into_iter().map(|endpoint| endpoint.spec);
-        let missing: Vec<EndpointSpec> = kept
-            .filter(|spec| self.connections.get(&spec.id).is_none())
-            .collect();
-        let connect = futures_util::stream::iter(missing)
-            .map(|spec| async move { Some((spec.id.clone(), self.connect(&spec).await.err()?)) });
-        let failed = connect.buffer_unordered(self.options.collect.endpoints_at_once.max(1));
-        Ok(failed.filter_map(std::future::ready).collect().await)
-    }
-
-    /// Connects to an endpoint that is not connected.
-    pub(super) async fn connect(&self, spec: &EndpointSpec) -> Result<(), DriverError> {
-        let connected = self.connector.connect(spec).await?;
-        self.use_connected(&spec.id, &connected).await;
-        Ok(())
     }
 }
 

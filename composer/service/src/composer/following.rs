@@ -33,21 +33,15 @@ impl Composer {
             let (Some(composer), Ok(Some(operation))) = (Self::within(&parts), settled) else {
                 return;
             };
-            composer.settle_after(&operation).await;
-            tokio::time::sleep_until(composer.next_look()).await;
             composer.after(&operation, tell).await;
         });
     }
 
-    async fn settle_after(&self, operation: &Operation) {
+    async fn after(&self, operation: &Operation, tell: Tell) {
         let id = &operation.id;
         if let Err(error) = self.settle_demand_of(id).await {
             tracing::warn!(operation = %id, "its demand is settled at the next start: {error}");
         }
-    }
-
-    async fn after(&self, operation: &Operation, tell: Tell) {
-        let id = &operation.id;
         if let Err(error) = self.look_at_what_is_left(self.touched_by(operation)).await {
             tracing::warn!(operation = %id, "what it left could not be looked at: {error}");
         }
@@ -67,14 +61,17 @@ impl Composer {
     /// walked now and then, and not for each.
     async fn look_at_what_is_left(&self, endpoints: BTreeSet<ControlEndpointId>) -> Result<(), ServiceError> {
         self.left().extend(endpoints);
-        let _turn = self.looking.lock().await;
-        let left = std::mem::take(&mut *self.left());
-        if left.is_empty() {
+        let mut looked = self.looking.lock().await;
+        if self.left().is_empty() {
             // Whoever had the turn before began after ours were added.
             return Ok(());
         }
+        if let Some(looked) = *looked {
+            tokio::time::sleep_until(looked + GATHERS).await;
+        }
+        let left = std::mem::take(&mut *self.left());
         let done = self.look_again(&left).await;
-        *self.looked_last() = Some(Instant::now());
+        *looked = Some(Instant::now());
         done
     }
 
@@ -90,17 +87,5 @@ impl Composer {
             speaker.into_iter().chain([target.unit_at.endpoint.clone()])
         });
         ends.collect()
-    }
-}
-
-impl Composer {
-    /// When it may be looked at what operations left.
-    fn next_look(&self) -> Instant {
-        let now = Instant::now();
-        self.looked_last().map_or(now, |looked| now.max(looked + GATHERS))
-    }
-
-    fn looked_last(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -113,8 +113,11 @@ impl Composer {
             }
             Fate::Kept | Fate::Open => return Ok(()),
         }
-        self.store.commit(batch).await?;
-        Ok(())
+        match self.store.commit(batch).await {
+            // Another manager was faster.
+            Err(StoreError::Conflict { .. }) => Ok(()),
+            result => Ok(result.map(drop)?),
+        }
     }
 
     /// Puts a new demand into the batch; refused where there is one of its name.

@@ -6,21 +6,26 @@
 
 use super::Composer;
 use crate::books::Pages;
-use crate::error::ServiceError;
+use crate::connections::NotReached;
+use crate::endpoint::Endpoint;
+use crate::error::{ErrorCode, ServiceError};
 use crate::missing::Vanished;
 use crate::shown::{Facts, Joined, Shown as PoolShown};
 use crate::sight::{Began, Sight};
 use crate::vanishing::{Baselines, Shown};
 use crate::view::LookedAt;
+use crate::walk::Walk;
+use futures_util::StreamExt;
+use jiff::Timestamp;
 use poolwright_collector::{Look, assemble, look};
-use poolwright_driver::{Bindings, Fabric, Progress};
+use poolwright_driver::{Bindings, DriverError, Fabric, Progress};
 use poolwright_inventory::{Snapshot, remember};
 use poolwright_model::composable::WhyNot;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_model::topology::{Host, Topology};
-use poolwright_store::{Batch, Stored, read};
+use poolwright_store::{Batch, Stored, read, read_all};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -35,8 +40,6 @@ pub(super) struct Seen {
     baselines: Baselines,
     /// Looks that have begun so far.
     looks: u64,
-    /// Everything was looked at once.
-    all: bool,
     /// How long the last look at everything took.
     elapsed_ms: u64,
     /// What everything that was ever seen is called.
@@ -124,24 +127,15 @@ impl Composer {
     pub async fn discover(&self, progress: &dyn Progress) -> Result<Arc<Snapshot>, ServiceError> {
         let started = tokio::time::Instant::now();
         let now = self.clock.now();
-        let unreached = self.connect_kept().await?;
-        let unreached = unreached
-            .into_iter()
-            .map(|(id, error)| Look::failed(id, &error, now))
-            .collect();
-        let kept: Vec<ControlEndpointId> = self
-            .endpoints()
-            .await?
-            .into_iter()
-            .map(|kept| kept.spec.id)
-            .collect();
+        let kept = self.kept_endpoints().await?;
+        let unreached = self.connect(kept.clone(), now).await?;
         self.recall_baselines(&kept).await?;
         let began = self.begin_look().await?;
         let looks = look(&self.connections.fabrics(), now, self.options.collect, progress).await;
         self.drop_refused(&looks).await;
         self.take_in(began, [looks, unreached].concat());
         self.heed_marks().await?;
-        let kept: BTreeSet<_> = self.endpoints().await?.into_iter().map(|e| e.spec.id).collect();
+        let kept: BTreeSet<_> = self.kept_endpoints().await?.into_iter().collect();
         {
             let mut seen = self.lock_seen();
             // One that was removed while it was looked at.
@@ -149,14 +143,34 @@ impl Composer {
             seen.sights.retain(|id, _| kept.contains(id) || connected(id));
             seen.elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             seen.changed(true);
-            seen.all = true;
         }
         self.snapshot().await
     }
 
-    /// Whether every endpoint was looked at since the start; whatever came of it.
-    pub(super) fn has_looked(&self) -> bool {
-        self.lock_seen().all
+    /// How many endpoints nobody has looked at since the start, and of how many.
+    pub(crate) fn not_looked_at(&self) -> (usize, usize) {
+        let seen = self.lock_seen();
+        let recalled = seen.sights.values().filter(|sight| sight.is_recalled());
+        (recalled.count(), seen.sights.len())
+    }
+
+    /// Connects to endpoints that are not connected. Returns a failed look for each that can't be reached now; it is tried
+    /// again at the next.
+    async fn connect(&self, kept: Vec<ControlEndpointId>, now: Timestamp) -> Result<Vec<Look>, ServiceError> {
+        let connect = futures_util::stream::iter(kept).map(|id| async move {
+            let reached = self.connections.reach(&id).await;
+            (id, reached.err())
+        });
+        let mut connect = connect.buffer_unordered(self.options.collect.endpoints_at_once.max(1));
+        let mut failed = Vec::new();
+        while let Some((id, error)) = connect.next().await {
+            match error {
+                Some(NotReached::Endpoint(error)) => failed.push(Look::failed(id, &error, now)),
+                Some(NotReached::Store(error)) => return Err(error.into()),
+                None => {}
+            }
+        }
+        Ok(failed)
     }
 
     /// Looks at some endpoints again: at all that they have where that is quick, else at who is bound where. The
@@ -170,23 +184,33 @@ impl Composer {
         let is_slow =
             |id: &&ControlEndpointId| self.with_sight(id, |s| s.last_walk().took > QUICK) == Some(true);
         let (slow, quick): (Vec<_>, Vec<_>) = endpoints.iter().partition(is_slow);
-        let fabrics: Vec<Arc<dyn Fabric>> = quick
-            .into_iter()
-            .filter_map(|id| self.connections.get(id))
-            .map(|connected| connected.fabric)
-            .collect();
         self.recall_baselines(endpoints).await?;
         let began = self.begin_look().await?;
-        let looks = look(&fabrics, began.at, self.options.collect, &()).await;
+        let quick: Vec<ControlEndpointId> = quick.into_iter().cloned().collect();
+        let unreached = self.connect(quick.clone(), began.at).await?;
+        let reached = quick.iter().filter_map(|id| self.connections.get(id));
+        let fabrics: Vec<Arc<dyn Fabric>> = reached.map(|connected| connected.fabric).collect();
+        let mut looks = look(&fabrics, began.at, self.options.collect, &()).await;
+        looks.extend(unreached);
+        // One that was removed while it was looked at.
+        let kept = self.kept_endpoints().await?;
+        looks.retain(|look| kept.contains(&look.view.source));
         self.take_in(began, looks);
         self.read_owners_of(slow).await?;
         self.heed_marks().await
     }
 
+    pub(super) async fn kept_endpoints(&self) -> Result<Vec<ControlEndpointId>, ServiceError> {
+        let kept = read_all::<Endpoint>(self.store.as_ref()).await?.into_iter();
+        Ok(kept.map(|kept| kept.value.spec.id).collect())
+    }
+
     /// The pool as last seen, with what we know of it.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, ServiceError> {
-        loop {
-            let joined = self.joined().await?;
+        /// Looks come in seconds, and this takes milliseconds.
+        const TRIES: usize = 100;
+        for _ in 0..TRIES {
+            let joined = self.joined().await;
             let closed = self.closed().await?;
             self.books.refresh(self.store.as_ref()).await?;
             let mut seen = self.lock_seen();
@@ -199,6 +223,23 @@ impl Composer {
                 return Ok(seen.show(&joined, closed, &self.books.pages()));
             }
         }
+        let message = format!("the pool was seen anew {TRIES} times while it was to be shown");
+        Err(ServiceError::new(ErrorCode::Unavailable, message).with_hint("try again"))
+    }
+
+    /// Takes over what endpoints showed before the restart. Returns those of which nothing is known.
+    pub(super) async fn recall_walks(&self) -> Result<BTreeSet<ControlEndpointId>, ServiceError> {
+        let mut unknown: BTreeSet<_> = self.kept_endpoints().await?.into_iter().collect();
+        let walks = read_all::<Walk>(self.store.as_ref()).await?;
+        let mut seen = self.lock_seen();
+        for walk in walks {
+            if unknown.remove(&walk.value.endpoint) {
+                let sight = Sight::recalled(walk.value);
+                seen.sights.insert(sight.endpoint().clone(), sight);
+            }
+        }
+        seen.changed(true);
+        Ok(unknown)
     }
 
     /// Takes over what everything was called, and who spoke for whom, before the restart.
@@ -257,10 +298,20 @@ impl Composer {
         began: Began,
     ) -> bool {
         let mut seen = self.lock_seen();
-        let Some(sight) = seen.sights.get_mut(endpoint) else {
+        let Seen {
+            sights, baselines, ..
+        } = &mut *seen;
+        let Some(sight) = sights.get_mut(endpoint) else {
             return false;
         };
-        let news = sight.read(units, read, began, began.instant.elapsed());
+        // Many that are gone at once are for a walk to judge; until then they are as they were.
+        let (gone, of) = sight.gone(units, &read);
+        let doubted = baselines.are_too_many(gone, of);
+        let read = match doubted {
+            true => without_the_gone(read),
+            false => read,
+        };
+        let news = sight.read(units, read, began, began.instant.elapsed()) | doubted;
         seen.changed(news);
         news
     }
@@ -326,34 +377,55 @@ impl Composer {
         seen.changed(true);
     }
 
-    /// Everything that was seen in one. What is new in it has an id that stays, before anybody uses it.
-    async fn joined(&self) -> Result<Arc<Joined>, ServiceError> {
-        let (joined, ids, shown) = {
+    /// Everything that was seen in one. Where that can't be written down just now it is shown all the same; nothing is
+    /// begun on it before it is, see [`Composer::keep_what_was_seen`].
+    pub(super) async fn joined(&self) -> Arc<Joined> {
+        let joined = {
             let mut seen = self.lock_seen();
-            let joined = match &seen.joined {
+            match &seen.joined {
                 Some(joined) => joined.clone(),
                 None => self.join(&mut seen),
-            };
-            let known = || (Ids(seen.ids.clone()), Speakers(seen.speakers.clone()));
-            (joined, seen.ids_to_keep.then(known), seen.baselines.to_keep())
-        };
-        if !shown.is_empty() {
-            let mut batch = Batch::new();
-            for shown in &shown {
-                batch.put(shown)?;
             }
-            self.store.commit(batch).await?;
-            let mut seen = self.lock_seen();
-            shown.iter().for_each(|shown| seen.baselines.kept(shown));
+        };
+        if let Err(error) = self.keep_what_was_seen().await {
+            tracing::warn!("what was seen can't be written down: {error}");
         }
+        joined
+    }
+
+    /// Writes down what was seen: what is new in it has an id that stays, before anybody uses it.
+    pub(super) async fn keep_what_was_seen(&self) -> Result<(), ServiceError> {
+        let (ids, shown, walks) = {
+            let seen = self.lock_seen();
+            let known = || (Ids(seen.ids.clone()), Speakers(seen.speakers.clone()));
+            let walks: Vec<_> = seen.sights.values().filter_map(Sight::to_keep).collect();
+            (seen.ids_to_keep.then(known), seen.baselines.to_keep(), walks)
+        };
+        let mut batch = Batch::new();
+        if let Some((ids, speakers)) = &ids {
+            batch.put(ids)?.put(speakers)?;
+        }
+        for shown in &shown {
+            batch.put(shown)?;
+        }
+        for (walk, _) in &walks {
+            batch.put(walk)?;
+        }
+        if ids.is_none() && shown.is_empty() && walks.is_empty() {
+            return Ok(());
+        }
+        self.store.commit(batch).await?;
+        let mut seen = self.lock_seen();
         if let Some((ids, speakers)) = ids {
-            let mut batch = Batch::new();
-            batch.put(&ids)?.put(&speakers)?;
-            self.store.commit(batch).await?;
-            let mut seen = self.lock_seen();
             seen.ids_to_keep &= seen.ids != ids.0 || seen.speakers != speakers.0;
         }
-        Ok(joined)
+        shown.iter().for_each(|shown| seen.baselines.kept(shown));
+        for (walk, nth) in walks {
+            if let Some(sight) = seen.sights.get_mut(&walk.endpoint) {
+                sight.kept(nth);
+            }
+        }
+        Ok(())
     }
 
     fn join(&self, seen: &mut Seen) -> Arc<Joined> {
@@ -393,6 +465,14 @@ impl Composer {
         // Each use leaves it whole.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What was read, but for the units that are not there.
+fn without_the_gone(mut read: Bindings) -> Bindings {
+    for bound in read.units.iter_mut().filter(|bound| matches!(bound, Ok(None))) {
+        *bound = Err(DriverError::cannot_tell("too many are gone at once"));
+    }
+    read
 }
 
 /// Who is seen to speak for each host.

@@ -11,9 +11,10 @@ use super::failing::MANAGER;
 use crate::error::{ErrorCode, ServiceError};
 use crate::sight::Sight;
 use poolwright_driver::{ErrorKind, Fabric};
-use poolwright_executor::Paused;
+use poolwright_executor::{Pause, Paused};
 use poolwright_model::composable::{WhyNot, WhyNotKind};
 use poolwright_model::id::ControlEndpointId;
+use poolwright_store::{Stored, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ impl Composer {
         for pause in &paused {
             if let Paused::Endpoint(endpoint) = &pause.what
                 && !marked.contains_key(endpoint)
-                && self.has_answered(endpoint)
+                && self.has_been_walked_since(endpoint, pause).await?
             {
                 self.resume(&pause.what, MANAGER).await?;
             }
@@ -93,6 +94,20 @@ impl Composer {
             self.pause(what, MANAGER, &reason).await?;
         }
         Ok(())
+    }
+
+    /// Whether this manager has begun to look at all of it after it was paused, and it answers. Before that it may be
+    /// another manager that has seen the mark.
+    async fn has_been_walked_since(
+        &self,
+        endpoint: &ControlEndpointId,
+        pause: &Pause,
+    ) -> Result<bool, ServiceError> {
+        let Some(paused) = read::<Pause>(self.store.as_ref(), pause.id()).await? else {
+            return Ok(false);
+        };
+        let since = |sight: &Sight| sight.answers() && sight.walked_after(paused.revision);
+        Ok(self.with_sight(endpoint, since).unwrap_or(false))
     }
 
     fn has_answered(&self, endpoint: &ControlEndpointId) -> bool {
@@ -139,14 +154,14 @@ impl Composer {
         by: &str,
         take_over: Option<&str>,
     ) -> Result<(), ServiceError> {
-        let Some(connected) = self.connections.get(endpoint) else {
+        let Some(fabric) = self.reach(endpoint).await? else {
             return Ok(());
         };
         let seen = self.mark_seen_at(endpoint);
         if let (Some(seen), Some(reason)) = (&seen, take_over) {
             tracing::warn!(%endpoint, mark = seen, "taken over by {by}: {reason}");
         }
-        self.claim(endpoint, connected.fabric.as_ref(), seen.as_deref(), take_over)
+        self.claim(endpoint, fabric.as_ref(), seen.as_deref(), take_over)
             .await?;
         self.look_again(&[endpoint.clone()].into()).await
     }

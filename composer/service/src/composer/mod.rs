@@ -34,6 +34,7 @@ mod accepting;
 mod adopting;
 mod asking;
 mod automatic;
+mod beginning;
 mod changing;
 mod charge;
 mod drifting;
@@ -42,6 +43,7 @@ mod failing;
 mod following;
 mod giving_up;
 mod keeping;
+mod latecoming;
 mod limiting;
 mod looking;
 mod marking;
@@ -54,6 +56,7 @@ mod repairing;
 mod requests;
 mod silence;
 mod staleness;
+mod starting;
 mod suspending;
 mod undoing;
 mod wanting;
@@ -73,7 +76,8 @@ pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 use self::readiness::Stage;
 use crate::books::Books;
 use crate::clock::Clock;
-use crate::endpoint::{Connections, Connector};
+use crate::connections::Connections;
+use crate::endpoint::Connector;
 use crate::error::ServiceError;
 use crate::ids::Ids;
 use crate::leases::{Leases, Sharing};
@@ -81,6 +85,7 @@ use crate::runner::Trouble;
 use poolwright_collector::CollectOptions;
 use poolwright_executor::{Alone, Charge, Executor};
 use poolwright_model::id::{ControlEndpointId, OperationId};
+use poolwright_sizing::Calibration;
 use poolwright_store::{Remembering, Store, Watched};
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -103,6 +108,8 @@ pub struct Options {
     pub walk: Duration,
     /// Where several managers have one store; `None` for the only one.
     pub sharing: Option<Sharing>,
+    /// Constants of sizing as measured peaks corrected them; whatever they change says so.
+    pub calibration: Calibration,
     /// For simulation: with a seed, the same calls give new things the same ids.
     pub seed: Option<u64>,
 }
@@ -115,6 +122,7 @@ impl Default for Options {
             poll: Some(Duration::from_secs(30)),
             walk: Duration::from_secs(300),
             sharing: None,
+            calibration: Calibration::default(),
             seed: None,
         }
     }
@@ -122,6 +130,8 @@ impl Default for Options {
 
 /// How long what was sent may take to be answered when the manager stops.
 const SHUTDOWN: Duration = Duration::from_secs(8);
+/// For writing down what was seen, then.
+const KEEP: Duration = Duration::from_secs(2);
 
 /// The facade. Cheap to clone; all clones are one. When the last is dropped everything stops where it is, as a
 /// crash would; see [`Composer::close`].
@@ -137,7 +147,7 @@ pub struct Composer {
 pub struct Parts {
     store: Arc<dyn Store>,
     connector: Arc<dyn Connector>,
-    connections: Connections,
+    connections: Arc<Connections>,
     executor: Arc<Executor>,
     /// What is written down, in memory.
     books: Arc<Books>,
@@ -150,12 +160,12 @@ pub struct Parts {
     /// Held while a plan is made and submitted: each sees what the one before has taken. Operations run side
     /// by side all the same.
     turn: tokio::sync::Mutex<()>,
+    /// Operations whose first commit is on its way.
+    beginning: beginning::Beginning,
     /// Endpoints that operations left to be looked at.
     left: Mutex<BTreeSet<ControlEndpointId>>,
-    /// Held while what operations left is looked at.
-    looking: tokio::sync::Mutex<()>,
-    /// When that was done last.
-    looked: Mutex<Option<Instant>>,
+    /// Held while what operations left is looked at; when that was done last.
+    looking: tokio::sync::Mutex<Option<Instant>>,
     /// Held while pauses are changed: what the executor is told last is what stands.
     pausing: tokio::sync::Mutex<()>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
@@ -184,8 +194,6 @@ impl Composer {
         clock: Arc<dyn Clock>,
         options: Options,
     ) -> Self {
-        let connections = Connections::default();
-        let drivers = Arc::new(connections.clone());
         let books = Arc::new(Books::new(options.sharing.is_some()));
         let store: Arc<dyn Store> = Arc::new(Watched::new(store, books.clone()));
         let leases = options.sharing.clone();
@@ -194,18 +202,23 @@ impl Composer {
             Some(leases) => leases.clone(),
             None => Arc::new(Alone),
         };
-        let (now, execute) = (clock.clone(), options.execute.clone());
-        let executor = Executor::with_charge(store.clone(), drivers, charge, now, execute, Arc::new(()));
         // What is shown may be old, and is marked then. The executor knows the store itself, or nothing.
-        let store: Arc<dyn Store> = match store.is_remote() {
-            true => Arc::new(Remembering::new(store)),
-            false => store,
+        let shown: Arc<dyn Store> = match store.is_remote() {
+            true => Arc::new(Remembering::new(store.clone())),
+            false => store.clone(),
         };
+        let connections = Arc::new(Connections::new(
+            shown.clone(),
+            connector.clone(),
+            options.sharing.is_some(),
+        ));
+        let (now, execute, drivers) = (clock.clone(), options.execute.clone(), connections.clone());
+        let executor = Executor::with_charge(store, drivers, charge, now, execute, Arc::new(()));
         let ended = CancellationToken::new();
         let outside = Some(Arc::new(ended.clone().drop_guard()));
         let parts = Arc::new(Parts {
             ended,
-            store,
+            store: shown,
             connector,
             connections,
             executor: Arc::new(executor),
@@ -217,9 +230,9 @@ impl Composer {
             stage: Mutex::default(),
             seen: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
+            beginning: beginning::Beginning::default(),
             left: Mutex::default(),
             looking: tokio::sync::Mutex::default(),
-            looked: Mutex::default(),
             pausing: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
             trouble: Mutex::default(),
@@ -264,8 +277,8 @@ impl Composer {
         Ok(composer)
     }
 
-    /// Connects to the endpoints that are kept, looks at them once, and adopts the operations that an earlier
-    /// run left open. Whoever calls it closes the composer, also where it fails or is cut off.
+    /// Recalls what endpoints showed, looks at those that can't wait, and adopts the operations that an earlier run
+    /// left open. Whoever calls it closes the composer, also where it fails or is cut off.
     pub async fn start(&self) -> Result<(), ServiceError> {
         self.take_up().await?;
         self.open_up();
@@ -277,8 +290,13 @@ impl Composer {
         self.recall_ids().await?;
         self.recall_pauses().await?;
         self.settle_demands().await?;
-        self.discover(&()).await?;
+        self.look_first().await?;
         self.begin_charge().await?;
+        self.take_up_operations().await
+    }
+
+    /// Adopts the operations that nobody works at and that are for this manager.
+    async fn take_up_operations(&self) -> Result<(), ServiceError> {
         for adopted in self.executor.recover().await?.adopted {
             self.follow(adopted, Tell::HoweverItEnds);
         }
@@ -312,6 +330,10 @@ impl Composer {
     pub async fn close(&self) {
         self.enter(Stage::Closed);
         let nothing_on_its_way = self.executor.shutdown(SHUTDOWN).await;
+        // What was seen last is what the next start shows.
+        if tokio::time::timeout(KEEP, self.joined()).await.is_err() {
+            tracing::warn!("what was seen last is not written down: the store did not answer in time");
+        }
         self.connections.close().await;
         self.give_back(nothing_on_its_way).await;
     }

@@ -4,18 +4,25 @@
 //! are under way send nothing more and say what they wait for; new ones are refused.
 
 use super::Composer;
+use super::failing::MANAGER;
 use super::planning::endpoints_of;
 use super::requests::Request;
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::{Pause, Paused};
+use poolwright_model::id::ControlEndpointId;
 use poolwright_planner::Plan;
 use poolwright_store::{Batch, Stored, read};
 
 impl Composer {
-    /// What is paused, by its name.
+    /// What is paused, by its name. Whatever is told here holds, and nothing else does: also where the answer to a
+    /// pause or its end was lost.
     pub async fn pauses(&self) -> Result<Vec<Pause>, ServiceError> {
         self.books.refresh(self.store.as_ref()).await?;
-        Ok(self.books.pages().pauses.values().cloned().collect())
+        let pages = self.books.pages();
+        let pauses: Vec<Pause> = pages.pauses.values().cloned().collect();
+        // While nobody can turn the page: what is older never comes after what is newer.
+        self.executor.set_pauses(pauses.clone());
+        Ok(pauses)
     }
 
     /// Stops something; what is on its way is answered and read back. What was paused before stays as it was,
@@ -39,7 +46,7 @@ impl Composer {
             self.store.commit(batch).await?;
             tracing::warn!("{pause}");
         }
-        self.set_pauses().await
+        self.pauses().await
     }
 
     /// Lets it go on. Other pauses stay: they are returned.
@@ -67,7 +74,7 @@ impl Composer {
         }
         self.store.commit(batch).await?;
         tracing::warn!("{what} goes on: resumed by {by}");
-        let left = self.set_pauses().await?;
+        let left = self.pauses().await?;
         self.calendar_changed.notify_one();
         Ok(left)
     }
@@ -86,14 +93,22 @@ impl Composer {
             }
             tracing::warn!("{pause}");
         }
-        self.set_pauses().await.map(drop)
+        self.pauses().await.map(drop)
     }
 
-    /// To be called with `pausing`.
-    async fn set_pauses(&self) -> Result<Vec<Pause>, ServiceError> {
+    /// Nothing holds what is written at an endpoint beside operations.
+    pub(super) async fn may_change(&self, endpoint: &ControlEndpointId) -> Result<(), ServiceError> {
         let pauses = self.pauses().await?;
-        self.executor.set_pauses(pauses.clone());
-        Ok(pauses)
+        let holds = |pause: &&Pause| match &pause.what {
+            Paused::All | Paused::Restored => true,
+            // Pausing an endpoint for another's mark must not keep anybody from taking it over.
+            Paused::Automation => false,
+            Paused::Endpoint(paused) => paused == endpoint && pause.by != MANAGER,
+        };
+        match pauses.iter().find(holds) {
+            Some(pause) => Err(held_by(pause)),
+            None => Ok(()),
+        }
     }
 
     /// Nothing holds a change that is about to begin.
@@ -104,8 +119,11 @@ impl Composer {
             let mut at = endpoints.iter();
             at.any(|endpoint| pause.holds(request.kind, endpoint))
         });
-        let Some(pause) = held else { return Ok(()) };
-        let hint = format!("nothing was begun; let it go on first: {}", pause.what.resume());
-        Err(ServiceError::new(ErrorCode::Conflict, pause.to_string()).with_hint(hint))
+        held.map_or(Ok(()), |pause| Err(held_by(pause)))
     }
+}
+
+fn held_by(pause: &Pause) -> ServiceError {
+    let hint = format!("nothing was begun; let it go on first: {}", pause.what.resume());
+    ServiceError::new(ErrorCode::Conflict, pause.to_string()).with_hint(hint)
 }

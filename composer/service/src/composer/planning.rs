@@ -51,6 +51,9 @@ pub struct Change {
     /// GPUs that are gone, and on which the claim ended without anything being asked of the hardware.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub given_up: Vec<GpuId>,
+    /// What to know when the job is started on what it was given, and what its size was corrected by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<String>,
 }
 
 impl Change {
@@ -60,6 +63,7 @@ impl Change {
             operation: None,
             replayed: false,
             given_up: Vec::new(),
+            advice: Vec::new(),
         }
     }
 }
@@ -69,7 +73,7 @@ impl Change {
 pub(super) enum Wanted<'a> {
     /// Everything that is wanted now, and nothing else.
     All,
-    /// What schedules add and suspend, as it is wanted now; all else stays as it is, wanted or not.
+    /// What schedules add and suspend, and demands with phases, as it is wanted now; all else stays as it is, wanted or not.
     Scheduled,
     /// This; all compositions of others stay as they are.
     Only(&'a Demand),
@@ -89,7 +93,7 @@ pub(super) struct Basis {
     underway: bool,
 }
 
-/// A plan for what schedules add and suspend.
+/// A plan for what schedules add and suspend, and for demands with phases.
 pub(crate) struct Scheduled {
     pub plan: Plan,
     /// Demands that the plan leaves not served, or served although they are no longer wanted.
@@ -312,8 +316,13 @@ impl Composer {
     }
 
     async fn claims(&self) -> Result<Vec<Claim>, ServiceError> {
+        // In this order: what begins while we read is in one of them.
+        let mut claims = self.beginning.claims();
         self.books.refresh(self.store.as_ref()).await?;
-        Ok(self.books.pages().claims.values().cloned().collect())
+        let pages = self.books.pages();
+        claims.retain(|ahead| !pages.claims.contains_key(ahead.unit.as_str()));
+        claims.extend(pages.claims.values().cloned());
+        Ok(claims)
     }
 
     /// The plan of an operation that has something in hand: from memory where this manager works at it, for there may

@@ -5,9 +5,10 @@
 //! is waited for.
 
 use super::Composer;
+use crate::connections::NotReached;
 use crate::endpoint::Endpoint;
 use crate::error::ServiceError;
-use crate::sight::Began;
+use crate::sight::{Began, Sight};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use poolwright_collector::{CollectOptions, Look, look};
@@ -48,8 +49,20 @@ impl Composer {
         };
         let walks = Semaphore::new(self.options.collect.endpoints_at_once.max(1));
         let (mut watched, mut watches) = (BTreeSet::new(), FuturesUnordered::new());
+        let mut pause = Duration::ZERO;
         loop {
-            match self.endpoints().await {
+            let mut listed = std::pin::pin!(self.listed_after(pause));
+            // The watches go on while it is asked which there are: what they hold meanwhile may be what that waits for.
+            let kept = loop {
+                tokio::select! {
+                    biased;
+                    Some(ended) = watches.next() => {
+                        watched.remove(&ended);
+                    }
+                    kept = &mut listed => break kept,
+                }
+            };
+            match kept {
                 Ok(kept) => {
                     let ids = kept.into_iter().map(|kept| kept.spec.id);
                     let new = ids.filter(|id| watched.insert(id.clone()));
@@ -57,14 +70,13 @@ impl Composer {
                 }
                 Err(error) => tracing::warn!("which endpoints there are can't be read: {error}"),
             }
-            tokio::select! {
-                biased;
-                Some(ended) = watches.next() => {
-                    watched.remove(&ended);
-                }
-                () = sleep(every) => {}
-            }
+            pause = every;
         }
+    }
+
+    async fn listed_after(&self, pause: Duration) -> Result<Vec<Endpoint>, ServiceError> {
+        sleep(pause).await;
+        self.endpoints().await
     }
 
     /// Looks at one endpoint for as long as it is kept.
@@ -74,6 +86,11 @@ impl Composer {
             biased;
             () = self.watch_owners(&id, every, &news) => {}
             () = self.watch_all(&id, every, walks, &news) => {}
+        }
+        // Another manager may have removed it.
+        if matches!(self.is_kept(&id).await, Ok(false)) {
+            self.connections.drop_driver(&id).await;
+            self.forget(&id);
         }
         id
     }
@@ -98,16 +115,20 @@ impl Composer {
         let mut took = self
             .with_sight(id, |sight| sight.last_walk().took)
             .unwrap_or_default();
+        // What is only known from before the restart is looked at first of all.
+        let mut at_once = self.with_sight(id, Sight::is_recalled) == Some(true);
         loop {
             let known = self.with_sight(id, |sight| sight.has_answered()) == Some(true);
             // One that was never read is tried as often as others are polled.
             let wanted = if known { self.options.walk } else { every };
-            let least = period(Duration::ZERO, took) - took;
-            sleep(least).await;
-            tokio::select! {
-                biased;
-                () = sleep(period(wanted, took) - took - least) => {}
-                () = news.notified() => {}
+            if !std::mem::take(&mut at_once) {
+                let least = period(Duration::ZERO, took) - took;
+                sleep(least).await;
+                tokio::select! {
+                    biased;
+                    () = sleep(period(wanted, took) - took - least) => {}
+                    () = news.notified() => {}
+                }
             }
             let Ok(_walk) = walks.acquire().await else { return };
             let began = Instant::now();
@@ -123,7 +144,7 @@ impl Composer {
     /// Looks at everything that one endpoint has.
     async fn walk(&self, id: &ControlEndpointId) -> Result<Looked, ServiceError> {
         let Some(fabric) = self.reach(id).await? else {
-            return self.is_kept(id).await;
+            return self.as_before(id).await;
         };
         let options = CollectOptions {
             endpoint_deadline: self.options.collect.endpoint_deadline.max(LONGEST_WALK),
@@ -138,7 +159,7 @@ impl Composer {
     /// Reads who is bound where at one endpoint.
     async fn read_owners(&self, id: &ControlEndpointId) -> Result<Looked, ServiceError> {
         let Some(fabric) = self.reach(id).await? else {
-            return self.is_kept(id).await;
+            return self.as_before(id).await;
         };
         // What was never walked through has no units that are known.
         let units = self.with_sight(id, |sight| sight.has_answered().then(|| sight.units()));
@@ -169,7 +190,7 @@ impl Composer {
         looks: Vec<Look>,
     ) -> Result<Looked, ServiceError> {
         self.drop_refused(&looks).await;
-        let looked = self.is_kept(id).await?;
+        let looked = self.as_before(id).await?;
         if !matches!(looked, Looked::NotKept) {
             self.take_in(began, looks);
             self.heed_marks().await?;
@@ -189,25 +210,34 @@ impl Composer {
 
     /// The driver of an endpoint, connected if need be. `None` where it can't be reached, which is noted, and where it
     /// is not kept.
-    async fn reach(&self, id: &ControlEndpointId) -> Result<Option<Arc<dyn Fabric>>, ServiceError> {
-        let Some(kept) = read::<Endpoint>(self.store.as_ref(), id.as_str()).await? else {
-            return Ok(None);
-        };
-        if self.connections.get(id).is_none() {
-            let began = self.begin_look().await?;
-            if let Err(error) = self.connect(&kept.value.spec).await {
+    pub(super) async fn reach(
+        &self,
+        id: &ControlEndpointId,
+    ) -> Result<Option<Arc<dyn Fabric>>, ServiceError> {
+        if let Some(connected) = self.connections.get(id) {
+            return Ok(self.is_kept(id).await?.then_some(connected.fabric));
+        }
+        let began = self.begin_look().await?;
+        match self.connections.reach(id).await {
+            Ok(reached) => Ok(reached.map(|connected| connected.fabric)),
+            Err(NotReached::Store(error)) => Err(error.into()),
+            Err(NotReached::Endpoint(error)) => {
                 let failed = vec![Look::failed(id.clone(), &error, began.at)];
                 self.take_in_if_kept(id, began, failed).await?;
+                Ok(None)
             }
         }
-        Ok(self.connections.get(id).map(|connected| connected.fabric))
     }
 
-    async fn is_kept(&self, id: &ControlEndpointId) -> Result<Looked, ServiceError> {
-        let kept = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
-        Ok(match kept {
-            Some(_) => Looked::AsBefore,
-            None => Looked::NotKept,
+    async fn as_before(&self, id: &ControlEndpointId) -> Result<Looked, ServiceError> {
+        Ok(match self.is_kept(id).await? {
+            true => Looked::AsBefore,
+            false => Looked::NotKept,
         })
+    }
+
+    async fn is_kept(&self, id: &ControlEndpointId) -> Result<bool, ServiceError> {
+        let kept = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
+        Ok(kept.is_some())
     }
 }

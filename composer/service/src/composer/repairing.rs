@@ -1,4 +1,5 @@
-//! Binding again what a fabric lost, at the endpoints where that is the policy; elsewhere it is only told.
+//! Binding again what a fabric lost, at the endpoints where that is the policy, and wherever a late request of another
+//! manager may have done it; elsewhere it is only told.
 //!
 //! Only what is held and bound to nothing is bound again: what is bound elsewhere is somebody's. It is done by an
 //! operation of its own kind, a few GPUs of an endpoint at a time, and never fought over: what is unbound again and
@@ -48,8 +49,7 @@ impl Composer {
     /// Sets what is done about a GPU that is held and bound to nothing. What was left alone there may be repaired
     /// again.
     pub async fn set_repair(&self, id: &ControlEndpointId, policy: Repair) -> Result<Endpoint, ServiceError> {
-        let found = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
-        let found = found.ok_or_else(|| ServiceError::not_found("endpoint", id.as_str()))?;
+        let found = self.kept_endpoint(id).await?;
         let mut batch = Batch::new();
         batch.expect(Endpoint::KIND, id.as_str(), Some(found.revision));
         batch.put(&Endpoint {
@@ -96,6 +96,9 @@ impl Composer {
         loop {
             self.has_calendar().await;
             tokio::time::sleep(every.max(Duration::from_secs(1))).await;
+            if let Err(error) = self.undo_latecomers().await {
+                tracing::warn!("what came late can't be undone: {error}");
+            }
             if let Err(error) = self.repair().await {
                 tracing::warn!("what is not bound as recorded can't be repaired: {error}");
             }
@@ -105,14 +108,24 @@ impl Composer {
     /// Begins an operation for each composition of which something may be repaired.
     async fn repair(&self) -> Result<(), ServiceError> {
         let kept = read_all::<Endpoint>(self.store.as_ref()).await?.into_iter();
-        let may = |kept: &Endpoint| kept.repair == Repair::Rebind && kept.standing == Standing::Adopted;
-        let policies = kept.map(|kept| kept.value).filter(may);
-        let mut places: BTreeMap<ControlEndpointId, usize> =
-            policies.map(|kept| (kept.spec.id, AT_ONCE)).collect();
-        if places.is_empty() {
+        let adopted = kept
+            .map(|kept| kept.value)
+            .filter(|kept| kept.standing == Standing::Adopted);
+        let (always, seldom): (Vec<_>, Vec<_>) = adopted.partition(|kept| kept.repair == Repair::Rebind);
+        let late = self.late_units().await?;
+        if always.is_empty() && late.is_empty() {
             return Ok(());
         }
-        let lost = self.unbound().await?;
+        let seldom: BTreeSet<ControlEndpointId> = seldom.into_iter().map(|kept| kept.spec.id).collect();
+        let always = always.into_iter().map(|kept| kept.spec.id);
+        let mut places: BTreeMap<ControlEndpointId, usize> = always
+            .chain(seldom.iter().cloned())
+            .map(|id| (id, AT_ONCE))
+            .collect();
+        let mut lost = self.unbound().await?;
+        for units in lost.values_mut() {
+            units.retain(|held| late.contains(&held.unit) || !seldom.contains(&held.unit_at.endpoint));
+        }
         self.less_under_way(&mut places).await?;
         for (composition, units) in lost {
             let mut chosen = Vec::new();

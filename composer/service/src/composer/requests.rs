@@ -93,12 +93,13 @@ impl Composer {
         plan: Plan,
         mut with: Batch,
     ) -> Result<Change, ServiceError> {
+        self.keep_what_was_seen().await?;
         let automatic = request.kind.is_automatic();
         if automatic {
             self.pause_after_failures().await?;
         }
         self.may_begin(&request, &plan).await?;
-        self.are_adopted(request.kind, &plan).await?;
+        self.are_adopted(request.kind, &plan, &mut with).await?;
         self.is_fresh(&request, &plan)?;
         if automatic {
             self.is_believed(&plan)?;

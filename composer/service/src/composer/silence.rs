@@ -12,7 +12,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silent {
     pub endpoint: ControlEndpointId,
-    /// When it answered last; `None`: not since the manager started, so nothing of it is known.
+    /// When it answered last; `None`: not since the manager started.
     pub last_answer: Option<Timestamp>,
     pub because: String,
     /// It answers, and what it says is not believed.
@@ -42,9 +42,9 @@ impl fmt::Display for Silent {
 }
 
 impl Silent {
-    /// `None` of an endpoint that answers, and is believed.
+    /// `None` of an endpoint that answers, and is believed, and of one that nobody has asked yet.
     pub(super) fn of(sight: &Sight) -> Option<Self> {
-        if sight.answers() {
+        if sight.answers() || sight.is_recalled() {
             return None;
         }
         let look = sight.look();

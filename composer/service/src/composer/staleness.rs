@@ -13,6 +13,7 @@ use crate::error::{ErrorCode, ServiceError};
 use crate::sight::Sight;
 use jiff::Timestamp;
 use poolwright_executor::OperationKind;
+use poolwright_model::control::ControlPoint;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_model::step::Verb;
 use poolwright_model::topology::{Gpu, Host};
@@ -62,6 +63,16 @@ impl fmt::Display for Stale {
         match self.read {
             Some(at) => write!(f, "{endpoint} was read last at {at}: {because}"),
             None => write!(f, "{endpoint} was not read since the manager started: {because}"),
+        }
+    }
+}
+
+impl Stale {
+    fn unread(endpoint: &ControlEndpointId) -> Self {
+        Self {
+            endpoint: endpoint.clone(),
+            read: None,
+            because: "it was not looked at yet".to_owned(),
         }
     }
 }
@@ -122,6 +133,9 @@ impl Composer {
 
     fn stale_sight(&self, sight: &Sight) -> Option<Stale> {
         let last = sight.read_last();
+        if sight.is_recalled() {
+            return Some(Stale::unread(sight.endpoint()));
+        }
         let because = match (Silent::of(sight), self.options.poll, last) {
             (Some(silent), ..) => format!("it does not answer ({})", silent.because),
             (None, Some(every), Some(last)) => {
@@ -146,15 +160,19 @@ impl Composer {
     }
 
     fn stale_at(&self, endpoint: &ControlEndpointId) -> Option<Stale> {
-        let never = || {
-            Some(Stale {
-                endpoint: endpoint.clone(),
-                read: None,
-                because: "it was not looked at yet".to_owned(),
-            })
-        };
         self.with_sight(endpoint, |sight| self.stale_sight(sight))
-            .unwrap_or_else(never)
+            .unwrap_or_else(|| Some(Stale::unread(endpoint)))
+    }
+
+    /// Where the last look at an endpoint did not tell where a unit is, as fresh as the rest may be.
+    fn untold(&self, unit: &ControlPoint) -> Option<Stale> {
+        let told = self.with_sight(&unit.endpoint, |sight| (sight.tells(unit), sight.read_last()))?;
+        let (false, read) = told else { return None };
+        Some(Stale {
+            endpoint: unit.endpoint.clone(),
+            read: read.map(|began| began.at),
+            because: format!("that did not tell where {} is", unit.address),
+        })
     }
 
     /// The endpoints on which it rests what a plan gives away: those that bind it, and those that speak for its hosts.
@@ -174,7 +192,9 @@ impl Composer {
             return Ok(());
         }
         let endpoints = self.rests_on(plan);
-        let stale: Vec<Stale> = endpoints.iter().filter_map(|id| self.stale_at(id)).collect();
+        let mut stale: Vec<Stale> = endpoints.iter().filter_map(|id| self.stale_at(id)).collect();
+        let binds = plan.steps.iter().filter(|step| step.verb == Verb::Bind);
+        stale.extend(binds.filter_map(|step| self.untold(&step.target.unit_at)));
         let Some(first) = stale.first() else { return Ok(()) };
         let mut told: Vec<String> = stale.iter().take(NAMED).map(ToString::to_string).collect();
         if stale.len() > NAMED {

@@ -45,7 +45,7 @@ impl Composer {
             return Ok(done);
         }
         self.left_alone_since(id, &done).await?;
-        self.not_by_the_clock(id, &done).await?;
+        self.not_by_the_clock(&operation, &done).await?;
         let basis = self.basis(Wanted::Named).await?;
         let plan = undo(&done, &self.input(&basis)).map_err(|refusal| changed(id, &refusal))?;
         let operation = self.new_operation();
@@ -73,7 +73,8 @@ impl Composer {
     }
 
     /// No schedule that runs would do it again at once.
-    async fn not_by_the_clock(&self, id: &OperationId, done: &Plan) -> Result<(), ServiceError> {
+    async fn not_by_the_clock(&self, operation: &Operation, done: &Plan) -> Result<(), ServiceError> {
+        let id = &operation.id;
         let demands: BTreeSet<&DemandId> = demands_of(done.composes.iter().chain(&done.releases)).collect();
         for found in read_all::<Schedule>(self.store.as_ref()).await? {
             let Schedule { spec, .. } = &found.value;
@@ -85,6 +86,17 @@ impl Composer {
                 );
                 let hint = format!("pause it first: poolwright schedule pause {}", spec.id);
                 return Err(cannot(id, &what).with_hint(hint));
+            }
+        }
+        // Composing a demand with phases can be undone: it is gone then.
+        if operation.kind != OperationKind::Schedule {
+            return Ok(());
+        }
+        for demand in demands {
+            let record = self.find_demand(demand).await?;
+            if record.is_some_and(|record| record.course.is_some()) {
+                let what = format!("the phases of demand {demand} decide about it, and would do it again");
+                return Err(cannot(id, &what).with_hint(format!("let go of it: poolwright release {demand}")));
             }
         }
         Ok(())

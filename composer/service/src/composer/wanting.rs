@@ -2,14 +2,17 @@
 
 use super::Composer;
 use super::changing::may_be_withdrawn;
-use crate::demand::{DemandRecord, DemandSpec, PoolKind};
+use crate::course::Course;
+use crate::demand::{DemandRecord, DemandSpec, PoolKind, Sized};
 use crate::error::{ErrorCode, ServiceError};
 use crate::runner::Trouble;
 use crate::schedule::{Calendar, Schedule, ScheduleSpec, wanted};
+use crate::size::Site;
 use crate::window::WindowSpec;
 use jiff::Timestamp;
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::{DemandId, ScheduleId};
+use poolwright_model::topology::Gpu;
 use poolwright_planner::Demand;
 use poolwright_store::{Batch, Stored, Versioned, read, read_all};
 use serde::{Deserialize, Serialize};
@@ -51,13 +54,16 @@ impl Stored for CalendarChange {
 }
 
 impl Composer {
-    /// Keeps a demand. It is served by the next plan that is applied.
+    /// Keeps a demand. It is served by the next plan that is applied; one with phases by the calendar.
     pub async fn add_demand(&self, spec: DemandSpec) -> Result<DemandRecord, ServiceError> {
         let _turn = self.turn.lock().await;
         let record = self.record_of(spec, None).await?;
         let mut batch = Batch::new();
         self.add_to(&mut batch, &record).await?;
-        self.store.commit(batch).await?;
+        match record.course {
+            Some(_) => self.commit_calendar(batch, None).await?,
+            None => drop(self.store.commit(batch).await?),
+        }
         Ok(record)
     }
 
@@ -179,17 +185,27 @@ impl Composer {
     /// Commits a change of the calendar, with the note that the pool is to follow it: also where the last
     /// schedule is gone, and where nobody is there to see to it just now. To be called with the turn.
     async fn commit_calendar(&self, mut batch: Batch, gone: Option<&Schedule>) -> Result<(), ServiceError> {
-        let before = self.calendar_change().await?;
-        let mut concerns = before.map(|before| before.value.concerns).unwrap_or_default();
-        concerns.extend(gone.into_iter().flat_map(Schedule::own_demands).cloned());
-        let at = self.clock.now();
-        batch.put(&CalendarChange { at, concerns })?;
+        self.note_calendar(&mut batch, gone).await?;
         self.store.commit(batch).await?;
         self.calendar_changed.notify_one();
         Ok(())
     }
 
-    /// All demands that schedules add, those of schedules that are gone where the pool does not follow that yet,
+    /// Adds that note, which other managers see too.
+    pub(super) async fn note_calendar(
+        &self,
+        batch: &mut Batch,
+        gone: Option<&Schedule>,
+    ) -> Result<(), ServiceError> {
+        let before = self.calendar_change().await?;
+        let mut concerns = before.map(|before| before.value.concerns).unwrap_or_default();
+        concerns.extend(gone.into_iter().flat_map(Schedule::own_demands).cloned());
+        let at = self.clock.now();
+        batch.put(&CalendarChange { at, concerns })?;
+        Ok(())
+    }
+
+    /// All demands that schedules add, those with phases, those of schedules that are gone where the pool does not follow that yet,
     /// and those that open windows have put aside. Nothing else is changed by the clock: not what a window
     /// suspends that is closed.
     pub(super) async fn scheduled(&self) -> Result<BTreeSet<DemandId>, ServiceError> {
@@ -199,7 +215,19 @@ impl Composer {
         for found in read_all::<Schedule>(self.store.as_ref()).await? {
             scheduled.extend(found.value.own_demands().cloned());
         }
+        let demands = self.demands().await?.into_iter();
+        scheduled.extend(
+            demands
+                .filter(|record| record.course.is_some())
+                .map(|record| record.spec.id),
+        );
         Ok(scheduled)
+    }
+
+    /// The windows of all demands with phases.
+    pub(crate) async fn courses(&self) -> Result<Vec<Course>, ServiceError> {
+        let demands = self.demands().await?.into_iter();
+        Ok(demands.filter_map(|record| record.course).collect())
     }
 
     /// The change of the calendar that the pool doesn't follow yet.
@@ -247,10 +275,10 @@ impl Composer {
         ))
     }
 
-    /// All demands that no operation has in hand, wanted now or not.
+    /// All demands that no operation has in hand, wanted now or not; without those whose needs change by the clock.
     pub(super) async fn settled_demands(&self) -> Result<Vec<Demand>, ServiceError> {
         let demands = self.demands().await?.into_iter();
-        let settled = demands.filter(|record| record.pending.is_none());
+        let settled = demands.filter(|record| record.pending.is_none() && record.course.is_none());
         Ok(settled.map(|record| record.demand).collect())
     }
 
@@ -261,17 +289,33 @@ impl Composer {
         schedule: Option<ScheduleId>,
     ) -> Result<DemandRecord, ServiceError> {
         let snapshot = self.snapshot().await?;
-        let need = spec.need(&pool_kinds(&snapshot), most_slots(&snapshot))?;
+        let site = Site {
+            pool: &pool_kinds(&snapshot),
+            host_slots: most_slots(&snapshot),
+            calibration: &self.options.calibration,
+        };
+        let now = self.clock.now();
+        let Sized { need, course } = spec.size(&site, now)?;
+        if let (Some(schedule), Some(_)) = (&schedule, &course) {
+            let message = format!(
+                "demand {} of schedule {schedule} has phases: the schedule's window says when it is wanted",
+                spec.id
+            );
+            return Err(ServiceError::bad_request(message).with_hint(
+                "leave the phases out, or keep it by itself: poolwright demand add NAME --phases FILE",
+            ));
+        }
         let demand = Demand {
             id: spec.id.clone(),
             tenant: spec.tenant.clone(),
             priority: spec.priority,
             need,
-            created: self.clock.now(),
+            created: now,
         };
         Ok(DemandRecord {
             spec,
             demand,
+            course,
             schedule,
             pending: None,
         })
@@ -306,24 +350,21 @@ impl Composer {
     }
 }
 
-/// The kinds of movable GPUs in the pool, and how many of each there are, in use or not.
+/// The kinds of movable GPUs in the pool, how many of each there are, in use or not, and how many are joined.
 pub fn pool_kinds(snapshot: &Snapshot) -> Vec<PoolKind> {
-    let mut kinds: BTreeMap<&str, u32> = BTreeMap::new();
-    let movable = snapshot
-        .topology
-        .gpus
-        .iter()
-        .filter(|gpu| gpu.composability.is_composable());
-    for kind in movable.filter_map(|gpu| gpu.profile.as_deref()) {
-        *kinds.entry(kind).or_default() += 1;
+    let mut kinds: BTreeMap<&str, Vec<&Gpu>> = BTreeMap::new();
+    let gpus = snapshot.topology.gpus.iter();
+    for gpu in gpus.filter(|gpu| gpu.composability.is_composable()) {
+        if let Some(kind) = gpu.profile.as_deref() {
+            kinds.entry(kind).or_default().push(gpu);
+        }
     }
-    kinds
-        .into_iter()
-        .map(|(kind, count)| PoolKind {
-            kind: kind.to_owned(),
-            count,
-        })
-        .collect()
+    let of = |(kind, gpus): (&str, Vec<&Gpu>)| PoolKind {
+        kind: kind.to_owned(),
+        count: u32::try_from(gpus.len()).unwrap_or(u32::MAX),
+        island: snapshot.topology.largest_island(&gpus),
+    };
+    kinds.into_iter().map(of).collect()
 }
 
 /// GPUs that the largest host takes; `None` where no host is known.

@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
+mod wishes;
+
 /// For so long a manager may be silent. With a margin and a beat, whoever is dead is replaced within 20 s.
 const TERM: Duration = Duration::from_secs(12);
 
@@ -82,6 +84,8 @@ struct State {
     holders: BTreeMap<String, String>,
     /// What operations here wait for.
     wanted: Vec<BTreeSet<ControlEndpointId>>,
+    /// What others wait for, and since when this manager knows.
+    wished: BTreeMap<String, Duration>,
     /// How often this manager was buried: each life has a name of its own.
     lives: u32,
     /// It was given back, and is over for good.
@@ -117,6 +121,9 @@ pub struct Round {
     pub handed_over: Vec<ControlEndpointId>,
 }
 
+/// Tells at which endpoints operations run here.
+pub type Busy<'b> = dyn Fn() -> BTreeSet<ControlEndpointId> + Send + Sync + 'b;
+
 /// What is found in the store.
 struct Found {
     managers: BTreeMap<String, Versioned<ManagerRecord>>,
@@ -142,6 +149,10 @@ impl Charge for Leases {
         if !state.wanted.contains(endpoints) {
             state.wanted.push(endpoints.clone());
         }
+    }
+
+    fn is_wanted_elsewhere(&self, endpoint: &ControlEndpointId) -> bool {
+        self.state().wished.contains_key(&lease_of(endpoint))
     }
 
     fn is_shared(&self) -> bool {
@@ -187,12 +198,12 @@ impl Leases {
         })
     }
 
-    /// Beats, looks at the others, takes what is anybody's, and hands over what others wait for. `busy` are the
-    /// endpoints at which operations run here.
+    /// Beats, looks at the others, takes what is anybody's, and hands over what others wait for. `busy` tells at which
+    /// endpoints operations run here; it is asked when nothing can begin there any more.
     pub async fn round(
         &self,
         kept: &BTreeSet<ControlEndpointId>,
-        busy: &BTreeSet<ControlEndpointId>,
+        busy: &Busy<'_>,
         now: Timestamp,
     ) -> Result<Round, StoreError> {
         let _turn = self.turn.lock().await;
@@ -207,6 +218,7 @@ impl Leases {
         let names = kept.iter().map(lease_of).chain([CALENDAR.to_owned()]);
         let free: Vec<Lease> = names.filter_map(|id| self.if_free(&id, &found, now)).collect();
         self.take(&free, &found, &mut round).await?;
+        self.note_wishes(&found);
         self.hand_over(&found, busy, now, &mut round).await?;
         self.wish(&found).await?;
         Ok(round)
@@ -500,7 +512,7 @@ impl Leases {
     async fn hand_over(
         &self,
         found: &Found,
-        busy: &BTreeSet<ControlEndpointId>,
+        busy: &Busy<'_>,
         now: Timestamp,
         round: &mut Round,
     ) -> Result<(), StoreError> {
@@ -523,7 +535,13 @@ impl Leases {
                 .delete(Wish::KIND, id);
             let endpoint = endpoint_of(id).filter(|_| to.is_some());
             if let Some(endpoint) = &endpoint {
-                if busy.contains(endpoint) {
+                if busy().contains(endpoint) {
+                    continue;
+                }
+                // From here on nothing begins at it. What began since the last look goes on there, and keeps it.
+                self.state().mine.remove(id);
+                if busy().contains(endpoint) {
+                    self.state().mine.insert(id.clone(), mine);
                     continue;
                 }
                 let lease = Lease {
@@ -534,44 +552,10 @@ impl Leases {
                     since: now,
                 };
                 batch.expect(Lease::KIND, id, Some(mine.revision)).put(&lease)?;
-                // From here on nothing begins at it.
-                self.state().mine.remove(id);
             }
             match self.store.commit(batch).await {
                 Ok(_) | Err(StoreError::Conflict { .. }) => round.handed_over.extend(endpoint),
                 Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Asks for what operations here wait for. Of an operation at several endpoints, the manager in charge of the
-    /// first collects the others: so no two wait for each other.
-    async fn wish(&self, found: &Found) -> Result<(), StoreError> {
-        let Some(me) = self.me() else { return Ok(()) };
-        let wanted = std::mem::take(&mut self.state().wanted);
-        for endpoints in wanted {
-            let mut leases = endpoints.iter().map(lease_of);
-            let first = leases.next();
-            let collects = first.is_some_and(|first| self.state().mine.contains_key(&first));
-            if !collects {
-                continue;
-            }
-            for id in leases {
-                let held = self.state().mine.contains_key(&id);
-                if held || found.wishes.contains_key(&id) {
-                    continue;
-                }
-                let wish = Wish {
-                    id: id.clone(),
-                    manager: me.id.clone(),
-                };
-                let mut batch = Batch::new();
-                batch.expect(Wish::KIND, &id, None).put(&wish)?;
-                match self.store.commit(batch).await {
-                    Ok(_) | Err(StoreError::Conflict { .. }) => {}
-                    Err(error) => return Err(error),
-                }
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! What is told of recompositions by the clock: a note for each that did something and for each reason that
 //! kept the pool from following the calendar, and the trouble that there is just now.
 
-use crate::schedule::{Calendar, Schedule, next_change};
+use crate::schedule::Schedule;
 use jiff::Timestamp;
 use poolwright_model::id::{DemandId, OperationId, ScheduleId};
 use poolwright_store::Stored;
@@ -52,18 +52,20 @@ impl ScheduleRun {
         self.operation = operation.or(self.operation.take());
     }
 
-    fn is_of_this_window(&self, calendars: &[Calendar], now: Timestamp) -> bool {
-        next_change(calendars, self.last_at.unwrap_or(self.at)).is_none_or(|edge| edge > now)
+    fn is_of_this_window(&self, next: impl Fn(Timestamp) -> Option<Timestamp>, now: Timestamp) -> bool {
+        next(self.last_at.unwrap_or(self.at)).is_none_or(|edge| edge > now)
     }
 }
 
 /// The failed runs that a manager which starts at `now` goes on with: since the last that succeeded, and since
-/// a window opened or closed last.
-pub(super) fn unfinished(runs: Vec<ScheduleRun>, calendars: &[Calendar], now: Timestamp) -> Vec<ScheduleRun> {
+/// the calendar changed last: `next` is its next change after a moment.
+pub(super) fn unfinished(
+    runs: Vec<ScheduleRun>,
+    next: impl Fn(Timestamp) -> Option<Timestamp>,
+    now: Timestamp,
+) -> Vec<ScheduleRun> {
     let failed = runs.into_iter().rev().take_while(|run| !run.succeeded);
-    failed
-        .filter(|run| run.is_of_this_window(calendars, now))
-        .collect()
+    failed.filter(|run| run.is_of_this_window(&next, now)).collect()
 }
 
 /// What keeps the pool from following the calendar just now. It is tried again until it does.

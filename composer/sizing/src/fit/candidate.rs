@@ -8,7 +8,7 @@ use crate::error::SizingError;
 use crate::estimate::Estimate;
 use crate::inference;
 use crate::job::{Job, Precision, WeightFormat};
-use crate::need::GpuSet;
+use crate::need::{Advice, GpuSet};
 use crate::roofline::{self, Speed};
 use poolwright_model::profile::NumberFormat;
 use poolwright_model::units::Bytes;
@@ -30,6 +30,9 @@ pub struct Candidate {
     /// What of the job its GPUs don't compute natively, and what becomes of it.
     #[serde(default)]
     pub note: Option<String>,
+    /// What to know when the job is started on it: the share of a GPU's memory that the engine is to be given.
+    #[serde(default)]
+    pub advice: Option<String>,
     /// List price of the set, where known.
     pub price_usd: Option<f64>,
     /// Thermal design power of the set, where known.
@@ -49,6 +52,14 @@ impl Candidate {
     /// Memory that the set has and does not need.
     pub fn stranded(&self) -> Bytes {
         self.free.saturating_mul(u64::from(self.set.count))
+    }
+
+    pub(super) fn advice_of_set(&self) -> Option<Advice> {
+        Some(Advice {
+            kind: self.set.kind.clone(),
+            count: self.set.count,
+            text: self.advice.clone()?,
+        })
     }
 
     /// Tokens a second of the whole set.
@@ -76,9 +87,10 @@ impl Sketch {
     /// None where no host holds a group of it.
     pub(super) fn of(found: Found, memo: &Memo<'_>, offer: &Offer, limits: Limits) -> Option<Sketch> {
         let whole = |gpus: u64| u32::try_from(gpus).unwrap_or(u32::MAX);
+        let host = limits.host_slots.unwrap_or(USUAL_HOST);
         let mut sketch = Sketch {
             count: whole(found.division.gpus()),
-            group: whole(found.division.group()),
+            group: whole(found.division.group(host)),
             found,
             hosts: None,
             speed: None,
@@ -86,7 +98,6 @@ impl Sketch {
         if let Some(slots) = limits.host_slots {
             sketch.hosts = Some(sketch.set(offer).hosts_needed(slots)?);
         }
-        let host = limits.host_slots.unwrap_or(USUAL_HOST);
         sketch.speed = offer
             .rates
             .as_ref()
@@ -113,10 +124,11 @@ impl Sketch {
 
     pub(super) fn candidate(self, memo: &mut Memo<'_>, offer: &Offer) -> Result<Candidate, SizingError> {
         let mut estimate = memo.estimate(self.found.division, &offer.vendor)?;
+        let mut advice = None;
         if let Job::Inference(job) = memo.job() {
-            let share = inference::share_note(job, estimate.safe, offer.memory);
+            advice = inference::share_advice(job, estimate.safe, offer.memory);
             let requests = inference::requests_note(job, &estimate, offer.memory);
-            estimate.notes.extend(share.into_iter().chain(requests));
+            estimate.notes.extend(advice.clone().into_iter().chain(requests));
         }
         estimate
             .notes
@@ -131,6 +143,7 @@ impl Sketch {
             hosts: self.hosts,
             memory: offer.memory,
             note: not_native(memo.job(), offer),
+            advice,
             free: offer.memory.saturating_sub(estimate.safe),
             price_usd: all(offer.price_usd),
             power_w: all(offer.tdp_w),

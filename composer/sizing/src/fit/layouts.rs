@@ -1,7 +1,7 @@
 //! The ways in which a job may be divided over GPUs of one kind, and the fewest GPUs of each that hold it.
 
 use super::memo::Memo;
-use super::{Division, Limits};
+use super::{Division, Limits, Offer, Widths};
 use crate::error::SizingError;
 use crate::inference::Layout;
 use crate::job::{Job, Training};
@@ -15,6 +15,9 @@ pub(super) const USUAL_HOST: u32 = 8;
 /// Tokens of a sequence below which it is not divided further.
 const LEAST_CONTEXT: u64 = 8192;
 
+/// The most parts of a sequence over several hosts.
+const MOST_CONTEXT: u64 = 64;
+
 /// A layout that needs so many times the GPUs of the smallest is not looked at.
 const TOO_MANY: u64 = 2;
 
@@ -27,6 +30,21 @@ pub(super) struct Room<'a> {
     pub vendor: &'a str,
     pub memory: Bytes,
     pub most: u32,
+    /// How many of them may share every layer: those of one host, and of one switch or island.
+    widest: u32,
+}
+
+impl<'a> Room<'a> {
+    pub fn of(offer: &'a Offer, limits: Limits) -> Self {
+        let most = limits.most_gpus(offer);
+        let host = limits.host_slots.unwrap_or(USUAL_HOST);
+        Room {
+            vendor: &offer.vendor,
+            memory: offer.memory,
+            most,
+            widest: host.min(most).min(offer.island.unwrap_or(u32::MAX)),
+        }
+    }
 }
 
 /// A division that fits, and what its fullest GPU holds at most.
@@ -36,22 +54,23 @@ pub(super) struct Found {
     pub safe: Bytes,
 }
 
-/// GPUs that share a host with each other, the widest first: every layer divides evenly over them.
-fn group_widths(model: &Model, limits: Limits, most: u32) -> Vec<u64> {
-    let widest = limits.host_slots.unwrap_or(USUAL_HOST).min(most);
+/// GPUs that share every layer, the widest group first: each layer divides evenly over them.
+fn group_widths(model: &Model, limits: Limits, widest: u32) -> Vec<u64> {
+    let asked = |ways: &u64| limits.widths.tensor.is_none_or(|tensor| tensor == *ways);
     (1..=u64::from(widest))
         .rev()
+        .filter(asked)
         .filter(|ways| divides(model, *ways))
         .collect()
 }
 
 /// Heads and MLP divide evenly; keys and values do, or each is held by as many GPUs as every other.
 fn divides(model: &Model, ways: u64) -> bool {
-    let keys = model.kv_heads;
-    let keys_divide = model.latent.is_some() || keys.is_multiple_of(ways) || ways.is_multiple_of(keys);
-    let experts = model.experts.map_or(model.ffn, |experts| experts.ffn);
-    let mlp_divides = model.ffn.is_multiple_of(ways) && experts.is_multiple_of(ways);
-    model.heads.is_multiple_of(ways) && keys_divide && mlp_divides
+    let tensor = Parallel {
+        tensor: ways,
+        ..Parallel::SINGLE
+    };
+    tensor.check(model).is_ok()
 }
 
 /// What fits in the room: for each layout the fewest GPUs, or just so many as the limits want.
@@ -65,24 +84,56 @@ pub(super) fn found(memo: &mut Memo<'_>, room: Room<'_>, limits: Limits) -> Resu
 /// For each group width the fewest stages.
 fn serving(memo: &mut Memo<'_>, room: Room<'_>, limits: Limits) -> Result<Vec<Found>, SizingError> {
     let mut found = Vec::new();
-    for tensor in group_widths(memo.model(), limits, room.most) {
+    for tensor in group_widths(memo.model(), limits, room.widest) {
         let most = u64::from(room.most).min(tensor * memo.model().layers);
         let division = |pipeline| Division::Inference(Layout { tensor, pipeline });
+        let Some(limits) = staged(limits, tensor) else {
+            continue;
+        };
         found.extend(fewest(memo, room, limits, tensor, most, division)?);
     }
     Ok(found)
 }
 
-/// The fewest GPUs by sharding alone, and what other layouts need that is not far more.
+/// A pipeline that is asked for makes the number of GPUs; None where another number is wanted.
+fn staged(limits: Limits, tensor: u64) -> Option<Limits> {
+    let Some(pipeline) = limits.widths.pipeline else {
+        return Some(limits);
+    };
+    let gpus = u32::try_from(tensor.saturating_mul(pipeline)).ok()?;
+    limits.gpus.is_none_or(|wanted| wanted == gpus).then_some(Limits {
+        gpus: Some(gpus),
+        ..limits
+    })
+}
+
+/// The fewest GPUs by sharding alone, and what other layouts need that is not far more. Only where nothing fits, a
+/// sequence is divided over hosts.
 fn training(
     memo: &mut Memo<'_>,
     job: &Training,
     room: Room<'_>,
     limits: Limits,
 ) -> Result<Vec<Found>, SizingError> {
+    let inside = shapes(memo.model(), job, limits, room.widest, Reach::Host);
+    let found = fitting(memo, inside, room, limits)?;
+    if !found.is_empty() || !limits.spannable {
+        return Ok(found);
+    }
+    let between = shapes(memo.model(), job, limits, room.widest, Reach::Hosts);
+    fitting(memo, between, room, limits)
+}
+
+/// Those of the shapes that fit, and need not far more GPUs than the smallest.
+fn fitting(
+    memo: &mut Memo<'_>,
+    shapes: Vec<Shape>,
+    room: Room<'_>,
+    limits: Limits,
+) -> Result<Vec<Found>, SizingError> {
     let mut found: Vec<Found> = Vec::new();
     let mut worth = u64::from(room.most);
-    for shape in shapes(memo.model(), job, limits, room.most) {
+    for shape in shapes {
         let division = |units| Division::Training(shape.times(units));
         if let Some(fits) = fewest(memo, room, limits, shape.0.gpus(), worth, division)? {
             worth = worth.min(fits.division.gpus() * TOO_MANY);
@@ -105,33 +156,65 @@ impl Shape {
     }
 }
 
+/// How far the parts of a sequence may lie from each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Host,
+    Hosts,
+}
+
 /// The layouts worth a look, the plain one first: groups inside a host; stages where there are micro-batches to
 /// fill them; long sequences divided; experts spread over the replicas of a host.
-fn shapes(model: &Model, job: &Training, limits: Limits, most: u32) -> Vec<Shape> {
-    let mut widths = group_widths(model, limits, most);
+fn shapes(model: &Model, job: &Training, limits: Limits, joined: u32, reach: Reach) -> Vec<Shape> {
+    let mut widths = group_widths(model, limits, joined);
     widths.reverse();
     let widest = u64::from(limits.host_slots.unwrap_or(USUAL_HOST));
+    let asked = limits.widths;
     let mut shapes = Vec::new();
-    for pipeline in depths(model, job) {
-        for context in contexts(job.seq_len, widest) {
-            for tensor in widths.iter().copied().filter(|tensor| tensor * context <= widest) {
+    for (pipeline, interleave) in depths(model, job, asked) {
+        for context in contexts(job.seq_len, widest, reach, asked) {
+            let inside = |tensor: &u64| tensor * context <= widest;
+            let wanted = |tensor: &u64| inside(tensor) == (reach == Reach::Host);
+            for tensor in widths.iter().copied().filter(wanted) {
                 let shape = Parallel {
                     tensor,
                     sequence: tensor > 1,
                     pipeline,
+                    interleave,
                     context,
                     ..Parallel::SINGLE
                 };
-                shapes.push(Shape(shape));
-                shapes.extend(expert_parallel(model, shape, widest));
+                match asked.expert {
+                    None => {
+                        shapes.push(Shape(shape));
+                        shapes.extend(expert_parallel(model, shape, widest));
+                    }
+                    Some(expert) => shapes.push(spread_experts(shape, expert)),
+                }
             }
         }
     }
     shapes
 }
 
+/// Stages, and parts that each holds: one, or two where the layers divide into so many, which halves the time that
+/// stages wait and takes more activations. Or those that are asked for.
+fn depths(model: &Model, job: &Training, asked: Widths) -> Vec<(u64, u64)> {
+    let stages = asked
+        .pipeline
+        .map_or_else(|| plain_depths(model, job), |stages| vec![stages]);
+    let divided = |stages: u64, parts: u64| stages > 1 && model.layers.is_multiple_of(stages * parts);
+    let parts = |stages: u64| match asked.interleave {
+        Some(parts) => vec![parts],
+        None if divided(stages, 2) => vec![1, 2],
+        None => vec![1],
+    };
+    let each = |stages: u64| parts(stages).into_iter().map(move |parts| (stages, parts));
+    stages.into_iter().flat_map(each).collect()
+}
+
 /// Divisors of the layers, each at least twice the one before; as many stages as there are micro-batches at most.
-fn depths(model: &Model, job: &Training) -> Vec<u64> {
+fn plain_depths(model: &Model, job: &Training) -> Vec<u64> {
     let mut depths = vec![1];
     for stages in 2..=DEEPEST.min(job.accumulation) {
         let twice = depths.last().is_some_and(|last| stages >= 2 * last);
@@ -142,27 +225,38 @@ fn depths(model: &Model, job: &Training) -> Vec<u64> {
     depths
 }
 
-/// Powers of two that leave each part of a sequence long enough.
-fn contexts(sequence: u64, widest: u64) -> impl Iterator<Item = u64> {
+/// Powers of two that leave each part of a sequence long enough; or what is asked for.
+fn contexts(sequence: u64, widest: u64, reach: Reach, asked: Widths) -> Vec<u64> {
+    if let Some(ways) = asked.context {
+        return vec![ways];
+    }
+    let most = match reach {
+        Reach::Host => widest,
+        Reach::Hosts => MOST_CONTEXT,
+    };
+    let long_enough = |ways: &u64| sequence / ways >= LEAST_CONTEXT && sequence.is_multiple_of(2 * ways);
     std::iter::successors(Some(1u64), |ways| Some(ways * 2))
-        .take_while(move |ways| *ways <= widest)
-        .filter(move |ways| {
-            *ways == 1 || (sequence / ways >= LEAST_CONTEXT && sequence.is_multiple_of(2 * ways))
-        })
+        .take_while(|ways| *ways <= most)
+        .filter(|ways| *ways == 1 || long_enough(ways))
+        .collect()
 }
 
 /// The same with the experts over as many replicas as go on a host.
 fn expert_parallel(model: &Model, shape: Parallel, widest: u64) -> Option<Shape> {
     let experts = model.experts?.count;
-    let replicas = widest / shape.tensor / shape.context;
+    let replicas = widest / (shape.tensor * shape.context).min(widest);
     let expert = (2..=replicas).rev().find(|ways| experts.is_multiple_of(*ways))?;
-    // They are spread over replicas and parts of a sequence together: those of a sequence are there already.
+    Some(spread_experts(shape, expert))
+}
+
+/// They are spread over replicas and parts of a sequence together: those of a sequence are there already.
+fn spread_experts(shape: Parallel, expert: u64) -> Shape {
     let data = expert / greatest_common_divisor(expert, shape.context);
-    Some(Shape(Parallel {
+    Shape(Parallel {
         expert,
         data,
         ..shape
-    }))
+    })
 }
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
@@ -177,20 +271,22 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 /// asked for and no layout divides over so many.
 pub(super) fn least(
     memo: &mut Memo<'_>,
-    vendor: &str,
+    room: Room<'_>,
     limits: Limits,
-    most: u32,
 ) -> Result<Option<Division>, SizingError> {
     let (model, job) = (memo.model(), memo.job());
-    let gpus = u64::from(limits.gpus.unwrap_or(most).min(most));
+    let gpus = u64::from(limits.gpus.unwrap_or(room.most).min(room.most));
     let divides = |unit: u64| unit <= gpus && (limits.gpus.is_none() || gpus.is_multiple_of(unit));
     // One unit, how many of it, and what they make.
     let divisions: Vec<(Division, u64, Division)> = match job {
         Job::Inference(_) => {
-            let widths = group_widths(model, limits, most).into_iter();
+            let widths = group_widths(model, limits, room.widest).into_iter();
             let fits = widths.filter(|tensor| divides(*tensor));
             let division = |tensor: u64| {
-                let stages = (gpus / tensor).min(model.layers);
+                let stages = limits
+                    .widths
+                    .pipeline
+                    .unwrap_or((gpus / tensor).min(model.layers));
                 let of = |pipeline| Division::Inference(Layout { tensor, pipeline });
                 let wanted = limits.gpus.is_none() || stages * tensor == gpus;
                 wanted.then(|| (of(1), stages, of(stages)))
@@ -198,7 +294,11 @@ pub(super) fn least(
             fits.filter_map(division).collect()
         }
         Job::Training(job) => {
-            let shapes = shapes(model, job, limits, most).into_iter();
+            let mut all = shapes(model, job, limits, room.widest, Reach::Host);
+            if limits.spannable {
+                all.extend(shapes(model, job, limits, room.widest, Reach::Hosts));
+            }
+            let shapes = all.into_iter();
             let fits = shapes.filter(|shape| divides(shape.0.gpus()));
             let division = |shape: Shape| {
                 let units = gpus / shape.0.gpus();
@@ -210,7 +310,7 @@ pub(super) fn least(
     };
     let mut least: Option<(Bytes, Division)> = None;
     for (unit, units, division) in divisions {
-        let safe = memo.safe(unit, units, division, vendor)?;
+        let safe = memo.safe(unit, units, division, room.vendor)?;
         if let Some(safe) = safe.filter(|safe| least.is_none_or(|(less, _)| *safe < less)) {
             least = Some((safe, division));
         }
@@ -246,7 +346,7 @@ mod tests {
 
     fn all(name: &str, job: &Training) -> Vec<Parallel> {
         let model = Catalogue::builtin().resolve(name).unwrap();
-        let shapes = shapes(&model, job, Limits::default(), 1024);
+        let shapes = shapes(&model, job, Limits::default(), USUAL_HOST, Reach::Host);
         for Shape(shape) in &shapes {
             shape
                 .check(&model)

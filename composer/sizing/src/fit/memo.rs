@@ -204,7 +204,7 @@ impl<'a> Memo<'a> {
             return Ok(Some(self.estimated(division, vendor)?.safe));
         };
         let plain = parallel == Parallel::data(parallel.data);
-        let peak = match training::peak(self.model, job, &parallel) {
+        let peak = match training::bare_peak(self.model, job, &parallel) {
             Err(SizingError::Refused { .. }) if !plain => return Ok(None),
             peak => peak?,
         };

@@ -23,6 +23,9 @@ pub struct Offer {
     pub tdp_w: Option<f64>,
     /// How many there are; None: as many as wanted.
     pub available: Option<u32>,
+    /// The most of them that one switch or NVLink island joins; None: not known, and as many as a host takes.
+    #[serde(default)]
+    pub island: Option<u32>,
 }
 
 impl Offer {
@@ -36,6 +39,7 @@ impl Offer {
             price_usd: kind.price_usd,
             tdp_w: kind.tdp_w,
             available,
+            island: None,
         }
     }
 
@@ -50,7 +54,13 @@ impl Offer {
             price_usd: None,
             tdp_w: None,
             available,
+            island: None,
         }
+    }
+
+    /// The same where one switch or NVLink island joins so many at most.
+    pub fn joined(self, island: Option<u32>) -> Self {
+        Offer { island, ..self }
     }
 
     pub(super) fn name(&self) -> String {

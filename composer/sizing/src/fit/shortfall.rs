@@ -24,8 +24,13 @@ pub enum Shortfall {
     Slots,
     /// So many would do, and there are fewer; or more than one set may have; or more than its one host takes.
     Gpus { needed: u32, limit: CountLimit },
-    /// Just so many were asked for, and no layout of the model divides over so many.
-    Layout { gpus: u32 },
+    /// Just so many were asked for, and no layout of the model divides over so many; or none of those that were asked
+    /// for goes on a host.
+    Layout {
+        gpus: u32,
+        #[serde(default)]
+        asked: bool,
+    },
     /// Even divided over so many, each would have to hold more than it has.
     Memory {
         over: u64,
@@ -81,7 +86,11 @@ impl fmt::Display for Shortfall {
                 ),
                 CountLimit::Allowed(most) => write!(f, "needs {needed}, at most {most} are allowed"),
             },
-            Shortfall::Layout { gpus } => write!(
+            Shortfall::Layout { gpus, asked: true } => write!(
+                f,
+                "no layout that was asked for divides over {gpus} GPUs with each group on one host and one switch or island"
+            ),
+            Shortfall::Layout { gpus, asked: false } => write!(
                 f,
                 "the model's heads and layers don't divide over {gpus} GPUs in any layout"
             ),

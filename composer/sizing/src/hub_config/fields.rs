@@ -22,6 +22,34 @@ impl Fields {
         self.0.get(key).filter(|value| !value.is_null())
     }
 
+    /// With these where they are not stated.
+    pub fn or(&self, usual: &[(&str, u64)]) -> Fields {
+        let mut fields = self.0.clone();
+        for (key, value) in usual {
+            if self.get(key).is_none() {
+                fields.insert((*key).to_owned(), (*value).into());
+            }
+        }
+        Fields(fields)
+    }
+
+    /// With what is in the objects of these names, as if it stood outside.
+    pub fn flattened(&self, names: &[&str]) -> Result<Fields, ConfigError> {
+        let mut fields = self.0.clone();
+        for name in names {
+            fields.extend(self.inner(name)?.into_iter().flat_map(|inner| inner.0));
+        }
+        Ok(Fields(fields))
+    }
+
+    /// The first object in this one.
+    pub fn first(&self) -> Option<Fields> {
+        self.0.values().find_map(|value| match value {
+            Value::Object(fields) => Some(Fields(fields.clone())),
+            _ => None,
+        })
+    }
+
     /// An object inside.
     pub fn inner(&self, key: &str) -> Result<Option<Fields>, ConfigError> {
         match self.get(key) {
@@ -47,9 +75,14 @@ impl Fields {
         }
     }
 
+    /// The first of these names that is there.
+    pub fn named<'n>(&self, names: &[&'n str]) -> Option<&'n str> {
+        names.iter().find(|key| self.get(key).is_some()).copied()
+    }
+
     /// A whole number under the first of these names that is there.
     pub fn whole(&self, names: &[&str]) -> Result<Option<u64>, ConfigError> {
-        let Some(key) = names.iter().find(|key| self.get(key).is_some()) else {
+        let Some(key) = self.named(names) else {
             return Ok(None);
         };
         match self.get(key).and_then(Value::as_u64) {

@@ -24,8 +24,12 @@ pub(super) struct Kind {
     /// Every how many layers one has no window; 0: none.
     pub full_every: Option<u64>,
     pub mixture: Option<Mixture>,
-    /// What `attention_bias` must be where it is stated.
+    /// What `attention_bias` must be where it is stated, unless both are known.
     bias: bool,
+    /// The family with biases on queries, keys and values, where the file may say so.
+    biased: Option<Family>,
+    /// What its class takes where the file does not say.
+    usual: &'static [(&'static str, u64)],
 }
 
 const LLAMA: Kind = Kind {
@@ -37,6 +41,8 @@ const LLAMA: Kind = Kind {
     full_every: None,
     mixture: None,
     bias: false,
+    biased: None,
+    usual: &[],
 };
 
 /// With biases and layer norms.
@@ -59,8 +65,14 @@ const ROUTED: Mixture = Mixture {
     ffn: "moe_intermediate_size",
 };
 
-const KINDS: [(&str, Kind); 29] = [
-    ("llama", LLAMA),
+const KINDS: [(&str, Kind); 44] = [
+    (
+        "llama",
+        Kind {
+            biased: Some(Family::LlamaBias),
+            ..LLAMA
+        },
+    ),
     ("granite", LLAMA),
     (
         "mistral",
@@ -92,6 +104,13 @@ const KINDS: [(&str, Kind); 29] = [
             family: Family::Gemma3,
             tied: true,
             full_every: Some(6),
+            // Files of models that see too leave these out.
+            usual: &[
+                ("vocab_size", 262_208),
+                ("num_attention_heads", 8),
+                ("num_key_value_heads", 4),
+                ("head_dim", 256),
+            ],
             ..LLAMA
         },
     ),
@@ -281,6 +300,132 @@ const KINDS: [(&str, Kind); 29] = [
             ..CLASSIC
         },
     ),
+    (
+        "cohere2",
+        Kind {
+            family: Family::Cohere,
+            tied: true,
+            full_every: Some(4),
+            ..LLAMA
+        },
+    ),
+    (
+        "olmo",
+        Kind {
+            family: Family::Olmo,
+            ..LLAMA
+        },
+    ),
+    (
+        "olmoe",
+        Kind {
+            family: Family::Olmo2,
+            mixture: Some(Mixture {
+                count: "num_experts",
+                ffn: "intermediate_size",
+            }),
+            ..LLAMA
+        },
+    ),
+    (
+        "stablelm",
+        Kind {
+            family: Family::Stablelm,
+            biased: Some(Family::StablelmBias),
+            ..LLAMA
+        },
+    ),
+    ("smollm3", Kind { tied: true, ..LLAMA }),
+    (
+        "glm4",
+        Kind {
+            family: Family::Glm4,
+            biased: Some(Family::Glm4Bias),
+            ..LLAMA
+        },
+    ),
+    (
+        "seed_oss",
+        Kind {
+            family: Family::Qwen2,
+            bias: true,
+            ..LLAMA
+        },
+    ),
+    (
+        "exaone4",
+        Kind {
+            family: Family::Qwen3,
+            full_every: Some(4),
+            ..LLAMA
+        },
+    ),
+    (
+        "phimoe",
+        Kind {
+            family: Family::Phimoe,
+            mixture: Some(LOCAL),
+            bias: true,
+            ..LLAMA
+        },
+    ),
+    (
+        "dbrx",
+        Kind {
+            family: Family::Mixtral,
+            mixture: Some(Mixture {
+                count: "moe_num_experts",
+                ffn: "ffn_hidden_size",
+            }),
+            ..LLAMA
+        },
+    ),
+    (
+        "gpt_bigcode",
+        Kind {
+            family: Family::Gpt2,
+            tied: true,
+            positions: true,
+            four_times: true,
+            ..CLASSIC
+        },
+    ),
+    (
+        "gpt_neo",
+        Kind {
+            family: Family::GptNeo,
+            tied: true,
+            positions: true,
+            four_times: true,
+            ..CLASSIC
+        },
+    ),
+    (
+        "gptj",
+        Kind {
+            family: Family::Gptj,
+            four_times: true,
+            ..CLASSIC
+        },
+    ),
+    (
+        "mpt",
+        Kind {
+            family: Family::Mpt,
+            tied: true,
+            four_times: true,
+            bias: false,
+            ..CLASSIC
+        },
+    ),
+    (
+        "nemotron",
+        Kind {
+            family: Family::Nemotron,
+            bias: false,
+            ..CLASSIC
+        },
+    ),
 ];
 
 /// What the file is about; refused with what is allowed where it is no language model that is known.
@@ -298,9 +443,28 @@ pub(super) fn of(fields: &Fields) -> Result<Kind, ConfigError> {
     })
 }
 
+/// Under which names a file says that queries, keys and values have biases.
+const BIASES: [&str; 2] = ["attention_bias", "use_qkv_bias"];
+
 impl Kind {
+    /// The file's fields with those that its class takes from elsewhere.
+    pub fn complete(self, fields: &Fields) -> Result<Fields, ConfigError> {
+        let fields = match fields.model_type().as_str() {
+            "dbrx" => fields.flattened(&["attn_config", "ffn_config"])?,
+            _ => fields.or(&[]),
+        };
+        Ok(fields.or(self.usual))
+    }
+
     /// Where the file decides between two families.
     pub fn family(self, fields: &Fields) -> Result<Family, ConfigError> {
+        if let Some(biased) = self.biased {
+            for key in BIASES {
+                if fields.flag(key)? == Some(true) {
+                    return Ok(biased);
+                }
+            }
+        }
         match self.family {
             Family::Cohere if fields.flag("use_qk_norm")? == Some(true) => Ok(Family::CohereQkNorm),
             family => Ok(family),
@@ -318,18 +482,30 @@ impl Kind {
                 _ => 1,
             });
         }
-        Ok(fields.whole(&["num_key_value_heads"])?.unwrap_or(heads))
+        if fields.model_type() == "gpt_bigcode" && fields.flag("multi_query")? != Some(false) {
+            return Ok(1);
+        }
+        let stated = fields.whole(&["num_key_value_heads", "kv_n_heads"])?;
+        Ok(stated.unwrap_or(heads))
     }
 
     /// Settings that would change the count.
     pub fn refuse_unsupported(self, fields: &Fields) -> Result<(), ConfigError> {
         let mut fixed = vec![
-            ("attention_bias", self.bias),
+            ("attention_out_bias", false),
+            ("no_bias", true),
+            ("lm_head_bias", self.family == Family::Phimoe),
             ("mlp_bias", false),
             ("qk_layernorm", false),
             ("bias", self.bias),
             ("use_bias", true),
         ];
+        if self.family == Family::Stablelm {
+            fixed.push(("use_parallel_residual", false));
+        }
+        if self.biased.is_none() {
+            fixed.extend(BIASES.map(|key| (key, self.bias)));
+        }
         if self.family == Family::Glm4Moe {
             fixed.push(("use_qk_norm", true));
         }

@@ -2,10 +2,13 @@
 //!
 //! Only architectures whose parameters can be counted exactly are read; others, and what is no language model,
 //! are refused with the field, what it holds and what is allowed. Parameters are counted, never taken from the
-//! file. Of a model that sees or hears too, the language part (`text_config`) is read.
+//! file. How its weights are stored is taken from it, as what they are served in unless something else is said. Of a
+//! model that sees or hears too, the language part (`text_config`) is read, and what its vision tower has of parameters.
 
 mod fields;
 mod kinds;
+mod stored;
+mod vision;
 
 use crate::model::{Experts, Family, Implausible, Latent, Mlp, Model, Window};
 use fields::Fields;
@@ -44,11 +47,14 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
         _ => (&whole, ""),
     };
     let kind = kinds::of(fields)?;
+    let fields = &kind.complete(fields)?;
     kind.refuse_unsupported(fields)?;
     let mut model = shape(name, fields, kind)?;
+    model.stored = stored::format(&whole, inner.as_ref())?;
+    model.vision = vision::of(&whole, model.hidden)?;
     model.source = format!("its config.json{part}; parameters counted from it");
     // Bounds the dimensions, so that the count means something.
-    model.check()?;
+    model.check().map_err(|found| implausible(fields, kind, found))?;
     model.params = model.counted().ok_or_else(|| ConfigError::BadValue {
         key: "model_type".into(),
         found: format!("{:?} of a size that has no count", fields.model_type()),
@@ -58,24 +64,68 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
     Ok(model)
 }
 
+/// The same of the field that the file has it from.
+fn implausible(fields: &Fields, kind: Kind, found: Implausible) -> ConfigError {
+    let expert_width = kind.mixture.map_or("intermediate_size", |mixture| mixture.ffn);
+    let count = kind.mixture.map_or("num_experts", |mixture| mixture.count);
+    let (expert_width, count) = ([expert_width], [count]);
+    let names: &[&str] = match found.key {
+        "layers" => &LAYERS,
+        "hidden" => &HIDDEN,
+        "heads" => &HEADS,
+        "kv_heads" => &["num_key_value_heads", "num_kv_heads", "n_head_kv"],
+        "head_dim" => &["head_dim", "v_head_dim"],
+        "ffn" => &MLP,
+        "vocab" => &["vocab_size"],
+        "context" => &CONTEXT,
+        "experts.count" => &count,
+        "experts.ffn" => &expert_width,
+        "experts.per_token" => &["num_experts_per_tok", "moe_top_k"],
+        "experts.shared" => &["n_shared_experts", "shared_expert_intermediate_size"],
+        "experts.every" => &["interleave_moe_layer_step"],
+        "window.tokens" => &["sliding_window", "attention_chunk_size"],
+        "window.full_every" => &["sliding_window_pattern"],
+        "latent.kv_lora_rank" => &["kv_lora_rank"],
+        "latent.q_lora_rank" => &["q_lora_rank"],
+        "latent.rope_dim" => &["qk_rope_head_dim"],
+        "latent.nope_dim" => &["qk_nope_head_dim"],
+        "latent.value_dim" => &["v_head_dim"],
+        _ => &[],
+    };
+    match fields.named(names) {
+        Some(key) => fields.bad(key, &found.allowed),
+        None => found.into(),
+    }
+}
+
+const HIDDEN: [&str; 4] = ["hidden_size", "n_embd", "n_embed", "d_model"];
+const HEADS: [&str; 4] = ["num_attention_heads", "n_head", "num_heads", "n_heads"];
+const LAYERS: [&str; 4] = ["num_hidden_layers", "n_layer", "num_layers", "n_layers"];
+const MLP: [&str; 5] = [
+    "intermediate_size_mlp",
+    "intermediate_size",
+    "n_inner",
+    "ffn_dim",
+    "ffn_hidden_size",
+];
+const CONTEXT: [&str; 4] = [
+    "max_position_embeddings",
+    "n_positions",
+    "seq_length",
+    "max_seq_len",
+];
+
 /// The dimensions, parameters still to be counted.
 fn shape(name: &str, fields: &Fields, kind: Kind) -> Result<Model, ConfigError> {
-    let hidden = fields.need(&["hidden_size", "n_embd", "n_embed"])?;
-    let heads = fields.need(&["num_attention_heads", "n_head"])?;
-    let layers = fields.need(&["num_hidden_layers", "n_layer"])?;
+    let hidden = fields.need(&HIDDEN)?;
+    let heads = fields.need(&HEADS)?;
+    let layers = fields.need(&LAYERS)?;
     let experts = experts(fields, kind, layers)?;
-    let dense = fields.whole(&[
-        "intermediate_size_mlp",
-        "intermediate_size",
-        "n_inner",
-        "ffn_dim",
-        "ffn_hidden_size",
-    ])?;
-    let context_keys = ["max_position_embeddings", "n_positions", "seq_length"];
+    let dense = fields.whole(&MLP)?;
     let context = if kind.positions {
-        Some(fields.need(&context_keys)?)
+        Some(fields.need(&CONTEXT)?)
     } else {
-        fields.whole(&context_keys)?
+        fields.whole(&CONTEXT)?
     };
     let latent = match kind.family {
         Family::Deepseek => Some(latent(fields)?),
@@ -94,11 +144,14 @@ fn shape(name: &str, fields: &Fields, kind: Kind) -> Result<Model, ConfigError> 
         kv_heads: kind.kv_heads(fields, heads)?,
         head_dim: match latent {
             Some(latent) => latent.value_dim,
-            None => fields.whole(&["head_dim"])?.unwrap_or(hidden / heads.max(1)),
+            None => head_dim(fields, hidden, heads)?,
         },
         ffn: match dense {
             Some(width) => width,
-            None if kind.four_times => hidden.saturating_mul(4),
+            None if kind.four_times => {
+                let ratio = fields.whole(&["expansion_ratio"])?.unwrap_or(4);
+                hidden.saturating_mul(ratio)
+            }
             None => fields.need(&["intermediate_size"])?,
         },
         vocab: fields.need(&["vocab_size"])?,
@@ -110,15 +163,36 @@ fn shape(name: &str, fields: &Fields, kind: Kind) -> Result<Model, ConfigError> 
         {
             _ if kind.mlp == Mlp::Gated => Mlp::Gated,
             Some("gelu_new") => Mlp::GeluNew,
-            None if matches!(kind.family, Family::Gpt2 | Family::Phi) => Mlp::GeluNew,
+            None if matches!(
+                kind.family,
+                Family::Gpt2 | Family::Phi | Family::Gptj | Family::GptNeo
+            ) =>
+            {
+                Mlp::GeluNew
+            }
             _ => Mlp::Gelu,
         },
         context,
         latent,
         window: window(fields, kind, layers)?,
         experts,
+        stored: None,
+        vision: None,
         source: String::new(),
     })
+}
+
+/// As stated, or the heads' part of the width.
+fn head_dim(fields: &Fields, hidden: u64, heads: u64) -> Result<u64, ConfigError> {
+    if let Some(stated) = fields.whole(&["head_dim"])? {
+        return Ok(stated);
+    }
+    if heads == 0 || !hidden.is_multiple_of(heads) {
+        let key = fields.named(&HEADS).unwrap_or(HEADS[0]);
+        let allowed = format!("a divisor of the width, {hidden}, where head_dim is not given");
+        return Err(fields.bad(key, &allowed));
+    }
+    Ok(hidden / heads)
 }
 
 fn latent(fields: &Fields) -> Result<Latent, ConfigError> {
@@ -137,6 +211,7 @@ fn window(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Window>, Co
         return Ok(None);
     };
     let full_every = match fields.whole(&["sliding_window_pattern"])? {
+        _ if fields.get("layer_types").is_some() => full_every(fields, layers)?,
         Some(every) => every,
         // No layer is full.
         None if usual == 0 => layers.saturating_add(1),
@@ -149,12 +224,31 @@ fn window(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Window>, Co
     Ok(tokens.map(|tokens| Window { tokens, full_every }))
 }
 
+/// Every how many layers there is one with full attention, by the list of all.
+fn full_every(fields: &Fields, layers: u64) -> Result<u64, ConfigError> {
+    let allowed = "a list of full_attention, sliding_attention and chunked_attention, one for each layer";
+    let listed = fields.get("layer_types").and_then(|types| types.as_array());
+    let listed = listed.ok_or_else(|| fields.bad("layer_types", allowed))?;
+    let mut full = 0;
+    for layer in listed {
+        match layer.as_str() {
+            Some("full_attention") => full += 1,
+            Some("sliding_attention" | "chunked_attention") => {}
+            _ => return Err(fields.bad("layer_types", allowed)),
+        }
+    }
+    if listed.len() as u64 != layers {
+        return Err(fields.bad("layer_types", allowed));
+    }
+    Ok(layers.checked_div(full).unwrap_or(layers + 1))
+}
+
 fn experts(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Experts>, ConfigError> {
     let Some(mixture) = kind.mixture else {
         return Ok(None);
     };
     let Mixture { count, ffn } = mixture;
-    let per_token = fields.need(&["num_experts_per_tok"])?;
+    let per_token = fields.need(&["num_experts_per_tok", "moe_top_k"])?;
     let width = fields.need(&[ffn])?;
     let shared = match kind.family {
         Family::Llama4 => 1,

@@ -1,7 +1,7 @@
 //! Serving: prompts are bound by compute, generation mostly by reading weights and cache.
 
 use super::{Links, Parts, Rates, Speed, Work};
-use crate::constants::Constants;
+use crate::constants::{Constants, Scope};
 use crate::inference::Layout;
 use crate::job::{Inference, WeightFormat};
 use crate::model::Model;
@@ -90,26 +90,26 @@ impl Round<'_> {
 
     /// Bytes of weights on one GPU of a group, over all stages, that a batch of so many tokens reads.
     fn weights(&self, tokens: f64) -> f64 {
-        let bytes = Constants::builtin().format(self.job.weights).bytes();
-        let read = match self.model.experts {
-            None => self.model.params as f64,
-            // Of the routed experts those that at least one token chose.
-            Some(experts) => {
-                let missed = 1.0 - experts.per_token as f64 / experts.count as f64;
-                let routed = self.model.routed() as f64;
-                self.model.params as f64 - routed * missed.powf(tokens)
-            }
+        let (m, format) = (self.model, Constants::builtin().format(self.job.weights));
+        let (routed, embedding) = (m.routed() as f64, m.embedding() as f64);
+        let dense = m.params as f64 - routed - embedding;
+        // Of the routed experts those that at least one token chose.
+        let missed = m.experts.map_or(0.0, |experts| {
+            (1.0 - experts.per_token as f64 / experts.count as f64).powf(tokens)
+        });
+        let (of_dense, of_embedding) = match format.scope {
+            Scope::All => (format.bytes(), format.bytes()),
+            Scope::Linears => (format.bytes(), 2.0),
+            Scope::Experts => (2.0, 2.0),
         };
-        bytes * read / self.tensor
+        let read = of_dense * dense + of_embedding * embedding + format.bytes() * routed * (1.0 - missed);
+        read / self.tensor
     }
 
     /// Bytes of one request's cache on one GPU of a group, over all stages.
     fn cache(&self, context: f64) -> f64 {
         let m = self.model;
-        let elements = match m.latent {
-            Some(latent) => (latent.kv_lora_rank + latent.rope_dim) as f64,
-            None => 2.0 * (m.kv_heads as f64 / self.tensor).ceil() * m.head_dim as f64,
-        };
+        let elements = m.cache_width(self.tensor as u64) as f64;
         let (full, windowed) = m.full_and_windowed_layers();
         let kept = m.window.map_or(context, |w| context.min(w.tokens as f64));
         elements * self.job.cache_bytes as f64 * (full as f64 * context + windowed as f64 * kept)

@@ -88,7 +88,7 @@ impl Step<'_> {
 
     /// Bytes that elementwise kernels, norms and the loss read and write in a micro-batch.
     fn activation_traffic(&self) -> f64 {
-        let (m, e) = (self.model, self.element());
+        let (m, e) = (self.model, self.job.precision.element());
         let width = 2.0 * (m.query() + m.key()) as f64 + 8.0 * m.hidden as f64 + 4.0 * m.active_ffn() as f64;
         let again = f64::from(u8::from(self.job.recompute != Recompute::None));
         // Read and written forward, backward one and a half times as much.
@@ -123,8 +123,9 @@ impl Step<'_> {
     /// those too, forward and backward.
     fn offloaded(&self) -> f64 {
         let states = Constants::builtin().states(self.job.precision);
-        let updated =
-            (states.gradients + self.element()) * self.trained() / self.model_ways() / self.shards();
+        let updated = (states.gradients + self.job.precision.element()) * self.trained()
+            / self.model_ways()
+            / self.shards();
         let weights = self.weight_bytes() * self.model.params as f64 / self.model_ways() / self.shards();
         match self.job.offload {
             Offload::None => 0.0,
@@ -145,17 +146,9 @@ impl Step<'_> {
         self.tensor_ways() * self.ways.pipeline as f64
     }
 
-    fn element(&self) -> f64 {
-        if self.job.precision == Precision::Fp32 {
-            4.0
-        } else {
-            2.0
-        }
-    }
-
     /// Bytes of one activation of a micro-batch.
     fn activation(&self) -> f64 {
-        self.element() * self.tokens * self.model.hidden as f64
+        self.job.precision.element() * self.tokens * self.model.hidden as f64
     }
 
     /// Attention and MLP of each layer end in an all-reduce, forward and backward.
@@ -200,7 +193,8 @@ impl Step<'_> {
     /// Keys and values go round, and round again with their gradients.
     fn context(&self, links: &super::Links) -> f64 {
         let ways = self.ways.context as f64;
-        let keys = self.element() * self.tokens * 2.0 * self.model.key() as f64 / self.tensor_ways();
+        let keys =
+            self.job.precision.element() * self.tokens * 2.0 * self.model.key() as f64 / self.tensor_ways();
         let times = 3.0 * self.layers * (ways - 1.0);
         links.time(self.tensor_ways() * ways, times * keys, times)
     }
@@ -212,7 +206,7 @@ impl Step<'_> {
             return 0.0;
         }
         let share = (ways - 1.0) / ways / self.model_ways();
-        let gradients = self.element() * self.trained() * share;
+        let gradients = self.job.precision.element() * self.trained() * share;
         let sharded = self.job.sharding == Sharding::Weights;
         let (bytes, times) = if sharded {
             let weights = self.weight_bytes() * self.model.params as f64 * share;
@@ -228,7 +222,7 @@ impl Step<'_> {
     fn weight_bytes(&self) -> f64 {
         match self.job.method {
             Method::Qlora => Constants::builtin().format(self.job.frozen).bytes(),
-            _ => self.element(),
+            _ => self.job.precision.element(),
         }
     }
 }

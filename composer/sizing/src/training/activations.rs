@@ -13,7 +13,7 @@
 //! eager attention    a s (4 + e) with fp32 softmax, a s 3 e with dropout, and keys and values for every head
 //! ```
 
-use super::part::Part;
+use super::part::{Part, words};
 use super::rank::Rank;
 use crate::estimate::grouped;
 use crate::job::{AdapterType, Attention, Method, Recompute, Targets};
@@ -100,7 +100,7 @@ impl Rank<'_> {
     fn norms(&self) -> f64 {
         let (e, h) = (self.element(), self.model.hidden as f64);
         let norms = match self.model.family {
-            Family::Gemma2 | Family::Gemma3 => 4.0,
+            Family::Gemma2 | Family::Gemma3 | Family::Glm4 | Family::Glm4Bias => 4.0,
             _ if self.side_by_side() => 1.0,
             _ => 2.0,
         };
@@ -125,7 +125,7 @@ impl Rank<'_> {
     fn side_by_side(&self) -> bool {
         matches!(
             self.model.family,
-            Family::Phi | Family::Cohere | Family::CohereQkNorm
+            Family::Phi | Family::Gptj | Family::Cohere | Family::CohereQkNorm
         )
     }
 
@@ -239,7 +239,8 @@ impl Rank<'_> {
         let tokens = self.tokens();
         let per_token = self.kept_per_layer();
         let mut bytes = per_token * tokens * self.stage.kept_layers;
-        let mut formula = format!(
+        let mut formula = words!(
+            self,
             "{} B x {} tokens x {} layers",
             grouped(per_token.round() as u64),
             grouped(tokens.round() as u64),
@@ -250,7 +251,8 @@ impl Rank<'_> {
             // Layers without experts keep a plain MLP instead.
             let difference = (self.layer().mlp - self.dense_mlp()).max(0.0);
             bytes -= difference * tokens * plain as f64;
-            formula += &format!(
+            formula += &words!(
+                self,
                 " - {} B x {plain} without experts",
                 grouped(difference.round() as u64)
             );
@@ -278,7 +280,8 @@ impl Rank<'_> {
             self.stream() + 2.0 * e
         };
         let bytes = bytes * h / self.sequence();
-        let formula = format!(
+        let formula = words!(
+            self,
             "{} B x {} tokens",
             grouped(bytes.round() as u64),
             grouped(self.tokens().round() as u64)
@@ -296,7 +299,7 @@ impl Rank<'_> {
             }
             Recompute::Full => self.head(),
         };
-        let formula = format!("2 B x {}, kept by autocast", grouped(copied.round() as u64));
+        let formula = words!(self, "2 B x {}, kept by autocast", grouped(copied.round() as u64));
         (copied > 0.0).then(|| Part::new("bf16 weight copies", 2.0 * copied, formula))
     }
 
@@ -332,7 +335,8 @@ impl Rank<'_> {
             0.0
         };
         let per_token = at_mlp.max(at_attention) + ring;
-        let formula = format!(
+        let formula = words!(
+            self,
             "{} B x {} tokens, gradients in it included",
             grouped(per_token.round() as u64),
             grouped(self.tokens().round() as u64)

@@ -1,6 +1,6 @@
 //! Logits: what the loss takes when the backward pass starts, and what is left of it until the end.
 
-use super::part::Part;
+use super::part::{Part, words};
 use super::rank::Rank;
 use crate::constants::Constants;
 use crate::estimate::grouped;
@@ -45,13 +45,14 @@ impl Rank<'_> {
             return None;
         }
         let tokens = self.tokens();
-        let mut formula = format!(
+        let mut formula = words!(
+            self,
             "{b} B x {} x {} tokens",
             grouped(self.model.vocab),
             grouped(tokens.round() as u64)
         );
         if by > 1.0 {
-            formula += &format!(" / {by} GPUs");
+            formula += &words!(self, " / {by} GPUs");
         }
         Some(Part::new(
             name,

@@ -2,14 +2,15 @@
 //!
 //! The peak is the greatest of a few [`moments`], not a sum: gradients do not exist while the activations are
 //! at their maximum (unless they accumulate over micro-batches), and the logits are gone when the last layer's
-//! gradients come. Each moment is a list of parts with their formulas: of the model's [`states`], the
-//! [`activations`] and the [`loss`]. Under pipeline parallelism the first and the last stage are computed,
+//! gradients come. Each moment is a list of parts with their formulas: of the model's [`states`], what is
+//! [`gathered`] of them, the [`activations`] and the [`loss`]. Under pipeline parallelism the first and the last stage are computed,
 //! and the greater counts.
 //!
 //! The bytes per token of a layer follow from the tensors that PyTorch saves for the backward pass, read off
 //! and confirmed with PyTorch's memory tracker (`tests/sizing/track.py`).
 
 mod activations;
+mod gathered;
 mod loss;
 mod moments;
 mod part;
@@ -24,6 +25,7 @@ use crate::job::{Job, Method, Offload, Optimizer, Precision, Sharding, Training}
 use crate::model::Model;
 use crate::overhead;
 use crate::parallel::Parallel;
+use part::Part;
 use rank::Rank;
 
 /// Live tensors at the greatest of the moments.
@@ -59,7 +61,8 @@ pub fn estimate(
     let mut notes = notes(model, job, parallel, &peak);
     let mut terms = peak.terms;
     let formula = format!(
-        "reserved over live tensors by {}: x {middle:.3}, safe x {safe:.3}",
+        "({middle:.3} - 1) x {:.2} GiB of live tensors, at most ({safe:.3} - 1) x: what {} reserves over them",
+        gib(peak.bytes),
         job.framework
     );
     terms.push(Term::new(
@@ -69,12 +72,25 @@ pub fn estimate(
         formula,
     ));
     terms.extend(overhead::terms(vendor, parallel.gpus()));
+    notes.extend(on_host(model, job, parallel, framework(job)?));
     notes.extend(unconfirmed(model, job, parallel));
+    if model.vision.is_some() {
+        notes.push("estimate: of the language part alone, without its vision tower".into());
+    }
     Ok(Estimate::of(terms, notes))
 }
 
 /// Live tensors only: no allocator, no runtime.
 pub fn peak(model: &Model, job: &Training, parallel: &Parallel) -> Result<Peak, SizingError> {
+    fullest(model, job, parallel, true)
+}
+
+/// The same without words: terms have no formulas.
+pub(crate) fn bare_peak(model: &Model, job: &Training, parallel: &Parallel) -> Result<Peak, SizingError> {
+    fullest(model, job, parallel, false)
+}
+
+fn fullest(model: &Model, job: &Training, parallel: &Parallel, words: bool) -> Result<Peak, SizingError> {
     let framework = checked(model, job, parallel)?;
     let mut peak: Option<Peak> = None;
     for stage in rank::stages(model, job, parallel) {
@@ -84,6 +100,7 @@ pub fn peak(model: &Model, job: &Training, parallel: &Parallel) -> Result<Peak, 
             parallel,
             framework,
             stage,
+            words,
         });
         if peak.as_ref().is_none_or(|greatest| found.bytes > greatest.bytes) {
             peak = Some(found);
@@ -102,6 +119,7 @@ pub fn states(model: &Model, job: &Training, parallel: &Parallel) -> Result<f64,
             parallel,
             framework,
             stage,
+            words: false,
         };
         let states = rank.states();
         states.weights.bytes + states.gradients.bytes + states.optimizer.bytes
@@ -141,8 +159,38 @@ pub fn reserved(peak: &Peak, job: &Training, parallel: &Parallel) -> Result<Rese
     })
 }
 
+fn gib(bytes: f64) -> f64 {
+    bytes / f64::from(1 << 30)
+}
+
+/// What a GPU's process holds in the host's memory, where something is offloaded.
+fn on_host(model: &Model, job: &Training, parallel: &Parallel, framework: &Framework) -> Option<String> {
+    let held = rank::stages(model, job, parallel).into_iter().map(|stage| {
+        let rank = Rank {
+            model,
+            job,
+            parallel,
+            framework,
+            stage,
+            words: true,
+        };
+        rank.states().on_host
+    });
+    let bytes = |parts: &[Part]| parts.iter().map(|part| part.bytes).sum::<f64>();
+    let most = held.max_by(|a, b| bytes(a).total_cmp(&bytes(b)))?;
+    let parts = most
+        .iter()
+        .map(|part| format!("{} {:.2}", part.name, gib(part.bytes)));
+    (!most.is_empty()).then(|| {
+        format!(
+            "offloaded: {:.2} GiB of the host's memory for each GPU: {}",
+            gib(bytes(&most)),
+            parts.collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
 fn notes(model: &Model, job: &Training, parallel: &Parallel, peak: &Peak) -> Vec<String> {
-    let gib = |bytes: f64| bytes / f64::from(1 << 30);
     let others: Vec<String> = peak
         .others
         .iter()
@@ -177,7 +225,6 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
             what.push(text);
         }
     };
-    say(model.latent.is_some(), "activations of latent attention");
     say(
         parallel.expert > 1,
         "how evenly tokens go to the GPUs that share experts",
@@ -193,6 +240,10 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
     say(
         job.method == Method::Peft,
         "other adapters, counted as low-rank ones",
+    );
+    say(
+        job.method != Method::Full && model.experts.is_some(),
+        "activations of adapters on a mixture of experts",
     );
     say(job.offload == Offload::Parameters, "buffers of offloaded weights");
     say(

@@ -8,10 +8,11 @@
 //! optimizer step      weights + optimizer + gradients + temporaries + logits kept
 //! ```
 //!
-//! Everywhere: what is gathered of sharded weights at that moment, and communication buckets.
+//! Everywhere: what is gathered of sharded weights at that moment, and communication buckets. Under a pipeline
+//! sharded weights and their gradients are whole at all moments but the optimizer step.
 
 use super::Peak;
-use super::part::Part;
+use super::part::{Part, words};
 use super::rank::Rank;
 use crate::constants::Constants;
 use crate::estimate::grouped;
@@ -60,9 +61,10 @@ fn moments(rank: &Rank<'_>) -> Vec<Moment> {
     let states = rank.states();
     let always: Vec<Part> = [states.weights, states.optimizer]
         .into_iter()
-        .chain(states.buffers)
+        .chain(states.beside)
         .collect();
-    let gradients = states.gradients;
+    let divided = states.gradients;
+    let gradients = rank.gradients_of_micro_batches(&divided);
     let accumulating = rank.job.accumulation > 1;
     let moment = |name, parts: Vec<Option<Part>>| Moment {
         name,
@@ -112,7 +114,7 @@ fn moments(rank: &Rank<'_>) -> Vec<Moment> {
         rank.gathered_at_embedding(),
         logits_kept.clone(),
     ];
-    let step = vec![Some(gradients), rank.optimizer_temporaries(), logits_kept];
+    let step = vec![Some(divided), rank.optimizer_temporaries(), logits_kept];
 
     let mut moments = vec![
         moment("start of backward", start),
@@ -147,7 +149,7 @@ impl Rank<'_> {
             return None;
         }
         let (b, matrix) = (self.gradient_bytes(), self.embedding_matrix());
-        let formula = format!("{b} B x {}", grouped(matrix.round() as u64));
+        let formula = words!(self, "{b} B x {}", grouped(matrix.round() as u64));
         Some(Part::new(
             "head's gradient",
             b * matrix / self.gradients_divided(),
@@ -158,7 +160,7 @@ impl Rank<'_> {
     /// Gradients before the embedding's is there. Tied, it has been there since the head's; divided, embedding and
     /// head have theirs among what is gathered, until the end.
     fn without_embedding(&self, gradients: &Part) -> Part {
-        if !self.gradients_stay() || self.job.accumulation > 1 {
+        if !self.gradients_stay() || self.job.accumulation > 1 || self.stays_gathered() {
             return gradients.clone();
         }
         let missing = if self.gathers() {
@@ -169,7 +171,8 @@ impl Rank<'_> {
             return gradients.clone();
         };
         let b = self.gradient_bytes();
-        let formula = format!(
+        let formula = words!(
+            self,
             "{} - {b} B x {} to come",
             gradients.formula,
             grouped(missing.round() as u64)
@@ -192,7 +195,7 @@ impl Rank<'_> {
         let b = if self.fp32_weights() { 4.0 } else { 2.0 };
         let times = if self.gathers() { 1.0 } else { 2.0 };
         let matrix = self.embedding_matrix();
-        let formula = format!("{times} x {b} B x {}", grouped(matrix.round() as u64));
+        let formula = words!(self, "{times} x {b} B x {}", grouped(matrix.round() as u64));
         Some(Part::new("embedding gradient", times * b * matrix, formula))
     }
 }

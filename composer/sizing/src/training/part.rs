@@ -2,6 +2,19 @@
 
 use crate::estimate::Term;
 
+/// A formula with its numbers, where somebody is to read it: a search looks at thousands of estimates for their bytes
+/// alone.
+macro_rules! words {
+    ($rank:expr, $($format:tt)*) => {
+        if $rank.words {
+            format!($($format)*)
+        } else {
+            String::new()
+        }
+    };
+}
+pub(super) use words;
+
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub name: &'static str,

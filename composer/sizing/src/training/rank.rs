@@ -64,6 +64,8 @@ pub(super) struct Rank<'a> {
     pub parallel: &'a Parallel,
     pub framework: &'a Framework,
     pub stage: Stage,
+    /// Formulas are wanted, and not only bytes.
+    pub words: bool,
 }
 
 impl Rank<'_> {
@@ -88,11 +90,7 @@ impl Rank<'_> {
 
     /// Bytes of an element of the matrix products.
     pub fn element(&self) -> f64 {
-        if self.job.precision == Precision::Fp32 {
-            4.0
-        } else {
-            2.0
-        }
+        self.job.precision.element()
     }
 
     /// Bytes of an element between the layers.
@@ -133,6 +131,12 @@ impl Rank<'_> {
     pub fn gathers(&self) -> bool {
         self.job.offload == Offload::Parameters
             || (self.job.sharding == Sharding::Weights && self.parallel.replicas() > 1)
+    }
+
+    /// What a stage of a pipeline gathers stays so over all micro-batches, which would each gather it again:
+    /// PyTorch's schedules shard weights and reduce gradients after the last one alone.
+    pub fn stays_gathered(&self) -> bool {
+        self.gathers() && self.parallel.pipeline > 1
     }
 
     /// Parameters of the embedding and of the head that this stage has.

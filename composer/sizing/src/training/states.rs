@@ -1,17 +1,19 @@
-//! Weights, gradients and optimizer states of one GPU, and what it gathers of the others'.
+//! Weights, gradients and optimizer states of one GPU.
 
-use super::part::Part;
+use super::part::{Part, words};
 use super::rank::Rank;
 use crate::constants::Constants;
 use crate::estimate::grouped;
-use crate::job::{Method, Offload, Precision, Sharding};
+use crate::job::{Method, Offload, Sharding};
 
 pub(super) struct States {
     pub weights: Part,
     pub gradients: Part,
     pub optimizer: Part,
-    /// Buffers that stay.
-    pub buffers: Option<Part>,
+    /// What stays beside them: communication buffers, scales of 4-bit weights.
+    pub beside: Vec<Part>,
+    /// What of them is in the host's memory.
+    pub on_host: Vec<Part>,
 }
 
 /// A quantity per parameter over this GPU's parameters, divided over data-parallel GPUs.
@@ -27,19 +29,25 @@ impl Rank<'_> {
         } else {
             self.full_states()
         };
-        let part = |name, spread: Spread, on_host: bool| {
-            if on_host {
-                Part::new(name, 0.0, format!("in the host's memory: {}", spread.formula))
-            } else {
-                Part::new(name, spread.total, spread.formula)
+        let mut held = Vec::new();
+        let mut part = |name, spread: Spread, on_host: bool| {
+            if !on_host {
+                return Part::new(name, spread.total, spread.formula);
             }
+            let formula = words!(self, "in the host's memory: {}", spread.formula);
+            held.push(Part::new(name, spread.total, spread.formula));
+            Part::new(name, 0.0, formula)
         };
         let offload = self.job.offload;
+        let weights = part("weights", weights, offload == Offload::Parameters);
+        let gradients = part("gradients", gradients, offload == Offload::Parameters);
+        let optimizer = part("optimizer states", optimizer, offload != Offload::None);
         States {
-            weights: part("weights", weights, offload == Offload::Parameters),
-            gradients: part("gradients", gradients, offload == Offload::Parameters),
-            optimizer: part("optimizer states", optimizer, offload != Offload::None),
-            buffers: self.buffers(),
+            weights,
+            gradients,
+            optimizer,
+            on_host: held,
+            beside: self.buffers().into_iter().chain(self.scales()).collect(),
         }
     }
 
@@ -52,7 +60,7 @@ impl Rank<'_> {
             let (rows_and_columns, formula) = self.factored();
             let (by, _) = self.divided(Sharding::Optimizer);
             states.total += 4.0 * rows_and_columns / by;
-            states.formula += &format!(" + 4 B x {formula}");
+            states.formula += &words!(self, " + 4 B x {formula}");
         }
         (
             self.spread(bytes.weights, Sharding::Weights),
@@ -68,15 +76,15 @@ impl Rank<'_> {
         let (by, experts_by) = self.divided(from);
         let total = bytes * (dense / by + experts / experts_by);
         let here = (dense + experts).round() as u64;
-        let mut formula = format!("{bytes} B x {}", grouped(here));
+        let mut formula = words!(self, "{bytes} B x {}", grouped(here));
         if here < self.model.params {
-            formula += &format!(" of {} parameters", grouped(self.model.params));
+            formula += &words!(self, " of {} parameters", grouped(self.model.params));
         }
         if by > 1.0 {
-            formula += &format!(" / {by} GPUs");
+            formula += &words!(self, " / {by} GPUs");
         }
         if experts_by != by {
-            formula += &format!(", experts / {experts_by}");
+            formula += &words!(self, ", experts / {experts_by}");
         }
         Spread { total, formula }
     }
@@ -89,20 +97,19 @@ impl Rank<'_> {
         let total = self.stage.layers * (attention + mlp) as f64 + (m.vocab + m.hidden) as f64;
         (
             total,
-            format!("{} in rows and columns", grouped(total.round() as u64)),
+            words!(self, "{} in rows and columns", grouped(total.round() as u64)),
         )
     }
 
     fn adapter_states(&self) -> (Spread, Spread, Spread) {
-        let count = self.job.adapters.count(self.model) as f64;
-        let trained = count * self.stage.layers / self.model.layers as f64;
+        let trained = self.trained();
         let b = self.adapter_bytes();
         let kept = Constants::builtin().optimizer(self.job.optimizer);
         let optimizer = kept.bytes + kept.elements * b;
         let n = grouped(trained.round() as u64);
         let over = |by: f64| {
             if by > 1.0 {
-                format!(" / {by} GPUs")
+                words!(self, " / {by} GPUs")
             } else {
                 String::new()
             }
@@ -111,17 +118,18 @@ impl Rank<'_> {
             let (by, _) = self.divided(from);
             Spread {
                 total: bytes * trained / by,
-                formula: format!("{bytes} B x {n}{}", over(by)),
+                formula: words!(self, "{bytes} B x {n}{}", over(by)),
             }
         };
         let (by, experts_by) = self.divided(Sharding::Weights);
         let frozen = self.frozen_bytes();
         let dense = frozen * self.dense_layer() * self.stage.layers + 2.0 * self.embeddings();
         let experts = frozen * self.expert_layer() * self.expert_layers();
-        let linears = self.dense_layer() * self.stage.layers + self.expert_layer() * self.expert_layers();
+        let linears = self.linears();
         let weights = Spread {
             total: (dense + b * trained) / by + experts / experts_by,
-            formula: format!(
+            formula: words!(
+                self,
                 "(2 B x {} in embeddings + {frozen} B x {} + {b} B x {n} in adapters){}",
                 grouped(self.embeddings().round() as u64),
                 grouped(linears.round() as u64),
@@ -135,13 +143,44 @@ impl Rank<'_> {
         )
     }
 
-    /// Bytes of a frozen parameter outside the embeddings.
-    fn frozen_bytes(&self) -> f64 {
-        if self.job.method == Method::Qlora {
-            Constants::builtin().format(self.job.frozen).bytes()
-        } else {
-            2.0
+    /// Parameters of this stage's adapters; those of the experts where their experts are.
+    pub fn trained(&self) -> f64 {
+        let (dense, experts) = self.job.adapters.counts(self.model);
+        let here = dense as f64 + experts as f64 / self.parallel.expert as f64;
+        here * self.stage.layers / self.model.layers as f64
+    }
+
+    /// Parameters of this stage outside the embeddings.
+    pub fn linears(&self) -> f64 {
+        self.dense_layer() * self.stage.layers + self.expert_layer() * self.expert_layers()
+    }
+
+    /// Bytes of a frozen parameter outside the embeddings, its scales aside where they are held apart.
+    pub fn frozen_bytes(&self) -> f64 {
+        if self.job.method != Method::Qlora {
+            return 2.0;
         }
+        let format = Constants::builtin().format(self.job.frozen);
+        if self.gathers() {
+            format.bits / 8.0
+        } else {
+            format.bytes()
+        }
+    }
+
+    /// The scales of frozen 4-bit weights hang on their modules and are no parameters: nothing divides them over GPUs
+    /// or takes them to the host.
+    fn scales(&self) -> Option<Part> {
+        if self.job.method != Method::Qlora || !self.gathers() {
+            return None;
+        }
+        let each = Constants::builtin().format(self.job.frozen).scale_bytes;
+        let formula = words!(
+            self,
+            "{each} B x {}, on every GPU",
+            grouped(self.linears().round() as u64)
+        );
+        Some(Part::new("scales", each * self.linears(), formula))
     }
 
     /// DDP's copy of all gradients; the two buckets of ZeRO 1 and 2.
@@ -155,7 +194,8 @@ impl Rank<'_> {
             + self.expert_layer() * self.expert_layers();
         match self.job.sharding {
             Sharding::None => {
-                let formula = format!(
+                let formula = words!(
+                    self,
                     "{} B x {}, gradients once more in DDP's buckets",
                     bytes.gradients,
                     grouped(here.round() as u64)
@@ -164,113 +204,10 @@ impl Rank<'_> {
             }
             Sharding::Optimizer | Sharding::Gradients => {
                 let elements = Constants::builtin().training.bucket_elements.value.min(here);
-                let formula = format!("2 buckets x 2 B x {}", grouped(elements.round() as u64));
+                let formula = words!(self, "2 buckets x 2 B x {}", grouped(elements.round() as u64));
                 Some(Part::new("communication buckets", 4.0 * elements, formula))
             }
             Sharding::Weights => None,
-        }
-    }
-
-    /// Bytes of a weight, and so of its gradient, while it is computed with; and of a gradient while it is divided.
-    fn gathered_bytes(&self) -> (f64, f64) {
-        if self.adapted() {
-            return (self.frozen_bytes(), 0.0);
-        }
-        match self.job.precision {
-            Precision::Bf16 => (2.0, 2.0),
-            Precision::Fp32 | Precision::Fp32AutocastBf16 => (4.0, 4.0),
-            // Gradients are reduced in fp32.
-            Precision::Fp32ShardsBf16Compute | Precision::Fp8 | Precision::Bf16Fp32Master => (2.0, 4.0),
-        }
-    }
-
-    /// When the loss is computed: embedding and head, and layers that the framework has not given back.
-    pub fn gathered_at_loss(&self) -> Option<Part> {
-        if !self.gathers() {
-            return None;
-        }
-        let (layers, formula) = self.gathered_layers(self.framework.gathered_at_loss.value);
-        let (root, of_root) = self.gathered_root();
-        Some(Part::new(
-            "gathered weights",
-            layers + root,
-            format!("{formula} + {of_root}"),
-        ))
-    }
-
-    /// While a layer's gradients are computed: it and the next one, the gradients of the one before while they are
-    /// divided, embedding and head with the head's gradient.
-    pub fn gathered_in_backward(&self) -> Option<Part> {
-        if !self.gathers() {
-            return None;
-        }
-        let (layers, mut formula) =
-            self.gathered_layers((self.framework.gathered_at_loss.value + 1.0).max(2.0));
-        let (root, of_root) = self.gathered_root();
-        formula += &format!(" + {of_root}");
-        let mut bytes = layers + root;
-        if !self.adapted() {
-            let (b, reduced) = self.gathered_bytes();
-            let layer = self.dense_layer() + self.sharded_experts();
-            let head = if self.stage.last {
-                self.embedding_matrix()
-            } else {
-                0.0
-            };
-            bytes += reduced * layer + b * head;
-            formula += &format!(
-                " + {reduced} B x {} in a layer's gradients + {b} B x {} in the head's",
-                grouped(layer.round() as u64),
-                grouped(head.round() as u64)
-            );
-        }
-        Some(Part::new("gathered weights", bytes, formula))
-    }
-
-    /// While the gradients of embedding and head are divided; their weights are given back by then. First the
-    /// gradients lie beside the copy that is reduced, then half of them beside the copy and its result.
-    pub fn gathered_at_embedding(&self) -> Option<Part> {
-        if !self.gathers() || self.adapted() {
-            return None;
-        }
-        let (b, reduced) = self.gathered_bytes();
-        let (by, _) = self.divided(Sharding::Gradients);
-        let (root, each) = (
-            self.embeddings(),
-            (b + reduced).max(b / 2.0 + reduced + reduced / by),
-        );
-        let formula = format!(
-            "{each} B x {} in gradients of embedding and head",
-            grouped(root.round() as u64)
-        );
-        Some(Part::new("gathered gradients", each * root, formula))
-    }
-
-    fn gathered_layers(&self, layers: f64) -> (f64, String) {
-        let (b, _) = self.gathered_bytes();
-        let layer = self.dense_layer() + self.sharded_experts();
-        let formula = format!("{layers} x {b} B x {} of a layer", grouped(layer.round() as u64));
-        (layers * b * layer, formula)
-    }
-
-    fn gathered_root(&self) -> (f64, String) {
-        let b = if self.adapted() {
-            2.0
-        } else {
-            self.gathered_bytes().0
-        };
-        let root = self.embeddings();
-        let formula = format!("{b} B x {} of embedding and head", grouped(root.round() as u64));
-        (b * root, formula)
-    }
-
-    /// Parameters of a layer's experts, where they must be gathered: where another GPU has a part of them.
-    fn sharded_experts(&self) -> f64 {
-        let (_, by) = self.divided(Sharding::Weights);
-        if by > 1.0 || self.job.offload == Offload::Parameters {
-            self.expert_layer()
-        } else {
-            0.0
         }
     }
 
@@ -281,7 +218,7 @@ impl Rank<'_> {
         }
         let m = self.model;
         let matrix = (m.hidden * m.ffn.max(m.query())) as f64 / self.tensor();
-        let formula = format!("2 B x {} of one matrix", grouped(matrix.round() as u64));
+        let formula = words!(self, "2 B x {} of one matrix", grouped(matrix.round() as u64));
         Some(Part::new("dequantised weights", 2.0 * matrix, formula))
     }
 
@@ -293,7 +230,12 @@ impl Rank<'_> {
         }
         let (by, _) = self.divided(Sharding::Weights);
         let matrix = self.embedding_matrix() / by;
-        let formula = format!("{} x 4 B x {}", kept.temporaries, grouped(matrix.round() as u64));
+        let formula = words!(
+            self,
+            "{} x 4 B x {}",
+            kept.temporaries,
+            grouped(matrix.round() as u64)
+        );
         Some(Part::new(
             "optimizer temporaries",
             kept.temporaries * 4.0 * matrix,

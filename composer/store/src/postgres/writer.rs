@@ -3,7 +3,9 @@
 //!
 //! When the connection breaks while a commit is under way, nobody knows whether it happened. The
 //! transaction's number was noted before, so the server is asked what became of it, for as long as it
-//! takes; until then nothing else is written, and who comes new is told to come back.
+//! takes; until then nothing else is written, and who comes new is told to come back. A transaction has that number
+//! at one server in one of its lives only: a standby that was promoted may not have it, or have given its number to
+//! another one. Where such a one answers nobody knows, and whoever waits is told so.
 
 use super::connect::Connections;
 use super::sql::{self, NotApplied, numbered};
@@ -14,6 +16,7 @@ use deadpool_postgres::{Client, GenericClient, PoolError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::error::SqlState;
 
 /// Batches in one commit, so that no caller waits for an endless one.
 const GROUP: usize = 256;
@@ -73,33 +76,37 @@ async fn run(
     cluster: &str,
 ) -> u64 {
     let mut last = 0;
-    let mut kept: Option<Client> = None;
+    let mut kept: Option<Connected> = None;
     let mut group = Vec::new();
     while waiting.recv_many(&mut group, GROUP).await > 0 {
         let (batches, answers): (Vec<_>, Vec<_>) = group.drain(..).map(|job| (job.batch, job.answer)).unzip();
         let results = match commit_group(connections, &mut kept, &batches, last).await {
             Ok(results) => results,
             Err(NotCommitted::Certainly(error)) => repeated(&error, batches.len()),
-            Err(NotCommitted::Perhaps { transaction, results }) => {
-                match became(connections, &transaction, &mut waiting).await {
-                    true => results,
-                    false => repeated(&interrupted(), batches.len()),
+            Err(NotCommitted::Perhaps { sent, results }) => {
+                match became(connections, &sent, &mut waiting).await {
+                    Became::Committed => results,
+                    Became::Aborted => repeated(&interrupted(), batches.len()),
+                    Became::Unknown => repeated(&another_server(), batches.len()),
                 }
             }
         };
+        let committed = results.iter().flatten().map(|committed| committed.revision);
+        if let Some(newest) = committed.max() {
+            last = newest;
+            // A few bytes, and once in a thousand commits a small file: not worth a thread of its own.
+            dir.saw(cluster, last);
+        }
         for (result, answer) in results.into_iter().zip(answers) {
-            last = result.as_ref().map_or(last, |committed| committed.revision);
             // Whoever asked may have gone away; what is committed stays committed.
             let _ = answer.send(result);
         }
-        // A small file, once in a thousand commits: not worth a thread of its own.
-        dir.saw(cluster, last);
     }
     last
 }
 
 fn repeated(error: &StoreError, times: usize) -> Vec<Answer> {
-    tracing::warn!(%error, batches = times, "nothing was committed");
+    tracing::warn!(%error, batches = times, "not committed, as far as is known");
     std::iter::repeat_with(|| Err(error.clone()))
         .take(times)
         .collect()
@@ -121,12 +128,35 @@ fn interrupted() -> StoreError {
     }
 }
 
+fn another_server() -> StoreError {
+    StoreError::Unavailable {
+        reason: "another database server answers than the one that a commit was sent to: nobody knows whether it was \
+                 committed"
+            .to_owned(),
+        hint: "look whether it was done before you ask again; let the standby of the database be a synchronous one",
+    }
+}
+
+/// A connection, and what it leads to.
+struct Connected {
+    client: Client,
+    server: Option<String>,
+}
+
+/// A commit that was sent.
+struct Sent {
+    /// The transaction's number.
+    transaction: String,
+    /// Where it has that number.
+    server: Option<String>,
+}
+
 /// Why a group has no answers yet.
 enum NotCommitted {
     Certainly(StoreError),
     /// The answer to the commit was lost. `results` hold if it happened.
     Perhaps {
-        transaction: String,
+        sent: Sent,
         results: Vec<Answer>,
     },
 }
@@ -135,16 +165,13 @@ enum NotCommitted {
 /// A connection that failed is thrown away.
 async fn commit_group(
     connections: &Connections,
-    kept: &mut Option<Client>,
+    kept: &mut Option<Connected>,
     batches: &[Batch],
     last: u64,
 ) -> Result<Vec<Answer>, NotCommitted> {
-    let client = match kept.take() {
-        Some(client) if !client.is_closed() => client,
-        _ => connections
-            .get()
-            .await
-            .map_err(|error| NotCommitted::Certainly(sql::unavailable(&error)))?,
+    let Connected { client, server } = match kept.take() {
+        Some(kept) if !kept.client.is_closed() => kept,
+        _ => connected(connections).await.map_err(NotCommitted::Certainly)?,
     };
     let applied = match tokio::time::timeout(WRITE, apply_group(&client, batches)).await {
         Ok(Ok(applied)) => applied,
@@ -171,13 +198,32 @@ async fn commit_group(
     }
     match tokio::time::timeout(WRITE, client.batch_execute("COMMIT")).await {
         Ok(Ok(())) => {
-            *kept = Some(client);
+            *kept = Some(Connected { client, server });
             Ok(results)
         }
         // However it failed: whether the server did it is for the server to say.
         _ => {
             throw_away(client);
-            Err(NotCommitted::Perhaps { transaction, results })
+            let sent = Sent { transaction, server };
+            Err(NotCommitted::Perhaps { sent, results })
+        }
+    }
+}
+
+async fn connected(connections: &Connections) -> Result<Connected, StoreError> {
+    let client = connections
+        .get()
+        .await
+        .map_err(|error| sql::unavailable(&error))?;
+    match tokio::time::timeout(LOOK_UP, server(&client)).await {
+        Ok(Ok(server)) => Ok(Connected { client, server }),
+        Ok(Err(error)) => {
+            throw_away(client);
+            Err(sql::unavailable(&error))
+        }
+        Err(_) => {
+            throw_away(client);
+            Err(sql::silent(LOOK_UP))
         }
     }
 }
@@ -233,19 +279,29 @@ async fn apply_group(client: &Client, batches: &[Batch]) -> Result<Applied, toki
     })
 }
 
-/// Whether the transaction was committed: asked until the server knows.
+/// What became of a transaction whose answer was lost.
+enum Became {
+    Committed,
+    Aborted,
+    /// It is not for the server that answers now to say.
+    Unknown,
+}
+
+/// Asked until the server knows.
 async fn became(
     connections: &Connections,
-    transaction: &str,
+    sent: &Sent,
     waiting: &mut mpsc::UnboundedReceiver<Job>,
-) -> bool {
+) -> Became {
     let mut pause = FIRST_PAUSE;
     loop {
-        let asked = tokio::time::timeout(LOOK_UP, status(connections, transaction)).await;
-        match asked.as_ref().map(|status| status.as_ref().map(Option::as_deref)) {
-            Ok(Ok(Some("committed"))) => return true,
-            Ok(Ok(Some("aborted"))) => return false,
-            other => tracing::warn!(transaction, answer = ?other, "a commit's outcome is not known yet"),
+        match tokio::time::timeout(LOOK_UP, status(connections, sent)).await {
+            Ok(Ok(Some(became))) => return became,
+            Ok(Ok(None)) => tracing::warn!(sent.transaction, "a commit goes on still"),
+            Ok(Err(error)) => {
+                tracing::warn!(sent.transaction, %error, "a commit's outcome is not known yet");
+            }
+            Err(_) => tracing::warn!(sent.transaction, "a commit's outcome is not told in time"),
         }
         refuse_while(pause, waiting).await;
         pause = (pause * 2).min(LAST_PAUSE);
@@ -261,8 +317,29 @@ async fn refuse_while(pause: Duration, waiting: &mut mpsc::UnboundedReceiver<Job
     tokio::time::sleep_until(end).await;
 }
 
-async fn status(connections: &Connections, transaction: &str) -> Result<Option<String>, PoolError> {
+/// `None`: not yet.
+async fn status(connections: &Connections, sent: &Sent) -> Result<Option<Became>, PoolError> {
     let client = connections.get().await?;
+    if sent.server.is_none() || server(&client).await? != sent.server {
+        return Ok(Some(Became::Unknown));
+    }
     let text = numbered("SELECT pg_xact_status(?1::text::xid8)");
-    Ok(client.query_one(&text, &[&transaction]).await?.get(0))
+    let status: Option<String> = client.query_one(&text, &[&sent.transaction]).await?.get(0);
+    Ok(match status.as_deref() {
+        Some("committed") => Some(Became::Committed),
+        Some("aborted") => Some(Became::Aborted),
+        _ => None,
+    })
+}
+
+/// Which server it is, and which of its lives: it begins another one (a timeline) when it is promoted or restored.
+/// `None` where it does not tell.
+async fn server(client: &Client) -> Result<Option<String>, PoolError> {
+    const SERVER: &str = "SELECT system_identifier::text || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) \
+                          FROM pg_control_system()";
+    match client.query_one(SERVER, &[]).await {
+        Ok(row) => Ok(Some(row.get(0))),
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -160,11 +160,16 @@ impl Readers {
         self: &Arc<Self>,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let _permit = self.permits.acquire().await.map_err(|_| writer::gone())?;
         let readers = Arc::clone(self);
-        let read = tokio::task::spawn_blocking(move || readers.with_connection(query));
-        let result = read.await.map_err(|_| writer::gone())?;
-        result.map_err(|e| sql::unavailable(&e))
+        // By itself: whoever asked and does not look for the answer just now must not keep others from reading.
+        let read = tokio::spawn(async move {
+            let _permit = readers.permits.acquire().await.map_err(|_| writer::gone())?;
+            let at_work = Arc::clone(&readers);
+            let read = tokio::task::spawn_blocking(move || at_work.with_connection(query));
+            let result = read.await.map_err(|_| writer::gone())?;
+            result.map_err(|e| sql::unavailable(&e))
+        });
+        read.await.map_err(|_| writer::gone())?
     }
 
     fn with_connection<T>(

@@ -89,12 +89,15 @@ fn run(opened: Opened, waiting: &mpsc::Receiver<Job>) {
         let jobs = std::iter::once(first).chain(waiting.try_iter()).take(GROUP);
         let (batches, answers): (Vec<_>, Vec<_>) = jobs.map(|job| (job.batch, job.answer)).unzip();
         let results = file.commit_group(&batches);
+        let committed = results.iter().flatten().map(|committed| committed.revision);
+        if let Some(newest) = committed.max() {
+            last = newest;
+            dir.saw(&cluster, last);
+        }
         for (result, answer) in results.into_iter().zip(answers) {
-            last = result.as_ref().map_or(last, |committed| committed.revision);
             // Whoever asked may have gone away; what is committed stays committed.
             let _ = answer.send(result);
         }
-        dir.saw(&cluster, last);
     }
     if last > 0 {
         dir.note(&cluster, last);

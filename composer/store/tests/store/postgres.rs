@@ -188,6 +188,34 @@ async fn what_became_of_a_commit_whose_answer_was_lost_is_known() {
     assert_eq!(rows, 2);
 }
 
+/// Fault 57: a standby takes over, for which the number of the transaction means nothing, or another one.
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn another_server_is_not_believed_to_know_what_became_of_a_commit() {
+    let server = Server::known();
+    let (_client, options) = server.database().await;
+    let database = options.url.rsplit('/').next().unwrap().to_owned();
+    let proxy = Proxy::start(server.port).await;
+    let store = opened(server.options(proxy.port, &database)).await.unwrap();
+    store.commit(writing("before")).await.unwrap();
+
+    proxy.cut_at_commit(Cut::After);
+    proxy.promote();
+    let error = store.commit(writing("unknown")).await.unwrap_err();
+    assert!(
+        error.to_string().contains("another database server answers"),
+        "{error}"
+    );
+    assert_eq!(proxy.cuts(), 1);
+    // Whoever asks again finds out.
+    let again = store.commit(writing("unknown")).await.unwrap_err();
+    assert!(again.is_conflict(), "{again}");
+    // From here on that server is as good as any.
+    proxy.cut_at_commit(Cut::After);
+    store.commit(writing("after")).await.unwrap();
+    assert_eq!(proxy.cuts(), 2);
+}
+
 /// Fault 57: sessions are killed.
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]

@@ -1,7 +1,7 @@
 //! Something between a store and its database that breaks a connection just when it commits.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,6 +19,7 @@ pub enum Cut {
 struct Orders {
     next: Mutex<Option<Cut>>,
     cuts: AtomicU32,
+    promoted: AtomicBool,
 }
 
 pub struct Proxy {
@@ -47,8 +48,22 @@ impl Proxy {
         *self.orders.next.lock().unwrap() = Some(cut);
     }
 
+    /// From now on the server says that it is in another of its lives, as a standby that was promoted would.
+    pub fn promote(&self) {
+        self.orders.promoted.store(true, Ordering::SeqCst);
+    }
+
     pub fn cuts(&self) -> u32 {
         self.orders.cuts.load(Ordering::SeqCst)
+    }
+}
+
+/// What stands after an identifier of a server: eight digits.
+fn another_timeline(sent: &mut [u8]) {
+    const FIRST: &[u8] = b"/00000001";
+    let at = sent.windows(FIRST.len()).position(|bytes| bytes == FIRST);
+    if let Some(at) = at {
+        sent[at + FIRST.len() - 1] = b'2';
     }
 }
 
@@ -74,7 +89,10 @@ async fn pass_on(mut client: TcpStream, server: SocketAddr, orders: Arc<Orders>)
                 }
             }
             read = server.read(&mut down) => {
-                let sent = &down[..read.unwrap_or(0)];
+                let sent = &mut down[..read.unwrap_or(0)];
+                if orders.promoted.load(Ordering::SeqCst) {
+                    another_timeline(sent);
+                }
                 if sent.is_empty() || client.write_all(sent).await.is_err() {
                     return;
                 }

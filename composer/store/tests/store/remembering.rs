@@ -152,6 +152,10 @@ async fn while_a_store_is_silent_documents_are_told_as_they_were_last_and_nothin
     for _ in 0..10 {
         store.list("thing").await.unwrap();
     }
+    for _ in 0..10 {
+        let refused = store.commit(writing("d")).await.unwrap_err();
+        assert!(refused.to_string().contains("the cable is cut"), "{refused}");
+    }
     assert!(far.asked.load(SeqCst) <= asked + 1);
     far.silent.store(false, SeqCst);
     tokio::time::sleep(Duration::from_secs(3)).await;

@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use serde_json::value::to_raw_value;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn writing(id: &str) -> Batch {
     let mut batch = Batch::new();
@@ -310,6 +311,43 @@ async fn a_copy_that_is_not_whole_is_not_restored() {
     assert_eq!(std::fs::read(&file).unwrap(), scribbled);
 }
 
+/// A manager that is killed has not flushed what it saw last.
+#[tokio::test]
+async fn an_older_file_put_in_the_place_of_a_newer_one_is_noticed_after_a_kill_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (database, flushed) = (dir.path().join("poolwright.db"), dir.path().join("cluster.json"));
+    let store = SqliteStore::open(dir.path()).unwrap();
+    store.commit(writing("kept")).await.unwrap();
+    drop(store);
+    let (older, known) = (
+        std::fs::read(&database).unwrap(),
+        std::fs::read(&flushed).unwrap(),
+    );
+    let store = SqliteStore::open(dir.path()).unwrap();
+    let last = store.commit(writing("later")).await.unwrap();
+    drop(store);
+    std::fs::write(&flushed, &known).unwrap();
+    std::fs::write(&database, &older).unwrap();
+    let why = SqliteStore::open(dir.path()).unwrap().restored().await.unwrap();
+    let seen = format!("has seen number {}", last.revision);
+    assert!(why.as_ref().is_some_and(|why| why.contains(&seen)), "{why:?}");
+}
+
+/// What a power cut leaves of a number is no number.
+#[tokio::test]
+async fn a_torn_note_of_the_last_commit_says_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    store.commit(writing("kept")).await.unwrap();
+    drop(store);
+    let latest = dir.path().join("last-commit");
+    let mut torn = std::fs::read(&latest).unwrap();
+    torn[3] = b'7';
+    std::fs::write(&latest, &torn).unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    assert_eq!(store.restored().await.unwrap(), None);
+}
+
 #[tokio::test]
 async fn an_older_file_put_in_the_place_of_a_newer_one_is_noticed() {
     let (dir, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -333,4 +371,20 @@ async fn an_older_file_put_in_the_place_of_a_newer_one_is_noticed() {
     std::fs::write(place.path().join("poolwright.db"), &older).unwrap();
     let store = SqliteStore::open(place.path()).unwrap();
     assert!(store.restored().await.unwrap().is_some());
+}
+
+/// Whoever asks and does not look for the answer, as a task that is held up elsewhere, keeps nobody from reading.
+#[tokio::test]
+async fn reads_that_nobody_waits_for_keep_no_other_from_reading() {
+    let store = SqliteStore::in_memory().unwrap();
+    store.commit(writing("kept")).await.unwrap();
+    let mut begun = Vec::new();
+    for _ in 0..256 {
+        let mut read = store.get("thing", "kept");
+        // Begun, and left there.
+        let _ = tokio::time::timeout(Duration::ZERO, &mut read).await;
+        begun.push(read);
+    }
+    let read = tokio::time::timeout(Duration::from_secs(30), store.get("thing", "kept"));
+    assert!(read.await.unwrap().unwrap().is_some());
 }

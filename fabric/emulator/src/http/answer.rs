@@ -48,7 +48,7 @@ async fn answer(Extracted(endpoint): Extracted<Arc<Endpoint>>, request: Request)
     };
     let reply = if head { reply.without_body() } else { reply };
     match fault {
-        Some(FaultKind::TimeOutAfter) => hostile::hang().await,
+        Some(FaultKind::TimeOutAfter | FaultKind::Late { .. }) => hostile::hang().await,
         Some(fault) => hostile::spoil(reply, &fault),
         None => reply.into_response(),
     }
@@ -88,6 +88,7 @@ fn course(fault: Option<&FaultKind>) -> Course {
     match fault {
         Some(FaultKind::NoEffect | FaultKind::TaskLies) => Course::NoEffect,
         Some(FaultKind::TaskNeverEnds) => Course::Never,
+        Some(FaultKind::Late { by }) => Course::Late(*by),
         _ => Course::Real,
     }
 }

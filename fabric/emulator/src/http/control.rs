@@ -103,6 +103,7 @@ impl Control {
                     "resets": tally.resets,
                     "double_binds_refused": tally.double_binds_refused,
                     "pulled_in_use": tally.pulled_in_use,
+                    "resets_in_use": tally.resets_in_use,
                     "bound_dirty": tally.bound_dirty,
                 },
             })

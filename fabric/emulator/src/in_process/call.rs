@@ -92,6 +92,7 @@ impl Line {
         let course = match &fault {
             Some(FaultKind::NoEffect | FaultKind::TaskLies) => Course::NoEffect,
             Some(FaultKind::TaskNeverEnds) => Course::Never,
+            Some(FaultKind::Late { by }) => Course::Late(*by),
             _ => Course::Real,
         };
         let begun = self
@@ -135,7 +136,7 @@ fn unreadable(what: &str) -> DriverError {
 
 fn answer(fault: Option<&FaultKind>) -> Answer {
     match fault {
-        Some(FaultKind::TimeOutBefore | FaultKind::TimeOutAfter) => Answer::Never,
+        Some(FaultKind::TimeOutBefore | FaultKind::TimeOutAfter | FaultKind::Late { .. }) => Answer::Never,
         Some(
             FaultKind::Garbage
             | FaultKind::Truncated

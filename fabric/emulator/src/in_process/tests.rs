@@ -151,6 +151,20 @@ async fn every_fault_says_what_is_known_of_the_effect() {
     for (does, kind, done) in [
         (FaultKind::TimeOutBefore, Some(OutcomeUnknown), false),
         (FaultKind::TimeOutAfter, Some(OutcomeUnknown), true),
+        (
+            FaultKind::Late {
+                by: Duration::from_secs(1),
+            },
+            Some(OutcomeUnknown),
+            true,
+        ),
+        (
+            FaultKind::Late {
+                by: DEADLINE + Duration::from_secs(1),
+            },
+            Some(OutcomeUnknown),
+            false,
+        ),
         (FaultKind::NoEffect, None, false),
         (FaultKind::TaskLies, None, false),
         (FaultKind::TaskNeverEnds, Some(OutcomeUnknown), false),

@@ -100,7 +100,7 @@ impl Builder<'_> {
 
     fn check_head(&self) -> Result<(), RackError> {
         self.check_name("name", &self.rack.name)?;
-        self.check_count("options.max_sessions", self.rack.options.max_sessions, 1, 10_000)?;
+        self.check_count("options.max_sessions", self.rack.options.max_sessions, 0, 10_000)?;
         // DMTF's SessionTimeout counts whole seconds from 30 to a day.
         let idle = self.rack.options.session_idle;
         if !(30..=86_400).contains(&idle.as_secs()) || idle.subsec_nanos() != 0 {

@@ -83,7 +83,7 @@ pub struct Options {
     /// Services carry an owner's mark (`ServiceIdentification`).
     pub owner_mark: bool,
     pub expand: Expand,
-    /// Sessions at one endpoint at once.
+    /// Sessions at one endpoint at once; 0: it has none, and takes Basic alone.
     pub max_sessions: usize,
     /// A session that is not used for so long ends.
     pub session_idle: Duration,

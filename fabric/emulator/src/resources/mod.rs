@@ -86,7 +86,7 @@ pub(crate) fn find(view: &View<'_>, path: &[&str]) -> Option<Resource> {
         ["CompositionService", rest @ ..] => composition::find(view, rest),
         ["Managers", rest @ ..] => managers::find(view, rest),
         ["TaskService", rest @ ..] => tasks::find(view, rest),
-        ["SessionService", rest @ ..] => sessions::find(view, rest),
+        ["SessionService", rest @ ..] if sessions::are_offered(view) => sessions::find(view, rest),
         ["AccountService", rest @ ..] => accounts::find(view, rest),
         _ => None,
     }

@@ -2,6 +2,7 @@
 
 use super::document::{ROOT, link};
 use super::resource::uri;
+use super::sessions::are_offered;
 use super::{Content, Resource, Service, View};
 use crate::rack::{Expand, Style};
 use http::StatusCode;
@@ -42,7 +43,9 @@ fn parts(view: &View<'_>) -> Vec<(&'static str, &'static str)> {
         }
     }
     parts.push(("Tasks", "TaskService"));
-    parts.push(("SessionService", "SessionService"));
+    if are_offered(view) {
+        parts.push(("SessionService", "SessionService"));
+    }
     parts.push(("AccountService", "AccountService"));
     parts
 }
@@ -74,11 +77,11 @@ fn root(view: &View<'_>) -> Value {
             "ExcerptQuery": false,
             "TopSkipQuery": false,
         },
-        "Links": {
-            "Sessions": link(uri("SessionService/Sessions")),
-            "ManagerProvidingService": link(super::managers::own_uri(view)),
-        },
+        "Links": { "ManagerProvidingService": link(super::managers::own_uri(view)) },
     });
+    if are_offered(view) {
+        root["Links"]["Sessions"] = link(uri("SessionService/Sessions"));
+    }
     if let Some(mark) = super::managers::mark(view) {
         root["ServiceIdentification"] = json!(mark);
     }
@@ -92,7 +95,9 @@ fn service_document(view: &View<'_>) -> Value {
     let entry = |name: &str, url: String| json!({ "name": name, "kind": "Singleton", "url": url });
     let mut value = vec![entry("Service", format!("{ROOT}/"))];
     value.extend(parts(view).into_iter().map(|(name, path)| entry(name, uri(path))));
-    value.push(entry("Sessions", uri("SessionService/Sessions")));
+    if are_offered(view) {
+        value.push(entry("Sessions", uri("SessionService/Sessions")));
+    }
     json!({ "@odata.context": uri("$metadata"), "value": value })
 }
 

@@ -12,6 +12,11 @@ use std::time::Duration;
 /// DMTF's range of SessionTimeout, seconds.
 const IDLE_RANGE: std::ops::RangeInclusive<u64> = 30..=86_400;
 
+/// A service that has none takes the credentials with each request.
+pub(crate) fn are_offered(view: &View<'_>) -> bool {
+    view.rack.options.max_sessions > 0
+}
+
 pub(crate) fn find(view: &View<'_>, path: &[&str]) -> Option<Resource> {
     match path {
         [] => Some(Resource::of(service(view)).patch(SessionService::SCHEMA, &["/SessionTimeout"], set_idle)),

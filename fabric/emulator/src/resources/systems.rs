@@ -134,7 +134,7 @@ fn reset(writing: &mut Writing<'_>, host: HostIx) -> Result<Done, Problem> {
         .get("ResetType")
         .and_then(Value::as_str)
         .unwrap_or("On");
-    if writing.course != Course::Real {
+    if matches!(writing.course, Course::NoEffect | Course::Never) {
         return Ok(Done::Quietly);
     }
     match kind {

@@ -83,6 +83,16 @@ pub enum Course {
     NoEffect,
     /// It never ends.
     Never,
+    /// Nobody has begun with it for so long; then it is done, if it still can be.
+    Late(Duration),
+}
+
+impl Course {
+    /// Whether it has the GPUs to itself from when it was asked for. What says yes and does nothing does not hold
+    /// them, nor what waits in a queue.
+    fn holds(self) -> bool {
+        matches!(self, Self::Real | Self::Never)
+    }
 }
 
 /// Why something was refused. Names everything concerned.
@@ -172,14 +182,14 @@ impl State {
         self.allowed(&change, None)?;
         self.next_change += 1;
         let id = ChangeId(self.next_change);
-        // What says yes and does nothing does not hold the GPUs either.
-        if course != Course::NoEffect {
+        if course.holds() {
             for gpu in change.gpus() {
                 self.gpus[gpu.0].busy = Some(id);
             }
         }
         let due = match course {
             Course::Never => Timestamp::MAX,
+            Course::Late(by) => later(now, by),
             _ => later(now, change.takes(&self.rack)),
         };
         let record = Record {
@@ -215,9 +225,14 @@ impl State {
         let (change, course) = (record.change.clone(), record.course);
         let outcome = match course {
             // The world may have changed since it began: a GPU may have vanished.
-            Course::Real => self.allowed(&change, Some(id)).map(|()| self.apply(&change, at)),
+            Course::Real | Course::Late(_) => {
+                self.allowed(&change, Some(id)).map(|()| self.apply(&change, at))
+            }
             Course::NoEffect | Course::Never => Ok(()),
         };
+        if matches!(outcome, Err(Refusal::InUse { .. })) {
+            self.tally.resets_in_use += 1;
+        }
         for gpu in change.gpus() {
             let busy = &mut self.gpus[gpu.0].busy;
             if *busy == Some(id) {
@@ -315,7 +330,7 @@ impl State {
             .iter()
             .filter_map(|(_, id)| self.changes.get(id).map(|record| (id, record)));
         running
-            .filter(|(id, record)| Some(**id) != own && record.course != Course::NoEffect)
+            .filter(|(id, record)| Some(**id) != own && record.course.holds())
             .map(|(_, record)| match &record.change {
                 Change::Move { port: to, add, .. } if *to == port => add.len(),
                 _ => 0,

@@ -77,6 +77,8 @@ pub struct Tally {
     pub double_binds_refused: u64,
     /// Unbound while a job ran on it.
     pub pulled_in_use: u64,
+    /// Resets that were asked for while it was free, and came while it was bound; a real one would have lost its work.
+    pub resets_in_use: u64,
     /// Bound without a reset since it was last bound.
     pub bound_dirty: u64,
 }

@@ -173,6 +173,27 @@ fn a_change_without_effect_ends_well_and_one_that_never_ends_holds() {
 }
 
 #[test]
+fn what_comes_late_holds_nothing_meanwhile_and_then_does_what_it_still_can() {
+    let mut state = state("zones");
+    let (g, p) = (gpu(&state, "box-1/gpu-1"), port(&state, "host-1/port-1"));
+    let late = |state: &mut State, change, now| {
+        let by = Duration::from_millis(1000);
+        state.begin(change, Course::Late(by), None, at(now)).unwrap().0
+    };
+    let bind = late(&mut state, Change::bind(g, p), 0);
+    state.settle(at(999));
+    assert_eq!((state.busy(g), state.bound_to(g)), (false, None));
+    state.settle(at(1000));
+    assert_eq!((state.outcome(bind), state.bound_to(g)), (Some(&Ok(())), Some(p)));
+    state.unbind_by_others(g, at(2000));
+    let reset = late(&mut state, Change::Reset { gpu: g }, 2000);
+    state.bind_by_others(g, p, at(2500)).unwrap();
+    state.settle(at(3000));
+    assert!(matches!(state.outcome(reset), Some(Err(Refusal::InUse { .. }))));
+    assert_eq!((state.tally().resets_in_use, state.resets(g)), (1, 0));
+}
+
+#[test]
 fn a_gpu_that_vanishes_on_its_way_is_not_bound() {
     let mut state = state("zones");
     let (g, p) = (gpu(&state, "box-1/gpu-1"), port(&state, "host-1/port-1"));

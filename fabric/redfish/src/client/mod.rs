@@ -85,13 +85,13 @@ use session::{Gate, Sessions};
 #[derive(Clone)]
 pub struct Client(Arc<Inner>, Renewal);
 
-/// What becomes of a request that meets a session that has ended.
+/// What becomes of a request whose session has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Renewal {
     /// A new session is opened, and a request that changes nothing goes out again.
     Renew,
-    /// It fails.
-    Fail,
+    /// It goes out in the nth session of this client, or fails.
+    Only(u64),
 }
 
 struct Inner {
@@ -157,11 +157,16 @@ impl Client {
         Ok(client)
     }
 
-    /// The same client, bound to the session that there is: it opens no other. Whoever ends that session stops all
-    /// that is asked through this one, however late it comes ([`ErrorKind::SessionEnded`]).
+    /// The same client, bound to the session that there is now, be there another one later. Whoever ends that session
+    /// stops all that is asked through this one, however late it comes ([`ErrorKind::SessionEnded`]). One that is
+    /// bound already stays so.
     #[must_use]
     pub fn in_this_session(&self) -> Self {
-        Self(Arc::clone(&self.0), Renewal::Fail)
+        let session = match self.1 {
+            Renewal::Renew => Renewal::Only(self.0.gate.nth_session()),
+            bound => bound,
+        };
+        Self(Arc::clone(&self.0), session)
     }
 
     /// The endpoint's address: scheme, host and port.
@@ -262,7 +267,7 @@ impl Client {
                 *deadline.get_or_insert_with(|| Deadline::after(wire.limits.request).or_sooner(overall));
             let mut outcome = wire.exchange(request, ticket.credential(), deadline).await;
             if ticket.may_have_lapsed() && outcome.as_ref().is_ok_and(|reply| reply.status == 401) {
-                if self.1 == Renewal::Fail {
+                if self.1 != Renewal::Renew {
                     return Err(Error::harmless(request.name(), ErrorKind::SessionEnded));
                 }
                 // A 401 says that nothing was done, so even a write may go out again.

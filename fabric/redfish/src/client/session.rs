@@ -5,7 +5,7 @@
 //! [`Limits::refusals`](super::Limits) tries, however many requests wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base64::Engine as _;
 use bytes::Bytes;
@@ -32,6 +32,8 @@ pub(crate) struct Gate {
     /// The service root is read without credentials.
     root_is_open: bool,
     held: Mutex<Option<Arc<Held>>>,
+    /// How many sessions were opened so far.
+    opened: AtomicU64,
     /// A session was asked for, and the service has none.
     only_basic: AtomicBool,
     /// The credentials were accepted, and have not been refused since.
@@ -55,6 +57,8 @@ struct Held {
 }
 
 struct Session {
+    /// Which one of this gate's it is, from 1.
+    nth: u64,
     /// What to DELETE at the end; `None` where the service did not say.
     place: Option<Place>,
 }
@@ -89,6 +93,7 @@ impl Gate {
             advertised,
             root_is_open: false,
             held: Mutex::new(None),
+            opened: AtomicU64::new(0),
             only_basic: AtomicBool::new(false),
             accepted: AtomicBool::new(false),
             refusals,
@@ -126,13 +131,25 @@ impl Gate {
             });
         }
         let turn = self.held.lock().await;
-        let opens_one = turn.is_none()
-            && matches!(self.auth, Auth::Session { .. })
-            && !self.only_basic.load(Ordering::Acquire);
-        if opens_one && renewal == Renewal::Fail {
+        if let Renewal::Only(nth) = renewal
+            && !self.is_in_session(turn.as_deref(), nth)
+        {
             return Err(Error::harmless(request.name(), ErrorKind::SessionEnded));
         }
         self.pass(turn, wire, request).await
+    }
+
+    /// Whether what is held is that session. Where there are none, nobody can end one.
+    fn is_in_session(&self, held: Option<&Held>, nth: u64) -> bool {
+        match held {
+            Some(held) => held.session.as_ref().is_none_or(|session| session.nth == nth),
+            None => !matches!(self.auth, Auth::Session { .. }) || self.only_basic.load(Ordering::Acquire),
+        }
+    }
+
+    /// Which session it is that was opened last; 0: none yet.
+    pub(crate) fn nth_session(&self) -> u64 {
+        self.opened.load(Ordering::Acquire)
     }
 
     /// After a 401 to a session's token: the session opened again, once, by whoever comes first.
@@ -366,7 +383,10 @@ impl Gate {
         self.note_accepted();
         Ok(Some(Held {
             credential: Credential::token(token),
-            session: Some(Session { place }),
+            session: Some(Session {
+                nth: self.opened.fetch_add(1, Ordering::AcqRel) + 1,
+                place,
+            }),
         }))
     }
 
@@ -391,7 +411,10 @@ impl Gate {
         let Some(held) = self.held.lock().await.take() else {
             return Ok(());
         };
-        let Some(Session { place: Some(place) }) = &held.session else {
+        let Some(Session {
+            place: Some(place), ..
+        }) = &held.session
+        else {
             return Ok(());
         };
         let request = Request::delete_session(place, wire.limits.answer_bytes);

@@ -3,9 +3,12 @@
 use super::Client;
 use super::auth::Auth;
 use super::collection::Member;
-use super::error::{Error, ErrorKind, Result};
+use super::error::{Error, ErrorKind, NotSent, Result};
 use super::write::WriteOptions;
 use serde::Deserialize;
+
+/// How often it is looked whether there is another session.
+const ROUNDS: u32 = 3;
 
 /// What is needed of a session.
 #[derive(Debug, Default, Deserialize)]
@@ -16,14 +19,14 @@ struct Session {
 
 impl Client {
     /// Ends every session of our account but our own, and tells how many there were; `None` where the service has no
-    /// sessions or doesn't show them. When this returns well, none of them is left.
+    /// sessions, or doesn't show them or whose they are. When this returns a number, none of them is left.
     pub async fn end_other_sessions(&self) -> Result<Option<u32>> {
         let Auth::Session { user, .. } = self.0.gate.auth() else {
             return Ok(None);
         };
         let mut ended = 0;
         // Once more, to see that they are gone.
-        for _ in 0..2 {
+        for _ in 0..ROUNDS {
             let found = self.read_leaves::<Session>(self.0.gate.sessions().as_str()).await;
             let members = match found {
                 Ok(found) => found.members,
@@ -37,10 +40,13 @@ impl Client {
             let mut others = Vec::new();
             for Member { path, outcome } in members {
                 match outcome {
-                    Ok(session) if session.value.user_name.as_ref() == Some(user) && path != own => {
-                        others.push(path)
-                    }
-                    Ok(_) => {}
+                    Ok(_) if path == own => {}
+                    Ok(session) => match session.value.user_name {
+                        // Some services tell the name in their own letters.
+                        Some(name) if name.eq_ignore_ascii_case(user) => others.push(path),
+                        Some(_) => {}
+                        None => return Ok(None),
+                    },
                     Err(error) if error.is_not_found() => {}
                     Err(error) => return Err(error),
                 }
@@ -57,7 +63,12 @@ impl Client {
                 }
             }
         }
-        Ok(Some(ended))
+        let message =
+            "others go on opening sessions with our account: give the manager one that nobody else uses";
+        Err(Error::harmless(
+            format!("end the sessions at {}", self.0.gate.sessions().url()),
+            NotSent::BadRequest(message.into()),
+        ))
     }
 }
 

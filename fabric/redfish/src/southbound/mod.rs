@@ -31,6 +31,7 @@ use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
 use record::{Manifest, RecordError};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One Redfish service, driven.
@@ -38,7 +39,7 @@ use std::time::Duration;
 pub struct RedfishDriver {
     name: ControlEndpointId,
     client: Client,
-    turns: Turns,
+    turns: Arc<Turns>,
 }
 
 impl RedfishDriver {
@@ -68,7 +69,7 @@ impl RedfishDriver {
         Self {
             name,
             client,
-            turns: Turns::default(),
+            turns: Arc::default(),
         }
     }
 
@@ -163,6 +164,14 @@ impl Fabric for RedfishDriver {
 
     async fn reset(&self, unit: &ControlPoint, deadline: Duration) -> Result<ResetSeen, DriverError> {
         self.change(deadline).reset(unit).await
+    }
+
+    fn in_this_session(&self) -> Option<Arc<dyn Fabric>> {
+        Some(Arc::new(Self {
+            name: self.name.clone(),
+            client: self.client.in_this_session(),
+            turns: Arc::clone(&self.turns),
+        }))
     }
 
     async fn end_other_sessions(&self, deadline: Duration) -> Result<CutOff, DriverError> {

@@ -144,9 +144,13 @@ async fn what_is_asked_in_one_session_ends_with_it() {
         );
     }
     assert_eq!(sessions.opened.load(Ordering::SeqCst), 1);
-    // Somebody looked again.
+    // Somebody looked again, in a session of their own: what was bound to the one that ended stays refused.
     client.get("/redfish/v1/Systems/1").await.unwrap();
-    write().await.unwrap();
+    let late = write().await.unwrap_err();
+    assert_eq!(late.kind(), &ErrorKind::SessionEnded);
+    let anew = client.in_this_session();
+    let write = anew.patch("/redfish/v1/Systems/1", &nothing, WriteOptions::default());
+    write.await.unwrap();
     assert_eq!(sessions.opened.load(Ordering::SeqCst), 2);
     client.close().await.unwrap();
     assert!(sessions.open.lock().unwrap().is_empty());

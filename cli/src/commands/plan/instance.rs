@@ -1,0 +1,275 @@
+//! `plan --instance`: a problem over time from a file, planned without a manager.
+
+use crate::commands::Outcome;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::follow::duration;
+use crate::output::human::counted;
+use crate::output::{Cell, Output, Table, column};
+use crate::progress::Progress;
+use poolwright_planner::horizon::{
+    self, Assignment, Budget, Problem, Request, UNIT, Unserved, cps1, extended,
+};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The longest that is searched.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+#[derive(Debug, clap::Args)]
+pub struct InstanceArgs {
+    /// Plan the problem over time in this file (schema cps-1 or poolwright-horizon-1), without a manager
+    #[arg(long, value_name = "FILE")]
+    pub instance: Option<PathBuf>,
+    /// How long to look for better plans
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = limit, requires = "instance")]
+    time_limit: Duration,
+    /// Look for so many rounds, however long that takes: the same plan for the same seed on every machine
+    #[arg(
+        long,
+        value_name = "COUNT",
+        requires = "instance",
+        conflicts_with = "time_limit"
+    )]
+    rounds: Option<u64>,
+    /// Decides what is left to chance
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "instance")]
+    seed: u64,
+    /// Begin with this solution, and move nothing in it for no gain
+    #[arg(long, value_name = "FILE", requires = "instance")]
+    previous: Option<PathBuf>,
+}
+
+fn limit(text: &str) -> Result<Duration, String> {
+    let limit = duration(text)?;
+    match limit <= LONGEST {
+        true => Ok(limit),
+        false => Err(format!("{text} is too long: at most 24h")),
+    }
+}
+
+/// What is printed: a solution of the schema, and how good it is.
+#[derive(Serialize)]
+struct Solution<'a> {
+    assignment: &'a Assignment,
+    objective: f64,
+    /// No plan costs less.
+    bound: f64,
+    /// (objective - bound) / objective
+    gap: f64,
+    elapsed_ms: f64,
+    seed: u64,
+    rounds: u64,
+    unserved: Vec<Unserved>,
+}
+
+/// The part of a solution that another plan begins with.
+#[derive(Deserialize)]
+struct Previous {
+    assignment: Assignment,
+}
+
+pub fn run(file: &Path, args: &InstanceArgs, output: Output) -> Outcome {
+    let start = Instant::now();
+    let instance: cps1::Instance = read(file, PROBLEM)?;
+    let problem = match instance.schema.as_str() {
+        extended::SCHEMA => extended::read(&instance, &read(file, PROBLEM)?),
+        _ => cps1::read(&instance),
+    };
+    let problem = problem.map_err(|invalid| {
+        Failure::usage(format!("{}: {invalid}", file.display())).with_hint("mend that field, and try again")
+    })?;
+    let previous = args
+        .previous
+        .as_deref()
+        .map(|file| read::<Previous>(file, SOLUTION))
+        .transpose()?;
+
+    let progress = Progress::spinner(format!("planning {}", counted(problem.demands.len(), "demand")));
+    let mut elapsed = || start.elapsed();
+    let budget = match args.rounds {
+        Some(rounds) => Budget::Rounds(rounds),
+        None => Budget::Time {
+            limit: args.time_limit,
+            elapsed: &mut elapsed,
+        },
+    };
+    let plan = horizon::solve(
+        &problem,
+        Request {
+            seed: args.seed,
+            budget,
+            previous: previous.as_ref().map(|previous| &previous.assignment),
+            news: &mut |cost, _| progress.doing(format!("best so far: {}", units(cost))),
+        },
+    );
+    drop(progress);
+    let judged = horizon::check(&problem, &plan.assignment);
+    if judged != Ok(plan.cost) {
+        let found = judged.map_or_else(
+            |broken| broken.to_string(),
+            |cost| format!("it costs {}", units(cost)),
+        );
+        let message = format!(
+            "the plan of cost {} was found wrong by its check: {found}",
+            units(plan.cost)
+        );
+        return Err(Failure::new(ExitCode::Generic, message)
+            .with_hint("this is a mistake of the program: report it with the file and the seed"));
+    }
+    let solution = Solution {
+        assignment: &plan.assignment,
+        objective: plan.cost as f64 / UNIT,
+        bound: plan.bound as f64 / UNIT,
+        gap: plan.gap(),
+        elapsed_ms: start.elapsed().as_secs_f64() * 1e3,
+        seed: args.seed,
+        rounds: plan.rounds,
+        unserved: horizon::reasons(&problem, &plan.assignment),
+    };
+    let table = served(&problem, &solution);
+    output.show_as(&solution, &table, |width| text(&problem, &solution, width))?;
+    Ok(ExitCode::Ok)
+}
+
+const PROBLEM: &str = "a problem in the schema cps-1 or poolwright-horizon-1";
+const SOLUTION: &str = "a solution";
+
+/// What a file is taken for that is not what it should be.
+#[derive(Deserialize)]
+struct Taken {
+    /// Solutions have it.
+    assignment: Option<IgnoredAny>,
+    /// Problems have it.
+    horizon_slots: Option<IgnoredAny>,
+}
+
+fn read<T: DeserializeOwned>(file: &Path, what: &str) -> Result<T, Failure> {
+    let text = fs::read(file).map_err(|error| Failure::file(file, "read", &error))?;
+    serde_json::from_slice(&text).map_err(|error| {
+        let is = |what: &str| Failure::usage(format!("{} is {what}", file.display()));
+        match serde_json::from_slice::<Taken>(&text) {
+            Ok(Taken { assignment: Some(_), .. }) if what == PROBLEM => {
+                is("a solution, and not the problem that it solves").with_hint(
+                    "give the problem to --instance; the solution goes to --previous, to begin with it",
+                )
+            }
+            Ok(Taken { horizon_slots: Some(_), .. }) if what == SOLUTION => {
+                is("a problem, and not a solution of one").with_hint(
+                    "give the problem to --instance; --previous wants what `plan --instance FILE -o json` printed",
+                )
+            }
+            _ => Failure::usage(format!("{} is not {what}: {error}", file.display()))
+                .with_hint("mend the file at that line and column"),
+        }
+    })
+}
+
+fn units(cost: i64) -> String {
+    format!("{:.3}", cost as f64 / UNIT)
+}
+
+fn served(problem: &Problem, solution: &Solution<'_>) -> Table {
+    let mut table = Table::new([
+        column("DEMAND"),
+        column("TENANT"),
+        column("FROM").named("start"),
+        column("TO").named("end"),
+        column("GPUS"),
+        column("HOST"),
+        column("OF").named("groups"),
+    ]);
+    for (demand, served) in problem.demands.iter().zip(&solution.assignment.demands) {
+        let groups: Vec<String> = served
+            .gpus
+            .iter()
+            .map(|(group, count)| format!("{count} {group}"))
+            .collect();
+        table.row([
+            Cell::text(&demand.id),
+            Cell::text(&demand.tenant),
+            Cell::text(demand.window.start),
+            Cell::text(demand.window.end),
+            Cell::text(demand.gpus),
+            Cell::maybe(served.host.as_ref()),
+            Cell::text(groups.join(", ")),
+        ]);
+    }
+    table
+}
+
+fn text(problem: &Problem, solution: &Solution<'_>, width: Option<u16>) -> String {
+    let mut lines = vec![
+        format!(
+            "cost {:.1}, at least {:.1} is needed (gap {:.1} %); {} of {} demands served",
+            solution.objective,
+            solution.bound,
+            100.0 * solution.gap,
+            problem.demands.len() - solution.unserved.len(),
+            problem.demands.len()
+        ),
+        String::new(),
+    ];
+    lines.extend(gantt(
+        problem,
+        solution.assignment,
+        usize::from(width.unwrap_or(110)),
+    ));
+    for unserved in &solution.unserved {
+        lines.push(format!("{} is not served: {}", unserved.demand, unserved.reason));
+        lines.extend(unserved.help.iter().map(|help| format!("  would help: {help}")));
+    }
+    lines.join("\n")
+}
+
+/// Most hosts that are drawn.
+const DRAWN: usize = 40;
+
+/// GPUs in use by host and slot; a column is one slot, or several where there are more than fit.
+fn gantt(problem: &Problem, assignment: &Assignment, width: usize) -> Vec<String> {
+    let names = problem
+        .hosts
+        .iter()
+        .map(|host| host.id.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(4);
+    let a_column = problem
+        .slots
+        .div_ceil(width.saturating_sub(names + 2).max(10))
+        .max(1);
+    let mut lines = vec![match a_column {
+        1 => "GPUs in use by host and slot (+: 10 or more)".to_owned(),
+        several => format!("most GPUs in use by host, a column is {several} slots (+: 10 or more)"),
+    }];
+    for host in problem.hosts.iter().take(DRAWN) {
+        let mut used = vec![0_u32; problem.slots];
+        for (demand, served) in problem.demands.iter().zip(&assignment.demands) {
+            if served.host.as_ref() == Some(&host.id) {
+                used[demand.window.clone()]
+                    .iter_mut()
+                    .for_each(|used| *used += u32::from(demand.gpus));
+            }
+        }
+        let drawn = |slots: &[u32]| match slots.iter().copied().max().unwrap_or(0) {
+            0 => '·',
+            many => char::from_digit(many, 10).unwrap_or('+'),
+        };
+        lines.push(format!(
+            "{:names$}  {}",
+            host.id,
+            used.chunks(a_column).map(drawn).collect::<String>()
+        ));
+    }
+    if problem.hosts.len() > DRAWN {
+        lines.push(format!(
+            "… and {} more",
+            counted(problem.hosts.len() - DRAWN, "host")
+        ));
+    }
+    lines.push(String::new());
+    lines
+}

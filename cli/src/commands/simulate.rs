@@ -1,0 +1,308 @@
+//! `simulate`: recorded jobs replayed against policies, and measured. Needs no manager and no hardware.
+
+use super::Outcome as Ended;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::{Cell, Output, Table, column, in_csv, say};
+use crate::progress::Progress;
+use poolwright_simulator::compare::{Equivalence, Step, decompose, equivalent, synthetic};
+use poolwright_simulator::experiment::{LeftOut, Outcome};
+use poolwright_simulator::{Experiment, Policy, Results, Runtimes, Scenario, Trace, html, policies};
+use serde::Serialize;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct SimulateArgs {
+    /// Recorded jobs, as CSV, plain or gzipped: our columns, AcmeTrace's or those of Alibaba's spot trace
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+    /// The hardware, its watts and seconds, loads and seeds
+    #[arg(long, value_name = "FILE.toml")]
+    scenario: PathBuf,
+    /// Which policies, with commas between them
+    #[arg(long, value_name = "NAME", value_delimiter = ',', required = true, value_parser = parse_policy)]
+    policy: Vec<Policy>,
+    /// Offered loads, with commas between them, in place of the scenario's
+    #[arg(long, value_name = "LOAD", value_delimiter = ',')]
+    load: Vec<f64>,
+    /// Seeds, with commas between them, in place of the scenario's
+    #[arg(long, value_name = "SEED", value_delimiter = ',')]
+    seeds: Vec<u64>,
+    /// What is known of run times: known, loose or predicted, with commas between them, in place of the scenario's
+    #[arg(long, value_name = "HOW", value_delimiter = ',')]
+    runtimes: Vec<Runtimes>,
+    /// Also look for the GPUs with which each policy is as fast, in the mean, as this one
+    #[arg(long, value_name = "NAME", value_parser = parse_policy)]
+    as_fast_as: Option<Policy>,
+    /// Also write a report with plots
+    #[arg(long, value_name = "FILE.html")]
+    html: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  poolwright simulate --trace jobs.csv.gz --scenario hw-profiles/scenarios/pool-k16.toml \\
+    --policy static-partition,static-shared-easy,has,poolwright -o json
+  poolwright simulate --trace jobs.csv --scenario pool.toml --policy static-shared-easy,poolwright --load 0.5,0.65,0.8 \\
+    --runtimes known,loose,predicted --html report.html
+
+Policies: static-partition, static-shared-easy, static-shared-ordered, fifo, sjf, pool-easy, has, poolwright. \
+docs/SIMULATOR.md says what each is.
+
+Columns: JCT is from submission to the end, WAIT from submission until the job computes, both in hours; WIDEST the mean \
+JCT of the widest jobs; US microseconds of a decision on this machine.
+
+JSON: {policies, left_out, decomposition, equivalence, synthetic, trace, scenario}; each of policies is one policy at one \
+load with one knowledge of run times: means over the seeds, and each seed's under seeds.";
+
+fn parse_policy(name: &str) -> Result<Policy, String> {
+    policies::named(name).ok_or_else(|| {
+        let known: Vec<&str> = policies::ALL.iter().map(|policy| policy.name).collect();
+        format!("no such policy; known are {}", known.join(", "))
+    })
+}
+
+/// Everything, as JSON.
+#[derive(Serialize)]
+struct Answer<'a> {
+    policies: &'a [Outcome],
+    left_out: &'a [LeftOut],
+    decomposition: &'a [Step],
+    equivalence: &'a [Equivalence],
+    synthetic: &'a [String],
+    trace: Replayed,
+    scenario: &'a Scenario,
+}
+
+/// What was replayed.
+#[derive(Serialize)]
+struct Replayed {
+    file: String,
+    jobs: usize,
+    tenants: usize,
+    window_s: f64,
+    gpu_hours: f64,
+    rows_without_gpus: usize,
+    rows_without_run_time: usize,
+}
+
+pub fn run(args: &SimulateArgs, output: Output) -> Ended {
+    let trace = read_trace(&args.trace)?;
+    let scenario = read_scenario(args)?;
+    let experiment = Experiment {
+        trace: &trace,
+        scenario: &scenario,
+        policies: &args.policy,
+    };
+    let progress = Progress::spinner("replaying");
+    let started = Instant::now();
+    let mut clock = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let unfit = |error: &dyn std::fmt::Display| {
+        Failure::usage(format!(
+            "{} on {}: {error}",
+            args.trace.display(),
+            args.scenario.display()
+        ))
+    };
+    let results = experiment
+        .run(&mut clock, &mut |what| progress.doing(what))
+        .map_err(|error| unfit(&error))?;
+    let mut equivalence = Vec::new();
+    for reference in results
+        .policies
+        .iter()
+        .filter(|one| args.as_fast_as.is_some_and(|as_fast| as_fast.name == one.policy))
+    {
+        for policy in args
+            .policy
+            .iter()
+            .filter(|policy| policy.name != reference.policy)
+        {
+            progress.doing(format!(
+                "{}: how many GPUs are as fast as {}",
+                policy.name, reference.policy
+            ));
+            equivalence
+                .push(equivalent(&trace, &scenario, policy, reference).map_err(|error| unfit(&error))?);
+        }
+    }
+    drop(progress);
+    let steps = decompose(&results.policies);
+    let labels = synthetic(&scenario, &results.policies);
+    for left in &results.left_out {
+        say(&format!("{} is left out {}", left.policy, left.why));
+    }
+    if let Some(file) = &args.html {
+        let report = html::report(
+            &args.trace.display().to_string(),
+            &scenario,
+            &results,
+            &steps,
+            &labels,
+        );
+        fs::write(file, report).map_err(|error| Failure::file(file, "written", &error))?;
+    }
+    let answer = Answer {
+        policies: &results.policies,
+        left_out: &results.left_out,
+        decomposition: &steps,
+        equivalence: &equivalence,
+        synthetic: &labels,
+        trace: Replayed {
+            file: args.trace.display().to_string(),
+            jobs: trace.jobs.len(),
+            tenants: trace.tenants.len(),
+            window_s: trace.window_s(),
+            gpu_hours: trace.gpu_seconds() / 3600.0,
+            rows_without_gpus: trace.without_gpus,
+            rows_without_run_time: trace.without_run_time,
+        },
+        scenario: &scenario,
+    };
+    output.show_as(&answer, &table(&results), |width| {
+        text(&results, &steps, &equivalence, &labels, width)
+    })?;
+    match results.policies.is_empty() {
+        true => Err(Failure::usage("no policy could be run").with_hint("give more GPUs, or a lower --load")),
+        false => Ok(ExitCode::Ok),
+    }
+}
+
+fn read_trace(file: &Path) -> Result<Trace, Failure> {
+    let open = File::open(file).map_err(|error| Failure::file(file, "read", &error))?;
+    Trace::read(open).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+}
+
+/// The scenario, with what the command line says in its place.
+fn read_scenario(args: &SimulateArgs) -> Result<Scenario, Failure> {
+    let file = &args.scenario;
+    let text = fs::read_to_string(file).map_err(|error| Failure::file(file, "read", &error))?;
+    let refuse = |error| Failure::usage(format!("{}: {error}", file.display()));
+    let mut scenario = Scenario::parse(&text).map_err(refuse)?;
+    let replay = &mut scenario.replay;
+    if let Some(policy) = &args.as_fast_as
+        && !args.policy.iter().any(|one| one.name == policy.name)
+    {
+        let message = format!("--as-fast-as {}: it is not among the policies", policy.name);
+        return Err(Failure::usage(message).with_hint("name it in --policy too"));
+    }
+    if !args.load.is_empty() {
+        replay.loads.clone_from(&args.load);
+    }
+    if !args.seeds.is_empty() {
+        replay.seeds.clone_from(&args.seeds);
+    }
+    if !args.runtimes.is_empty() {
+        replay.runtimes.clone_from(&args.runtimes);
+    }
+    scenario.check().map_err(refuse)?;
+    Ok(scenario)
+}
+
+fn table(results: &Results) -> Table {
+    let mut table = Table::new([
+        column("POLICY"),
+        column("LOAD"),
+        column("RUN TIMES").named("runtimes"),
+        column("GPUS"),
+        column("JCT").named("jct_mean_s"),
+        in_csv("jct_p50_s"),
+        column("P95").named("jct_p95_s"),
+        column("P99").named("jct_p99_s"),
+        column("WAIT").named("wait_mean_s"),
+        column("P95").named("wait_p95_s"),
+        column("WIDEST").named("widest_jct_mean_s"),
+        column("USED").named("utilization"),
+        column("STRANDED").named("stranded_gpu_h").if_room(),
+        column("ATTACHES").named("attaches").if_room(),
+        column("MWH").named("energy_kwh"),
+        column("US").named("decision_mean_us").if_room(),
+    ]);
+    for outcome in &results.policies {
+        let metrics = &outcome.metrics;
+        let hours = |seconds: f64| Cell::both(format!("{:.2}", seconds / 3600.0), seconds);
+        table.row([
+            Cell::text(outcome.policy),
+            Cell::text(outcome.load),
+            Cell::text(outcome.runtimes),
+            Cell::text(outcome.gpus),
+            hours(metrics.jct_mean_s),
+            hours(metrics.jct_p50_s),
+            hours(metrics.jct_p95_s),
+            hours(metrics.jct_p99_s),
+            hours(metrics.wait_mean_s),
+            hours(metrics.wait_p95_s),
+            hours(metrics.by_width.last().map_or(0.0, |width| width.jct_mean_s)),
+            Cell::both(
+                format!("{:.1}%", 100.0 * metrics.utilization),
+                metrics.utilization,
+            ),
+            Cell::both(format!("{:.0}", metrics.stranded_gpu_h), metrics.stranded_gpu_h),
+            Cell::both(format!("{:.0}", metrics.attaches), metrics.attaches),
+            Cell::both(format!("{:.1}", metrics.energy_kwh / 1000.0), metrics.energy_kwh),
+            Cell::both(
+                format!("{:.1}", outcome.decision.mean_us),
+                outcome.decision.mean_us,
+            ),
+        ]);
+    }
+    table
+}
+
+fn text(
+    results: &Results,
+    steps: &[Step],
+    equivalence: &[Equivalence],
+    labels: &[String],
+    width: Option<u16>,
+) -> String {
+    let mut text = table(results).render(width);
+    if !steps.is_empty() {
+        let mut parts = Table::new([
+            "BROUGHT BY",
+            "FROM",
+            "TO",
+            "LOAD",
+            "RUN TIMES",
+            "JCT",
+            "P95",
+            "WAIT",
+            "WIDEST",
+            "MWH",
+        ]);
+        for step in steps {
+            let change = |share: f64| Cell::text(format!("{:+.1}%", 100.0 * share));
+            parts.row([
+                Cell::text(step.what),
+                Cell::text(step.from),
+                Cell::text(step.to),
+                Cell::text(step.load),
+                Cell::text(step.runtimes),
+                change(step.jct_mean),
+                change(step.jct_p95),
+                change(step.wait_mean),
+                change(step.widest_jct_mean),
+                change(step.energy),
+            ]);
+        }
+        text.push_str(&format!("\n{}", parts.render(width)));
+    }
+    for equal in equivalence {
+        let gpus = match equal.gpus {
+            Some(gpus) => format!("{gpus} GPUs"),
+            None => "more than twice the GPUs".to_owned(),
+        };
+        text.push_str(&format!(
+            "\n{} needs {gpus} to be as fast as {} with {}, at load {}, run times {}",
+            equal.policy, equal.reference, equal.reference_gpus, equal.load, equal.runtimes
+        ));
+    }
+    text.push_str("\nassumed or synthetic:\n");
+    for label in labels {
+        text.push_str(&format!("  {label}\n"));
+    }
+    text
+}

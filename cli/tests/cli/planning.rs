@@ -1,0 +1,122 @@
+//! `plan --instance`, which needs no manager.
+
+use crate::support::run;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// Two GPUs, room for two, and three demands of which only two fit at a time.
+fn instance() -> Value {
+    let demand = |id: &str, weight: u32| json!({"id": id, "tenant": "t", "start": 0, "end": 4, "gpus": 1, "min_mem_gb": 24, "weight": weight});
+    let gpu = |id: &str| json!({"id": id, "type": "T24", "mem_gb": 24, "switch": "s0", "active_w": 150, "idle_w": 25, "attached_to": null});
+    json!({"schema": "cps-1", "horizon_slots": 8, "slot_s": 3600,
+        "hosts": [{"id": "h0", "slots": 2, "switch": "s0", "host_on_w": 350, "host_idle_w": 150}],
+        "gpus": [gpu("g0"), gpu("g1")], "demands": [demand("low", 1), demand("high", 4), demand("middle", 2)],
+        "costs": {"unmet_per_gpu_slot": 500, "attach": 60, "detach": 20, "host_fire_up": 100,
+            "hop_per_gpu_slot": 2, "energy_per_kwh": 100}})
+}
+
+fn saved(folder: &TempDir, name: &str, value: &Value) -> PathBuf {
+    let file = folder.path().join(name);
+    std::fs::write(&file, value.to_string()).unwrap();
+    file
+}
+
+#[tokio::test]
+async fn a_problem_over_time_is_planned_and_what_is_not_served_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(&folder, "week.json", &instance());
+    let line = format!("plan --instance {} --rounds 50 --seed 3", file.display());
+    let answer = run(&format!("{line} -o json")).await.expect(0, &[]).json();
+    // Unserved 2000; two GPUs attached 120, at work for four slots 120, detached 40 or idle 20; the host on 80 + 100.
+    assert_eq!(
+        answer["objective"],
+        json!(2000.0 + 120.0 + 120.0 + 20.0 + 180.0),
+        "{answer}"
+    );
+    assert_eq!(
+        answer["assignment"]["demands"][0]["host"],
+        Value::Null,
+        "{answer}"
+    );
+    assert_eq!(answer["unserved"][0]["demand"], "low", "{answer}");
+    assert!(
+        answer["bound"].as_f64() <= answer["objective"].as_f64(),
+        "{answer}"
+    );
+    run(&line).await.expect(
+        0,
+        &["2 of 3 demands served", "low is not served", "h0    2222····"],
+    );
+
+    let solution = saved(&folder, "solution.json", &answer);
+    let again = format!(
+        "plan --instance {} --previous {} --rounds 0 -o json",
+        file.display(),
+        solution.display()
+    );
+    let again = run(&again).await.expect(0, &[]).json();
+    assert_eq!(again["assignment"], answer["assignment"]);
+}
+
+#[tokio::test]
+async fn a_problem_may_say_more_in_a_schema_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut value = instance();
+    value["tenants"] = json!([{"id": "t", "most_gpus": 1}]);
+    let planned = async |value: &Value| {
+        let file = saved(&folder, "more.json", value);
+        run(&format!("plan --instance {} --rounds 20", file.display())).await
+    };
+    planned(&value).await.expect(0, &["2 of 3 demands served"]);
+    value["schema"] = json!("poolwright-horizon-1");
+    planned(&value)
+        .await
+        .expect(0, &["1 of 3 demands served", "tenant t may use 0 more at most"]);
+    value["tenants"][0]["most_gpus"] = json!(-1);
+    planned(&value)
+        .await
+        .refused(2, &["is not a problem in the schema"]);
+}
+
+#[tokio::test]
+async fn a_problem_that_can_t_be_right_is_refused_by_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let planned = async |value: &Value, more: &str| {
+        let file = saved(&folder, "bad.json", value);
+        run(&format!("plan --instance {} {more}", file.display())).await
+    };
+    let mut bad = instance();
+    bad["demands"][1]["gpus"] = json!(0);
+    planned(&bad, "")
+        .await
+        .refused(2, &["demands[1] (high).gpus: 0; write 1 to"]);
+    planned(&json!({"schema": "cps-1"}), "")
+        .await
+        .refused(2, &["is not a problem in the schema cps-1", "horizon_slots"]);
+    planned(&instance(), "--time-limit soon")
+        .await
+        .refused(2, &["is not a time"]);
+    planned(&instance(), "--time-limit 48h")
+        .await
+        .refused(2, &["at most 24h"]);
+    planned(&instance(), "--time-limit 1s --rounds 5")
+        .await
+        .refused(2, &["--rounds"]);
+    planned(&json!({"assignment": {"demands": []}}), "")
+        .await
+        .refused(2, &["is a solution, and not the problem", "goes to --previous"]);
+    let problem = saved(&folder, "problem.json", &instance());
+    planned(&instance(), &format!("--previous {}", problem.display()))
+        .await
+        .refused(
+            2,
+            &[
+                "is a problem, and not a solution",
+                "give the problem to --instance",
+            ],
+        );
+    run("plan --instance nowhere.json")
+        .await
+        .refused(3, &["nowhere.json can't be read"]);
+}

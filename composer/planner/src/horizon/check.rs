@@ -1,0 +1,356 @@
+//! A second opinion on a plan over time: whether it keeps every rule, and what it costs. Shares no code with the
+//! search; it goes through the problem and the plan slot by slot.
+
+use super::problem::{Cost, Demand, Problem};
+use super::solution::Assignment;
+use std::collections::{BTreeSet, HashMap};
+
+/// A rule that a plan over time breaks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    #[error("{0} is not a demand of the problem")]
+    UnknownDemand(String),
+    #[error("demand {0} is there twice, or not at all")]
+    NotOnce(String),
+    #[error("{0} is not a host of the problem")]
+    UnknownHost(String),
+    #[error("{0} is not a group of GPUs of the problem")]
+    UnknownGroup(String),
+    #[error("demand {demand} gets {got} GPUs and wants {wanted}")]
+    Count { demand: String, got: u32, wanted: u32 },
+    #[error("demand {0} gets GPUs of several kinds")]
+    Mixed(String),
+    #[error("demand {demand} gets GPUs of {group}, which have too little memory")]
+    Memory { demand: String, group: String },
+    #[error("demand {demand} gets GPUs of {group}, which are not among the types that it may have")]
+    Kind { demand: String, group: String },
+    #[error("demand {demand} runs on {host}, which is not among the hosts that it may run on")]
+    Elsewhere { demand: String, host: String },
+    #[error("slot {slot}: demand {demand} runs on {host}, which is closed then")]
+    Closed {
+        demand: String,
+        host: String,
+        slot: usize,
+    },
+    #[error("slot {slot}: tenant {tenant} uses {used} GPUs and may use {most}")]
+    Quota {
+        tenant: String,
+        slot: usize,
+        used: u32,
+        most: u32,
+    },
+    #[error("{host} has {got} slots for {group} in the plan, the horizon has {wanted}")]
+    Length {
+        host: String,
+        group: String,
+        got: usize,
+        wanted: usize,
+    },
+    #[error("slot {slot}: {attached} GPUs of {group} are attached, there are {count}")]
+    Pool {
+        group: String,
+        slot: usize,
+        attached: u32,
+        count: u32,
+    },
+    #[error("slot {slot}: {attached} GPUs are attached to {host}, which has room for {room}")]
+    Room {
+        host: String,
+        slot: usize,
+        attached: u32,
+        room: u32,
+    },
+    #[error("slot {slot}: {used} GPUs of {group} are in use at {host}, {attached} are attached")]
+    NotAttached {
+        host: String,
+        group: String,
+        slot: usize,
+        used: u32,
+        attached: u32,
+    },
+}
+
+/// What a plan costs, if it keeps every rule.
+///
+/// # Errors
+/// The first rule that it breaks.
+pub fn check(problem: &Problem, plan: &Assignment) -> Result<Cost, Broken> {
+    let mut judge = Judge::new(problem, plan)?;
+    let demands = judge.demands()?;
+    judge.quotas()?;
+    Ok(demands + judge.hosts() + judge.attached()?)
+}
+
+struct Judge<'a> {
+    problem: &'a Problem,
+    plan: &'a Assignment,
+    hosts: HashMap<&'a str, usize>,
+    groups: HashMap<String, usize>,
+    /// In use and attached, by host, group and slot.
+    used: HashMap<(usize, usize), Vec<u32>>,
+    attached: HashMap<(usize, usize), &'a [u16]>,
+}
+
+impl<'a> Judge<'a> {
+    fn new(problem: &'a Problem, plan: &'a Assignment) -> Result<Self, Broken> {
+        let hosts: HashMap<&str, usize> = problem
+            .hosts
+            .iter()
+            .enumerate()
+            .map(|(index, host)| (host.id.as_str(), index))
+            .collect();
+        let name = |index: usize| {
+            let group = &problem.groups[index];
+            format!("{}@{}", problem.kinds[group.kind], problem.switches[group.switch])
+        };
+        let groups: HashMap<String, usize> = (0..problem.groups.len())
+            .map(|index| (name(index), index))
+            .collect();
+        let mut attached = HashMap::new();
+        for (host, rows) in &plan.attached {
+            let at = *hosts
+                .get(host.as_str())
+                .ok_or_else(|| Broken::UnknownHost(host.clone()))?;
+            for (group, row) in rows {
+                let of = *groups
+                    .get(group)
+                    .ok_or_else(|| Broken::UnknownGroup(group.clone()))?;
+                if row.len() != problem.slots {
+                    let (host, group) = (host.clone(), group.clone());
+                    return Err(Broken::Length {
+                        host,
+                        group,
+                        got: row.len(),
+                        wanted: problem.slots,
+                    });
+                }
+                attached.insert((at, of), row.as_slice());
+            }
+        }
+        Ok(Self {
+            problem,
+            plan,
+            hosts,
+            groups,
+            used: HashMap::new(),
+            attached,
+        })
+    }
+
+    /// Unmet demand and GPUs at work.
+    fn demands(&mut self) -> Result<Cost, Broken> {
+        let known: HashMap<&str, &Demand> = self
+            .problem
+            .demands
+            .iter()
+            .map(|demand| (demand.id.as_str(), demand))
+            .collect();
+        let mut left = known.clone();
+        let mut total = 0;
+        for served in &self.plan.demands {
+            let id = || served.demand.clone();
+            let demand = *known
+                .get(served.demand.as_str())
+                .ok_or_else(|| Broken::UnknownDemand(id()))?;
+            left.remove(served.demand.as_str())
+                .ok_or_else(|| Broken::NotOnce(id()))?;
+            let Some(host) = &served.host else {
+                total += demand.unmet;
+                continue;
+            };
+            let at = *self
+                .hosts
+                .get(host.as_str())
+                .ok_or_else(|| Broken::UnknownHost(host.clone()))?;
+            if demand.hosts.as_ref().is_some_and(|hosts| !hosts.contains(&at)) {
+                let (demand, host) = (id(), host.clone());
+                return Err(Broken::Elsewhere { demand, host });
+            }
+            let closed = &self.problem.hosts[at].closed;
+            if let Some(slot) =
+                (demand.window.clone()).find(|slot| closed.iter().any(|window| window.contains(slot)))
+            {
+                let (demand, host) = (id(), host.clone());
+                return Err(Broken::Closed { demand, host, slot });
+            }
+            let got = served.gpus.values().map(|count| u32::from(*count)).sum();
+            if got != u32::from(demand.gpus) {
+                return Err(Broken::Count {
+                    demand: id(),
+                    got,
+                    wanted: u32::from(demand.gpus),
+                });
+            }
+            let mut kinds = Vec::new();
+            for (name, count) in &served.gpus {
+                let index = *self
+                    .groups
+                    .get(name)
+                    .ok_or_else(|| Broken::UnknownGroup(name.clone()))?;
+                let group = &self.problem.groups[index];
+                kinds.push(group.kind);
+                if group.memory_gb < demand.memory_gb {
+                    return Err(Broken::Memory {
+                        demand: id(),
+                        group: name.clone(),
+                    });
+                }
+                if demand
+                    .kinds
+                    .as_ref()
+                    .is_some_and(|kinds| !kinds.contains(&group.kind))
+                {
+                    let (demand, group) = (id(), name.clone());
+                    return Err(Broken::Kind { demand, group });
+                }
+                let far = group.switch != self.problem.hosts[at].switch;
+                let a_slot = group.active + if far { self.problem.costs.hop } else { 0 };
+                let row = self
+                    .used
+                    .entry((at, index))
+                    .or_insert_with(|| vec![0; self.problem.slots]);
+                for used in &mut row[demand.window.clone()] {
+                    *used += u32::from(*count);
+                    total += Cost::from(*count) * a_slot;
+                }
+            }
+            kinds.dedup();
+            if kinds.len() > 1 {
+                return Err(Broken::Mixed(id()));
+            }
+        }
+        match left.keys().next() {
+            Some(id) => Err(Broken::NotOnce((*id).to_owned())),
+            None => Ok(total),
+        }
+    }
+
+    /// No tenant uses more than it may.
+    fn quotas(&self) -> Result<(), Broken> {
+        let served = self.plan.demands.iter().filter(|served| served.host.is_some());
+        let served: BTreeSet<&str> = served.map(|served| served.demand.as_str()).collect();
+        for quota in &self.problem.quotas {
+            for slot in 0..self.problem.slots {
+                let demands = self.problem.demands.iter().filter(|demand| {
+                    demand.tenant == quota.tenant
+                        && demand.window.contains(&slot)
+                        && served.contains(demand.id.as_str())
+                });
+                let used = demands.map(|demand| u32::from(demand.gpus)).sum();
+                if used > quota.most {
+                    return Err(Broken::Quota {
+                        tenant: quota.tenant.clone(),
+                        slot,
+                        used,
+                        most: quota.most,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hosts that are on, and their fire-ups.
+    fn hosts(&self) -> Cost {
+        let mut busy = vec![vec![false; self.problem.slots]; self.problem.hosts.len()];
+        for ((host, _), row) in &self.used {
+            for (busy, used) in busy[*host].iter_mut().zip(row) {
+                *busy |= *used > 0;
+            }
+        }
+        let mut total = 0;
+        for (host, busy) in self.problem.hosts.iter().zip(&busy) {
+            // The cheapest way to be off, and to be on, after each slot.
+            let (mut off, mut on): (Cost, Option<Cost>) = (0, None);
+            for busy in busy {
+                let fired = off + self.problem.costs.fire_up;
+                let stays = on.map_or(fired, |on| on.min(fired)) + host.on;
+                off = on.map_or(off, |on| on.min(off));
+                on = Some(stays);
+                if *busy {
+                    off = Cost::MAX / 2;
+                }
+            }
+            total += on.map_or(off, |on| on.min(off));
+        }
+        total
+    }
+
+    /// Attaching, detaching and idling.
+    fn attached(&self) -> Result<Cost, Broken> {
+        let problem = self.problem;
+        let mut total = 0;
+        let (mut pools, mut rooms) = (
+            vec![0_u32; problem.groups.len()],
+            vec![0_u32; problem.hosts.len()],
+        );
+        let mut before: HashMap<(usize, usize), i64> = HashMap::new();
+        for (host, known) in problem.hosts.iter().enumerate() {
+            for (group, count) in &known.attached {
+                before.insert((host, *group), i64::from(*count));
+            }
+        }
+        let mut pairs: Vec<(usize, usize)> = self
+            .used
+            .keys()
+            .chain(self.attached.keys())
+            .chain(before.keys())
+            .copied()
+            .collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        for slot in 0..problem.slots {
+            pools.fill(0);
+            rooms.fill(0);
+            for (host, group) in &pairs {
+                let now = self
+                    .attached
+                    .get(&(*host, *group))
+                    .map_or(0, |row| u32::from(row[slot]));
+                let used = self.used.get(&(*host, *group)).map_or(0, |row| row[slot]);
+                let (host_id, group_id) = (&problem.hosts[*host].id, || problem.group_name(*group));
+                if used > now {
+                    return Err(Broken::NotAttached {
+                        host: host_id.clone(),
+                        group: group_id(),
+                        slot,
+                        used,
+                        attached: now,
+                    });
+                }
+                pools[*group] += now;
+                rooms[*host] += now;
+                let more = i64::from(now) - before.insert((*host, *group), i64::from(now)).unwrap_or(0);
+                total += if more > 0 {
+                    more * problem.costs.attach
+                } else {
+                    -more * problem.costs.detach
+                };
+                total += i64::from(now - used) * problem.groups[*group].idle;
+            }
+            for (group, attached) in pools.iter().enumerate() {
+                let count = u32::from(problem.groups[group].count);
+                if *attached > count {
+                    return Err(Broken::Pool {
+                        group: problem.group_name(group),
+                        slot,
+                        attached: *attached,
+                        count,
+                    });
+                }
+            }
+            for (host, attached) in rooms.iter().enumerate() {
+                let room = u32::from(problem.hosts[host].room);
+                if *attached > room {
+                    return Err(Broken::Room {
+                        host: problem.hosts[host].id.clone(),
+                        slot,
+                        attached: *attached,
+                        room,
+                    });
+                }
+            }
+        }
+        Ok(total)
+    }
+}

@@ -1,0 +1,171 @@
+//! What a problem may say beyond `cps-1`, in a file of the schema [`SCHEMA`]: which hosts are closed when, which hosts and
+//! GPUs a demand may have, and how many GPUs a tenant may use at a time.
+
+use super::cps1::{self, Instance, Invalid, invalid};
+use super::problem::{Problem, Quota};
+use serde::Deserialize;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+/// The name of the schema: `cps-1`, and what is here.
+pub const SCHEMA: &str = "poolwright-horizon-1";
+/// No quota is larger.
+const MOST_GPUS: u64 = 1_000_000;
+
+/// What a file of the schema has beside what `cps-1` has. Further keys are ignored.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Extension {
+    pub hosts: Vec<HostExtension>,
+    pub demands: Vec<DemandExtension>,
+    #[serde(default)]
+    pub tenants: Vec<Tenant>,
+}
+
+/// When a host is closed.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct HostExtension {
+    /// Windows in which nothing runs there. What is attached may stay.
+    #[serde(default)]
+    pub closed: Vec<Window>,
+}
+
+/// Slots, the end not among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Window {
+    pub start: i64,
+    pub end: i64,
+}
+
+/// What a demand may have.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct DemandExtension {
+    /// Hosts that it may run on; left out: all.
+    #[serde(default)]
+    pub hosts: Option<Vec<String>>,
+    /// Types of GPU that it may have; left out: all with enough memory.
+    #[serde(default)]
+    pub types: Option<Vec<String>>,
+}
+
+/// What a tenant may use.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Tenant {
+    pub id: String,
+    /// GPUs in use at a time.
+    pub most_gpus: u64,
+}
+
+/// Judges a file of the schema and makes a problem of it. Both are read from the same file.
+///
+/// # Errors
+/// The first field that can't be right.
+pub fn read(instance: &Instance, extension: &Extension) -> Result<Problem, Invalid> {
+    let mut problem = cps1::problem(instance, SCHEMA)?;
+    for (index, (host, more)) in problem.hosts.iter_mut().zip(&extension.hosts).enumerate() {
+        let name = format!("hosts[{index}] ({})", host.id);
+        host.closed = closed(&name, &more.closed, problem.slots)?;
+    }
+    quotas(&mut problem, &extension.tenants)?;
+    let host_of: HashMap<String, usize> = (problem.hosts.iter().enumerate())
+        .map(|(index, host)| (host.id.clone(), index))
+        .collect();
+    let kind_of: HashMap<String, usize> = (problem.kinds.iter().enumerate())
+        .map(|(index, kind)| (kind.clone(), index))
+        .collect();
+    let groups = &problem.groups;
+    for (index, (demand, more)) in problem.demands.iter_mut().zip(&extension.demands).enumerate() {
+        let field = |name: &str| format!("demands[{index}] ({}).{name}", demand.id);
+        demand.hosts = named(
+            field("hosts"),
+            more.hosts.as_deref(),
+            &host_of,
+            "a host of \"hosts\"",
+        )?;
+        demand.kinds = named(
+            field("types"),
+            more.types.as_deref(),
+            &kind_of,
+            "a type of \"gpus\"",
+        )?;
+        if let Some(kinds) = &demand.kinds {
+            demand
+                .choices
+                .retain(|choice| kinds.contains(&groups[choice[0]].kind));
+        }
+    }
+    Ok(problem)
+}
+
+fn closed(host: &str, windows: &[Window], slots: usize) -> Result<Vec<Range<usize>>, Invalid> {
+    let mut closed: Vec<(Range<usize>, usize)> = Vec::new();
+    for (index, window) in windows.iter().enumerate() {
+        let found = format!("slots {} to {}", window.start, window.end);
+        if window.start < 0 || window.end <= window.start || window.end > slots as i64 {
+            let allowed = format!("a window starts at 0 or later, ends after that, and by {slots}");
+            return invalid(format!("{host}.closed[{index}]"), found, allowed);
+        }
+        let window = window.start as usize..window.end as usize;
+        let overlaps =
+            |(other, _): &&(Range<usize>, usize)| window.start < other.end && other.start < window.end;
+        if let Some((_, other)) = closed.iter().find(overlaps) {
+            let found = format!("{found}, some of which are in closed[{other}]");
+            return invalid(
+                format!("{host}.closed[{index}]"),
+                found,
+                "windows of one host don't overlap",
+            );
+        }
+        closed.push((window, index));
+    }
+    Ok(closed.into_iter().map(|(window, _)| window).collect())
+}
+
+fn quotas(problem: &mut Problem, tenants: &[Tenant]) -> Result<(), Invalid> {
+    let mut known = BTreeSet::new();
+    for (index, tenant) in tenants.iter().enumerate() {
+        let field = |name: &str| format!("tenants[{index}] ({}).{name}", tenant.id);
+        if !known.insert(&tenant.id) {
+            let found = format!("{:?} a second time", tenant.id);
+            return invalid(field("id"), found, "a tenant has one limit");
+        }
+        if tenant.most_gpus > MOST_GPUS {
+            let found = tenant.most_gpus.to_string();
+            return invalid(field("most_gpus"), found, format!("write 0 to {MOST_GPUS}"));
+        }
+        problem.quotas.push(Quota {
+            tenant: tenant.id.clone(),
+            most: tenant.most_gpus as u32,
+        });
+        for demand in problem
+            .demands
+            .iter_mut()
+            .filter(|demand| demand.tenant == tenant.id)
+        {
+            demand.quota = Some(index);
+        }
+    }
+    Ok(())
+}
+
+/// The indices of names, in order.
+fn named(
+    field: String,
+    names: Option<&[String]>,
+    known: &HashMap<String, usize>,
+    what: &str,
+) -> Result<Option<Vec<usize>>, Invalid> {
+    let Some(names) = names else { return Ok(None) };
+    if names.is_empty() {
+        return invalid(field, "none", format!("name {what}, or leave it out"));
+    }
+    let mut found = Vec::new();
+    for name in names {
+        match known.get(name) {
+            Some(index) => found.push(*index),
+            None => return invalid(field, format!("{name:?}"), format!("name {what}")),
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(Some(found))
+}

@@ -1,0 +1,307 @@
+//! Where a demand is served best, given what is placed already.
+
+use super::problem::{Cost, Problem};
+use super::state::{Placement, Scratch, State};
+use fastrand::Rng;
+
+/// A place for a demand, and by how much the cost changes.
+#[derive(Debug, Clone)]
+pub(super) struct Insertion {
+    pub cost: Cost,
+    pub placement: Placement,
+}
+
+/// Of more groups, not all are priced at a host: those that are there or near, and the freest.
+const GROUPS: usize = 4;
+/// Where there are more hosts, only some are looked at.
+pub(super) const HOSTS: usize = 24;
+
+/// What is free of the groups that a demand may have, by kind.
+type Offers = Vec<Vec<(usize, u16)>>;
+
+/// Looks for places; keeps its scratch between calls.
+#[derive(Default)]
+pub(super) struct Inserter {
+    /// How much a place may seem dearer than it is, by chance: else always the same are found.
+    pub noise: Cost,
+    /// GPUs that are kept idle elsewhere are left there, where a kind has others.
+    pub gentle: bool,
+    /// Only the cheapest kind is offered.
+    pub cheapest_kind: bool,
+    /// A group that is not taken at a host, for all demands of a round alike: what they share is given up together.
+    pub shunned: Option<(usize, usize)>,
+    scratch: Scratch,
+    /// Hosts worth a look in any case.
+    pub near: Vec<usize>,
+    hosts: Vec<usize>,
+}
+
+impl Inserter {
+    /// The cheapest place, and by how much the next best host is dearer. One host in `blink` is overlooked; 0: none.
+    pub fn best(
+        &mut self,
+        state: &State<'_>,
+        demand: usize,
+        blink: usize,
+        rng: &mut Rng,
+    ) -> Option<(Insertion, Cost)> {
+        let kinds = if self.cheapest_kind { 1 } else { usize::MAX };
+        let offers = offers(state, demand, kinds);
+        if offers.is_empty() {
+            return None;
+        }
+        self.choose_hosts(state, demand, &offers, rng);
+        let found = self.among(state, demand, &offers, blink, rng);
+        if found.is_some() || self.hosts.len() == state.problem.hosts.len() {
+            return found;
+        }
+        self.hosts = (0..state.problem.hosts.len()).collect();
+        let wanted = &state.problem.demands[demand];
+        let fits = |host: &usize| {
+            state.problem.may_run(wanted, *host, &wanted.window)
+                && state.free_room(*host, wanted.window.clone()) >= wanted.gpus
+        };
+        let first = rng.usize(..self.hosts.len());
+        self.hosts.rotate_left(first);
+        self.hosts = self.hosts.iter().copied().filter(fits).take(HOSTS).collect();
+        self.among(state, demand, &offers, 0, rng)
+    }
+
+    /// The cheapest GPUs for a demand at one host.
+    pub fn at(&mut self, state: &State<'_>, demand: usize, host: usize, rng: &mut Rng) -> Option<Insertion> {
+        let offers = offers(state, demand, usize::MAX);
+        self.at_host(state, demand, &offers, host, Cost::MAX, rng)
+            .map(|(_, found)| found)
+    }
+
+    fn choose_hosts(&mut self, state: &State<'_>, demand: usize, offers: &Offers, rng: &mut Rng) {
+        let all = state.problem.hosts.len();
+        self.hosts.clear();
+        if all <= HOSTS {
+            self.hosts.extend(0..all);
+            let first = rng.usize(..all);
+            self.hosts.rotate_left(first);
+            return;
+        }
+        if let Some(hosts) = &state.problem.demands[demand].hosts {
+            let first = rng.usize(..hosts.len());
+            let some = hosts.iter().cycle().skip(first).take(hosts.len().min(HOSTS));
+            self.hosts.extend(some);
+            return;
+        }
+        self.hosts.extend(&self.near);
+        for _ in 0..HOSTS / 2 {
+            let choice = &offers[rng.usize(..offers.len())];
+            let there = state.hosts_of(choice[rng.usize(..choice.len())].0);
+            if !there.is_empty() {
+                self.hosts.push(there[rng.usize(..there.len())]);
+            }
+        }
+        self.hosts.extend((0..HOSTS / 3).map(|_| rng.usize(..all)));
+        self.hosts.sort_unstable();
+        self.hosts.dedup();
+        let first = rng.usize(..self.hosts.len());
+        self.hosts.rotate_left(first);
+    }
+
+    fn among(
+        &mut self,
+        state: &State<'_>,
+        demand: usize,
+        offers: &Offers,
+        blink: usize,
+        rng: &mut Rng,
+    ) -> Option<(Insertion, Cost)> {
+        let mut best: Option<Insertion> = None;
+        let (mut least, mut second) = (Cost::MAX, Cost::MAX);
+        for index in 0..self.hosts.len() {
+            if blink > 0 && rng.usize(..blink) == 0 {
+                continue;
+            }
+            let Some((seems, found)) = self.at_host(state, demand, offers, self.hosts[index], least, rng)
+            else {
+                continue;
+            };
+            if seems < least {
+                (least, second) = (seems, least);
+                best = Some(found);
+            } else {
+                second = second.min(seems);
+            }
+        }
+        best.map(|best| (best, second.saturating_sub(least)))
+    }
+
+    /// The GPUs at a host that seem cheapest, and how they seem; looks at nothing that must seem dearer than `least`.
+    fn at_host(
+        &mut self,
+        state: &State<'_>,
+        demand: usize,
+        offers: &Offers,
+        host: usize,
+        least: Cost,
+        rng: &mut Rng,
+    ) -> Option<(Cost, Insertion)> {
+        let problem = state.problem;
+        let wanted = &problem.demands[demand];
+        if !problem.may_run(wanted, host, &wanted.window)
+            || state.free_room(host, wanted.window.clone()) < wanted.gpus
+        {
+            return None;
+        }
+        let fixed = state.more_on(host, wanted.window.clone()) - wanted.unmet;
+        let mut best: Option<(Cost, Insertion)> = None;
+        for groups in offers {
+            // Attaching costs nothing at best, and what was idle may be put to work.
+            let at_work =
+                |(group, _): &(usize, u16)| problem.groups[*group].active - problem.groups[*group].idle;
+            let a_slot = groups.iter().map(at_work).min().unwrap_or(0);
+            let at_least = fixed + Cost::from(wanted.gpus) * wanted.window.len() as Cost * a_slot;
+            if at_least >= best.as_ref().map_or(least, |(best, _)| least.min(*best)) {
+                continue;
+            }
+            let spared: Vec<(usize, u16)>;
+            let mut groups = groups;
+            if let Some((_, shunned)) = self.shunned.filter(|(at, _)| *at == host) {
+                spared = groups
+                    .iter()
+                    .copied()
+                    .filter(|(group, _)| *group != shunned)
+                    .collect();
+                if spared.iter().map(|(_, free)| u32::from(*free)).sum::<u32>() < u32::from(wanted.gpus) {
+                    continue;
+                }
+                groups = &spared;
+            }
+            let (cost, parts) = match groups.as_slice() {
+                [(group, _)] => {
+                    let attached =
+                        state.more_attached(host, *group, wanted.gpus, &wanted.window, &mut self.scratch);
+                    let work = Cost::from(wanted.gpus) * problem.work(wanted, host, *group);
+                    (attached + work, vec![(*group, wanted.gpus)])
+                }
+                several => self.share(state, demand, several, host),
+            };
+            let cost = fixed + cost;
+            let seems = if self.noise > 0 {
+                cost + rng.i64(..self.noise)
+            } else {
+                cost
+            };
+            if best.as_ref().is_none_or(|(least, _)| seems < *least) {
+                best = Some((
+                    seems,
+                    Insertion {
+                        cost,
+                        placement: Placement { host, parts },
+                    },
+                ));
+            }
+        }
+        best
+    }
+
+    /// Shares a demand out over groups of one kind, GPU by GPU to where the next is cheapest: costs are convex in
+    /// the number of GPUs of each group, so that is the best way to share.
+    fn share(
+        &mut self,
+        state: &State<'_>,
+        demand: usize,
+        groups: &[(usize, u16)],
+        host: usize,
+    ) -> (Cost, Vec<(usize, u16)>) {
+        struct Share {
+            group: usize,
+            free: u16,
+            work: Cost,
+            taken: u16,
+            attached: Cost,
+            with_next: Cost,
+        }
+        let problem: &Problem = state.problem;
+        let wanted = &problem.demands[demand];
+        let near = |(group, _): &&(usize, u16)| {
+            problem.groups[*group].switch == problem.hosts[host].switch
+                || state.rows(host).iter().any(|row| row.group == *group)
+        };
+        let mut chosen: Vec<(usize, u16)> = groups.to_vec();
+        if groups.len() > GROUPS {
+            chosen = groups.iter().filter(near).copied().collect();
+            // The freest stand first.
+            let others = groups.iter().filter(|group| !near(group)).copied();
+            let mut free: u32 = chosen.iter().map(|(_, free)| u32::from(*free)).sum();
+            for (extra, other) in others.enumerate() {
+                if extra >= 2 && free >= u32::from(wanted.gpus) {
+                    break;
+                }
+                chosen.push(other);
+                free += u32::from(other.1);
+            }
+        }
+        if self.gentle {
+            let spare = |(group, free): &(usize, u16)| {
+                (*group, state.spare_gpus(*group, host, &wanted.window).min(*free))
+            };
+            let spared: Vec<(usize, u16)> =
+                chosen.iter().map(spare).filter(|(_, spare)| *spare > 0).collect();
+            if spared.iter().map(|(_, spare)| u32::from(*spare)).sum::<u32>() >= u32::from(wanted.gpus) {
+                chosen = spared;
+            }
+        }
+        let mut more =
+            |group, count| state.more_attached(host, group, count, &wanted.window, &mut self.scratch);
+        let mut shares: Vec<Share> = chosen
+            .iter()
+            .map(|(group, free)| Share {
+                group: *group,
+                free: *free,
+                work: problem.work(wanted, host, *group),
+                taken: 0,
+                attached: 0,
+                with_next: more(*group, 1),
+            })
+            .collect();
+        for left in (1..=wanted.gpus).rev() {
+            let next = shares
+                .iter_mut()
+                .filter(|share| share.taken < share.free)
+                .min_by_key(|share| share.work + share.with_next - share.attached);
+            // Together they have enough, or they would not have been offered.
+            let Some(next) = next else { break };
+            next.taken += 1;
+            next.attached = next.with_next;
+            if left > 1 && next.taken < next.free {
+                next.with_next = more(next.group, next.taken + 1);
+            }
+        }
+        let cost = shares
+            .iter()
+            .map(|share| Cost::from(share.taken) * share.work + share.attached)
+            .sum();
+        let parts = shares
+            .iter()
+            .filter(|share| share.taken > 0)
+            .map(|share| (share.group, share.taken))
+            .collect();
+        (cost, parts)
+    }
+}
+
+/// The kinds of which there are enough GPUs free over the window of a demand, the freest groups first. Looks at so many
+/// kinds, from the cheapest on. None where the tenant's quota leaves none.
+fn offers(state: &State<'_>, demand: usize, kinds: usize) -> Offers {
+    let wanted = &state.problem.demands[demand];
+    let mut offers = Vec::new();
+    if state.free_quota(wanted) < u32::from(wanted.gpus) {
+        return offers;
+    }
+    for choice in wanted.choices.iter().take(kinds) {
+        let free = |group: &usize| (*group, state.free_gpus(*group, wanted.window.clone()));
+        let mut groups: Vec<(usize, u16)> = choice.iter().map(free).filter(|(_, free)| *free > 0).collect();
+        if groups.iter().map(|(_, free)| u32::from(*free)).sum::<u32>() >= u32::from(wanted.gpus) {
+            groups.sort_by_key(|(_, free)| std::cmp::Reverse(*free));
+            offers.push(groups);
+        }
+    }
+    offers
+}

@@ -1,0 +1,40 @@
+//! Planning over time: who gets which GPUs when, over a horizon of slots, so that what is not served, what is
+//! attached and detached, and what is on costs as little as possible.
+//!
+//! * [`problem`], [`cps1`], [`extended`]: what is wanted and what there is; [`solution`]: the plan that comes out.
+//! * [`solve`]: a first plan at once, better ones until the [`Budget`] is spent, and a cost that none can go below.
+//!   On the way: `state` (what a placement costs, kept as it changes), `keep` and `cover` (which idle GPUs stay
+//!   attached), `insertion` (where a demand is served best), `ruin` and `search` (taking away and placing anew),
+//!   `settle` (what is attached in each slot), `bound`, `relaxation` and `room` (what no plan can go below).
+//! * [`reasons`](mod@reasons): why a demand is not served, and what would help.
+//! * [`check`](mod@check): a second opinion on every plan, which shares no code with the search.
+//!
+//! Invariants: the same problem, seed and number of rounds give the same plan; the bound is never above the cost of
+//! any plan; costs are integers, so that what the search adds up is what the check adds up.
+
+pub mod budget;
+pub mod check;
+pub mod cps1;
+pub mod extended;
+pub mod problem;
+pub mod reasons;
+pub mod solution;
+
+mod bound;
+mod cover;
+mod insertion;
+mod keep;
+mod relaxation;
+mod room;
+mod ruin;
+mod search;
+mod settle;
+mod solve;
+mod state;
+
+pub use budget::Budget;
+pub use check::{Broken, check};
+pub use problem::{Cost, Problem, UNIT};
+pub use reasons::{Unserved, reasons};
+pub use solution::{Assignment, Served};
+pub use solve::{Plan, Request, solve};

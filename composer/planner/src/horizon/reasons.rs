@@ -1,0 +1,236 @@
+//! Why a demand is not served, and what would help: first what could never be, then what the plan leaves no room for,
+//! and then what would cost more than it is worth.
+
+use super::insertion::Inserter;
+use super::problem::{Demand, Problem, UNIT};
+use super::solution::Assignment;
+use super::solve::placements;
+use super::state::State;
+use serde::Serialize;
+use std::ops::Range;
+
+/// A demand that is not served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unserved {
+    pub demand: String,
+    pub reason: String,
+    /// What would help, each by itself.
+    pub help: Vec<String>,
+}
+
+/// The demands that a plan does not serve, each with the reason.
+pub fn reasons(problem: &Problem, plan: &Assignment) -> Vec<Unserved> {
+    let mut state = State::new(problem);
+    for (demand, placement) in placements(problem, plan).into_iter().enumerate() {
+        if let Some(placement) = placement {
+            state.place(demand, placement);
+        }
+    }
+    let mut scratch = Inserter::default();
+    let unserved = (0..problem.demands.len()).filter(|demand| state.placement(*demand).is_none());
+    unserved
+        .map(|demand| explain(&state, demand, &mut scratch))
+        .collect()
+}
+
+fn explain(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Unserved {
+    let problem = state.problem;
+    let demand = &problem.demands[index];
+    let (reason, help) = never(problem, demand)
+        .or_else(|| no_room(state, demand))
+        .unwrap_or_else(|| {
+            let places = 0..problem.hosts.len();
+            let cheapest = places
+                .filter_map(|host| {
+                    Some(
+                        inserter
+                            .at(state, index, host, &mut fastrand::Rng::with_seed(0))?
+                            .cost,
+                    )
+                })
+                .min();
+            let above = cheapest.unwrap_or(0).max(0);
+            let reason = format!(
+                "serving it costs at least {} more than leaving it, which costs {}",
+                units(above),
+                units(demand.unmet)
+            );
+            (reason, vec!["a higher weight".to_owned()])
+        });
+    Unserved {
+        demand: demand.id.clone(),
+        reason,
+        help,
+    }
+}
+
+fn units(cost: i64) -> String {
+    format!("{:.0}", cost as f64 / UNIT)
+}
+
+/// What no plan could serve.
+fn never(problem: &Problem, demand: &Demand) -> Option<(String, Vec<String>)> {
+    let gpus = demand.gpus;
+    if let Some(kinds) = demand.kinds.as_ref().filter(|_| demand.choices.is_empty()) {
+        let kinds: Vec<&str> = kinds.iter().map(|kind| problem.kinds[*kind].as_str()).collect();
+        let reason = format!(
+            "it may have GPUs of {}, and none of them has {} GB or more",
+            kinds.join(" or "),
+            demand.memory_gb
+        );
+        return Some((reason, vec!["other types of GPU in its list".to_owned()]));
+    }
+    if demand.choices.is_empty() {
+        let most = problem
+            .groups
+            .iter()
+            .map(|group| group.memory_gb)
+            .fold(0.0, f64::max);
+        let reason = format!(
+            "it wants GPUs of {} GB or more, and the largest have {most} GB",
+            demand.memory_gb
+        );
+        return Some((
+            reason,
+            vec![format!(
+                "GPUs of {} GB or more, or a demand that is satisfied with less",
+                demand.memory_gb
+            )],
+        ));
+    }
+    if let Some(quota) = demand.quota.map(|quota| &problem.quotas[quota])
+        && u32::from(gpus) > quota.most
+    {
+        let (tenant, most) = (&quota.tenant, quota.most);
+        let reason = format!("it wants {gpus} GPUs, and tenant {tenant} may use {most} at a time");
+        return Some((reason, vec![format!("a limit of {gpus} GPUs for {tenant}")]));
+    }
+    let may = |host: &usize| demand.hosts.as_ref().is_none_or(|hosts| hosts.contains(host));
+    let (which, hosts): (_, Vec<usize>) = match demand.hosts {
+        Some(_) => (
+            "the largest that it may run on",
+            (0..problem.hosts.len()).filter(may).collect(),
+        ),
+        None => ("the largest host", (0..problem.hosts.len()).collect()),
+    };
+    let room = hosts
+        .iter()
+        .map(|host| problem.hosts[*host].room)
+        .max()
+        .unwrap_or(0);
+    let large = |host: &&usize| problem.hosts[**host].room >= gpus;
+    if room >= gpus
+        && !(hosts.iter().filter(large)).any(|host| problem.may_run(demand, *host, &demand.window))
+    {
+        let (from, to) = (demand.window.start, demand.window.end - 1);
+        let reason = format!(
+            "every host that it may run on with room for {gpus} GPUs is closed at some time in slots {from} to {to}"
+        );
+        return Some((reason, vec!["one of them open for all of its window".to_owned()]));
+    }
+    if gpus > room {
+        let reason = format!("it wants {gpus} GPUs on one host, and {which} has room for {room}");
+        return Some((
+            reason,
+            vec![format!(
+                "a host with room for {gpus} GPUs, or a demand for {room} at most"
+            )],
+        ));
+    }
+    let count = |choice: &&Vec<usize>| {
+        choice
+            .iter()
+            .map(|group| u32::from(problem.groups[*group].count))
+            .sum::<u32>()
+    };
+    let most = demand.choices.iter().max_by_key(count)?;
+    if count(&most) < u32::from(gpus) {
+        let (kind, count) = (&problem.kinds[problem.groups[most[0]].kind], count(&most));
+        let reason = format!(
+            "it wants {gpus} GPUs of one kind with {} GB, and of {kind} there are {count}",
+            demand.memory_gb
+        );
+        return Some((
+            reason,
+            vec![format!("{} more GPUs of {kind}", u32::from(gpus) - count)],
+        ));
+    }
+    None
+}
+
+/// What the plan has no GPUs or no room for while the demand would run.
+fn no_room(state: &State<'_>, demand: &Demand) -> Option<(String, Vec<String>)> {
+    let problem = state.problem;
+    let gpus = u32::from(demand.gpus);
+    // How many are free of each kind all the time: a demand must get all its GPUs of one kind.
+    let free = |choice: &Vec<usize>, window: Range<usize>| {
+        choice
+            .iter()
+            .map(|group| u32::from(state.free_gpus(*group, window.clone())))
+            .sum::<u32>()
+    };
+    let room = |window: Range<usize>| {
+        (0..problem.hosts.len())
+            .filter(|host| problem.may_run(demand, *host, &window))
+            .map(|host| state.free_room(host, window.clone()))
+            .max()
+    };
+    let window = demand.window.clone();
+    let (kind, most) = demand
+        .choices
+        .iter()
+        .map(|choice| {
+            (
+                &problem.kinds[problem.groups[choice[0]].kind],
+                free(choice, window.clone()),
+            )
+        })
+        .max_by_key(|(_, free)| *free)?;
+    let most_room = room(window.clone()).unwrap_or(0);
+    let span = format!("slots {} to {}", window.start, window.end - 1);
+    let mut help = Vec::new();
+    let left = state.free_quota(demand);
+    if let Some(quota) = demand.quota.map(|quota| &problem.quotas[quota])
+        && left < gpus
+    {
+        let tenant = &quota.tenant;
+        let reason =
+            format!("it wants {gpus} GPUs, and in {span} tenant {tenant} may use {left} more at most");
+        return Some((
+            reason,
+            vec![format!("{} more GPUs in the limit of {tenant}", gpus - left)],
+        ));
+    }
+    let reason = if most < gpus {
+        help.push(format!("{} more GPUs of {kind} in {span}", gpus - most));
+        format!("it wants {gpus} GPUs, and in {span} at most {most} of one kind ({kind}) are free throughout")
+    } else if u32::from(most_room) < gpus {
+        help.push(format!(
+            "room for {} more GPUs at a host in {span}",
+            gpus - u32::from(most_room)
+        ));
+        format!(
+            "it wants {gpus} GPUs on one host, and in {span} no host has room for more than {most_room} more"
+        )
+    } else {
+        return None;
+    };
+    let length = window.len();
+    let fits = |start: &usize| {
+        let window = *start..start + length;
+        demand
+            .choices
+            .iter()
+            .any(|choice| free(choice, window.clone()) >= gpus)
+            && room(window).is_some_and(|room| u32::from(room) >= gpus)
+    };
+    let mut starts: Vec<usize> = (0..=problem.slots - length).collect();
+    starts.sort_by_key(|start| start.abs_diff(window.start));
+    if let Some(start) = starts.into_iter().find(fits) {
+        help.push(format!(
+            "a window that starts at slot {start}, and not at {}",
+            window.start
+        ));
+    }
+    Some((reason, help))
+}

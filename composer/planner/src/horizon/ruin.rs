@@ -1,0 +1,184 @@
+//! What is taken away so that it can be placed better: demands that have something to do with each other.
+
+use super::problem::Problem;
+use super::state::State;
+use fastrand::Rng;
+
+/// Most demands that are taken away at once; fewer where there are many, of which most have nothing to do with another.
+const MOST: usize = 24;
+const MOST_OF_MANY: usize = 10;
+const MANY: usize = 300;
+/// Demands that are looked through for what has to do with another, at most.
+const SCANNED: usize = 1000;
+
+/// Takes demands away and says which. Where room is made for one that is not served, that one is named first.
+pub(super) fn choose(state: &State<'_>, unserved: &[usize], rng: &mut Rng) -> Vec<usize> {
+    let problem = state.problem;
+    let count = problem.demands.len();
+    if !unserved.is_empty() && rng.u8(..4) == 0 {
+        return room_for(state, unserved[rng.usize(..unserved.len())], rng);
+    }
+    let seed = rng.usize(..count);
+    if rng.u8(..6) == 0 {
+        return served(state, of_kind_at_hosts(state, seed, rng));
+    }
+    let most = if count > MANY { MOST_OF_MANY } else { MOST };
+    let most = 1 + rng.usize(..most.min(count.div_ceil(2)).max(1));
+    let mut chosen: Vec<usize> = match rng.u8(..10) {
+        0 => (0..most).map(|_| rng.usize(..count)).collect(),
+        1..=3 => in_window(problem, seed, rng).collect(),
+        4..=6 => at_hosts(state, seed, rng),
+        7 => of_tenant(problem, seed, rng).collect(),
+        _ => of_kind(state, seed, rng),
+    };
+    rng.shuffle(&mut chosen);
+    chosen.truncate(most);
+    chosen.push(seed);
+    served(state, chosen)
+}
+
+fn served(state: &State<'_>, mut chosen: Vec<usize>) -> Vec<usize> {
+    chosen.retain(|demand| state.placement(*demand).is_some());
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen
+}
+
+/// All demands, or some in a row where there are very many.
+fn some(problem: &Problem, rng: &mut Rng) -> impl Iterator<Item = usize> + use<> {
+    let count = problem.demands.len();
+    let first = if count > SCANNED { rng.usize(..count) } else { 0 };
+    (0..count.min(SCANNED)).map(move |index| (first + index) % count)
+}
+
+fn overlap(problem: &Problem, one: usize, other: usize) -> bool {
+    let (one, other) = (&problem.demands[one].window, &problem.demands[other].window);
+    one.start < other.end && other.start < one.end
+}
+
+/// Those that run in a slot near one.
+fn in_window<'p>(problem: &'p Problem, seed: usize, rng: &mut Rng) -> impl Iterator<Item = usize> + 'p {
+    let window = &problem.demands[seed].window;
+    let slot = rng.usize(window.clone());
+    let reach = rng.usize(..=problem.slots / 8);
+    let (from, to) = (slot.saturating_sub(reach), slot + reach);
+    some(problem, rng).filter(move |demand| {
+        let window = &problem.demands[*demand].window;
+        window.start <= to && from < window.end
+    })
+}
+
+/// Those at the host of one, and at another, all of them or only what overlaps with it.
+fn at_hosts(state: &State<'_>, seed: usize, rng: &mut Rng) -> Vec<usize> {
+    let problem = state.problem;
+    let host = state
+        .placement(seed)
+        .map_or_else(|| rng.usize(..problem.hosts.len()), |placed| placed.host);
+    let other = rng.usize(..problem.hosts.len());
+    let (two, near) = (rng.bool() && other != host, rng.bool());
+    let there = if two { state.guests(other) } else { &[] };
+    let guests = state.guests(host).iter().chain(there).copied();
+    guests
+        .filter(|demand| !near || overlap(problem, seed, *demand))
+        .collect()
+}
+
+fn of_tenant<'p>(problem: &'p Problem, seed: usize, rng: &mut Rng) -> impl Iterator<Item = usize> + 'p {
+    let tenant = &problem.demands[seed].tenant;
+    some(problem, rng).filter(move |demand| problem.demands[*demand].tenant == *tenant)
+}
+
+/// The kind of GPU that a placed demand uses.
+fn kind(state: &State<'_>, demand: usize) -> Option<usize> {
+    let (group, _) = *state.placement(demand)?.parts.first()?;
+    Some(state.problem.groups[group].kind)
+}
+
+/// Those that overlap with one and use a kind that it may have.
+fn of_kind(state: &State<'_>, seed: usize, rng: &mut Rng) -> Vec<usize> {
+    let problem = state.problem;
+    let choices = problem.demands[seed].choices.iter();
+    let may_have: Vec<usize> = choices.map(|groups| problem.groups[groups[0]].kind).collect();
+    some(problem, rng)
+        .filter(|demand| overlap(problem, seed, *demand))
+        .filter(|demand| kind(state, *demand).is_some_and(|kind| may_have.contains(&kind)))
+        .collect()
+}
+
+/// Those that use GPUs of the same kind at the same host, or at another: what they share stays attached as long as one
+/// of them is left.
+fn of_kind_at_hosts(state: &State<'_>, seed: usize, rng: &mut Rng) -> Vec<usize> {
+    let problem = state.problem;
+    let Some(placed) = state.placement(seed) else {
+        return Vec::new();
+    };
+    let (host, of) = (placed.host, kind(state, seed));
+    let other = if rng.bool() {
+        rng.usize(..problem.hosts.len())
+    } else {
+        host
+    };
+    let there = if other == host { &[] } else { state.guests(other) };
+    let guests = state.guests(host).iter().chain(there).copied();
+    let mut chosen: Vec<usize> = guests.filter(|demand| kind(state, *demand) == of).collect();
+    rng.shuffle(&mut chosen);
+    chosen.truncate(2 * MOST);
+    chosen
+}
+
+/// Those that stand in the way of one: at a host, and of a kind, until it would fit.
+fn room_for(state: &State<'_>, demand: usize, rng: &mut Rng) -> Vec<usize> {
+    let problem = state.problem;
+    let wanted = &problem.demands[demand];
+    if wanted.choices.is_empty() {
+        return Vec::new();
+    }
+    let choice = &wanted.choices[rng.usize(..wanted.choices.len())];
+    let host = match &wanted.hosts {
+        Some(hosts) => hosts[rng.usize(..hosts.len())],
+        None => rng.usize(..problem.hosts.len()),
+    };
+    let free: u32 = choice
+        .iter()
+        .map(|group| u32::from(state.free_gpus(*group, wanted.window.clone())))
+        .sum();
+    let mut gpus = i64::from(wanted.gpus) - i64::from(free);
+    let mut room = i64::from(wanted.gpus) - i64::from(state.free_room(host, wanted.window.clone()));
+    let mut quota = i64::from(wanted.gpus) - i64::from(state.free_quota(wanted));
+    let mut others: Vec<usize> = some(problem, rng)
+        .filter(|other| overlap(problem, demand, *other))
+        .collect();
+    rng.shuffle(&mut others);
+    let mut chosen = vec![demand];
+    for other in others {
+        let Some(placed) = state.placement(other) else {
+            continue;
+        };
+        let of_choice: u16 = placed
+            .parts
+            .iter()
+            .filter(|(group, _)| choice.contains(group))
+            .map(|(_, count)| count)
+            .sum();
+        let here = if placed.host == host {
+            i64::from(problem.demands[other].gpus)
+        } else {
+            0
+        };
+        let of_quota = match problem.demands[other].quota {
+            Some(other_quota) if wanted.quota == Some(other_quota) => i64::from(problem.demands[other].gpus),
+            _ => 0,
+        };
+        // What runs elsewhere on other GPUs for other tenants is in nobody's way.
+        if (gpus > 0 && of_choice > 0) || (room > 0 && here > 0) || (quota > 0 && of_quota > 0) {
+            quota -= of_quota;
+            gpus -= i64::from(of_choice);
+            room -= here;
+            chosen.push(other);
+        }
+        if gpus <= 0 && room <= 0 && quota <= 0 || chosen.len() > MOST {
+            break;
+        }
+    }
+    chosen
+}

@@ -1,0 +1,388 @@
+//! Large-neighbourhood search: some demands are taken away and placed anew, over and over. What costs more is
+//! accepted, too, the less often the longer the search has lasted (simulated annealing).
+
+use super::budget::Budget;
+use super::insertion::{HOSTS, Inserter};
+use super::problem::{Cost, Problem, UNIT};
+use super::ruin;
+use super::settle;
+use super::state::{Placement, State};
+use fastrand::Rng;
+use std::cmp::Reverse;
+use std::time::Duration;
+
+/// The shares of the budget after which the search goes back to the best and is as bold again as at first.
+const COOLINGS: [f64; 4] = [0.1, 0.3, 0.6, 1.0];
+/// Rounds between two looks at the clock, where rounds are short.
+const LOOKS: u64 = 8;
+/// One host in so many is overlooked, so that not always the same is done.
+const BLINK: usize = 30;
+/// Unserved demands that are tried in one round.
+const TRIED: usize = 8;
+/// How much dearer than it is a place may seem, against the losses that are accepted.
+const NOISE: f64 = 3.0;
+/// How small the last accepted losses are.
+const COLDEST: f64 = 0.5 * UNIT;
+
+/// The best that was found so far.
+pub(super) struct Best {
+    pub cost: Cost,
+    pub placements: Vec<Option<Placement>>,
+}
+
+/// A search under way: the state that it is in, and the best that it saw.
+pub(super) struct Search<'p> {
+    state: State<'p>,
+    inserter: Inserter,
+    rng: Rng,
+    pub best: Best,
+    pub rounds: u64,
+    /// Demands that may be placed otherwise than in the best.
+    changed: Vec<usize>,
+    is_changed: Vec<bool>,
+    unserved: Vec<usize>,
+}
+
+impl<'p> Search<'p> {
+    /// Places what was placed before where it still fits, and everything else where it is cheapest: a first plan.
+    pub fn start(problem: &'p Problem, previous: &[Option<Placement>], seed: u64) -> Self {
+        let mut search = Self {
+            state: State::new(problem),
+            inserter: Inserter::default(),
+            rng: Rng::with_seed(seed),
+            best: Best {
+                cost: Cost::MAX,
+                placements: vec![None; problem.demands.len()],
+            },
+            rounds: 0,
+            changed: Vec::new(),
+            is_changed: vec![false; problem.demands.len()],
+            unserved: Vec::new(),
+        };
+        for (demand, placement) in previous.iter().enumerate() {
+            if let Some(placement) = placement
+                .as_ref()
+                .filter(|placement| fits(&search.state, demand, placement))
+            {
+                search.place(demand, placement.clone());
+            }
+        }
+        let mut left: Vec<usize> = (0..problem.demands.len())
+            .filter(|demand| search.state.placement(*demand).is_none())
+            .collect();
+        let value = |demand: &usize| {
+            let demand = &problem.demands[*demand];
+            demand.unmet / (demand.window.len() as Cost * Cost::from(demand.gpus))
+        };
+        let start = |demand: &usize| problem.demands[*demand].window.start;
+        // In the order in which they start, whatever is free then stays free, and all are served where there is enough
+        // for all. Where there is not, a slot of a GPU that costs most unserved comes first.
+        left.sort_by_key(|demand| (start(demand), Reverse(value(demand))));
+        search.construct(&left);
+        left.sort_by_key(|demand| (Reverse(value(demand)), start(demand)));
+        search.construct(&left);
+        search.go_back();
+        search
+    }
+
+    /// Places all of these, keeps that if it is the best yet, and takes them away again.
+    fn construct(&mut self, order: &[usize]) {
+        // Those that can do with the cheapest kind leave the dearer ones to those that can't, as long as there are enough.
+        self.inserter.cheapest_kind = true;
+        self.insert(order, 0);
+        self.inserter.cheapest_kind = false;
+        let left = order
+            .iter()
+            .copied()
+            .filter(|demand| self.state.placement(*demand).is_none());
+        self.insert(&left.collect::<Vec<_>>(), 0);
+        let cost = self.state.cost();
+        self.keep_if_best(cost);
+        for demand in order {
+            self.remove(*demand);
+        }
+    }
+
+    /// Searches until so large a share of the budget is spent, or nothing better than `bound` is possible. `news` hears of
+    /// every better plan.
+    pub fn run(
+        &mut self,
+        budget: &mut Budget<'_>,
+        until: f64,
+        bound: Cost,
+        news: &mut dyn FnMut(Cost, Duration),
+    ) {
+        if self.state.problem.demands.is_empty() || self.state.problem.hosts.is_empty() {
+            return;
+        }
+        let began = budget.spent(self.rounds).min(until);
+        let spent_of = |now: f64| (now - began) / (until - began).max(f64::MIN_POSITIVE);
+        let (mut spent, mut cooling) = (if began < until { 0.0 } else { 1.0 }, 0);
+        let hottest = self.hottest();
+        while spent < 1.0 && self.best.cost > bound {
+            if spent >= COOLINGS[cooling] {
+                cooling += 1;
+                self.go_back();
+            }
+            let from = cooling.checked_sub(1).map_or(0.0, |before| COOLINGS[before]);
+            let cooled = (spent - from) / (COOLINGS[cooling] - from);
+            let heat = hottest * (COLDEST / hottest).powf(cooled);
+            if self.round(heat) {
+                news(self.best.cost, budget.elapsed());
+            }
+            self.rounds += 1;
+            if self.rounds.is_multiple_of(LOOKS) || self.state.problem.hosts.len() > HOSTS {
+                spent = spent_of(budget.spent(self.rounds));
+            }
+        }
+    }
+
+    /// What it costs to move two demands of usual size: losses like that are accepted at first.
+    fn hottest(&self) -> f64 {
+        let problem = self.state.problem;
+        let gpus: u64 = problem.demands.iter().map(|demand| u64::from(demand.gpus)).sum();
+        let a_move = (problem.costs.attach + problem.costs.detach) as f64;
+        (2.0 * a_move * gpus as f64 / problem.demands.len() as f64).max(2.0 * COLDEST)
+    }
+
+    /// Changes something, and decides whether to stay there. Says whether that is the best yet.
+    fn round(&mut self, heat: f64) -> bool {
+        let before = self.state.mark();
+        self.inserter.noise = if self.rng.bool() {
+            (NOISE * heat * self.rng.f64()) as Cost
+        } else {
+            0
+        };
+        self.inserter.gentle = self.rng.u8(..3) == 0;
+        let exchange = self.state.problem.hosts.len() > 1 && self.rng.u8(..7) == 0;
+        let (touched, undo) = if exchange {
+            self.exchange_hosts()
+        } else {
+            self.place_anew()
+        };
+        let after = self.state.cost();
+        let limit = before as f64 - heat * self.rng.f64().max(f64::MIN_POSITIVE).ln();
+        let best = self.keep_if_best(after);
+        if best || after as f64 <= limit {
+            self.list_changes(&touched);
+        } else {
+            self.undo(&touched, undo);
+        }
+        best
+    }
+
+    /// Takes some demands away and places them where they cost least by then. Says which were touched, and where
+    /// those that were placed had been.
+    fn place_anew(&mut self) -> (Vec<usize>, Vec<(usize, Placement)>) {
+        let mut order = ruin::choose(&self.state, &self.unserved, &mut self.rng);
+        let forced = order
+            .first()
+            .copied()
+            .filter(|demand| self.state.placement(*demand).is_none());
+        let undo = self.remove_all(&order);
+        self.inserter.near = undo.iter().map(|(_, placement)| placement.host).collect();
+        for _ in 0..self.unserved.len().min(TRIED) {
+            let other = self.unserved[self.rng.usize(..self.unserved.len())];
+            if !order.contains(&other) {
+                order.push(other);
+            }
+        }
+        if !undo.is_empty() && self.rng.u8(..4) == 0 {
+            let placement = &undo[self.rng.usize(..undo.len())].1;
+            self.inserter.shunned = Some((
+                placement.host,
+                placement.parts[self.rng.usize(..placement.parts.len())].0,
+            ));
+        }
+        self.arrange(&mut order);
+        if let Some(place) = order.iter().position(|demand| Some(*demand) == forced) {
+            order[..=place].rotate_right(1);
+        }
+        self.insert(&order, BLINK);
+        self.inserter.shunned = None;
+        (order, undo)
+    }
+
+    /// Exchanges what runs at two hosts, from some slot on: GPU by GPU, each step of that would cost more.
+    fn exchange_hosts(&mut self) -> (Vec<usize>, Vec<(usize, Placement)>) {
+        let problem = self.state.problem;
+        let one = self.rng.usize(..problem.hosts.len());
+        let other = (one + self.rng.usize(1..problem.hosts.len())) % problem.hosts.len();
+        let from = if self.rng.bool() {
+            0
+        } else {
+            self.rng.usize(..problem.slots)
+        };
+        let guests = self.state.guests(one).iter().chain(self.state.guests(other));
+        let concerned = |demand: &usize| problem.demands[*demand].window.start >= from;
+        let mut order: Vec<usize> = guests.copied().filter(concerned).collect();
+        self.rng.shuffle(&mut order);
+        order.sort_by_key(|demand| Reverse(problem.demands[*demand].gpus));
+        let undo = self.remove_all(&order);
+        self.inserter.near = vec![one, other];
+        let mut left = Vec::new();
+        for (demand, placement) in &undo {
+            let host = if placement.host == one { other } else { one };
+            match self.inserter.at(&self.state, *demand, host, &mut self.rng) {
+                Some(found) => self.place(*demand, found.placement),
+                None => left.push(*demand),
+            }
+        }
+        self.insert(&left, 0);
+        (order, undo)
+    }
+
+    fn remove_all(&mut self, order: &[usize]) -> Vec<(usize, Placement)> {
+        order
+            .iter()
+            .filter_map(|demand| Some((*demand, self.remove(*demand)?)))
+            .collect()
+    }
+
+    fn arrange(&mut self, order: &mut [usize]) {
+        let problem = self.state.problem;
+        self.rng.shuffle(order);
+        let demand = |index: &usize| &problem.demands[*index];
+        let work = |index: &usize| demand(index).window.len() as Cost * Cost::from(demand(index).gpus);
+        match self.rng.u8(..8) {
+            0..=2 => {}
+            3 => order.sort_by_key(|index| Reverse(demand(index).unmet)),
+            4 => order.sort_by_key(|index| Reverse(demand(index).unmet / work(index))),
+            5 => order.sort_by_key(|index| Reverse(demand(index).gpus)),
+            6 => order.sort_by_key(|index| demand(index).window.start),
+            _ => order.sort_by_key(|index| Reverse(demand(index).window.len())),
+        }
+    }
+
+    /// Places each where it is cheapest, unless leaving it costs less.
+    fn insert(&mut self, order: &[usize], blink: usize) {
+        if order.len() <= 6 && blink > 0 && self.rng.u8(..3) == 0 {
+            return self.insert_with_regret(order, blink);
+        }
+        for demand in order {
+            let found = self.inserter.best(&self.state, *demand, blink, &mut self.rng);
+            if let Some((found, _)) = found.filter(|(found, _)| found.cost < 0) {
+                self.place(*demand, found.placement);
+            }
+        }
+    }
+
+    /// Places first what would lose most by having to take its second-best host (regret-2).
+    fn insert_with_regret(&mut self, order: &[usize], blink: usize) {
+        let mut left = order.to_vec();
+        while !left.is_empty() {
+            let mut next = None;
+            for (index, demand) in left.iter().enumerate() {
+                let Some((found, regret)) = self.inserter.best(&self.state, *demand, blink, &mut self.rng)
+                else {
+                    continue;
+                };
+                if found.cost < 0 && next.as_ref().is_none_or(|(_, _, most)| regret > *most) {
+                    next = Some((index, found, regret));
+                }
+            }
+            let Some((index, found, _)) = next else { return };
+            self.place(left.swap_remove(index), found.placement);
+        }
+    }
+
+    fn place(&mut self, demand: usize, placement: Placement) {
+        self.state.place(demand, placement);
+        self.mark(demand);
+    }
+
+    fn remove(&mut self, demand: usize) -> Option<Placement> {
+        let placement = self.state.remove(demand)?;
+        self.mark(demand);
+        Some(placement)
+    }
+
+    fn mark(&mut self, demand: usize) {
+        if !std::mem::replace(&mut self.is_changed[demand], true) {
+            self.changed.push(demand);
+        }
+    }
+
+    fn undo(&mut self, order: &[usize], undo: Vec<(usize, Placement)>) {
+        for demand in order {
+            self.remove(*demand);
+        }
+        for (demand, placement) in undo {
+            self.place(demand, placement);
+        }
+        self.state.restore();
+    }
+
+    fn list_unserved(&mut self) {
+        let served = |demand: &usize| self.state.placement(*demand).is_some();
+        self.unserved = (0..self.state.problem.demands.len())
+            .filter(|demand| !served(demand))
+            .collect();
+    }
+
+    /// Keeps the list of the unserved after demands were placed or not.
+    fn list_changes(&mut self, order: &[usize]) {
+        self.unserved
+            .retain(|demand| self.state.placement(*demand).is_none());
+        for demand in order {
+            if self.state.placement(*demand).is_none() && !self.unserved.contains(demand) {
+                self.unserved.push(*demand);
+            }
+        }
+    }
+
+    /// Remembers the state if it is the best yet. `cost` is what it costs at most.
+    fn keep_if_best(&mut self, mut cost: Cost) -> bool {
+        let small = self.state.problem.hosts.len() <= HOSTS;
+        if small && self.state.base() < self.best.cost && self.state.may_cost_less() {
+            cost = settle::settle(&self.state).1;
+        }
+        if cost >= self.best.cost {
+            return false;
+        }
+        self.best.cost = cost;
+        for demand in self.changed.drain(..) {
+            self.is_changed[demand] = false;
+            self.best.placements[demand] = self.state.placement(demand).cloned();
+        }
+        true
+    }
+
+    /// Goes back to the best.
+    pub fn go_back(&mut self) {
+        let changed = std::mem::take(&mut self.changed);
+        for demand in &changed {
+            self.state.remove(*demand);
+        }
+        for demand in changed {
+            self.is_changed[demand] = false;
+            if let Some(placement) = self.best.placements[demand].clone() {
+                self.state.place(demand, placement);
+            }
+        }
+        self.list_unserved();
+    }
+
+    /// The state of the best.
+    pub fn into_best(mut self) -> State<'p> {
+        self.go_back();
+        self.state
+    }
+}
+
+/// Whether a demand can be placed like that.
+pub(super) fn fits(state: &State<'_>, demand: usize, placement: &Placement) -> bool {
+    let wanted = &state.problem.demands[demand];
+    let window = || wanted.window.clone();
+    let count: u32 = placement.parts.iter().map(|(_, count)| u32::from(*count)).sum();
+    let groups = |choice: &Vec<usize>| placement.parts.iter().all(|(group, _)| choice.contains(group));
+    count == u32::from(wanted.gpus)
+        && wanted.choices.iter().any(groups)
+        && state.problem.may_run(wanted, placement.host, &wanted.window)
+        && state.free_quota(wanted) >= u32::from(wanted.gpus)
+        && state.free_room(placement.host, window()) >= wanted.gpus
+        && placement
+            .parts
+            .iter()
+            .all(|(group, count)| state.free_gpus(*group, window()) >= *count)
+}

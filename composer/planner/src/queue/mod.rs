@@ -1,0 +1,51 @@
+//! Jobs without a window: who gets GPUs next, where, and what is attached and detached for it. Pure: every call takes
+//! the time, and the same calls give the same answers.
+//!
+//! * [`Queue`]: what waits, what runs, and the decision what starts now. Begin there.
+//! * [`Rules`]: whose turn it is ([`Order`]), what may go before its turn ([`Backfill`]), which host is taken
+//!   ([`Preference`]), how far a tenant above its share is put back, and how long idle GPUs stay attached.
+//! * [`Pool`]: hosts and GPUs, composable or fixed.
+//! * [`History`]: run times expected from what has finished.
+//!
+//! On the way: `room` (what is free, and where a job would sit), `reserve` (a place kept for a job that can't start
+//! yet), `lane` (waiting jobs that are alike), `decide` (one decision).
+//!
+//! Invariants: a job starts once, with all of its GPUs, of one class that suffices; a job that has the first turn gets
+//! a reservation, and nothing that starts before it is expected to delay it.
+
+mod decide;
+mod history;
+mod lane;
+mod order;
+mod pool;
+mod reserve;
+mod room;
+
+pub use decide::{Backfill, Queue, Rules, Start};
+pub use history::History;
+pub use order::{Found, Order};
+pub use pool::{Class, Host, Part, Pool};
+pub use room::Preference;
+
+/// Milliseconds since a zero that the caller chooses: moments and spans.
+pub type Millis = u64;
+/// Which job, by the caller's numbering.
+pub type JobId = u32;
+/// Which class of GPUs, counted from the smallest memory.
+pub type ClassIndex = usize;
+/// Which host, by its place in the pool.
+pub type HostIndex = usize;
+
+/// A job that waits or runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    pub id: JobId,
+    /// Whose, by the caller's numbering from zero.
+    pub tenant: usize,
+    pub gpus: u32,
+    /// The smallest class that suffices: it may run on any larger.
+    pub class: ClassIndex,
+    pub submitted: Millis,
+    /// How long it is expected to run.
+    pub expected: Millis,
+}

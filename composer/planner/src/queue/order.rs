@@ -1,0 +1,138 @@
+//! Whose turn it is: ranks of waiting jobs, and how much a tenant's use puts its jobs back.
+
+use super::{Job, Millis};
+
+const HOUR: Millis = 3_600_000;
+
+/// In which order jobs are looked at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Order {
+    /// First come, first served.
+    Arrival,
+    /// The shortest expected run time first, however long others wait.
+    Shortest,
+    /// The least expected service first, with ageing. A job yields to what comes after it for a while that grows with
+    /// the root of its GPU-hours and with the backlog that it finds: `pace` hours for a GPU-hour and each hour that the
+    /// whole pool would need for the backlog, at most `most`. So little is reordered where little waits; however long a
+    /// job, what is submitted after that while never passes it; and a rank depends on nothing that changes, so that
+    /// waiting jobs are not sorted again as time passes.
+    Ageing { pace: f64, most: f64 },
+}
+
+/// What a job finds when it is submitted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Found {
+    /// Hours that all GPUs together would need for what waits, the job included.
+    pub backlog_hours: f64,
+    /// Slots of the largest host: a job that spans hosts counts as one that fills a host, for it is hard to place anyway.
+    pub widest_host: u32,
+}
+
+impl Order {
+    /// The rank of a job: lower goes first.
+    #[must_use]
+    pub fn rank(&self, job: &Job, found: Found) -> Millis {
+        match *self {
+            Self::Arrival => job.submitted,
+            Self::Shortest => job.expected,
+            Self::Ageing { pace, most } => {
+                let gpus = f64::from(job.gpus.min(found.widest_host));
+                let gpu_hours = job.expected as f64 / HOUR as f64 * gpus;
+                let hours = gpu_hours.sqrt() * (pace * found.backlog_hours).min(most);
+                job.submitted.saturating_add((hours * HOUR as f64) as Millis)
+            }
+        }
+    }
+}
+
+/// What tenants hold now, against an equal share among those that want anything.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shares {
+    held: Vec<u64>,
+    wanting: Vec<u64>,
+}
+
+impl Shares {
+    pub fn wants(&mut self, tenant: usize) {
+        if tenant >= self.held.len() {
+            self.held.resize(tenant + 1, 0);
+            self.wanting.resize(tenant + 1, 0);
+        }
+        self.wanting[tenant] += 1;
+    }
+
+    pub fn takes(&mut self, tenant: usize, gpus: u32) {
+        self.held[tenant] += u64::from(gpus);
+    }
+
+    pub fn gives_back(&mut self, tenant: usize, gpus: u32) {
+        self.held[tenant] -= u64::from(gpus);
+        self.wanting[tenant] -= 1;
+    }
+
+    /// How far the jobs of each tenant are put back: `weight` hours for each time that it holds its equal share over.
+    pub fn delays(&self, weight: f64) -> Vec<Millis> {
+        let all: u64 = self.held.iter().sum();
+        let tenants = self.wanting.iter().filter(|jobs| **jobs > 0).count();
+        if weight <= 0.0 || all == 0 || tenants < 2 {
+            return vec![0; self.held.len()];
+        }
+        let share = all as f64 / tenants as f64;
+        let over = |held: &u64| ((*held as f64 / share - 1.0).max(0.0) * weight * HOUR as f64) as Millis;
+        self.held.iter().map(over).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(submitted: Millis, expected: Millis) -> Job {
+        Job {
+            id: 0,
+            tenant: 0,
+            gpus: 1,
+            class: 0,
+            submitted,
+            expected,
+        }
+    }
+
+    #[test]
+    fn a_job_yields_by_its_service_and_the_backlog_and_not_for_ever() {
+        let order = Order::Ageing { pace: 0.5, most: 3.0 };
+        let yields = |expected, backlog_hours| {
+            let found = Found {
+                backlog_hours,
+                widest_host: 16,
+            };
+            order.rank(&job(5, expected), found) - 5
+        };
+        assert_eq!(yields(HOUR, 2.0), HOUR);
+        assert_eq!(yields(4 * HOUR, 2.0), 2 * HOUR, "four times as long: twice");
+        assert_eq!(yields(HOUR, 0.0), 0, "nothing waits: first come, first served");
+        assert_eq!(yields(100 * HOUR, 1000.0), 30 * HOUR, "and no longer");
+        let wide = |gpus| {
+            let found = Found {
+                backlog_hours: 2.0,
+                widest_host: 16,
+            };
+            order.rank(&Job { gpus, ..job(0, HOUR) }, found)
+        };
+        assert_eq!(wide(4), 2 * HOUR);
+        assert_eq!((wide(16), wide(64)), (4 * HOUR, 4 * HOUR), "no host is wider");
+    }
+
+    #[test]
+    fn who_holds_more_than_an_equal_share_is_put_back() {
+        let mut shares = Shares::default();
+        for (tenant, gpus) in [(0, 6), (1, 2)] {
+            shares.wants(tenant);
+            shares.takes(tenant, gpus);
+        }
+        assert_eq!(shares.delays(1.0), [HOUR / 2, 0]);
+        assert_eq!(shares.delays(0.0), [0, 0]);
+        shares.gives_back(1, 2);
+        assert_eq!(shares.delays(1.0), [0, 0], "a tenant alone has all");
+    }
+}

@@ -1,0 +1,101 @@
+//! What is free of one class, host by host, now or at a later moment; and where a job would sit in it.
+
+use super::HostIndex;
+use super::pool::Pool;
+
+/// Free GPUs of a class: how many each host could give or take, and how many there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    pub free: Vec<u32>,
+    pub total: u32,
+}
+
+/// Which of several hosts is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Preference {
+    /// The host that has the least left afterwards.
+    #[default]
+    BestFit,
+    /// The host that needs the fewest attaches; of those one that works already, and that has the least left.
+    FewestAttaches,
+}
+
+impl Room {
+    /// Whether a job of that width has a place.
+    pub fn fits(&self, pool: &Pool, gpus: u32) -> bool {
+        if gpus > self.total {
+            return false;
+        }
+        if gpus <= pool.widest_host() {
+            return self.free.iter().any(|free| *free >= gpus);
+        }
+        self.wide(pool, gpus, |_, _| 0).is_some()
+    }
+
+    /// The hosts for a job, with how many GPUs each holds; on a fixed server that is whole, all of its GPUs.
+    pub fn choose(
+        &self,
+        pool: &Pool,
+        class: usize,
+        gpus: u32,
+        preference: Preference,
+    ) -> Option<Vec<(HostIndex, u32)>> {
+        if gpus > self.total {
+            return None;
+        }
+        let attaches = |host: HostIndex, gpus: u32| match preference {
+            Preference::FewestAttaches => gpus.saturating_sub(pool.hosts()[host].idle[class]),
+            Preference::BestFit => 0,
+        };
+        if gpus > pool.widest_host() {
+            return self.wide(pool, gpus, attaches);
+        }
+        let fitting = self.free.iter().enumerate().filter(|(_, free)| **free >= gpus);
+        let (host, _) = fitting.min_by_key(|(host, free)| {
+            let sleeps = preference == Preference::FewestAttaches && pool.hosts()[*host].busy_gpus() == 0;
+            (attaches(*host, gpus), sleeps, **free - gpus)
+        })?;
+        Some(vec![(host, gpus)])
+    }
+
+    /// Several hosts for a job that no host holds: the emptiest, so that they are few.
+    fn wide(
+        &self,
+        pool: &Pool,
+        gpus: u32,
+        attaches: impl Fn(HostIndex, u32) -> u32,
+    ) -> Option<Vec<(HostIndex, u32)>> {
+        let most = pool.most_hosts(gpus) as usize;
+        let whole = pool.is_fixed();
+        let mut hosts: Vec<HostIndex> = (0..self.free.len())
+            .filter(|host| match whole {
+                true => self.free[*host] == pool.hosts()[*host].slots,
+                false => self.free[*host] > 0,
+            })
+            .collect();
+        hosts.sort_by_key(|host| {
+            let free = self.free[*host];
+            (std::cmp::Reverse(free), attaches(*host, free), *host)
+        });
+        let (mut place, mut missing) = (Vec::new(), gpus);
+        for host in hosts.into_iter().take(most) {
+            let held = self.free[host].min(missing);
+            place.push((host, if whole { self.free[host] } else { held }));
+            missing -= held;
+            if missing == 0 {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    /// No more than what is spared: for a job that must not stand in another's way.
+    pub fn at_most(&mut self, spare: &[u32], extra: Option<u32>) {
+        for (free, spare) in self.free.iter_mut().zip(spare) {
+            *free = (*free).min(*spare);
+        }
+        if let Some(extra) = extra {
+            self.total = self.total.min(extra);
+        }
+    }
+}

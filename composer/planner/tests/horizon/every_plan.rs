@@ -1,0 +1,209 @@
+//! The least cost of a tiny problem, by trying every plan: every host and share of groups for each demand, and for
+//! each of those everything that can be attached in each slot. Written from the rules, with nothing of the solver.
+
+use poolwright_planner::horizon::Problem;
+use poolwright_planner::horizon::problem::Cost;
+use std::collections::HashMap;
+
+/// GPUs by host and group: `[host * groups + group]`.
+type Counts = Vec<u16>;
+
+struct Every<'p> {
+    problem: &'p Problem,
+    /// Everything that can be attached at a time.
+    attachable: Vec<Counts>,
+    /// In use by quota and slot.
+    by_quota: Vec<Vec<u32>>,
+    least: Cost,
+}
+
+pub fn least(problem: &Problem) -> Cost {
+    let cells = problem.hosts.len() * problem.groups.len();
+    let mut every = Every {
+        problem,
+        attachable: Vec::new(),
+        by_quota: vec![vec![0; problem.slots]; problem.quotas.len()],
+        least: Cost::MAX,
+    };
+    every.attach(&mut vec![0; cells], 0);
+    every.serve(0, &mut vec![vec![0; cells]; problem.slots], 0);
+    every.least
+}
+
+impl Every<'_> {
+    fn fits(&self, counts: &Counts) -> bool {
+        let (hosts, groups) = (self.problem.hosts.len(), self.problem.groups.len());
+        let at = |host: usize| {
+            (0..groups)
+                .map(|group| counts[host * groups + group])
+                .sum::<u16>()
+        };
+        let of = |group: usize| (0..hosts).map(|host| counts[host * groups + group]).sum::<u16>();
+        (0..hosts).all(|host| at(host) <= self.problem.hosts[host].room)
+            && (0..groups).all(|group| of(group) <= self.problem.groups[group].count)
+    }
+
+    fn attach(&mut self, counts: &mut Counts, cell: usize) {
+        if !self.fits(counts) {
+            return;
+        }
+        if cell == counts.len() {
+            return self.attachable.push(counts.clone());
+        }
+        for count in 0..=self.problem.groups[cell % self.problem.groups.len()].count {
+            counts[cell] = count;
+            self.attach(counts, cell + 1);
+        }
+        counts[cell] = 0;
+    }
+
+    /// Every way to serve the demands from one on, or not to.
+    fn serve(&mut self, demand: usize, used: &mut Vec<Counts>, cost: Cost) {
+        let problem = self.problem;
+        if cost >= self.least {
+            return;
+        }
+        let Some(wanted) = problem.demands.get(demand) else {
+            let cost = cost + self.on(used);
+            if cost < self.least {
+                self.least = self.least.min(cost.saturating_add(self.attached(used)));
+            }
+            return;
+        };
+        self.serve(demand + 1, used, cost + wanted.unmet);
+        let groups = problem.groups.len();
+        let gpus = u32::from(wanted.gpus);
+        let quota = wanted.quota.map(|quota| (quota, problem.quotas[quota].most));
+        if let Some((quota, most)) = quota
+            && (wanted.window.clone()).any(|slot| self.by_quota[quota][slot] + gpus > most)
+        {
+            return;
+        }
+        if let Some((quota, _)) = quota {
+            wanted
+                .window
+                .clone()
+                .for_each(|slot| self.by_quota[quota][slot] += gpus);
+        }
+        for host in 0..problem.hosts.len() {
+            let closed = |slot: usize| {
+                problem.hosts[host]
+                    .closed
+                    .iter()
+                    .any(|window| window.contains(&slot))
+            };
+            if wanted.hosts.as_ref().is_some_and(|hosts| !hosts.contains(&host))
+                || wanted.window.clone().any(closed)
+            {
+                continue;
+            }
+            for kind in 0..problem.kinds.len() {
+                let may = |group: &usize| {
+                    problem.groups[*group].kind == kind
+                        && wanted.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
+                        && problem.groups[*group].memory_gb >= wanted.memory_gb
+                };
+                let may: Vec<usize> = (0..groups).filter(may).collect();
+                for share in shares(wanted.gpus, may.len()) {
+                    let mut work = 0;
+                    for (group, count) in may.iter().zip(&share) {
+                        let far = problem.groups[*group].switch != problem.hosts[host].switch;
+                        let a_slot = problem.groups[*group].active + if far { problem.costs.hop } else { 0 };
+                        work += Cost::from(*count) * a_slot * wanted.window.len() as Cost;
+                        wanted
+                            .window
+                            .clone()
+                            .for_each(|slot| used[slot][host * groups + group] += count);
+                    }
+                    if used.iter().all(|counts| self.fits(counts)) {
+                        self.serve(demand + 1, used, cost + work);
+                    }
+                    for (group, count) in may.iter().zip(&share) {
+                        wanted
+                            .window
+                            .clone()
+                            .for_each(|slot| used[slot][host * groups + group] -= count);
+                    }
+                }
+            }
+        }
+        if let Some((quota, _)) = quota {
+            wanted
+                .window
+                .clone()
+                .for_each(|slot| self.by_quota[quota][slot] -= gpus);
+        }
+    }
+
+    /// Every way for each host to be on when it is used.
+    fn on(&self, used: &[Counts]) -> Cost {
+        let groups = self.problem.groups.len();
+        let of_host = |host: usize| {
+            let busy = |slot: usize| {
+                used[slot][host * groups..(host + 1) * groups]
+                    .iter()
+                    .any(|count| *count > 0)
+            };
+            let ways = (0..1_u32 << used.len())
+                .filter(|way| (0..used.len()).all(|slot| !busy(slot) || way >> slot & 1 == 1));
+            let fired = |way: u32| (way & !(way << 1)).count_ones();
+            ways.map(|way| {
+                Cost::from(way.count_ones()) * self.problem.hosts[host].on
+                    + Cost::from(fired(way)) * self.problem.costs.fire_up
+            })
+            .min()
+            .unwrap()
+        };
+        (0..self.problem.hosts.len()).map(of_host).sum()
+    }
+
+    /// Every way to attach what is used.
+    fn attached(&self, used: &[Counts]) -> Cost {
+        let problem = self.problem;
+        let groups = problem.groups.len();
+        let mut first = vec![0; problem.hosts.len() * groups];
+        for (host, known) in problem.hosts.iter().enumerate() {
+            known
+                .attached
+                .iter()
+                .for_each(|(group, count)| first[host * groups + group] = *count);
+        }
+        let mut ways: HashMap<&Counts, Cost> = HashMap::from([(&first, 0)]);
+        for used in used {
+            let mut next: HashMap<&Counts, Cost> = HashMap::new();
+            let enough = |now: &&Counts| now.iter().zip(used).all(|(now, used)| now >= used);
+            for now in self.attachable.iter().filter(enough) {
+                let idle = now.iter().zip(used).enumerate();
+                let idle: Cost = idle
+                    .map(|(cell, (now, used))| Cost::from(now - used) * problem.groups[cell % groups].idle)
+                    .sum();
+                let cheapest = ways.iter().map(|(before, cost)| {
+                    let moved = before.iter().zip(now).map(|(before, now)| {
+                        problem.costs.attach * Cost::from(now.saturating_sub(*before))
+                            + problem.costs.detach * Cost::from(before.saturating_sub(*now))
+                    });
+                    cost + moved.sum::<Cost>()
+                });
+                next.insert(now, idle + cheapest.min().unwrap());
+            }
+            ways = next;
+        }
+        ways.into_values().min().unwrap_or(Cost::MAX)
+    }
+}
+
+/// Every way to share a number out over so many.
+fn shares(count: u16, over: usize) -> Vec<Vec<u16>> {
+    match over {
+        0 => Vec::new(),
+        1 => vec![vec![count]],
+        _ => (0..=count)
+            .flat_map(|first| {
+                shares(count - first, over - 1).into_iter().map(move |mut rest| {
+                    rest.insert(0, first);
+                    rest
+                })
+            })
+            .collect(),
+    }
+}

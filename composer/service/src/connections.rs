@@ -1,0 +1,192 @@
+//! The drivers in use, and who speaks for which host. An endpoint is connected when it is first needed: a manager that
+//! starts need not wait for all of them.
+
+use crate::endpoint::{Connected, Connector, Endpoint, EndpointSpec};
+use async_trait::async_trait;
+use poolwright_driver::{DriverError, Fabric, HostSide};
+use poolwright_executor::Drivers;
+use poolwright_model::id::{ControlEndpointId, HostId};
+use poolwright_store::{Store, StoreError, read};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// See the module.
+pub(crate) struct Connections {
+    store: Arc<dyn Store>,
+    connector: Arc<dyn Connector>,
+    /// Other managers change what is kept, too.
+    shared: bool,
+    in_use: RwLock<InUse>,
+    /// Held by whoever connects: one session is enough.
+    connecting: Mutex<BTreeMap<ControlEndpointId, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+#[derive(Default)]
+struct InUse {
+    /// Each with what it was connected by.
+    drivers: BTreeMap<ControlEndpointId, (EndpointSpec, Connected)>,
+    /// None is taken into use any more.
+    closed: bool,
+    speakers: BTreeMap<HostId, ControlEndpointId>,
+}
+
+/// Why there is no driver.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotReached {
+    #[error(transparent)]
+    Endpoint(#[from] DriverError),
+    #[error("whether it is kept can't be read: {0}")]
+    Store(#[from] StoreError),
+}
+
+impl Connections {
+    /// `shared`: other managers change what is kept, too.
+    pub fn new(store: Arc<dyn Store>, connector: Arc<dyn Connector>, shared: bool) -> Self {
+        Self {
+            store,
+            connector,
+            shared,
+            in_use: RwLock::default(),
+            connecting: Mutex::default(),
+        }
+    }
+
+    /// Both sides of an endpoint, connected if need be. `None`: it is not kept. Where others change what is kept, too,
+    /// it is asked each time: what leads to another machine by now is not used.
+    pub async fn reach(&self, id: &ControlEndpointId) -> Result<Option<Connected>, NotReached> {
+        if let Some(connected) = self.get(id).filter(|_| !self.shared) {
+            return Ok(Some(connected));
+        }
+        let turn = {
+            let mut all = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
+            all.entry(id.clone()).or_default().clone()
+        };
+        let _turn = turn.lock().await;
+        let kept = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
+        let kept = kept.map(|kept| kept.value.spec);
+        let in_use = self.read(|all| all.drivers.get(id).cloned());
+        match (kept, in_use) {
+            (Some(kept), Some((spec, connected))) if kept == spec => Ok(Some(connected)),
+            (kept, in_use) => {
+                if in_use.is_some() {
+                    self.drop_driver(id).await;
+                }
+                let Some(kept) = kept else { return Ok(None) };
+                let connected = self.connector.connect(&kept).await?;
+                self.take_into_use(&kept, connected).await;
+                Ok(self.get(id))
+            }
+        }
+    }
+
+    /// Takes a connection into use. Somebody else may have connected, or removed the endpoint, in the
+    /// meantime: then this session ends.
+    pub async fn take_into_use(&self, spec: &EndpointSpec, connected: Connected) {
+        let kept = read::<Endpoint>(self.store.as_ref(), spec.id.as_str()).await;
+        let kept = matches!(kept, Ok(Some(_)));
+        if !kept || !self.insert(spec, &connected) {
+            connected.fabric.close().await;
+        }
+    }
+
+    /// Takes a driver out of use and ends its session.
+    pub async fn drop_driver(&self, id: &ControlEndpointId) {
+        if let Some(connected) = self.remove(id) {
+            connected.fabric.close().await;
+        }
+    }
+
+    pub fn get(&self, id: &ControlEndpointId) -> Option<Connected> {
+        self.read(|all| all.drivers.get(id).map(|(_, connected)| connected.clone()))
+    }
+
+    /// The endpoint that speaks for a host.
+    pub fn speaker(&self, host: &HostId) -> Option<ControlEndpointId> {
+        self.read(|all| all.speakers.get(host).cloned())
+    }
+
+    pub fn set_speakers(&self, speakers: BTreeMap<HostId, ControlEndpointId>) {
+        self.write(|all| all.speakers = speakers);
+    }
+
+    pub fn fabrics(&self) -> Vec<Arc<dyn Fabric>> {
+        self.read(|all| {
+            all.drivers
+                .values()
+                .map(|(_, connected)| connected.fabric.clone())
+                .collect()
+        })
+    }
+
+    /// Takes a driver into use, unless the endpoint has one already or all were closed; says whether it did.
+    fn insert(&self, spec: &EndpointSpec, connected: &Connected) -> bool {
+        self.write(|all| {
+            let first = !all.closed && !all.drivers.contains_key(&spec.id);
+            if first {
+                all.drivers
+                    .insert(spec.id.clone(), (spec.clone(), connected.clone()));
+            }
+            first
+        })
+    }
+
+    /// Takes a driver out of use; whoever took it closes it.
+    pub fn remove(&self, id: &ControlEndpointId) -> Option<Connected> {
+        self.write(|all| all.drivers.remove(id).map(|(_, connected)| connected))
+    }
+
+    /// Takes all drivers out of use, for good, and ends their sessions.
+    pub async fn close(&self) {
+        let all = self.write(|all| {
+            all.closed = true;
+            std::mem::take(&mut all.drivers)
+        });
+        let ends = all
+            .into_values()
+            .map(|(_, connected)| async move { connected.fabric.close().await });
+        futures_util::future::join_all(ends).await;
+    }
+
+    // A panic while the lock was held leaves the map whole: each use is one call on it.
+    fn read<T>(&self, what: impl FnOnce(&InUse) -> T) -> T {
+        what(&self.in_use.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write<T>(&self, what: impl FnOnce(&mut InUse) -> T) -> T {
+        what(&mut self.in_use.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl Drivers for Connections {
+    async fn fabric(&self, endpoint: &ControlEndpointId) -> Result<Option<Arc<dyn Fabric>>, DriverError> {
+        let reached = self.reach(endpoint).await.map_err(as_driver_error)?;
+        Ok(reached.map(|connected| connected.fabric))
+    }
+
+    async fn host(&self, host: &HostId) -> Result<Option<Arc<dyn HostSide>>, DriverError> {
+        let Some(speaker) = self.speaker(host) else {
+            return Ok(None);
+        };
+        let reached = self.reach(&speaker).await.map_err(as_driver_error);
+        match reached {
+            Ok(Some(connected)) => Ok(Some(connected.host_side)),
+            // That it can't be asked now does not make it nobody.
+            Ok(None) => Err(unreached(&speaker, "it is not kept")),
+            Err(error) => Err(unreached(&speaker, &error)),
+        }
+    }
+}
+
+fn unreached(speaker: &ControlEndpointId, why: impl Display) -> DriverError {
+    let message = format!("{speaker}, which speaks for the host, can't be reached: {why}");
+    DriverError::no_effect(message).with_hint(format!("see why: poolwright endpoint test {speaker}"))
+}
+
+fn as_driver_error(error: NotReached) -> DriverError {
+    match error {
+        NotReached::Endpoint(error) => error,
+        NotReached::Store(error) => DriverError::no_effect(error.to_string()),
+    }
+}

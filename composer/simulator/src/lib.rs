@@ -1,0 +1,34 @@
+//! Replays recorded jobs against policies, on static servers and on a pool, and measures what comes of each. Pure: no
+//! clock, no files; randomness is a seed; the same input gives the same figures.
+//!
+//! * [`trace`]: rows to jobs. [`scenario`]: the hardware, with the source of each figure. [`runtimes`]: what is known of
+//!   run times beforehand.
+//! * [`workload`]: a trace at an offered load, with what a seed decides.
+//! * [`policies`]: who is compared, one file each. All decide by [`poolwright_planner::queue`], with rules of their own.
+//! * [`replay`](mod@replay): events in their order; [`meter`]: what is counted between them; [`metrics`]: what is made
+//!   of it.
+//! * [`experiment`]: policies × loads × seeds. Begin there. [`compare`]: what sharing, ordering and composing each
+//!   bring, and the GPUs that would give the same. [`html`]: a report with plots.
+//!
+//! Invariants: every job runs once, to its end; what a queue holds is held by nobody else.
+
+pub mod apportion;
+pub mod compare;
+pub mod experiment;
+pub mod html;
+pub mod meter;
+pub mod metrics;
+pub mod policies;
+pub mod replay;
+pub mod runtimes;
+pub mod scenario;
+pub mod trace;
+pub mod workload;
+
+mod plot;
+
+pub use experiment::{Experiment, Outcome, Results};
+pub use policies::Policy;
+pub use runtimes::Runtimes;
+pub use scenario::Scenario;
+pub use trace::Trace;

@@ -1,0 +1,17 @@
+//! The rules of a shared static cluster on a pool: what composing brings where the order stays.
+
+use super::{Ground, Policy, idle};
+use poolwright_planner::queue::{Backfill, Order, Preference, Rules};
+
+pub const POLICY: Policy = Policy {
+    name: "pool-easy",
+    about: "a pool, FIFO with EASY backfill",
+    ground: Ground::Pool,
+    rules: |scenario| Rules {
+        order: Order::Arrival,
+        backfill: Backfill::Reserve,
+        preference: Preference::FewestAttaches,
+        fair_share: 0.0,
+        idle: idle(scenario),
+    },
+};

@@ -1,0 +1,27 @@
+//! Ours: the least expected service first with ageing, a reservation for whoever has the first turn, tenants near their shares, and
+//! hosts that need few attaches.
+
+use super::{Ground, Policy, idle};
+use crate::scenario::Scenario;
+use poolwright_planner::queue::{Backfill, Order, Preference, Rules};
+
+pub const POLICY: Policy = Policy {
+    name: "poolwright",
+    about: "a pool, least expected service first with ageing, reservations, few attaches",
+    ground: Ground::Pool,
+    rules,
+};
+
+/// The rules on a pool; [`super::static_shared_ordered`] has the same order on static servers.
+pub(super) fn rules(scenario: &Scenario) -> Rules {
+    Rules {
+        order: Order::Ageing {
+            pace: 0.3,
+            most: 25.0,
+        },
+        backfill: Backfill::Reserve,
+        preference: Preference::FewestAttaches,
+        fair_share: scenario.pool.fair_share_h,
+        idle: idle(scenario),
+    }
+}

@@ -1,0 +1,224 @@
+//! A trace at an offered load: how many GPUs there are, when jobs come, and what a seed decides about each.
+
+use crate::apportion::apportion;
+use crate::runtimes::LOOSE;
+use crate::scenario::Scenario;
+use crate::trace::Trace;
+use poolwright_planner::queue::{Class, ClassIndex, Millis};
+use std::f64::consts::TAU;
+
+/// A job to be replayed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimJob {
+    pub tenant: usize,
+    pub gpus: u32,
+    /// The smallest class that suffices.
+    pub class: ClassIndex,
+    pub submit: Millis,
+    pub run_time: Millis,
+    /// How many times too long its user's estimate is, where estimates are loose.
+    pub looseness: f64,
+    /// Normal variates of its attach and of the detach before it.
+    pub noise: [f64; 2],
+}
+
+impl SimJob {
+    /// What it uses.
+    #[must_use]
+    pub fn gpu_seconds(&self) -> f64 {
+        self.run_time as f64 / 1000.0 * f64::from(self.gpus)
+    }
+}
+
+/// Jobs, and the GPUs for them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    pub jobs: Vec<SimJob>,
+    pub tenants: usize,
+    /// By memory, the smallest first; whole servers of each.
+    pub classes: Vec<Class>,
+    /// The load that came of it, as whole servers allow.
+    pub offered_load: f64,
+}
+
+/// Why a trace can't be replayed at a load.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum WorkloadError {
+    #[error(
+        "all jobs are submitted at one moment, so that no offered load can be told: give replay.gpus in the scenario"
+    )]
+    NoWindow,
+    #[error("job {job} needs {gpus} GPUs; the scenario has {most} of them that it could use (replay.gpus)")]
+    TooWide { job: String, gpus: u32, most: u32 },
+    #[error("job {job} needs GPUs of {memory_gib} GiB; the largest class has {most} GiB")]
+    TooMuchMemory { job: String, memory_gib: u32, most: u32 },
+}
+
+impl Workload {
+    /// A trace at a load; memory classes, estimates and latencies by seed.
+    pub fn new(trace: &Trace, scenario: &Scenario, load: f64, seed: u64) -> Result<Self, WorkloadError> {
+        let jobs: Vec<SimJob> = trace
+            .jobs
+            .iter()
+            .enumerate()
+            .map(|(index, job)| {
+                let mut rng =
+                    fastrand::Rng::with_seed(seed ^ (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                Ok(SimJob {
+                    tenant: job.tenant,
+                    gpus: job.gpus,
+                    class: class_of(scenario, job.min_gpu_mem_gib, &mut rng).map_err(|memory_gib| {
+                        WorkloadError::TooMuchMemory {
+                            job: job.id.clone(),
+                            memory_gib,
+                            most: scenario
+                                .classes
+                                .iter()
+                                .map(|class| class.memory_gib)
+                                .max()
+                                .unwrap_or(0),
+                        }
+                    })?,
+                    submit: millis(job.submit_s),
+                    run_time: millis(job.duration_s).max(1),
+                    looseness: LOOSE.0 + (LOOSE.1 - LOOSE.0) * rng.f64(),
+                    noise: normal_pair(&mut rng),
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        let mut workload = Self {
+            jobs,
+            tenants: trace.tenants.len(),
+            classes: Vec::new(),
+            offered_load: load,
+        };
+        workload.size(trace, scenario, load)?;
+        Ok(workload)
+    }
+
+    /// Decides how many GPUs there are of each class, or how fast jobs come.
+    fn size(&mut self, trace: &Trace, scenario: &Scenario, load: f64) -> Result<(), WorkloadError> {
+        let each = scenario.server.gpus;
+        let (used, window) = (trace.gpu_seconds(), trace.window_s());
+        let (demands, least) = self.wanted(scenario);
+        if scenario.replay.gpus.is_none() && window <= 0.0 {
+            return Err(WorkloadError::NoWindow);
+        }
+        let wanted = match scenario.replay.gpus {
+            Some(gpus) => gpus / each,
+            None => ((used / window / load / f64::from(each)).round() as u32).max(least.iter().sum()),
+        };
+        let Some(classes) = classes(scenario, wanted, &demands, &least) else {
+            let widest = trace.jobs.iter().max_by_key(|job| job.gpus);
+            return Err(WorkloadError::TooWide {
+                job: widest.map(|job| job.id.clone()).unwrap_or_default(),
+                gpus: trace.widest(),
+                most: wanted * each,
+            });
+        };
+        self.classes = classes;
+        let gpus = f64::from(wanted * each);
+        self.offered_load = used / window / gpus;
+        if scenario.replay.gpus.is_some() && window > 0.0 {
+            let stretch = self.offered_load / load;
+            for job in &mut self.jobs {
+                job.submit = (job.submit as f64 * stretch) as Millis;
+            }
+            self.offered_load = load;
+        }
+        Ok(())
+    }
+
+    /// By class: GPU-seconds that are wanted, and the servers that its widest job needs.
+    fn wanted(&self, scenario: &Scenario) -> (Vec<f64>, Vec<u32>) {
+        let mut demands = vec![0.0; scenario.classes.len().max(1)];
+        let mut least = vec![0; demands.len()];
+        for job in &self.jobs {
+            demands[job.class] += job.gpu_seconds();
+            least[job.class] = job.gpus.div_ceil(scenario.server.gpus).max(least[job.class]);
+        }
+        (demands, least)
+    }
+
+    /// The same jobs at the same moments, with so many servers' GPUs; None where a job would be wider than all of them.
+    #[must_use]
+    pub fn with_servers(&self, scenario: &Scenario, servers: u32) -> Option<Self> {
+        let (demands, least) = self.wanted(scenario);
+        Some(Self {
+            classes: classes(scenario, servers, &demands, &least)?,
+            ..self.clone()
+        })
+    }
+
+    #[must_use]
+    pub fn gpus(&self) -> u32 {
+        self.classes.iter().map(|class| class.gpus).sum()
+    }
+
+    /// When the last job is submitted.
+    #[must_use]
+    pub fn window(&self) -> Millis {
+        self.jobs.last().map_or(0, |job| job.submit)
+    }
+}
+
+/// Servers shared out among the classes of a scenario.
+fn classes(scenario: &Scenario, servers: u32, demands: &[f64], least: &[u32]) -> Option<Vec<Class>> {
+    let shares = apportion(servers, demands, least)?;
+    let named = named(scenario).into_iter().zip(shares);
+    let class = |((name, memory_gib), servers): ((String, u32), u32)| Class {
+        name,
+        memory_gib,
+        gpus: servers * scenario.server.gpus,
+    };
+    Some(named.map(class).collect())
+}
+
+/// The classes of a scenario by memory; one for all where it names none.
+fn named(scenario: &Scenario) -> Vec<(String, u32)> {
+    let mut classes: Vec<_> = scenario
+        .classes
+        .iter()
+        .map(|class| (class.name.clone(), class.memory_gib))
+        .collect();
+    classes.sort_by_key(|(_, memory_gib)| *memory_gib);
+    if classes.is_empty() {
+        classes.push(("any".to_owned(), 0));
+    }
+    classes
+}
+
+/// The class that suffices: by the trace's own word, else drawn; the memory that no class has, where it is too much.
+fn class_of(
+    scenario: &Scenario,
+    memory_gib: Option<u32>,
+    rng: &mut fastrand::Rng,
+) -> Result<ClassIndex, u32> {
+    let draw = rng.f64();
+    if scenario.classes.is_empty() {
+        return Ok(0);
+    }
+    let mut classes: Vec<_> = scenario.classes.iter().collect();
+    classes.sort_by_key(|class| class.memory_gib);
+    if let Some(memory_gib) = memory_gib {
+        let found = classes.iter().position(|class| class.memory_gib >= memory_gib);
+        return found.ok_or(memory_gib);
+    }
+    let mut below = 0.0;
+    let found = classes.iter().position(|class| {
+        below += class.share_of_jobs;
+        draw < below
+    });
+    Ok(found.unwrap_or(classes.len() - 1))
+}
+
+/// Two normal variates (Box and Muller).
+fn normal_pair(rng: &mut fastrand::Rng) -> [f64; 2] {
+    let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
+    let angle = TAU * rng.f64();
+    [radius * angle.cos(), radius * angle.sin()]
+}
+
+fn millis(seconds: f64) -> Millis {
+    (seconds * 1000.0).round() as Millis
+}
