@@ -11,7 +11,7 @@ fn good(report: &Report) {
 
 #[test]
 fn ownership_at_one_manager_is_linearizable() {
-    good(&run(&Setup::new(5, 1)));
+    good(&run(&Setup::new(1, 1)));
 }
 
 #[test]

@@ -31,10 +31,13 @@ const TAKERS: usize = 8;
 const READERS: usize = 4;
 /// Before anything goes wrong.
 const GOOD_TIMES: Duration = Duration::from_secs(2);
+/// Between two deaths: long enough that what is not known any more is settled (a reset that a death cut off is waited
+/// out for over a minute) and given away again.
+const BAD_TIMES: Duration = Duration::from_secs(120);
 /// By when everybody has been answered, or has given up.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// A run with fewer grants is none of contention.
-const GRANTS: usize = 12;
+const GRANTS: usize = 30;
 
 /// What is run.
 #[derive(Debug, Clone)]
@@ -124,6 +127,7 @@ async fn play(setup: &Setup) -> Report {
         if setup.rack_fails {
             ring.managers.rack_goes_wrong(&mut rng);
         }
+        tokio::time::sleep(BAD_TIMES).await;
         ring.managers.one_dies(&mut rng).await;
     }
     ring.managers.rack_is_mended();
