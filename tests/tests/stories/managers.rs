@@ -374,11 +374,10 @@ async fn many_at_both_managers_get_each_gpu_once() {
     for asked in asked {
         served += usize::from(asked.await.unwrap().is_some());
     }
-    assert!(served > 0);
     assert_eq!(
-        pool.truth().len(),
-        served * 4,
-        "whoever was served has what it asked for"
+        (served, pool.truth().len()),
+        (6, 24),
+        "nobody is refused while there are GPUs, because another one was quicker at those that it had chosen"
     );
     all_is_well(&mut pool, &[&a, &b]).await;
 }
