@@ -87,7 +87,7 @@ use poolwright_executor::{Alone, Charge, Executor};
 use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_sizing::Calibration;
 use poolwright_store::{Remembering, Store, Watched};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -172,6 +172,8 @@ pub struct Parts {
     pub(crate) calendar_changed: Notify,
     /// What keeps the pool from following the calendar just now.
     trouble: Mutex<Option<Trouble>>,
+    /// Since when it is known of a request that may come late, by its id.
+    late_since: Mutex<BTreeMap<String, Instant>>,
     /// The last of those outside was dropped.
     ended: CancellationToken,
     /// What goes on by itself; it ends with the composer.
@@ -236,6 +238,7 @@ impl Composer {
             pausing: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
             trouble: Mutex::default(),
+            late_since: Mutex::default(),
             tasks: Mutex::default(),
         });
         Self { parts, outside }
