@@ -73,11 +73,13 @@ async fn a_body_of_gibibytes_costs_mebibytes() {
                 error.kind(),
                 &ErrorKind::Unreadable(Unreadable::TooLarge { limit })
             );
-            let write = client.post("/redfish/v1/Systems", &json!({}), WriteOptions::default());
-            assert!(matches!(
-                write.await.unwrap_err().kind(),
-                ErrorKind::OutcomeUnknown { .. }
-            ));
+            let nothing = json!({});
+            let write = client.post("/redfish/v1/Systems", &nothing, WriteOptions::default());
+            let error = write.await.unwrap_err();
+            assert!(
+                matches!(error.kind(), ErrorKind::OutcomeUnknown { .. }),
+                "{error}"
+            );
         }
         let grown = memory("VmHWM").saturating_sub(before);
         assert!(grown <= 32 * 1024, "{grown} KiB more than before");

@@ -162,8 +162,10 @@ async fn an_endless_answer_to_a_write_is_cut_at_a_cap_of_its_own() {
     });
     let service = Service::http(root().route(ZONES, endless));
     let client = service.connect().await;
-    let write = client.post(ZONES, &json!({}), WriteOptions::default());
-    let error = write.await.unwrap_err();
+    let error = client
+        .post(ZONES, &json!({}), WriteOptions::default())
+        .await
+        .unwrap_err();
     // What it did it did before it answered: that has to be read back.
     assert!(is_unknown(&error), "{error}");
     assert_eq!(service.recorder.count("POST", ZONES), 1);
