@@ -136,10 +136,11 @@ async fn may_send(
 
 /// [`may_begin`] with a commit that changes nothing: for what has no intent of its own.
 pub(crate) async fn confirm(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
-    match endpoint_of(live, index) {
-        Some(endpoint) => confirm_at(cx, live, index, &endpoint).await,
-        None => Ok(()),
-    }
+    let Some(endpoint) = endpoint_of(live, index) else {
+        return Ok(());
+    };
+    live.prove_anew(index);
+    confirm_at(cx, live, index, &endpoint).await
 }
 
 /// The same for any endpoint that the step is about to write to.
