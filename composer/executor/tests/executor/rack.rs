@@ -90,7 +90,7 @@ struct State {
 
 /// Units and GPUs have the same names: unit `u1` has the one GPU `u1`.
 pub struct Rack {
-    endpoint: ControlEndpointId,
+    fabric_at: ControlEndpointId,
     /// Where hosts are asked.
     hosts_at: ControlEndpointId,
     state: Mutex<State>,
@@ -105,7 +105,7 @@ pub struct Rack {
 impl Rack {
     pub fn new() -> Self {
         Self {
-            endpoint: ControlEndpointId::new("box-1").unwrap(),
+            fabric_at: ControlEndpointId::new("box-1").unwrap(),
             hosts_at: ControlEndpointId::new("box-1").unwrap(),
             state: Mutex::default(),
             latency: Duration::from_millis(5),
@@ -385,7 +385,7 @@ impl Drop for Leaving<'_> {
 #[async_trait]
 impl Fabric for Rack {
     fn endpoint(&self) -> &ControlEndpointId {
-        &self.endpoint
+        &self.fabric_at
     }
 
     async fn observe(&self, _progress: &dyn Progress) -> Result<Observation, DriverError> {
@@ -559,7 +559,7 @@ pub struct Wiring(pub Arc<Rack>);
 #[async_trait]
 impl Drivers for Wiring {
     async fn fabric(&self, endpoint: &ControlEndpointId) -> Result<Option<Arc<dyn Fabric>>, DriverError> {
-        Ok((*endpoint == self.0.endpoint).then(|| Arc::clone(&self.0) as Arc<dyn Fabric>))
+        Ok((*endpoint == self.0.fabric_at).then(|| Arc::clone(&self.0) as Arc<dyn Fabric>))
     }
 
     async fn host(&self, _host: &HostId) -> Result<Option<Arc<dyn HostSide>>, DriverError> {
