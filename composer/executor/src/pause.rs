@@ -5,7 +5,7 @@
 //! back as ever; looks are never paused. So nothing is sent once a pause is set, be the queue at an endpoint
 //! as long as it may.
 
-use crate::charge;
+use crate::charge::{self, Tenure};
 use crate::context::Context;
 use crate::ledger::Halt;
 use crate::live::Live;
@@ -13,7 +13,7 @@ use crate::observed::Observed;
 use crate::operation::OperationKind;
 use jiff::Timestamp;
 use poolwright_model::id::ControlEndpointId;
-use poolwright_store::{Expectation, Stored};
+use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -199,14 +199,20 @@ impl Pass<'_> {
             .holds(self.live.ask(|operation| operation.kind), endpoint)
     }
 
-    /// What put this manager in charge when the step was intended, or confirmed.
-    pub fn proof(&self) -> Option<Expectation> {
-        self.live.proof(self.index)
+    /// What put this manager in charge of an endpoint when the step was intended, or confirmed.
+    pub fn proof(&self, endpoint: &ControlEndpointId) -> Option<Tenure> {
+        self.live.proof(self.index, endpoint)
     }
 
     /// This manager may send what was intended, however long ago.
-    pub async fn confirm(&self) -> Result<(), Halt> {
-        charge::confirm(self.cx, self.live, self.index).await
+    pub async fn confirm(&self, endpoint: &ControlEndpointId) -> Result<(), Halt> {
+        charge::confirm_at(self.cx, self.live, self.index, endpoint).await
+    }
+
+    /// Whoever works at the operation is in charge of that endpoint.
+    pub fn belongs_at(&self, endpoint: &ControlEndpointId) -> bool {
+        self.live
+            .ask(|operation| operation.endpoints().contains(endpoint))
     }
 
     /// Waits until nothing holds the step, and says what does. Tells whether anything did.

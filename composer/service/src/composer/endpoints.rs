@@ -235,11 +235,7 @@ impl Composer {
             return Err(at_work(&beginning));
         }
         for open in self.store.open_operations().await? {
-            let steps = self.operation(&open).await?.steps;
-            if steps
-                .iter()
-                .any(|record| record.step.target.unit_at.endpoint == *id)
-            {
+            if self.operation(&open).await?.endpoints().contains(id) {
                 return Err(at_work(&open));
             }
         }

@@ -93,7 +93,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// How a composer behaves.
@@ -164,8 +163,7 @@ pub struct Parts {
     beginning: beginning::Beginning,
     /// Endpoints that operations left to be looked at.
     left: Mutex<BTreeSet<ControlEndpointId>>,
-    /// Held while what operations left is looked at; when that was done last.
-    looking: tokio::sync::Mutex<Option<Instant>>,
+    looking: Mutex<following::Looking>,
     /// Held while pauses are changed: what the executor is told last is what stands.
     pausing: tokio::sync::Mutex<()>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
@@ -234,7 +232,7 @@ impl Composer {
             turn: tokio::sync::Mutex::default(),
             beginning: beginning::Beginning::default(),
             left: Mutex::default(),
-            looking: tokio::sync::Mutex::default(),
+            looking: Mutex::default(),
             pausing: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
             trouble: Mutex::default(),
