@@ -17,6 +17,7 @@ mod gone;
 mod limiting;
 mod managers;
 mod marking;
+mod naming;
 mod partial;
 mod pausing;
 mod phases;
