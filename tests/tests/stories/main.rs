@@ -20,6 +20,7 @@ mod left_behind;
 mod limiting;
 mod managers;
 mod marking;
+mod naming;
 mod partial;
 mod pausing;
 mod phases;

@@ -24,12 +24,12 @@ const TERM: Duration = Duration::from_secs(9);
 const WRITE: Duration = Duration::from_secs(80);
 
 /// A manager, and the gate at which it can be stopped.
-struct Manager {
-    composer: Composer,
+pub struct Manager {
+    pub composer: Composer,
     gate: Gate,
 }
 
-async fn manager(pool: &Pool, name: &str) -> Manager {
+pub async fn manager(pool: &Pool, name: &str) -> Manager {
     manager_over(pool, name, pool.line()).await
 }
 
@@ -236,7 +236,7 @@ async fn a_manager_that_ends_in_order_leaves_its_work_to_the_other() {
 
 impl Manager {
     /// So many free GPUs of a box, all of one kind.
-    async fn free(&self, of_box: &str, count: usize) -> Vec<GpuId> {
+    pub async fn free(&self, of_box: &str, count: usize) -> Vec<GpuId> {
         let snapshot = self.composer.snapshot().await.unwrap();
         let gpus = snapshot.topology.gpus.iter().filter(|gpu| gpu.host.is_none());
         let gpus = gpus.filter(|gpu| gpu.control.iter().any(|at| at.endpoint.as_str() == of_box));
@@ -245,13 +245,13 @@ impl Manager {
         alike.take(count).map(|gpu| gpu.id.clone()).collect()
     }
 
-    async fn host(&self, name: &str) -> HostId {
+    pub async fn host(&self, name: &str) -> HostId {
         let snapshot = self.composer.snapshot().await.unwrap();
         let mut hosts = snapshot.topology.hosts.iter();
         hosts.find(|host| host.name == name).unwrap().id.clone()
     }
 
-    async fn attach(&self, gpus: &[GpuId], host: &str) -> OperationId {
+    pub async fn attach(&self, gpus: &[GpuId], host: &str) -> OperationId {
         let host = self.host(host).await;
         let change = self
             .composer

@@ -82,15 +82,17 @@ impl Composer {
             .collect();
         let round = leases
             .round(&kept, &|| self.executor.busy_at(), self.clock.now())
-            .await?;
+            .await;
+        // Whatever came of the rest of it.
+        for taken in leases.to_cut_off() {
+            self.cut_off(leases.clone(), taken);
+        }
+        let round = round?;
         for endpoint in &round.handed_over {
             self.executor.let_go_of(endpoint);
         }
         for endpoint in leases.overdue() {
             self.executor.give_way(&endpoint);
-        }
-        for taken in round.taken_over {
-            self.cut_off(leases.clone(), taken);
         }
         Ok(())
     }

@@ -105,6 +105,7 @@ impl Composer {
         self.may_begin(&request, &plan).await?;
         self.are_adopted(request.kind, &plan, &mut with).await?;
         self.is_fresh(&request, &plan)?;
+        self.is_named_so(&plan, &mut with).await?;
         if automatic {
             self.is_believed(&plan)?;
             self.within_limits(&id, &plan, &mut with).await?;

@@ -101,8 +101,16 @@ struct Mine {
     epoch: u64,
     /// `None`: nothing of a manager before can be on its way.
     from: Option<Instant>,
-    /// Sessions of the manager before are being ended.
-    cutting: bool,
+    /// Sessions of the manager before are to be ended first.
+    cutting: Option<Cutting>,
+}
+
+/// It stays until the sessions are ended, whatever else fails meanwhile.
+#[derive(Debug, Clone)]
+struct Cutting {
+    taken: Takeover,
+    /// Somebody is at it.
+    told: bool,
 }
 
 /// An endpoint that this manager took over from one that died. Its sessions there are to be ended, and that told
@@ -119,7 +127,6 @@ pub struct Takeover {
 /// What came of a look at managers and leases.
 #[derive(Debug, Default)]
 pub struct Round {
-    pub taken_over: Vec<Takeover>,
     /// Endpoints that go to others now.
     pub handed_over: Vec<ControlEndpointId>,
 }
@@ -221,15 +228,27 @@ impl Leases {
         self.beat(now).await?;
         let mut found = self.find().await?;
         let mut round = Round::default();
-        self.look_at_others(&found, &mut round);
+        self.look_at_others(&found);
         self.bury_the_dead(&mut found).await?;
         let names = kept.iter().map(lease_of).chain([CALENDAR.to_owned()]);
         let free: Vec<Lease> = names.filter_map(|id| self.if_free(&id, &found, now)).collect();
-        self.take(&free, &found, &mut round).await?;
+        self.take(&free, &found).await?;
         self.note_wishes(&found);
         self.hand_over(&found, busy, now, &mut round).await?;
         self.wish(&found).await?;
         Ok(round)
+    }
+
+    /// What was taken over and is to be cut off; each is told once. To be asked after each round, also after one that
+    /// failed: a part of it may have been committed.
+    pub fn to_cut_off(&self) -> Vec<Takeover> {
+        let mut state = self.state();
+        let cutting = state.mine.values_mut().filter_map(|mine| mine.cutting.as_mut());
+        let told_now = cutting.filter_map(|cutting| {
+            let untold = !std::mem::replace(&mut cutting.told, true);
+            untold.then(|| cutting.taken.clone())
+        });
+        told_now.collect()
     }
 
     async fn beat(&self, now: Timestamp) -> Result<(), StoreError> {
@@ -314,7 +333,7 @@ impl Leases {
         })
     }
 
-    fn look_at_others(&self, found: &Found, round: &mut Round) {
+    fn look_at_others(&self, found: &Found) {
         let now = self.sharing.clock.now();
         let mut state = self.state();
         state.beats.retain(|id, _| found.managers.contains_key(id));
@@ -342,15 +361,13 @@ impl Leases {
         state.mine.retain(|id, mine| stands(id, mine));
         for (id, lease) in &found.leases {
             if ours(&lease.value) && !state.mine.contains_key(id) {
-                round
-                    .taken_over
-                    .extend(self.possess(&mut state, &lease.value, lease.revision));
+                self.possess(&mut state, &lease.value, lease.revision);
             }
         }
     }
 
     /// From here on this manager is in charge. Where the one before died, its sessions are to be ended first.
-    fn possess(&self, state: &mut State, lease: &Lease, revision: u64) -> Option<Takeover> {
+    fn possess(&self, state: &mut State, lease: &Lease, revision: u64) {
         // Of an earlier process on this machine nothing is left that could send anything.
         let dead = lease.after.as_ref().filter(|dead| dead.home != self.sharing.home);
         let taken = dead.zip(endpoint_of(&lease.id)).map(|(dead, endpoint)| Takeover {
@@ -363,10 +380,9 @@ impl Leases {
             revision,
             epoch: lease.epoch,
             from: taken.as_ref().map(|_| far_off()),
-            cutting: taken.is_some(),
+            cutting: taken.map(|taken| Cutting { taken, told: false }),
         };
         state.mine.insert(lease.id.clone(), mine);
-        taken
     }
 
     /// The managers that gave no sign of life for a term and a margin, and an earlier life of this one.
@@ -437,7 +453,7 @@ impl Leases {
     }
 
     /// Takes leases: all in one commit, and where somebody else was faster at one of them, one by one.
-    async fn take(&self, free: &[Lease], found: &Found, round: &mut Round) -> Result<(), StoreError> {
+    async fn take(&self, free: &[Lease], found: &Found) -> Result<(), StoreError> {
         if free.is_empty() {
             return Ok(());
         }
@@ -461,16 +477,14 @@ impl Leases {
                             "taken over from a manager that is dead"
                         );
                     }
-                    round
-                        .taken_over
-                        .extend(self.possess(&mut state, lease, committed.revision));
+                    self.possess(&mut state, lease, committed.revision);
                 }
                 Ok(())
             }
             Err(StoreError::Conflict { .. }) => {
                 if let [_, _, ..] = free {
                     for lease in free {
-                        Box::pin(self.take(std::slice::from_ref(lease), found, round)).await?;
+                        Box::pin(self.take(std::slice::from_ref(lease), found)).await?;
                     }
                 }
                 Ok(())
@@ -495,8 +509,8 @@ impl Leases {
                 .map(|manager| manager.value.who.clone());
             let to = to.filter(|to| Some(to) != me.as_ref());
             let mine = self.state().mine.get(id).cloned();
-            let Some(mine) =
-                mine.filter(|mine| !mine.cutting && mine.from.is_none_or(|from| from <= Instant::now()))
+            let Some(mine) = mine
+                .filter(|mine| mine.cutting.is_none() && mine.from.is_none_or(|from| from <= Instant::now()))
             else {
                 continue;
             };

@@ -42,7 +42,7 @@ impl Leases {
         if let Some(mine) = state.mine.get_mut(&lease_of(&taken.endpoint))
             && mine.epoch == taken.epoch
         {
-            mine.cutting = false;
+            mine.cutting = None;
             mine.from = Some(Instant::now() + taken.write_deadline);
         }
     }
