@@ -24,6 +24,7 @@ mod migrations;
 mod remembering;
 mod statements;
 mod typed;
+mod unwritable;
 mod watched;
 
 mod postgres;
@@ -86,6 +87,13 @@ pub trait Store: Send + Sync {
 
     /// Why documents are told from memory just now, and since when; `None` where they are as in the store.
     fn silence(&self) -> Option<String> {
+        None
+    }
+
+    /// Why nothing can be committed just now, and since when, while what is read is as in the store: a disk that is
+    /// full or read-only. `None` where the last commit succeeded. It is tried again every few seconds, whether
+    /// anybody writes or not.
+    fn unwritable(&self) -> Option<String> {
         None
     }
 

@@ -27,3 +27,4 @@ mod partial;
 mod retention;
 mod scale;
 mod sweep;
+mod unreadable;
