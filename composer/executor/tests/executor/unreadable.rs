@@ -81,7 +81,7 @@ async fn is_shown_and_keeps_nobody_waiting(executor: &Executor, id: &OperationId
     assert!(executor.get(id).await.unwrap().is_some(), "and it is not");
 }
 
-/// Fault 62: an operation of a newer Poolwright. The rest goes on, it is shown, and somebody who has looked ends it.
+/// Fault 60: an operation of a newer Poolwright. The rest goes on, it is shown, and somebody who has looked ends it.
 #[tokio::test(start_paused = true)]
 async fn an_operation_of_a_newer_kind_breaks_nothing_else_and_can_be_ended() {
     let kit = Kit::new();
@@ -133,7 +133,7 @@ async fn an_operation_of_a_newer_kind_breaks_nothing_else_and_can_be_ended() {
     assert!(matches!(error, ResolveError::NotNeeded { .. }), "{error}");
 }
 
-/// Fault 62: what is damaged is what belongs to an operation, which can be read itself.
+/// What is damaged is what belongs to an operation, which can be read itself.
 #[tokio::test(start_paused = true)]
 async fn an_operation_whose_plan_is_damaged_is_shown_and_what_a_composition_holds_stays_held() {
     let kit = Kit::new();

@@ -3,6 +3,7 @@
 use crate::OpenError;
 use crate::cluster::{CLUSTER, Found, LEAP, RESTORED, Remembered, belonging, new_name, went_back};
 use crate::data_dir::{DataDir, unusable};
+use crate::format::{self, DOCUMENT_FORMAT, FORMAT};
 use crate::migrations::MIGRATIONS;
 use crate::statements::MARK;
 use rusqlite::config::DbConfig;
@@ -80,6 +81,7 @@ fn prepare(path: &Path, cluster: &str) -> rusqlite::Result<Connection> {
     configure(&connection)?;
     migrate(&mut connection)?;
     mark(&connection, CLUSTER, cluster)?;
+    mark(&connection, FORMAT, &DOCUMENT_FORMAT.to_string())?;
     mark(&connection, STOP, UNCLEAN)?;
     Ok(connection)
 }
@@ -145,6 +147,7 @@ pub(super) fn inspect(path: &Path) -> Result<Found, OpenError> {
         return Ok(Found::default());
     }
     let marked = |name| super::sql::marked(&connection, name).map_err(|e| refused(path, &e));
+    format::judge(&path.display().to_string(), marked(FORMAT)?.as_deref())?;
     // Stopped before it was first marked: as good as unclean.
     if marked(STOP)?.as_deref() != Some(CLEAN) {
         check_after_unclean_stop(path, &connection)?;
@@ -222,6 +225,7 @@ fn ours(path: &Path, connection: &Connection) -> Result<bool, OpenError> {
     if found > known {
         return Err(OpenError::Newer {
             place: path.display().to_string(),
+            what: "schema",
             found,
             known,
         });
