@@ -248,9 +248,7 @@ impl Api {
         let status = answer.status();
         if let Some(why) = answer.headers().get("poolwright-stale") {
             let why = why.to_str().unwrap_or("its store does not answer");
-            say(&format!(
-                "warning: the manager tells this from memory, it may be old: {why}"
-            ));
+            say(&format!("warning: what the manager tells may be old: {why}"));
         }
         let mut text = Vec::new();
         while let Some(chunk) = answer

@@ -436,6 +436,27 @@ impl Manager {
         command
     }
 
+    /// Asks the probe until it says that the manager is ready, or that it is not, with these words.
+    pub async fn until_probe(&self, ready: bool, words: &[&str]) {
+        let ca = reqwest::Certificate::from_pem(&std::fs::read(&self.ca).unwrap()).unwrap();
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let client = reqwest::Client::builder().tls_certs_only([ca]).build().unwrap();
+        let url = format!("{}/readyz", self.server.url);
+        let ask = async {
+            loop {
+                let answer = client.get(&url).send().await.unwrap();
+                let status = answer.status().as_u16();
+                let text = answer.text().await.unwrap();
+                let wanted = if ready { 200 } else { 503 };
+                if status == wanted && words.iter().all(|word| text.contains(word)) {
+                    return;
+                }
+            }
+        };
+        let told = tokio::time::timeout(PATIENCE, ask).await;
+        assert!(told.is_ok(), "the probe never said {ready} with {words:?}");
+    }
+
     /// Repeats a command until its JSON is as wanted.
     pub async fn until(&self, line: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let ask = async {

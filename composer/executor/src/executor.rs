@@ -20,11 +20,12 @@ use crate::retention::{self, Pruned};
 use crate::run::run;
 use crate::state::OperationState;
 use crate::submit::{self, Submission, SubmitError, Submitted};
+use crate::unreadable;
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_planner::Plan;
-use poolwright_store::{Order, Store, StoreError, read_all, written};
+use poolwright_store::{Order, Store, StoreError, Stored, Versioned, read_all};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +35,7 @@ use tokio::task::JoinHandle;
 
 mod apart;
 mod recover;
+mod unread;
 
 use apart::Apart;
 pub use recover::Recovered;
@@ -49,6 +51,8 @@ struct Inner {
     live: Mutex<BTreeMap<OperationId, Worker>>,
     /// Open operations that are in nobody's hands here. What is known of them never changes.
     elsewhere: Mutex<BTreeMap<OperationId, Apart>>,
+    /// Open operations that can't be read, with the reason: left alone.
+    unreadable: Mutex<BTreeMap<OperationId, String>>,
     /// What was seen of what others ask.
     orders: Watch,
     closing: AtomicBool,
@@ -111,6 +115,7 @@ impl Executor {
             cx: Context::new(store, drivers, charge, clock, options, hooks),
             live: Mutex::default(),
             elsewhere: Mutex::default(),
+            unreadable: Mutex::default(),
             orders: Watch::default(),
             closing: AtomicBool::new(false),
         };
@@ -186,18 +191,25 @@ impl Executor {
         self.inner.workers().retain(|_, worker| !held(worker));
     }
 
-    /// An operation as it is just now; `None` where there is none.
+    /// An operation as it is just now; `None` where there is none. An open one that can't be read is shown as
+    /// quarantined, with what there is to do.
     pub async fn get(&self, id: &OperationId) -> Result<Option<Operation>, StoreError> {
-        match self.inner.find(id) {
-            Some(live) => Ok(Some(live.operation())),
-            None => {
-                let mut operation = load(&*self.inner.cx.store, id).await?;
-                if let Some(operation) = operation.as_mut().filter(|found| !found.state.has_ended()) {
-                    operation.waiting_for = self.inner.waits_for_charge(&operation.endpoints());
-                }
-                Ok(operation)
-            }
+        let inner = &self.inner;
+        if let Some(live) = inner.find(id) {
+            return Ok(Some(live.operation()));
         }
+        let mut operation = match load(&*inner.cx.store, id).await {
+            Err(error @ StoreError::Malformed { .. }) => return inner.stand_in(id, error).await.map(Some),
+            loaded => loaded?,
+        };
+        if let Some(operation) = operation.as_mut().filter(|found| !found.state.has_ended()) {
+            if let Some(why) = inner.unreadable().get(id) {
+                // It is what belongs to it that can't be read.
+                return Ok(Some(unreadable::quarantined(operation.clone(), why)));
+            }
+            operation.waiting_for = inner.waits_for_charge(&operation.endpoints());
+        }
+        Ok(operation)
     }
 
     /// The plan of an operation that this process works at.
@@ -208,8 +220,17 @@ impl Executor {
     /// The operations that ended last, at most so many, and all that are unfinished; the newest first.
     pub async fn list(&self, most: u32) -> Result<Vec<Operation>, StoreError> {
         let mut operations = self.unfinished().await?;
-        let found = written::<Operation>(&*self.inner.cx.store, Order::LatestFirst, most).await?;
-        let ended = found.into_iter().map(|found| found.value);
+        let found = self
+            .inner
+            .cx
+            .store
+            .written(Operation::KIND, Order::LatestFirst, most);
+        let found = found.await?;
+        // What can't be read is open, and told as such; or it has ended, and what became of it is not known here.
+        let ended = found
+            .iter()
+            .filter_map(|found| Versioned::<Operation>::parse(found).ok());
+        let ended = ended.map(|found| found.value);
         // One that has ended since we looked is told as it was then.
         let known: BTreeSet<OperationId> = operations.iter().map(|known| known.id.clone()).collect();
         operations.extend(ended.filter(|ended| ended.state.has_ended() && !known.contains(&ended.id)));
@@ -240,9 +261,7 @@ impl Executor {
             // Not copied: there may be a thousand of them, with as many steps.
             let alarm = match self.inner.find(&id) {
                 Some(live) => live.ask(|operation| operation.alarm.clone()),
-                None => load(&*self.inner.cx.store, &id)
-                    .await?
-                    .and_then(|operation| operation.alarm),
+                None => self.get(&id).await?.and_then(|operation| operation.alarm),
             };
             alarms.extend(alarm.map(|alarm| (id, alarm)));
         }
@@ -281,7 +300,7 @@ impl Executor {
     pub async fn cancel(&self, id: &OperationId, by: &str, reason: &str) -> Result<(), CancelError> {
         let stop = Stop::cancelled(by, reason);
         let Some(live) = self.inner.find(id) else {
-            let ended = load(&*self.inner.cx.store, id).await?;
+            let ended = self.get(id).await?;
             let open = ended
                 .as_ref()
                 .is_some_and(|operation| !operation.state.has_ended());
@@ -319,19 +338,7 @@ impl Executor {
     /// Brings an indeterminate or quarantined operation to an end, as an operator says who looked.
     pub async fn resolve(&self, id: &OperationId, wish: Resolve) -> Result<(), ResolveError> {
         let Some(live) = self.inner.find(id) else {
-            let known = load(&*self.inner.cx.store, id)
-                .await
-                .map_err(|error| ResolveError::Halted(error.to_string()))?;
-            return match known {
-                Some(operation) if operation.state.has_ended() => Err(ResolveError::NotNeeded {
-                    operation: id.clone(),
-                    state: operation.state,
-                }),
-                Some(_) if self.inner.cx.charge.is_shared() => {
-                    Ok(self.order(id, Wish::Resolve(wish)).await?)
-                }
-                _ => Err(ResolveError::NotFound(id.clone())),
-            };
+            return self.resolve_elsewhere(id, wish).await;
         };
         let inner = Arc::clone(&self.inner);
         detached(async move { Inner::resolve(&inner, live, wish).await }).await

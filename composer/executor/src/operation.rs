@@ -38,6 +38,8 @@ pub enum OperationKind {
     Adopt,
     /// Binding again what a composition holds and its fabric lost.
     Repair,
+    /// Nothing that is ever begun: what is shown of an operation that can't be read.
+    Unreadable,
 }
 
 impl OperationKind {

@@ -104,7 +104,13 @@ impl From<StoreError> for ServiceError {
             StoreError::Unavailable { .. } => ErrorCode::Unavailable,
             _ => ErrorCode::Internal,
         };
-        Self::new(code, error.to_string())
+        let told = Self::new(code, error.to_string());
+        match error {
+            StoreError::Malformed { .. } => told.with_hint(
+                "was it written by a newer Poolwright? start that one again; poolwright doctor has more",
+            ),
+            _ => told,
+        }
     }
 }
 
@@ -162,7 +168,8 @@ impl From<CancelError> for ServiceError {
         let code = match &error {
             CancelError::NotFound(_) => ErrorCode::NotFound,
             CancelError::TooLate { .. } => ErrorCode::Conflict,
-            CancelError::Halted(_) | CancelError::Store(_) => ErrorCode::Unavailable,
+            CancelError::Store(error) => return error.clone().into(),
+            CancelError::Halted(_) => ErrorCode::Unavailable,
         };
         Self::new(code, error.to_string())
     }

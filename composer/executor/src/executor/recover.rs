@@ -29,6 +29,7 @@ impl Executor {
         inner.leave_what_was_lost();
         inner.leave_what_gives_way();
         inner.elsewhere().retain(|id, _| open.binary_search(id).is_ok());
+        inner.unreadable().retain(|id, _| open.binary_search(id).is_ok());
         for id in open {
             if inner.find(&id).is_some() {
                 continue;
@@ -40,10 +41,12 @@ impl Executor {
                 continue;
             }
             match Inner::take_up(inner, &id).await {
-                Ok(true) => recovered.adopted.push(id),
-                Ok(false) => {}
+                Ok(is_ours) => {
+                    inner.unreadable().remove(&id);
+                    recovered.adopted.extend(is_ours.then_some(id));
+                }
                 Err(error @ StoreError::Malformed { .. }) => {
-                    tracing::error!(operation = %id, %error, "an open operation can't be read, and is left alone");
+                    inner.leave_unread(&id, &error);
                     recovered.unreadable.push((id, error));
                 }
                 Err(error) => return Err(error),

@@ -29,3 +29,4 @@ mod partial;
 mod retention;
 mod scale;
 mod sweep;
+mod unreadable;

@@ -95,6 +95,8 @@ pub fn verbs(kind: OperationKind) -> &'static [Verb] {
         | OperationKind::Schedule
         | OperationKind::Undo => &Verb::ALL,
         OperationKind::Adopt => &[Verb::Bind, Verb::Verify],
+        // It is never begun.
+        OperationKind::Unreadable => &[],
     }
 }
 
@@ -174,6 +176,7 @@ pub async fn prepare(kit: &Kit, form: Form) -> Plan {
             let seen = Seen::now(kit, &[("red", 1), ("blue", 1)]).await;
             seen.plan("undo", |input| undo::undo(&done, input).unwrap())
         }
+        OperationKind::Unreadable => panic!("it is what is shown of others, and is never begun"),
     }
 }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::TimeoutLayer;
 
-/// Carried by answers that were told from memory, with the reason.
+/// Carried by answers that were told from memory, or while nothing new can be kept, with the reason.
 const STALE: &str = "poolwright-stale";
 
 /// Plans of thousands of GPUs are the largest bodies.
@@ -65,12 +65,12 @@ async fn once_started(State(api): State<Api>, request: Request, next: Next) -> R
     }
 }
 
-/// Says of what was told from memory that it was, and why.
+/// Says of what may be old that it may be, and why.
 async fn mark_what_is_old(State(api): State<Api>, request: Request, next: Next) -> Response {
     let reads = request.method() == Method::GET;
     let mut response = next.run(request).await;
-    let silence = api.composer.store().silence();
-    if let Some(why) = silence.filter(|_| reads && response.status().is_success()) {
+    let old = api.composer.may_be_old();
+    if let Some(why) = old.filter(|_| reads && response.status().is_success()) {
         let visible = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
         let why = HeaderValue::from_str(&why.chars().map(visible).collect::<String>());
         let why = why.unwrap_or(HeaderValue::from_static("the store does not answer"));
