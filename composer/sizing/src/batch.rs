@@ -198,6 +198,7 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         context: None,
         latent: None,
         window: None,
+        linear: None,
         experts: None,
         stored: None,
         vision: None,

@@ -245,6 +245,14 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
         job.method != Method::Full && model.experts.is_some(),
         "activations of adapters on a mixture of experts",
     );
+    say(
+        model.linear.is_some(),
+        "activations of linear attention, counted from what its kernels save",
+    );
+    say(
+        parallel.gpus() > 8,
+        "buffers of the communication library over more than 8 GPUs, counted as over 8",
+    );
     say(job.offload == Offload::Parameters, "buffers of offloaded weights");
     say(
         job.optimizer == Optimizer::Adafactor,
