@@ -53,7 +53,11 @@ impl Adapters {
     fn attention(&self, model: &Model) -> u64 {
         let (h, q, kv) = (model.hidden, model.query(), model.key());
         // A gate comes out of the matrix that makes queries.
-        let made = if model.family == Family::Qwen3Next { 2 * q } else { q };
+        let made = if model.family == Family::Qwen3Next {
+            2 * q
+        } else {
+            q
+        };
         match self.targets {
             Targets::Qv => (h + made) + (h + kv),
             Targets::Qkvo | Targets::All => (h + made) + (h + q) + 2 * (h + kv),

@@ -72,7 +72,11 @@ pub struct Estimate {
 impl Estimate {
     pub(crate) fn of(terms: Vec<Term>, mut notes: Vec<String>) -> Self {
         notes.retain(|note| !note.ends_with(GUESSED));
-        let guessed: Vec<&str> = terms.iter().filter(|t| t.estimate).map(|t| t.name.as_str()).collect();
+        let guessed: Vec<&str> = terms
+            .iter()
+            .filter(|t| t.estimate)
+            .map(|t| t.name.as_str())
+            .collect();
         if !guessed.is_empty() {
             notes.push(format!("{ESTIMATE}: {}{GUESSED}", guessed.join(", ")));
         }

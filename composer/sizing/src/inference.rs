@@ -80,7 +80,9 @@ pub fn estimate(
         ));
     }
     if model.linear.is_some() {
-        notes.push("estimate: states of linear attention, counted from the shapes that engines give them".into());
+        notes.push(
+            "estimate: states of linear attention, counted from the shapes that engines give them".into(),
+        );
     }
     if model.latent.is_none() && layout.tensor > model.kv_heads {
         notes.push(format!(
@@ -165,7 +167,10 @@ fn engine(job: &Inference) -> Result<&'static Engine, SizingError> {
 /// Where the engine's figures come from another kind of GPU.
 pub fn measured_elsewhere(job: &Inference, kind: &str) -> Option<String> {
     let engine = engine(job).ok()?;
-    let card = engine.measured_card.as_deref().filter(|card| !kind.starts_with(card))?;
+    let card = engine
+        .measured_card
+        .as_deref()
+        .filter(|card| !kind.starts_with(card))?;
     Some(format!(
         "estimate: what {} takes beside weights and cache was measured on {card}, not on {kind}",
         engine.name
@@ -235,9 +240,8 @@ fn weights(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> R
     } else {
         model.embedding()
     };
-    let bytes = format.bytes() * in_format as f64
-        + 2.0 * in_16_bit as f64
-        + embedding_bytes * embedding as f64;
+    let bytes =
+        format.bytes() * in_format as f64 + 2.0 * in_16_bit as f64 + embedding_bytes * embedding as f64;
     let mut formula = format!("{} B x {}", format.bytes(), grouped(in_format));
     if in_16_bit > 0 {
         formula = format!("({formula} + 2 B x {})", grouped(in_16_bit));
@@ -298,7 +302,11 @@ fn paged(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> (u6
     if engine.page_tokens.is_none() || model.linear_layers() == model.layers {
         return (tokens.div_ceil(block) * block, kept);
     }
-    let unit = engine.page_tokens.as_ref().map_or(1, |unit| unit.value as u64).max(1);
+    let unit = engine
+        .page_tokens
+        .as_ref()
+        .map_or(1, |unit| unit.value as u64)
+        .max(1);
     let page = kept.div_ceil(token * unit) * unit;
     let page = page.max(block);
     (tokens.div_ceil(page) * page, page * token)
@@ -337,9 +345,8 @@ fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Vec
     };
     let token = (model.cache_width(layout.tensor) * job.cache_bytes) as f64;
     let kept = model.window.map_or(tokens, |w| tokens.min(w.tokens));
-    let of_attention = |[full, windowed, _]: [u64; 3]| {
-        (full as f64 * tokens as f64 + windowed as f64 * kept as f64) * token
-    };
+    let of_attention =
+        |[full, windowed, _]: [u64; 3]| (full as f64 * tokens as f64 + windowed as f64 * kept as f64) * token;
     let of_linear = |[_, _, layers]: [u64; 3]| layers as f64 * linear as f64;
     let stage = cached_layers(model, layout, |stage| of_attention(stage) + of_linear(stage));
     let requests = job.concurrency as f64;
@@ -363,7 +370,12 @@ fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Vec
             grouped(linear),
             job.concurrency
         );
-        terms.push(Term::new(LINEAR_STATES, of_linear(stage) * requests, safe, formula));
+        terms.push(Term::new(
+            LINEAR_STATES,
+            of_linear(stage) * requests,
+            safe,
+            formula,
+        ));
     }
     terms
 }

@@ -395,7 +395,8 @@ impl Model {
 
     /// Layers with linear attention; 0 without.
     pub fn linear_layers(&self) -> u64 {
-        self.linear.map_or(0, |l| self.layers.saturating_sub(l.full_layers))
+        self.linear
+            .map_or(0, |l| self.layers.saturating_sub(l.full_layers))
     }
 
     /// The number of parameters that the dimensions come to; None where the family is not counted.

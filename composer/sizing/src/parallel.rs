@@ -89,7 +89,12 @@ impl Parallel {
         }
         if let Some(linear) = model.linear {
             // Each key head has the same number of value heads.
-            divides("tensor", self.tensor, "the key heads of linear attention", linear.key_heads)?;
+            divides(
+                "tensor",
+                self.tensor,
+                "the key heads of linear attention",
+                linear.key_heads,
+            )?;
         }
         let (t, k) = (self.tensor, model.kv_heads);
         if model.latent.is_none() && !t.is_multiple_of(k) && !k.is_multiple_of(t) {

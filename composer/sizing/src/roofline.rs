@@ -156,7 +156,9 @@ impl Work {
         let kept = model.window.map_or(attended, |w| attended.min(w.tokens as f64));
         let pairs = full as f64 * attended + windowed as f64 * kept;
         // A head's matrix is multiplied with a key, changed, and multiplied with a query.
-        let states = model.linear.map_or(0, |linear| model.linear_layers() * linear.state());
+        let states = model
+            .linear
+            .map_or(0, |linear| model.linear_layers() * linear.state());
         Work {
             linear: 2.0 * active as f64,
             attention: 4.0 * model.query() as f64 * pairs + 6.0 * states as f64,

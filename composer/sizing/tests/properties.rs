@@ -221,6 +221,9 @@ proptest! {
         model in any_model(), job in serving(),
         tensor in 1u64..9, pipeline in 1u64..12, more in 1u64..4,
     ) {
+        // Of hybrids, an engine's pages are as long as a state needs, which another width rounds to other lengths.
+        let pages = Constants::builtin().serving.engine(&job.engine).unwrap().page_tokens.is_some();
+        prop_assume!(model.linear.is_none() || !pages);
         let bytes = |tensor: u64, pipeline: u64| -> u64 {
             let layout = Layout { tensor: tensor.min(model.heads), pipeline: pipeline.min(model.layers) };
             inference::tensors(&model, &job, layout).unwrap().iter().map(|t| t.safe.0).sum()

@@ -128,7 +128,10 @@ impl Sketch {
         if let Job::Inference(job) = memo.job() {
             advice = inference::share_advice(job, estimate.safe, offer.memory);
             let requests = inference::requests_note(job, &estimate, offer.memory);
-            let elsewhere = offer.kind.as_deref().and_then(|kind| inference::measured_elsewhere(job, kind));
+            let elsewhere = offer
+                .kind
+                .as_deref()
+                .and_then(|kind| inference::measured_elsewhere(job, kind));
             let told = advice.clone().into_iter().chain(requests).chain(elsewhere);
             estimate.notes.extend(told);
         }

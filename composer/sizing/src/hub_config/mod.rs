@@ -77,7 +77,7 @@ fn implausible(fields: &Fields, kind: Kind, found: Implausible) -> ConfigError {
         "kv_heads" => &["num_key_value_heads", "num_kv_heads", "n_head_kv"],
         "head_dim" => &["head_dim", "v_head_dim"],
         "ffn" => &MLP,
-        "vocab" => &["vocab_size"],
+        "vocab" => &VOCAB,
         "context" => &CONTEXT,
         "experts.count" => &count,
         "experts.ffn" => &expert_width,
@@ -108,6 +108,14 @@ fn implausible(fields: &Fields, kind: Kind, found: Implausible) -> ConfigError {
 const HIDDEN: [&str; 4] = ["hidden_size", "n_embd", "n_embed", "d_model"];
 const HEADS: [&str; 4] = ["num_attention_heads", "n_head", "num_heads", "n_heads"];
 const LAYERS: [&str; 4] = ["num_hidden_layers", "n_layer", "num_layers", "n_layers"];
+/// ChatGLM fills its vocabulary up.
+const VOCAB: [&str; 2] = ["padded_vocab_size", "vocab_size"];
+const COUNTS: [&str; 4] = [
+    "num_local_experts",
+    "num_experts",
+    "n_routed_experts",
+    "moe_num_experts",
+];
 const MLP: [&str; 5] = [
     "intermediate_size_mlp",
     "intermediate_size",
@@ -165,7 +173,7 @@ fn shape(name: &str, fields: &Fields, kind: Kind) -> Result<Model, ConfigError> 
             }
             None => fields.need(&["intermediate_size"])?,
         },
-        vocab: fields.need(&["padded_vocab_size", "vocab_size"])?,
+        vocab: fields.need(&[fields.named(&VOCAB).unwrap_or("vocab_size")])?,
         tied: fields.flag("tie_word_embeddings")?.unwrap_or(kind.tied),
         mlp: match fields
             .text("activation_function")
@@ -307,7 +315,8 @@ fn experts(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Experts>, 
             .unwrap_or(0),
     };
     Ok(Some(Experts {
-        count: fields.need(&[count])?,
+        // What a class reads under one name it may write under another.
+        count: fields.need(&[fields.named(&COUNTS).unwrap_or(count)])?,
         per_token,
         ffn: width,
         shared,
@@ -327,7 +336,10 @@ fn first_dense(fields: &Fields) -> Result<u64, ConfigError> {
     let kinds = kinds.unwrap_or_default();
     let dense = kinds.iter().take_while(|kind| **kind == "dense").count();
     if kinds.is_empty() || kinds[dense..].iter().any(|kind| *kind != "sparse") {
-        return Err(fields.bad("mlp_layer_types", "a list of dense, then sparse, one for each layer"));
+        return Err(fields.bad(
+            "mlp_layer_types",
+            "a list of dense, then sparse, one for each layer",
+        ));
     }
     Ok(dense as u64)
 }

@@ -114,7 +114,9 @@ impl Round<'_> {
         let kept = m.window.map_or(context, |w| context.min(w.tokens as f64));
         let keys = elements * self.job.cache_bytes as f64 * (full as f64 * context + windowed as f64 * kept);
         // States are read and written.
-        let states = m.linear.map_or(0, |linear| 2 * m.linear_layers() * linear.kept_bytes(self.tensor as u64));
+        let states = m.linear.map_or(0, |linear| {
+            2 * m.linear_layers() * linear.kept_bytes(self.tensor as u64)
+        });
         keys + states as f64
     }
 

@@ -76,7 +76,10 @@ impl Rank<'_> {
     /// The layer that keeps the most.
     fn largest_layer(&self) -> Layer {
         let full = self.attention() + self.scores();
-        let linear = self.model.linear.map_or(0.0, |linear| self.linear_attention(linear));
+        let linear = self
+            .model
+            .linear
+            .map_or(0.0, |linear| self.linear_attention(linear));
         if linear > full {
             self.layer_of(linear, 0.0)
         } else {
@@ -121,7 +124,11 @@ impl Rank<'_> {
             0.0
         };
         // A gate on the output: its sigmoid, and the product that the last matrix takes.
-        let gate = if m.family == Family::Qwen3Next { 2.0 * e * q } else { 0.0 };
+        let gate = if m.family == Family::Qwen3Next {
+            2.0 * e * q
+        } else {
+            0.0
+        };
         let log_sum_exp = 4.0 * m.heads as f64 / self.tensor();
         let matrix_inputs = match (self.gated() && self.autocast(), self.side_by_side()) {
             (true, _) => 5.0,
@@ -280,7 +287,8 @@ impl Rank<'_> {
                 let (mut out, mut made) = (q, q + 2.0 * kv);
                 if let Some(linear) = m.linear {
                     let share = self.share_of_linear(true);
-                    let of = |full: f64, width: u64| (1.0 - share) * full + share * width as f64 / self.tensor();
+                    let of =
+                        |full: f64, width: u64| (1.0 - share) * full + share * width as f64 / self.tensor();
                     (out, made) = (of(out, linear.value()), of(made + q, linear.projected()));
                 }
                 let f = m.active_ffn() as f64 / self.tensor();

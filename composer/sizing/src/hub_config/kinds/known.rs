@@ -499,4 +499,3 @@ pub(in crate::hub_config) const KINDS: &[(&str, Kind)] = &[
         },
     ),
 ];
-
