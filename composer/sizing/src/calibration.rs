@@ -416,6 +416,9 @@ impl Estimate {
         terms.push(term);
         let mut notes = self.notes;
         notes.push(note);
-        Estimate::of(terms, notes)
+        Estimate {
+            on_host: self.on_host,
+            ..Estimate::of(terms, notes)
+        }
     }
 }

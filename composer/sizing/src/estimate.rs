@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 /// How the evidence of a constant begins that is a guess, and a note about it.
 pub(crate) const ESTIMATE: &str = "estimate";
 
+/// How notes begin that everybody should see, asked for or not.
+pub const WARNING: &str = "warning:";
+pub const OFFLOADED: &str = "offloaded:";
+
 /// How the note ends about such constants.
 const GUESSED: &str = ": no figure of its own was found";
 
@@ -64,6 +68,9 @@ pub struct Estimate {
     /// Sum of the terms.
     pub point: Bytes,
     pub safe: Bytes,
+    /// What each GPU's process holds in the host's memory, where a job is offloaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_host: Option<Bytes>,
     /// What the figures rest on, where that is not plain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -86,6 +93,7 @@ impl Estimate {
             terms,
             point,
             safe,
+            on_host: None,
             notes,
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::constants::{Constants, Engine, Scope};
 use crate::error::SizingError;
-use crate::estimate::{Estimate, Term, grouped};
+use crate::estimate::{Estimate, Term, WARNING, grouped};
 use crate::job::{Inference, Job, MOST_REQUESTS, within};
 use crate::model::{Model, Vision};
 use crate::overhead;
@@ -69,7 +69,7 @@ pub fn estimate(
     let tokens = job.prompt_tokens + job.generated_tokens;
     if let Some(context) = model.context.filter(|c| tokens > *c) {
         notes.push(format!(
-            "{tokens} tokens are more than the model's context of {context}"
+            "{WARNING} {tokens} tokens are more than the model's context of {context}"
         ));
     }
     if let Some(gpus) = engine.measured_gpus.filter(|gpus| layout.gpus() > *gpus) {

@@ -13,6 +13,7 @@ pub(crate) use rates::Links;
 pub use rates::Rates;
 
 use crate::error::DataError;
+use crate::estimate::WARNING;
 use crate::inference::Layout;
 use crate::job::{Inference, Training};
 use crate::model::Model;
@@ -102,7 +103,7 @@ impl Speed {
     pub fn warning(&self) -> Option<String> {
         (self.communication_share > MUCH_COMMUNICATION).then(|| {
             format!(
-                "communication takes {:.1} % of a step, more than {:.0} %: fewer GPUs to a layer, larger \
+                "{WARNING} communication takes {:.1} % of a step, more than {:.0} %: fewer GPUs to a layer, larger \
                  micro-batches or a faster link would help",
                 self.communication_share * 100.0,
                 MUCH_COMMUNICATION * 100.0
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!(parts(0.25).speed(1.0).warning(), None);
         let warning = parts(0.5).speed(1.0).warning().unwrap();
         assert!(
-            warning.starts_with("communication takes 33.3 % of a step"),
+            warning.starts_with("warning: communication takes 33.3 % of a step"),
             "{warning}"
         );
         assert_eq!(parts(0.5).speed(1.0).bound_by, Bound::Compute);

@@ -10,6 +10,7 @@ use crate::inference;
 use crate::job::{Job, Precision, WeightFormat};
 use crate::need::{Advice, GpuSet};
 use crate::roofline::{self, Speed};
+use crate::training;
 use poolwright_model::profile::NumberFormat;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -111,6 +112,23 @@ impl Sketch {
                 (Job::Inference(_) | Job::Training(_), _) => None,
             });
         Some(sketch)
+    }
+
+    /// Whether a host has the memory for what its GPUs of the set keep there, where that is known.
+    pub(super) fn fits_its_hosts(&self, memo: &Memo<'_>, limits: Limits) -> bool {
+        limits
+            .host_memory
+            .is_none_or(|has| self.on_its_host(memo, limits) <= has)
+    }
+
+    /// What the GPUs of the set on one host, as many as it takes, keep in its memory.
+    pub(super) fn on_its_host(&self, memo: &Memo<'_>, limits: Limits) -> Bytes {
+        let (Job::Training(job), Division::Training(parallel)) = (memo.job(), self.found.division) else {
+            return Bytes(0);
+        };
+        let each = training::on_host(memo.model(), job, &parallel).unwrap_or_default();
+        let together = self.count.min(limits.host_slots.unwrap_or(USUAL_HOST));
+        Bytes((each * f64::from(together)).ceil() as u64)
     }
 
     fn set(&self, offer: &Offer) -> GpuSet {

@@ -203,6 +203,10 @@ fn the_format_of_weights_is_taken_from_the_file() {
         ),
         (quantised(r#""load_in_8bit": true"#), WeightFormat::Int8),
         (
+            quantised(r#""quant_method": "modelopt", "quant_algo": "NVFP4""#),
+            WeightFormat::Nvfp4,
+        ),
+        (
             quantised(
                 r#""quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}}"#,
             ),
