@@ -454,7 +454,7 @@ async fn what_a_host_has_is_a_limit() {
     run(&format!("{line} --host-memory 512GiB")).await.refused(
         5,
         &[
-            "the GPUs of a host would keep 1.0 TiB in its memory, and it has 512.0 GiB",
+            "the GPUs of a host would keep 1.02 TiB in its memory, and it has 512.0 GiB",
             "--set offload=optimizer",
         ],
     );
