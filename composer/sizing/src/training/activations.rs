@@ -138,18 +138,19 @@ impl Rank<'_> {
         norms + matrix_inputs * e * h / inputs + products + head_norms + gate + log_sum_exp
     }
 
-    /// What a gated delta rule's kernels save: all that the first matrix made, of which the gate is a part; input and
-    /// output of the convolution; normed queries and keys for every head of values, and the products of a chunk's keys;
-    /// the output before and after its norm; decay and rate of learning in fp32, and what they are made of.
+    /// Input and output of the convolution, of which the values are a part; normed queries and keys, and the products of
+    /// a chunk's keys; decay and rate of learning with what they are made of. Then the norm of the output with its gate,
+    /// step by step: the output and the gate in fp32, what the gate's activation gives, the output normed and scaled,
+    /// and the input of the last matrix.
     fn linear_attention(&self, linear: Linear) -> f64 {
         let (e, h) = (self.element(), self.model.hidden as f64);
+        let (key, value) = (linear.key() as f64, linear.value() as f64);
         let heads = linear.value_heads as f64;
-        let queries_and_keys = 2.0 * heads * linear.key_dim as f64;
-        let elements = (linear.projected() + 2 * linear.convolved() + 2 * linear.value()) as f64
-            + queries_and_keys
-            + heads * CHUNK;
+        let rule = e * (2.0 * linear.convolved() as f64 + 2.0 * key + CHUNK * heads);
+        let norm = (12.0 + 3.0 * e) * value;
+        let decay = (16.0 + e) * heads + 8.0 * linear.key_heads as f64;
         let inputs = if self.autocast() { 5.0 } else { 2.0 };
-        self.norms() + inputs * e * h / self.inputs() + (e * elements + 16.0 * heads) / self.tensor()
+        self.norms() + inputs * e * h / self.inputs() + (rule + norm + decay) / self.tensor()
     }
 
     /// What the norms of a layer keep, and the dropout masks beside them (or as much in copies of queries and keys).
