@@ -157,6 +157,7 @@ Examples:
   poolwright size Llama-3.1-8B --task full --set optimizer=adamw_8bit --set offload=optimizer --explain
   poolwright size 400B --rule liqid
   poolwright size 70B --task full --accumulation 16 --gpus 128 --tensor 8 --pipeline 4 --interleave 2
+  poolwright size 70B --task full --set offload=params --gpus 8 --host-memory 2TiB
   poolwright size table --kind h100-sxm5-80gb          a rule's tables beside ours
   poolwright size calibrate measured.csv               constants corrected by measured peaks
   poolwright size --list kinds                         the GPUs that are known; also models and rules

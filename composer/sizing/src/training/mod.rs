@@ -274,8 +274,8 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
         "activations of adapters on a mixture of experts",
     );
     say(
-        model.linear.is_some(),
-        "activations of linear attention, counted from what its kernels save",
+        model.linear.is_some() && (parallel.tensor > 1 || parallel.context > 1),
+        "linear attention whose heads or tokens are divided over GPUs",
     );
     say(
         parallel.gpus() > 8,
