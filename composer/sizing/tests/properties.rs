@@ -181,6 +181,26 @@ proptest! {
         prop_assert!(states(&model, &job, &wider) <= states(&model, &job, &parallel));
     }
 
+    /// Groups that share matrices, and stages: twice as wide, none of them holds more of the model.
+    #[test]
+    fn wider_groups_and_deeper_pipelines_never_hold_more_states((model, parallel) in laid_out(), job in step()) {
+        let base = states(&model, &job, &parallel);
+        let wider = [
+            Parallel { tensor: 2 * parallel.tensor, ..parallel },
+            Parallel { pipeline: 2 * parallel.pipeline, ..parallel },
+        ];
+        for wider in wider.into_iter().filter(|wider| wider.check(&model).is_ok()) {
+            prop_assert!(states(&model, &job, &wider) <= base, "{} and {}", parallel, wider);
+        }
+    }
+
+    /// What the host holds falls with every GPU that shares it.
+    #[test]
+    fn more_shards_never_hold_more_on_their_hosts(model in any_model(), job in step(), gpus in 1u64..512, more in 1u64..512) {
+        let held = |n| training::on_host(&model, &job, &Parallel::data(n)).unwrap();
+        prop_assert!(held(gpus + more) <= held(gpus));
+    }
+
     /// From two GPUs on: the step from one to two adds the gathered layers, which can outweigh what is
     /// saved on a model with few layers or frozen 4-bit weights. Communication buffers aside.
     #[test]
