@@ -13,6 +13,7 @@ mod composing;
 mod drifting;
 mod every_step;
 mod failing;
+mod forgetting;
 mod gone;
 mod limiting;
 mod managers;
