@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use poolwright_collector::CollectOptions;
 use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::Standing;
-use poolwright_service::{Composer, Options, Paused, runner};
+use poolwright_service::{Composer, Keys, Options, Paused, runner};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -84,7 +84,13 @@ pub async fn run(args: ServeArgs) -> Outcome {
     let _write_fails = signal(XFSZ);
     let store = wire_up::open_store(&args.data_dir, &args.store).await?;
     let connector = Arc::new(RedfishConnector::default());
-    let mut options = Options::default();
+    let mut options = Options {
+        keys: Keys {
+            own: Some(wire_up::own_key(&args.data_dir)?),
+            cluster: cluster_key.clone(),
+        },
+        ..Options::default()
+    };
     options.execute.act_deadline = args.request_deadline;
     options.execute.host_deadline = options.execute.host_deadline.min(args.request_deadline);
     options.calibration = calibration.unwrap_or_default();

@@ -1,7 +1,9 @@
 //! The drivers in use, and who speaks for which host. An endpoint is connected when it is first needed: a manager that
 //! starts need not wait for all of them.
 
+use crate::composer::{Unopened, unsealed};
 use crate::endpoint::{Connected, Connector, Endpoint, EndpointSpec};
+use crate::sealed::Keys;
 use async_trait::async_trait;
 use poolwright_driver::{DriverError, Fabric, HostSide};
 use poolwright_executor::Drivers;
@@ -17,6 +19,8 @@ pub(crate) struct Connections {
     connector: Arc<dyn Connector>,
     /// Other managers change what is kept, too.
     shared: bool,
+    /// Open the passwords that are kept sealed.
+    keys: Keys,
     in_use: RwLock<InUse>,
     /// Held by whoever connects: one session is enough.
     connecting: Mutex<BTreeMap<ControlEndpointId, Arc<tokio::sync::Mutex<()>>>>,
@@ -42,11 +46,12 @@ pub(crate) enum NotReached {
 
 impl Connections {
     /// `shared`: other managers change what is kept, too.
-    pub fn new(store: Arc<dyn Store>, connector: Arc<dyn Connector>, shared: bool) -> Self {
+    pub fn new(store: Arc<dyn Store>, connector: Arc<dyn Connector>, shared: bool, keys: Keys) -> Self {
         Self {
             store,
             connector,
             shared,
+            keys,
             in_use: RwLock::default(),
             connecting: Mutex::default(),
         }
@@ -73,7 +78,9 @@ impl Connections {
                     self.drop_driver(id).await;
                 }
                 let Some(kept) = kept else { return Ok(None) };
-                let connected = self.connector.connect(&kept).await?;
+                let ready = unsealed(self.store.as_ref(), &self.keys, &kept).await?;
+                let ready = ready.map_err(unopened)?;
+                let connected = self.connector.connect(&ready).await?;
                 self.take_into_use(&kept, connected).await;
                 Ok(self.get(id))
             }
@@ -177,6 +184,10 @@ impl Drivers for Connections {
             Err(error) => Err(unreached(&speaker, &error)),
         }
     }
+}
+
+fn unopened(unopened: Unopened) -> DriverError {
+    DriverError::no_effect(unopened.to_string()).with_hint(unopened.hint())
 }
 
 fn unreached(speaker: &ControlEndpointId, why: impl Display) -> DriverError {

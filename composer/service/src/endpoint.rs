@@ -9,9 +9,11 @@ use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::Arc;
 
-/// How to reach a management service. The password is not here: `password_file` says where it is.
+/// How to reach a management service. Its password is kept sealed in the store, for every manager of it; or
+/// `password_file` says where it lies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointSpec {
@@ -20,7 +22,13 @@ pub struct EndpointSpec {
     pub url: String,
     #[serde(default)]
     pub username: Option<String>,
-    /// A file on the manager's machine, readable by the manager only.
+    /// As whoever adds the endpoint tells it. It is written nowhere but sealed.
+    #[serde(default, skip_serializing)]
+    pub password: Option<Password>,
+    /// Which password is kept sealed for it: another one has another name. Told by managers alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<String>,
+    /// A file on the manager's machine, readable by the manager only: instead of a password that is kept.
     #[serde(default)]
     pub password_file: Option<String>,
     #[serde(default)]
@@ -38,6 +46,28 @@ impl EndpointSpec {
     }
 }
 
+/// A password in memory. It is not shown, and can't be written down as it is.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Password(String);
+
+impl Password {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// To send it where it belongs, or to seal it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password")
+    }
+}
+
 /// Whose certificate is believed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -45,6 +75,8 @@ pub enum Trust {
     /// The machine's own certificate authorities.
     #[default]
     System,
+    /// These certificate authorities, in PEM form: every manager of the store believes them.
+    CaPem(String),
     /// Certificate authorities in a PEM file on the manager's machine.
     CaFile(String),
     /// Exactly the certificate with this SHA-256 fingerprint, in hexadecimal digits.

@@ -1,5 +1,5 @@
 //! What is forgotten of the past, so that it does not grow for ever: operations and keys as the executor says,
-//! and what ran by the clock.
+//! what ran by the clock, and sessions that are over.
 
 use super::Composer;
 use super::keeping::DemandOf;
@@ -25,10 +25,12 @@ impl Composer {
         self.settle_demands().await?;
         let pruned = self.executor.prune(now, &[DemandOf::KIND]).await?;
         let runs = self.prune_runs(now).await?;
+        let sessions = self.sessions().prune(now).await?;
         tracing::debug!(
             pruned.operations,
             pruned.keys,
             runs,
+            sessions,
             "forgotten, for they are old"
         );
         Ok(())
