@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::duration;
+use crate::follow::some_time;
 use crate::output::human::counted;
 use crate::output::say;
 use crate::stop::until_stopped;
@@ -38,7 +38,7 @@ pub struct ServeArgs {
     rack: Option<String>,
     /// The longest that one bind, unbind, reset or drain may take. A manager that takes over from another one waits
     /// for so long and a quarter
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = some_time)]
     request_deadline: Duration,
     /// Size demands with constants corrected by measured peaks, as `size calibrate --out` writes them; every need that
     /// they change says so, with this file

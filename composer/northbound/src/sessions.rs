@@ -67,9 +67,14 @@ async fn service() -> Json<Value> {
     }))
 }
 
-async fn all(State(api): State<Api>, Extension(Asker(account)): Extension<Asker>) -> Result<Json<Value>, Problem> {
+async fn all(
+    State(api): State<Api>,
+    Extension(Asker(account)): Extension<Asker>,
+) -> Result<Json<Value>, Problem> {
     let open = api.sessions.all(&account).await?;
-    let members = open.iter().map(|session| json!({ "@odata.id": place(&session.id) }));
+    let members = open
+        .iter()
+        .map(|session| json!({ "@odata.id": place(&session.id) }));
     let members: Vec<Value> = members.collect();
     Ok(Json(json!({
         "@odata.id": format!("{SERVICE}/Sessions"),

@@ -179,3 +179,43 @@ impl From<DriverError> for ServiceError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// As each earlier version of the tables has them; and one of today, which is read back as it is.
+    #[test]
+    fn endpoints_that_were_kept_by_earlier_versions_are_read() {
+        let before_adopting = json!({
+            "id": "box-1", "url": "https://box-1", "username": "admin", "password_file": "/etc/pw",
+            "trust": {"ca-file": "/etc/ca.pem"}, "insecure_http": false, "added": "2026-03-01T00:00:00Z",
+        });
+        let mut before_sealing = before_adopting.clone();
+        before_sealing["standing"] = json!("observed");
+        before_sealing["repair"] = json!("rebind");
+        for (kept, standing) in [
+            (before_adopting, Standing::Adopted),
+            (before_sealing, Standing::Observed),
+        ] {
+            let endpoint: Endpoint = serde_json::from_value(kept).unwrap();
+            assert_eq!(endpoint.standing, standing);
+            assert_eq!(endpoint.spec.password_file.as_deref(), Some("/etc/pw"));
+            assert_eq!((&endpoint.spec.password, &endpoint.spec.sealed), (&None, &None));
+            let again = serde_json::to_value(&endpoint).unwrap();
+            assert_eq!(serde_json::from_value::<Endpoint>(again).unwrap(), endpoint);
+        }
+    }
+
+    #[test]
+    fn a_password_is_written_nowhere() {
+        let told =
+            json!({"id": "box-1", "url": "https://box-1", "username": "admin", "password": "very secret"});
+        let spec: EndpointSpec = serde_json::from_value(told).unwrap();
+        assert_eq!(spec.password.as_ref().unwrap().reveal(), "very secret");
+        let written = serde_json::to_string(&spec).unwrap();
+        assert!(!written.contains("secret"), "{written}");
+        assert!(!format!("{spec:?}").contains("secret"), "{spec:?}");
+    }
+}

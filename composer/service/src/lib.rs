@@ -40,9 +40,9 @@ mod walk;
 pub mod window;
 
 pub use composer::{
-    Accepting, Adopting, Change, Check, CheckResult, Composer, Credentials, EndpointTest, How, LimitsStatus, Lost,
-    MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent, Status, Why,
-    most_slots, pool_kinds,
+    Accepting, Adopting, Change, Check, CheckResult, Composer, Credentials, EndpointTest, How, LimitsStatus,
+    Lost, MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent, Status,
+    Why, most_slots, pool_kinds,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};

@@ -171,7 +171,10 @@ impl Sessions {
         match noted {
             // Another request has noted it, or ended the session.
             Ok(()) | Err(StoreError::Conflict { .. }) => {}
-            Err(error) => tracing::warn!(session = session.id, "that it is used is not written down: {error}"),
+            Err(error) => tracing::warn!(
+                session = session.id,
+                "that it is used is not written down: {error}"
+            ),
         }
     }
 
@@ -193,8 +196,9 @@ impl Sessions {
         let found = found.map(|found| found.value);
         let open = found.filter(|it| it.account == account && !it.is_over(self.clock.now()));
         open.ok_or_else(|| {
-            ServiceError::new(ErrorCode::NotFound, format!("there is no session {id:?}"))
-                .with_hint("it may have ended: GET /redfish/v1/SessionService/Sessions has those that are open")
+            ServiceError::new(ErrorCode::NotFound, format!("there is no session {id:?}")).with_hint(
+                "it may have ended: GET /redfish/v1/SessionService/Sessions has those that are open",
+            )
         })
     }
 

@@ -58,7 +58,10 @@ pub(super) fn check(spec: &EndpointSpec) -> Result<(), ServiceError> {
             "give its password, or a file on the manager's machine",
         ),
         (_, Some(password), _) if password.reveal().is_empty() || password.reveal().len() > LONGEST => {
-            refused("the password is empty or too long", "a password has 1 to 1024 bytes")
+            refused(
+                "the password is empty or too long",
+                "a password has 1 to 1024 bytes",
+            )
         }
         _ => Ok(()),
     }
@@ -156,7 +159,10 @@ impl Composer {
         id: &ControlEndpointId,
         credentials: Credentials,
     ) -> Result<EndpointTest, ServiceError> {
-        let Versioned { value: kept, revision } = self.kept_endpoint(id).await?;
+        let Versioned {
+            value: kept,
+            revision,
+        } = self.kept_endpoint(id).await?;
         let wanted = EndpointSpec {
             username: credentials.username.or_else(|| kept.spec.username.clone()),
             password: credentials.password,
@@ -193,7 +199,9 @@ impl Composer {
                 continue;
             };
             let mut batch = Batch::new();
-            batch.expect(Sealed::KIND, value.id(), Some(revision)).put(&shared)?;
+            batch
+                .expect(Sealed::KIND, value.id(), Some(revision))
+                .put(&shared)?;
             match self.store.commit(batch).await {
                 // Somebody gave another one meanwhile.
                 Err(StoreError::Conflict { .. }) => {}

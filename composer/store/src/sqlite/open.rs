@@ -34,6 +34,9 @@ pub(super) fn open(dir: &Path) -> Result<Opened, OpenError> {
     let remembered = dir.remembered()?;
     // All that may be refused is found before the first change.
     let found = inspect(&path)?;
+    if found.unclean {
+        tracing::warn!(path = %path.display(), "the store was not closed well; it was checked, and is sound");
+    }
     let place = path.display().to_string();
     let cluster = belonging(&place, remembered.as_ref(), &found)?.unwrap_or_else(new_name);
     let older = match &remembered {
@@ -145,14 +148,16 @@ pub(super) fn inspect(path: &Path) -> Result<Found, OpenError> {
         return Ok(Found::default());
     }
     let marked = |name| super::sql::marked(&connection, name).map_err(|e| refused(path, &e));
-    // Stopped before it was first marked: as good as unclean.
-    if marked(STOP)?.as_deref() != Some(CLEAN) {
-        check_after_unclean_stop(path, &connection)?;
+    // Stopped before it was first marked: as good as unclean. Or its manager runs.
+    let unclean = marked(STOP)?.as_deref() != Some(CLEAN);
+    if unclean {
+        check(path, &connection)?;
     }
     let revision = super::sql::last_revision(&connection).map_err(|e| refused(path, &e))?;
     Ok(Found {
         cluster: marked(CLUSTER)?,
         revision: Some(revision),
+        unclean,
     })
 }
 
@@ -258,11 +263,6 @@ const UNCLEAN: &str = "in-use";
 
 pub(super) fn mark(connection: &Connection, name: &str, value: &str) -> rusqlite::Result<()> {
     connection.execute(MARK, [name, value]).map(|_| ())
-}
-
-fn check_after_unclean_stop(path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    tracing::warn!(path = %path.display(), "the store was not closed well; checking it");
-    check(path, connection)
 }
 
 fn check(path: &Path, connection: &Connection) -> Result<(), OpenError> {
