@@ -78,26 +78,33 @@ pub struct Opened {
 pub struct Sessions {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    /// Held while somebody logs in here: only other managers come in the way.
+    login: tokio::sync::Mutex<()>,
 }
 
 impl Sessions {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock }
+        Self {
+            store,
+            clock,
+            login: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Opens one for an account whose password was right. Those that are over are forgotten meanwhile.
     pub async fn open(&self, account: &str) -> Result<Opened, ServiceError> {
-        let mut tried = 0;
-        loop {
-            tried += 1;
+        let _login = self.login.lock().await;
+        for _ in 0..TRIES {
             match self.try_to_open(account).await {
-                // Somebody logged in at the same moment.
-                Err(NotOpened::Store(StoreError::Conflict { .. })) if tried < TRIES => {}
+                // Somebody logged in elsewhere at the same moment.
+                Err(NotOpened::Store(StoreError::Conflict { .. })) => {}
                 Err(NotOpened::Store(error)) => return Err(error.into()),
                 Err(NotOpened::Refused(error)) => return Err(error),
                 Ok(opened) => return Ok(opened),
             }
         }
+        let message = format!("too many log in as {account} at other managers just now");
+        Err(ServiceError::new(ErrorCode::Unavailable, message).with_hint("try again in a moment"))
     }
 
     async fn try_to_open(&self, account: &str) -> Result<Opened, NotOpened> {

@@ -168,14 +168,15 @@ async fn a_session_is_good_at_all_managers_of_a_postgres_database_until_it_ends(
     ]);
     assert!(psql.status().unwrap().success());
     let folder = tempfile::tempdir().unwrap();
-    let open = async |manager: &str| -> Arc<dyn Store> {
+    let open = async |manager: &str| {
         let options = PostgresOptions {
             url: format!("postgres://poolwright@127.0.0.1:{port}/{name}"),
             password: None,
             ca: None,
         };
         let home = folder.path().join(manager);
-        Arc::new(PostgresStore::open(&home, options).await.unwrap())
+        let store: Arc<dyn Store> = Arc::new(PostgresStore::open(&home, options).await.unwrap());
+        store
     };
     hold([open("first").await, open("second").await]).await;
 }
