@@ -2,8 +2,6 @@
 
 import argparse
 import contextlib
-import json
-import os
 import platform
 import statistics
 import sys
@@ -12,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from rack import emulated
+import bench
 from suite import POOLWRIGHT, ROOT, SERVE_TREE, SHARED, free_port, run, serve_tree, small_tree, started
 
 CONCURRENCY = 32
@@ -239,22 +238,16 @@ def main():
     arguments.add_argument("--repetitions", type=int, default=7)
     arguments.add_argument("--only", choices=["dgx", "pod"])
     arguments = arguments.parse_args()
-    report = {
-        "machine": {"cores": os.cpu_count(), "load_before": os.getloadavg()[0], "kernel": platform.release()},
-        "peers": {
+    with bench.report("discover") as found:
+        found["peers"] = {
             "aiohttp": version("aiohttp"),
             "python": platform.python_version(),
             "nginx": run("nginx", "-v").err.strip(),
-        },
-    }
-    if arguments.only != "pod":
-        report["dgx"] = dgx(arguments.repetitions)
-    if arguments.only != "dgx":
-        report["pod"] = pod(arguments.repetitions)
-    report["machine"]["load_after"] = os.getloadavg()[0]
-    file = ROOT / "reports/bench-discover.json"
-    file.write_text(json.dumps(report, indent=1))
-    print(f"\n{file.relative_to(ROOT)}")
+        }
+        if arguments.only != "pod":
+            found["dgx"] = dgx(arguments.repetitions)
+        if arguments.only != "dgx":
+            found["pod"] = pod(arguments.repetitions)
 
 
 main()

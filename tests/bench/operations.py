@@ -6,7 +6,6 @@ import concurrent.futures
 import contextlib
 import json
 import os
-import platform
 import ssl
 import statistics
 import subprocess
@@ -17,6 +16,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import bench
 from suite import POOLWRIGHT, ROOT, run, started, wait_until
 
 BENCH = Path(POOLWRIGHT).with_name("bench-operations")
@@ -285,15 +285,10 @@ def main():
     arguments.add_argument("--only", choices=["attach", "restart", "failover"])
     arguments.add_argument("--dir", type=Path)
     options = arguments.parse_args()
-    report = {"machine": {"cores": os.cpu_count(), "load_before": os.getloadavg()[0], "kernel": platform.release()}}
-    for part in (attach, restart, failover):
-        if options.only in (None, part.__name__):
-            report[part.__name__] = part(options)
-    report["machine"]["load_after"] = os.getloadavg()[0]
-    print(f"\nload before {report['machine']['load_before']:.1f}, after {report['machine']['load_after']:.1f}")
-    file = ROOT / "reports/bench-operations.json"
-    file.write_text(json.dumps(report, indent=1))
-    print(file.relative_to(ROOT))
+    with bench.report("operations") as found:
+        for part in (attach, restart, failover):
+            if options.only in (None, part.__name__):
+                found[part.__name__] = part(options)
 
 
 main()

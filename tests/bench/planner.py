@@ -2,15 +2,14 @@
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import bench
 import pools
-from suite import POOLWRIGHT, ROOT, SHARED, SUITE_DIR, run
+from suite import POOLWRIGHT, SHARED, SUITE_DIR, run
 
 BENCH = Path(POOLWRIGHT).parent / "examples/bench-planner"
 CPSAT = Path(__file__).with_name("cpsat.py")
@@ -157,17 +156,12 @@ def main():
     arguments.add_argument("--seconds", type=float, default=5, help="for each size of growth")
     arguments.add_argument("--instances", type=Path)
     options = arguments.parse_args()
-    report = {"machine": {"cores": os.cpu_count(), "load_before": os.getloadavg()[0], "kernel": platform.release()}}
-    for part in (pool, growth, peer):
-        if options.only in (None, part.__name__):
-            report[part.__name__] = part(options)
-    if report.get("peer"):
-        summary(report["peer"])
-    report["machine"]["load_after"] = os.getloadavg()[0]
-    print(f"\nload before {report['machine']['load_before']:.1f}, after {report['machine']['load_after']:.1f}")
-    file = ROOT / "reports/bench-planner.json"
-    file.write_text(json.dumps(report, indent=1))
-    print(file.relative_to(ROOT))
+    with bench.report("planner") as found:
+        for part in (pool, growth, peer):
+            if options.only in (None, part.__name__):
+                found[part.__name__] = part(options)
+        if found.get("peer"):
+            summary(found["peer"])
 
 
 main()

@@ -2,8 +2,6 @@
 
 import argparse
 import csv
-import json
-import os
 import platform
 import statistics
 import sys
@@ -23,7 +21,9 @@ from ftuneai.core.models import (
     TrainingConfig,
 )
 from ftuneai.loader import load_gpus
-from suite import POOLWRIGHT, ROOT, SHARED, run
+
+import bench
+from suite import POOLWRIGHT, SHARED, run
 
 BENCH = Path(POOLWRIGHT).parent / "examples/bench-sizing"
 # What is aimed at.
@@ -116,14 +116,18 @@ def main():
     arguments = arguments.parse_args()
     if SHARED is None:
         sys.exit("the table of cases is not present: put it in ../shared/sizing or set POOLWRIGHT_SHARED")
-    load = os.getloadavg()[0]
+    with bench.report("sizing") as found:
+        found.update(compared(arguments.repetitions))
+
+
+def compared(repetitions):
     with (SHARED / "sizing/cases.csv").open(newline="") as file:
         reader = csv.DictReader(file)
         every, header = list(reader), reader.fieldnames
     # The peer knows no serving, and no adapters but low-rank ones.
     trained = [row for row in every if row["task"] in METHODS]
 
-    runs = [(ours(trained, header), peer(trained)) for _ in range(arguments.repetitions)]
+    runs = [(ours(trained, header), peer(trained)) for _ in range(repetitions)]
     whole = ours(every, header)
     # Of the searches the quickest run counts: the others had the machine to share.
     searches = min((mine["searches"] for mine, _ in runs), key=lambda all_: max(one["cpu_ms"] for one in all_))
@@ -152,13 +156,7 @@ def main():
     print("mean error on those rows: " + ", ".join(f"{name} {error:.1f} %" for name, error in errors.items()))
     aim("slowest search, ms of CPU time", slowest, SEARCH_MS)
     aim("cases a second of CPU time, all rows", whole["batch"]["cases_per_cpu_s"], CASES_PER_S, at_least=True)
-    report = {
-        "machine": {
-            "cores": os.cpu_count(),
-            "load_before": load,
-            "load_after": os.getloadavg()[0],
-            "kernel": platform.release(),
-        },
+    return {
         "peers": {"ftuneai": version("ftuneai"), "python": platform.python_version()},
         "searches": searches,
         "batch": {key: value for key, value in whole["batch"].items() if key != "predicted_gib"},
@@ -166,9 +164,6 @@ def main():
         "ratio": ratio,
         "mean_error_per_cent": errors,
     }
-    file = ROOT / "reports/bench-sizing.json"
-    file.write_text(json.dumps(report, indent=1))
-    print(f"\n{file.relative_to(ROOT)}")
 
 
 main()

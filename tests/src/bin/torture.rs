@@ -38,6 +38,9 @@ struct Arguments {
     /// Tells what happens while it does.
     #[arg(long)]
     loud: bool,
+    /// File for each seed and the hash of its trace: of two runs that differ, what differs.
+    #[arg(long, value_name = "FILE")]
+    hashes: Option<std::path::PathBuf>,
 }
 
 /// Seeds that may be needed to find a planted bug.
@@ -84,6 +87,12 @@ fn main() -> ExitCode {
         }
         eprintln!("  again: {}", failure.replay);
     }
+    if let Some(file) = &arguments.hashes
+        && let Err(error) = std::fs::write(file, listed(&report))
+    {
+        eprintln!("torture: {}: {error}", file.display());
+        return ExitCode::FAILURE;
+    }
     // Whoever reads may have gone.
     let _ = writeln!(
         std::io::stdout(),
@@ -99,6 +108,11 @@ fn main() -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+fn listed(report: &Report) -> String {
+    let hashes = report.hashes.iter();
+    hashes.map(|(seed, hash)| format!("{seed} {hash}\n")).collect()
 }
 
 fn tell(report: &Report) {

@@ -74,6 +74,10 @@ pub struct Report {
     pub violated: BTreeMap<Invariant, u64>,
     /// The first few, each with the seed that shows it.
     pub failures: Vec<Failure>,
+    /// Of each seed, in their order.
+    #[serde(skip)]
+    pub hashes: Vec<(u64, String)>,
+    /// Of all of them.
     pub trace_hash: String,
 }
 
@@ -142,6 +146,7 @@ fn collect(
         };
         idle = if outcome.operations == 0 { idle + 1 } else { 0 };
         trace.add(&outcome.trace_hash);
+        report.hashes.push((outcome.seed, outcome.trace_hash.clone()));
         let failed = outcome
             .violations
             .iter()

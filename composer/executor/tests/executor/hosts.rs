@@ -1,23 +1,10 @@
 //! The host's side: a GPU in use is not pulled, and a host that can't tell is no obstacle.
 
 use crate::kit::{Kit, run, submission};
-use crate::plans::{Draft, composition};
+use crate::plans::{attach, release};
 use crate::rack::{Call, How, Rack};
 use poolwright_executor::{OperationState, StepState};
 use poolwright_model::step::Verb;
-use poolwright_planner::{Composition, Plan};
-
-fn composed() -> Composition {
-    composition("a", "red", "h1", &["u1"])
-}
-
-fn attach() -> Plan {
-    Draft::new("attach").compose(composed()).plan()
-}
-
-fn release() -> Plan {
-    Draft::new("release").release(composed()).plan()
-}
 
 /// Fault 47: refused, with process and command.
 #[tokio::test(start_paused = true)]

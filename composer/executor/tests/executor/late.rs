@@ -1,26 +1,13 @@
 //! Requests that come true after their deadline: nothing is called free or failed while they may.
 
 use crate::kit::{Kit, ended, submission, until};
-use crate::plans::{Draft, composition};
+use crate::plans::{Draft, attach, composition, release};
 use crate::rack::{Call, How};
 use poolwright_driver::TaskSeen;
 use poolwright_executor::{Executor, Operation, OperationState, StepState};
 use poolwright_model::id::OperationId;
-use poolwright_planner::{Composition, Plan};
 use std::time::Duration;
 use tokio::time::Instant;
-
-fn composed() -> Composition {
-    composition("a", "red", "h1", &["u1"])
-}
-
-fn attach() -> Plan {
-    Draft::new("attach").compose(composed()).plan()
-}
-
-fn release() -> Plan {
-    Draft::new("release").release(composed()).plan()
-}
 
 fn failed() -> TaskSeen {
     TaskSeen::Failed {

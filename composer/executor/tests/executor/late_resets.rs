@@ -1,26 +1,13 @@
 //! Resets that come after their deadline: a unit goes to nobody while one may still hit it.
 
 use crate::kit::{Kit, ended, is_claimed, submission, until};
-use crate::plans::{Draft, composition};
+use crate::plans::{Draft, attach, composition, release};
 use crate::rack::{Call, How};
 use poolwright_driver::TaskSeen;
 use poolwright_executor::{Executor, Operation, OperationState, StepState};
 use poolwright_model::id::OperationId;
-use poolwright_planner::{Composition, Plan};
 use std::time::Duration;
 use tokio::time::Instant;
-
-fn composed() -> Composition {
-    composition("a", "red", "h1", &["u1"])
-}
-
-fn attach() -> Plan {
-    Draft::new("attach").compose(composed()).plan()
-}
-
-fn release() -> Plan {
-    Draft::new("release").release(composed()).plan()
-}
 
 fn is_held(operation: &Operation) -> bool {
     operation.state == OperationState::Indeterminate

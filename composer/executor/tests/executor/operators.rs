@@ -2,7 +2,7 @@
 
 use crate::disk::Disk;
 use crate::kit::{FOREVER, Kit, ended, run, submission, until};
-use crate::plans::{Draft, composition};
+use crate::plans::{Draft, attach, composition, release};
 use crate::rack::{Call, How};
 use futures_util::FutureExt;
 use poolwright_executor::{
@@ -10,22 +10,9 @@ use poolwright_executor::{
 };
 use poolwright_model::id::OperationId;
 use poolwright_model::step::Verb;
-use poolwright_planner::{Composition, Plan};
 use poolwright_store::StoreError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-fn composed() -> Composition {
-    composition("a", "red", "h1", &["u1"])
-}
-
-fn attach() -> Plan {
-    Draft::new("attach").compose(composed()).plan()
-}
-
-fn release() -> Plan {
-    Draft::new("release").release(composed()).plan()
-}
 
 fn wish(resolution: Resolution) -> Resolve {
     Resolve {

@@ -1,22 +1,9 @@
 //! Unknown outcomes: read back, never guessed, never resent blindly.
 
 use crate::kit::{Kit, run, submission, until};
-use crate::plans::{Draft, composition};
+use crate::plans::{Draft, attach, composition, release};
 use crate::rack::{Call, How};
 use poolwright_executor::{OperationState, StepState};
-use poolwright_planner::{Composition, Plan};
-
-fn composed() -> Composition {
-    composition("a", "red", "h1", &["u1"])
-}
-
-fn attach() -> Plan {
-    Draft::new("attach").compose(composed()).plan()
-}
-
-fn release() -> Plan {
-    Draft::new("release").release(composed()).plan()
-}
 
 /// Fault 14: read back, and not asked again.
 #[tokio::test(start_paused = true)]

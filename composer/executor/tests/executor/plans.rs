@@ -42,6 +42,19 @@ pub fn composition(id: &str, tenant: &str, host: &str, units: &[&str]) -> Compos
     }
 }
 
+/// What most stories are about: one GPU for one host.
+pub fn composed() -> Composition {
+    composition("a", "red", "h1", &["u1"])
+}
+
+pub fn attach() -> Plan {
+    Draft::new("attach").compose(composed()).plan()
+}
+
+pub fn release() -> Plan {
+    Draft::new("release").release(composed()).plan()
+}
+
 /// A plan under construction.
 pub struct Draft(Plan);
 
