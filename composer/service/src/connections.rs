@@ -1,7 +1,9 @@
 //! The drivers in use, and who speaks for which host. An endpoint is connected when it is first needed: a manager that
 //! starts need not wait for all of them.
 
+use crate::composer::{Unopened, unsealed};
 use crate::endpoint::{Connected, Connector, Endpoint, EndpointSpec};
+use crate::sealed::Keys;
 use async_trait::async_trait;
 use poolwright_driver::{DriverError, Fabric, HostSide};
 use poolwright_executor::Drivers;
@@ -27,6 +29,8 @@ struct Inner {
     connector: Arc<dyn Connector>,
     /// Other managers change what is kept, too.
     shared: bool,
+    /// Open the passwords that are kept sealed.
+    keys: Keys,
     in_use: RwLock<InUse>,
     /// Held by whoever connects: one session is enough.
     turns: Mutex<BTreeMap<ControlEndpointId, Arc<tokio::sync::Mutex<()>>>>,
@@ -55,11 +59,12 @@ pub(crate) enum NotReached {
 
 impl Connections {
     /// `shared`: other managers change what is kept, too.
-    pub fn new(store: Arc<dyn Store>, connector: Arc<dyn Connector>, shared: bool) -> Self {
+    pub fn new(store: Arc<dyn Store>, connector: Arc<dyn Connector>, shared: bool, keys: Keys) -> Self {
         let inner = Inner {
             store,
             connector,
             shared,
+            keys,
             in_use: RwLock::default(),
             turns: Mutex::default(),
         };
@@ -194,7 +199,9 @@ impl Inner {
     }
 
     async fn connect(&self, kept: &EndpointSpec) -> Result<Option<Connected>, NotReached> {
-        let connected = self.connector.connect(kept).await?;
+        let ready = unsealed(self.store.as_ref(), &self.keys, kept).await?;
+        let ready = ready.map_err(unopened)?;
+        let connected = self.connector.connect(&ready).await?;
         self.take_into_use(kept, connected).await;
         Ok(self.get(&kept.id))
     }
@@ -261,6 +268,10 @@ impl Drivers for Connections {
             .is_none_or(|connected| connected.host_side.can_drain());
         can_drain.then_some(speaker)
     }
+}
+
+fn unopened(unopened: Unopened) -> DriverError {
+    DriverError::no_effect(unopened.to_string()).with_hint(unopened.hint())
 }
 
 fn unreached(speaker: &ControlEndpointId, why: impl Display) -> DriverError {

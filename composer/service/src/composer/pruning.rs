@@ -1,5 +1,5 @@
 //! What is forgotten of the past, so that it does not grow for ever: operations and keys as the executor says,
-//! and what ran by the clock.
+//! what ran by the clock, and sessions that are over.
 //!
 //! The machine's clock may be wrong, and what is forgotten is gone. So the time up to which the past is forgotten is
 //! kept, and comes nearer to the clock no faster than twice as fast as managers run.
@@ -42,10 +42,12 @@ impl Composer {
         self.settle_demands().await?;
         let pruned = self.executor.prune(now, &[DemandOf::KIND]).await?;
         let runs = self.prune_runs(now).await?;
+        let sessions = self.sessions().prune(now).await?;
         tracing::debug!(
             pruned.operations,
             pruned.keys,
             runs,
+            sessions,
             "forgotten, for they are old"
         );
         Ok(())

@@ -138,6 +138,12 @@ impl Composer {
         let Some(seconds) = how.deadline_s else {
             return Ok(None);
         };
+        if seconds == 0 {
+            return Err(
+                ServiceError::bad_request("deadline_s is 0, and nothing is done in no time")
+                    .with_hint("give the seconds after which it is undone, or none"),
+            );
+        }
         let deadline = self
             .clock
             .now()
