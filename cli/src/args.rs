@@ -139,6 +139,13 @@ fn without_environment(command: clap::Command) -> clap::Command {
     command.mut_subcommands(without_environment)
 }
 
+impl Command {
+    /// Whether its result can be drawn.
+    pub fn draws(&self) -> bool {
+        matches!(self, Self::Plan(plan) if plan.is_of_instance())
+    }
+}
+
 /// Puts `get` before a noun that stands where the command does.
 pub fn with_get(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();

@@ -38,6 +38,11 @@ fn main() -> std::process::ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error).into(),
     };
+    if arguments.output.is_picture() && !arguments.command.draws() {
+        let failure = output::no_picture();
+        say(&failure.to_string());
+        return failure.code.into();
+    }
     trace(arguments.verbose);
     if rustls::crypto::ring::default_provider()
         .install_default()

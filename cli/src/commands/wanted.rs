@@ -56,6 +56,9 @@ pub struct WantedArgs {
     /// Each GPU has at least this much memory, such as 40GiB; goes with --gpus
     #[arg(long, value_name = "SIZE", requires = "gpus")]
     min_memory: Option<Bytes>,
+    /// So many of them are kept while a schedule suspends the demand; goes with --gpus
+    #[arg(long, value_name = "N", requires = "gpus", value_parser = within::<u32>(1, MOST_GPUS), allow_negative_numbers = true)]
+    floor: Option<u32>,
     /// For whom
     #[arg(long, value_name = "NAME")]
     tenant: Option<TenantId>,
@@ -127,6 +130,8 @@ impl WantedArgs {
             gpus: self.gpus,
             kind: self.kind.clone(),
             min_memory: self.min_memory,
+            floor: self.floor,
+            window: None,
         };
         let here = self.phases.as_deref().unwrap_or(Path::new(""));
         model_file::send_along(&mut spec, here)?;

@@ -9,6 +9,7 @@ mod arguments;
 mod bad_input;
 mod credentials;
 mod cut_off;
+mod declaring;
 mod demo;
 mod discovery;
 mod failing_disk;

@@ -3,6 +3,7 @@
 //! * [`Composer`]: everything that anybody asks of Poolwright, be it at the CLI or through a service.
 //! * [`runner`]: looks at the hardware and recompositions by the calendar.
 //! * [`demand`], [`schedule`], [`window`], [`endpoint`]: what people write, and what is kept of it.
+//! * [`occurrence`]: openings of a window that give way, wait, or are left out.
 //! * [`drift`](mod@drift): what is recorded against what is found.
 //! * [`size`], [`phases`]: from what people write about a model, or a run over time, to sizing's answer.
 //! * [`Course`]: the windows of a demand with phases.
@@ -25,6 +26,7 @@ mod ids;
 pub mod leases;
 pub mod limits;
 mod missing;
+pub mod occurrence;
 mod owners;
 pub mod phases;
 pub mod runner;
@@ -40,9 +42,10 @@ mod walk;
 pub mod window;
 
 pub use composer::{
-    Accepting, Adopting, Change, Check, CheckResult, Composer, Credentials, EndpointTest, How, LimitsStatus,
-    Lost, MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent, Status,
-    Why, most_slots, pool_kinds,
+    Accepting, Adopting, Change, Check, CheckResult, Composer, Credentials, Declaration, Declared,
+    DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest, How, LimitsStatus, Lost,
+    MOST_OPENINGS, MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent,
+    Status, Why, most_slots, openings_of, pool_kinds,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};

@@ -78,6 +78,7 @@ enum Tried {
 /// What is told of a try.
 struct Told {
     operation: Option<OperationId>,
+    took_s: Option<u32>,
     outcome: String,
     /// Why not all is as the calendar wants it.
     reason: Option<String>,
@@ -88,6 +89,7 @@ impl Told {
     fn failed(reason: impl ToString) -> Self {
         Self {
             operation: None,
+            took_s: None,
             outcome: reason.to_string(),
             reason: Some(reason.to_string()),
             demands: BTreeSet::new(),
@@ -97,10 +99,7 @@ impl Told {
 
 impl Looked {
     fn open(&self) -> Vec<ScheduleId> {
-        let open = self
-            .calendars
-            .iter()
-            .filter(|calendar| calendar.window.is_open(self.at));
+        let open = self.calendars.iter().filter(|calendar| calendar.is_open(self.at));
         open.map(|calendar| calendar.id.clone()).collect()
     }
 }
@@ -118,7 +117,8 @@ impl Runner<'_> {
                 calendars: Vec::new(),
                 courses: Vec::new(),
             };
-            let tried = match self.calendar().await {
+            let decided = self.composer.decide_openings(looked.at).await;
+            let tried = match decided.and(self.calendar().await) {
                 Ok((calendars, courses)) => {
                     (looked.calendars, looked.courses) = (calendars, courses);
                     self.follow(&looked).await
@@ -215,6 +215,7 @@ impl Runner<'_> {
         let applied = self.composer.apply_for_schedules(plan).await;
         let told = |operation, outcome: String, reason| Told {
             operation,
+            took_s: None,
             outcome,
             reason,
             demands,
@@ -252,8 +253,13 @@ impl Runner<'_> {
         }
         let outcome = [vec![plan.summary().to_string()], unserved.to_vec()].concat();
         let outcome = outcome.join("; ");
+        let took = ended.ended.map(|at| at.duration_since(ended.created).as_secs());
+        let took_s = took.and_then(|seconds| u32::try_from(seconds).ok());
         Ok(match unserved.is_empty() {
-            true => Tried::Done(Some(told(Some(id), outcome, None))),
+            true => Tried::Done(Some(Told {
+                took_s,
+                ..told(Some(id), outcome, None)
+            })),
             false => Tried::NotDone(told(Some(id), outcome, Some(unserved.join("; ")))),
         })
     }
@@ -270,7 +276,10 @@ impl Runner<'_> {
                 self.notes.clear();
                 self.composer.set_trouble(None);
                 match told {
-                    Some(told) => self.note(self.new_run(looked, &told)).await,
+                    Some(told) => {
+                        let run = self.new_run(looked, &told).await?;
+                        self.note(run).await
+                    }
                     None => Ok(()),
                 }
             }
@@ -302,17 +311,17 @@ impl Runner<'_> {
     /// A reason that was there before is counted, and not noted again.
     async fn note_reason(&mut self, looked: &Looked, told: &Told) -> Result<(), ServiceError> {
         let open = looked.open();
-        let known = self.notes.iter_mut();
-        let known = known
-            .filter(|note| note.open == open)
-            .find(|note| note.reason == told.reason);
+        let known = self
+            .notes
+            .iter()
+            .position(|note| note.open == open && note.reason == told.reason);
         let note = match known {
-            Some(note) => {
-                note.again(looked.at, told.operation.clone());
-                note.clone()
+            Some(place) => {
+                self.notes[place].again(looked.at, told.operation.clone());
+                self.notes[place].clone()
             }
             None => {
-                let note = self.new_run(looked, told);
+                let note = self.new_run(looked, told).await?;
                 self.notes.push(note.clone());
                 note
             }
@@ -320,18 +329,20 @@ impl Runner<'_> {
         self.note(note).await
     }
 
-    fn new_run(&self, looked: &Looked, told: &Told) -> ScheduleRun {
-        ScheduleRun {
+    async fn new_run(&self, looked: &Looked, told: &Told) -> Result<ScheduleRun, ServiceError> {
+        Ok(ScheduleRun {
             id: self.composer.new_id(),
             at: looked.at,
             open: looked.open(),
+            concerns: self.composer.schedules_of(&told.demands).await?,
             operation: told.operation.clone(),
+            took_s: told.took_s,
             outcome: told.outcome.clone(),
             succeeded: told.reason.is_none(),
             reason: told.reason.clone(),
             tries: 1,
             last_at: None,
-        }
+        })
     }
 
     async fn note(&self, run: ScheduleRun) -> Result<(), ServiceError> {

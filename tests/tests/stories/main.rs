@@ -21,6 +21,7 @@ mod limiting;
 mod managers;
 mod marking;
 mod naming;
+mod openings;
 mod partial;
 mod pausing;
 mod phases;

@@ -104,7 +104,7 @@ impl Composer {
         }
         let mut with = Batch::new();
         if record.course.is_some() {
-            self.note_calendar(&mut with, None).await?;
+            self.note_calendar(&mut with, &[]).await?;
         }
         // It may hold already what it needs: what was left of one of its name.
         if plan.steps.is_empty() {
