@@ -48,6 +48,8 @@ struct Inner {
     live: Mutex<BTreeMap<OperationId, Worker>>,
     /// At which endpoints open operations work that are in nobody's hands here. It never changes.
     elsewhere: Mutex<BTreeMap<OperationId, BTreeSet<ControlEndpointId>>>,
+    /// Open operations that can't be read, of which that was told.
+    unreadable: Mutex<BTreeSet<OperationId>>,
     /// What was seen of what others ask.
     orders: Watch,
     closing: AtomicBool,
@@ -110,6 +112,7 @@ impl Executor {
             cx: Context::new(store, drivers, charge, clock, options, hooks),
             live: Mutex::default(),
             elsewhere: Mutex::default(),
+            unreadable: Mutex::default(),
             orders: Watch::default(),
             closing: AtomicBool::new(false),
         };

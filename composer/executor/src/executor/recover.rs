@@ -8,7 +8,7 @@ use crate::operation::Operation;
 use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_store::StoreError;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// What recovery found.
 #[derive(Debug, Default)]
@@ -43,17 +43,32 @@ impl Executor {
                 Ok(true) => recovered.adopted.push(id),
                 Ok(false) => {}
                 Err(error @ StoreError::Malformed { .. }) => {
-                    tracing::error!(operation = %id, %error, "an open operation can't be read, and is left alone");
+                    inner.tell_unreadable(&id, &error);
                     recovered.unreadable.push((id, error));
                 }
                 Err(error) => return Err(error),
             }
         }
+        inner
+            .unreadable()
+            .retain(|id| recovered.unreadable.iter().any(|(left, _)| left == id));
         Ok(recovered)
     }
 }
 
 impl Inner {
+    fn unreadable(&self) -> MutexGuard<'_, BTreeSet<OperationId>> {
+        // Each use leaves it whole.
+        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Once: with several managers it is found every half second.
+    fn tell_unreadable(&self, id: &OperationId, error: &StoreError) {
+        if self.unreadable().insert(id.clone()) {
+            tracing::error!(operation = %id, %error, "an open operation can't be read, and is left alone");
+        }
+    }
+
     /// Somebody else is in charge of an endpoint of theirs: these operations are that manager's. What is on its way
     /// is written down if that manager has not begun to write.
     fn leave_what_was_lost(&self) {

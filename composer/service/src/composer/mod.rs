@@ -166,8 +166,9 @@ pub struct Parts {
     left: Mutex<BTreeSet<ControlEndpointId>>,
     /// Held while what operations left is looked at; when that was done last.
     looking: tokio::sync::Mutex<Option<Instant>>,
-    /// Held while pauses are changed: what the executor is told last is what stands.
-    pausing: tokio::sync::Mutex<()>,
+    /// Held while pauses are changed: what the executor is told last is what stands. Why the store is a restored one, as
+    /// it was told last.
+    pausing: tokio::sync::Mutex<Option<String>>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
     pub(crate) calendar_changed: Notify,
     /// What keeps the pool from following the calendar just now.
