@@ -24,8 +24,7 @@ mod stop;
 mod tables;
 mod wire_up;
 
-use args::{Arguments, Command};
-use clap::Parser;
+use args::Command;
 use clap::error::{ContextKind, ErrorKind};
 use exit_code::ExitCode;
 use failure::Failure;
@@ -35,7 +34,7 @@ use std::io::{self, IsTerminal};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> std::process::ExitCode {
-    let arguments = match Arguments::try_parse_from(args::with_get(std::env::args_os())) {
+    let arguments = match args::parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error).into(),
     };

@@ -258,6 +258,9 @@ impl HostSide for StoppableHost {
     async fn holders(&self, target: &HostTarget, d: Duration) -> Result<Vec<Holder>, DriverError> {
         self.1.through(self.0.holders(target, d)).await
     }
+    fn can_drain(&self) -> bool {
+        self.0.can_drain()
+    }
     async fn drain(&self, target: &HostTarget, d: Duration) -> Result<(), DriverError> {
         self.1.through(self.0.drain(target, d)).await
     }

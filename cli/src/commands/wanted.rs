@@ -143,6 +143,17 @@ impl WantedArgs {
         };
         let task = self.task.map_or_else(String::new, |task| format!("-{task}"));
         let unique = uuid::Uuid::new_v4().simple().to_string();
-        DemandId::from_lossy(&format!("{what}{task}-{}", &unique[..4]))
+        DemandId::from_lossy(&format!("{}{task}-{}", plain(&what), &unique[..4]))
     }
+}
+
+/// What of a text may stand in a demand's name, and not too much of it.
+fn plain(text: &str) -> String {
+    const LONGEST: usize = 40;
+    let letter = |c: char| match c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') {
+        true => c,
+        false => '-',
+    };
+    let text = text.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    text.chars().take(LONGEST).map(letter).collect()
 }

@@ -344,6 +344,7 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
         };
         let believes = match &spec.trust {
             Trust::System => Cell::both("this machine's authorities", "system"),
+            Trust::CaPem(_) => Cell::both("the authority that was given", "ca given"),
             Trust::CaFile(file) => Cell::both(format!("the authority in {file}"), format!("ca {file}")),
             Trust::Pinned(pin) => Cell::both(format!("the certificate {pin}"), format!("pin {pin}")),
             Trust::InsecureAnyone => Cell::both("anybody (insecure)", "anybody"),

@@ -7,6 +7,7 @@ mod support;
 
 mod arguments;
 mod bad_input;
+mod credentials;
 mod cut_off;
 mod demo;
 mod discovery;
@@ -23,6 +24,7 @@ mod postgres;
 mod recovery;
 mod restoring;
 mod serving;
+mod sharing;
 mod simulating;
 mod sizing;
 mod wanting;

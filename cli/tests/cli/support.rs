@@ -69,6 +69,13 @@ pub async fn run_with<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Ran {
     finish(command(arguments)).await
 }
 
+/// The same, with these variables in its environment.
+pub async fn run_in(line: &str, environment: &[(&str, &str)]) -> Ran {
+    let mut command = command(line.split_whitespace());
+    command.envs(environment.iter().copied());
+    finish(command).await
+}
+
 async fn finish(mut command: Command) -> Ran {
     ran(command.output()).await
 }
@@ -434,6 +441,27 @@ impl Manager {
         command.env("POOLWRIGHT_CA", &self.ca);
         command.env("POOLWRIGHT_PASSWORD_FILE", &self.password_file);
         command
+    }
+
+    /// Asks the probe until it says that the manager is ready, or that it is not, with these words.
+    pub async fn until_probe(&self, ready: bool, words: &[&str]) {
+        let ca = reqwest::Certificate::from_pem(&std::fs::read(&self.ca).unwrap()).unwrap();
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let client = reqwest::Client::builder().tls_certs_only([ca]).build().unwrap();
+        let url = format!("{}/readyz", self.server.url);
+        let ask = async {
+            loop {
+                let answer = client.get(&url).send().await.unwrap();
+                let status = answer.status().as_u16();
+                let text = answer.text().await.unwrap();
+                let wanted = if ready { 200 } else { 503 };
+                if status == wanted && words.iter().all(|word| text.contains(word)) {
+                    return;
+                }
+            }
+        };
+        let told = tokio::time::timeout(PATIENCE, ask).await;
+        assert!(told.is_ok(), "the probe never said {ready} with {words:?}");
     }
 
     /// Repeats a command until its JSON is as wanted.

@@ -20,11 +20,12 @@ use crate::retention::{self, Pruned};
 use crate::run::run;
 use crate::state::OperationState;
 use crate::submit::{self, Submission, SubmitError, Submitted};
+use crate::unreadable;
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_planner::Plan;
-use poolwright_store::{Order, Store, StoreError, read_all, written};
+use poolwright_store::{Order, Store, StoreError, Stored, Versioned, read_all};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +35,9 @@ use tokio::task::JoinHandle;
 
 mod apart;
 mod recover;
+mod unread;
 
+use apart::Apart;
 pub use recover::Recovered;
 
 /// Runs plans. Dropped, it stops where it is, as a crash would; see [`Executor::shutdown`].
@@ -46,10 +49,10 @@ struct Inner {
     cx: Context,
     /// Operations that this process works at, or holds for an operator.
     live: Mutex<BTreeMap<OperationId, Worker>>,
-    /// At which endpoints open operations work that are in nobody's hands here. It never changes.
-    elsewhere: Mutex<BTreeMap<OperationId, BTreeSet<ControlEndpointId>>>,
-    /// Open operations that can't be read, of which that was told.
-    unreadable: Mutex<BTreeSet<OperationId>>,
+    /// Open operations that are in nobody's hands here. What is known of them never changes.
+    elsewhere: Mutex<BTreeMap<OperationId, Apart>>,
+    /// Open operations that can't be read, with the reason: left alone.
+    unreadable: Mutex<BTreeMap<OperationId, String>>,
     /// What was seen of what others ask.
     orders: Watch,
     closing: AtomicBool,
@@ -146,10 +149,9 @@ impl Executor {
                     let live = Arc::new(*live);
                     inner.cx.at(&live, None, false, Moment::AfterIntent).await;
                     let id = live.id.clone();
-                    let endpoints = live.ask(Operation::endpoints);
-                    match inner.may_work_at(&endpoints) {
+                    match inner.may_work_at(&live.ask(Operation::endpoints)) {
                         true => Inner::work(&inner, live),
-                        false => inner.leave(&id, endpoints),
+                        false => inner.leave(&live),
                     }
                     Ok(id)
                 }
@@ -189,18 +191,25 @@ impl Executor {
         self.inner.workers().retain(|_, worker| !held(worker));
     }
 
-    /// An operation as it is just now; `None` where there is none.
+    /// An operation as it is just now; `None` where there is none. An open one that can't be read is shown as
+    /// quarantined, with what there is to do.
     pub async fn get(&self, id: &OperationId) -> Result<Option<Operation>, StoreError> {
-        match self.inner.find(id) {
-            Some(live) => Ok(Some(live.operation())),
-            None => {
-                let mut operation = load(&*self.inner.cx.store, id).await?;
-                if let Some(operation) = operation.as_mut().filter(|found| !found.state.has_ended()) {
-                    operation.waiting_for = self.inner.waits_for_charge(&operation.endpoints());
-                }
-                Ok(operation)
-            }
+        let inner = &self.inner;
+        if let Some(live) = inner.find(id) {
+            return Ok(Some(live.operation()));
         }
+        let mut operation = match load(&*inner.cx.store, id).await {
+            Err(error @ StoreError::Malformed { .. }) => return inner.stand_in(id, error).await.map(Some),
+            loaded => loaded?,
+        };
+        if let Some(operation) = operation.as_mut().filter(|found| !found.state.has_ended()) {
+            if let Some(why) = inner.unreadable().get(id) {
+                // It is what belongs to it that can't be read.
+                return Ok(Some(unreadable::quarantined(operation.clone(), why)));
+            }
+            operation.waiting_for = inner.waits_for_charge(&operation.endpoints());
+        }
+        Ok(operation)
     }
 
     /// The plan of an operation that this process works at.
@@ -211,8 +220,17 @@ impl Executor {
     /// The operations that ended last, at most so many, and all that are unfinished; the newest first.
     pub async fn list(&self, most: u32) -> Result<Vec<Operation>, StoreError> {
         let mut operations = self.unfinished().await?;
-        let found = written::<Operation>(&*self.inner.cx.store, Order::LatestFirst, most).await?;
-        let ended = found.into_iter().map(|found| found.value);
+        let found = self
+            .inner
+            .cx
+            .store
+            .written(Operation::KIND, Order::LatestFirst, most);
+        let found = found.await?;
+        // What can't be read is open, and told as such; or it has ended, and what became of it is not known here.
+        let ended = found
+            .iter()
+            .filter_map(|found| Versioned::<Operation>::parse(found).ok());
+        let ended = ended.map(|found| found.value);
         // One that has ended since we looked is told as it was then.
         let known: BTreeSet<OperationId> = operations.iter().map(|known| known.id.clone()).collect();
         operations.extend(ended.filter(|ended| ended.state.has_ended() && !known.contains(&ended.id)));
@@ -243,9 +261,7 @@ impl Executor {
             // Not copied: there may be a thousand of them, with as many steps.
             let alarm = match self.inner.find(&id) {
                 Some(live) => live.ask(|operation| operation.alarm.clone()),
-                None => load(&*self.inner.cx.store, &id)
-                    .await?
-                    .and_then(|operation| operation.alarm),
+                None => self.get(&id).await?.and_then(|operation| operation.alarm),
             };
             alarms.extend(alarm.map(|alarm| (id, alarm)));
         }
@@ -284,7 +300,7 @@ impl Executor {
     pub async fn cancel(&self, id: &OperationId, by: &str, reason: &str) -> Result<(), CancelError> {
         let stop = Stop::cancelled(by, reason);
         let Some(live) = self.inner.find(id) else {
-            let ended = load(&*self.inner.cx.store, id).await?;
+            let ended = self.get(id).await?;
             let open = ended
                 .as_ref()
                 .is_some_and(|operation| !operation.state.has_ended());
@@ -322,19 +338,7 @@ impl Executor {
     /// Brings an indeterminate or quarantined operation to an end, as an operator says who looked.
     pub async fn resolve(&self, id: &OperationId, wish: Resolve) -> Result<(), ResolveError> {
         let Some(live) = self.inner.find(id) else {
-            let known = load(&*self.inner.cx.store, id)
-                .await
-                .map_err(|error| ResolveError::Halted(error.to_string()))?;
-            return match known {
-                Some(operation) if operation.state.has_ended() => Err(ResolveError::NotNeeded {
-                    operation: id.clone(),
-                    state: operation.state,
-                }),
-                Some(_) if self.inner.cx.charge.is_shared() => {
-                    Ok(self.order(id, Wish::Resolve(wish)).await?)
-                }
-                _ => Err(ResolveError::NotFound(id.clone())),
-            };
+            return self.resolve_elsewhere(id, wish).await;
         };
         let inner = Arc::clone(&self.inner);
         detached(async move { Inner::resolve(&inner, live, wish).await }).await
@@ -382,7 +386,7 @@ impl Inner {
         self.workers().get(id).map(|worker| Arc::clone(&worker.live))
     }
 
-    fn elsewhere(&self) -> MutexGuard<'_, BTreeMap<OperationId, BTreeSet<ControlEndpointId>>> {
+    fn elsewhere(&self) -> MutexGuard<'_, BTreeMap<OperationId, Apart>> {
         self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -58,6 +58,7 @@ mod note;
 mod observed;
 mod reset;
 mod run;
+mod unreadable;
 
 pub use alarm::{Alarm, Severity};
 pub use charge::{Alone, Charge, Tenure};

@@ -10,7 +10,8 @@ use poolwright_model::id::{CompositionId, GpuId, HostId, HostPortId, OperationId
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::{Composition, Plan};
 use poolwright_store::Stored;
-use serde::{Deserialize, Serialize};
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// A unit is in the hands of one operation, and of no other.
@@ -18,11 +19,19 @@ use std::collections::BTreeMap;
 pub struct Claim {
     pub unit: UnitId,
     pub operation: OperationId,
+    #[serde(deserialize_with = "known_kind")]
     pub kind: OperationKind,
     pub by: String,
     pub since: Timestamp,
     /// Where the operation puts the unit, if it does.
     pub host_port: Option<HostPortId>,
+}
+
+/// A claim of an operation that can't be read is a claim all the same: its kind may be one of a newer Poolwright.
+fn known_kind<'de, D: Deserializer<'de>>(from: D) -> Result<OperationKind, D::Error> {
+    let kind = String::deserialize(from)?;
+    let known: Result<_, serde::de::value::Error> = OperationKind::deserialize(kind.into_deserializer());
+    Ok(known.unwrap_or(OperationKind::Unreadable))
 }
 
 impl Stored for Claim {

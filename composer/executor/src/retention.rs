@@ -7,6 +7,7 @@
 use crate::key::KeyRecord;
 use crate::operation::Operation;
 use crate::record::PlanRecord;
+use crate::unreadable::ORIGINAL;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::OperationId;
 use poolwright_store::{Batch, Order, Store, StoreError, Stored, Versioned, written};
@@ -49,19 +50,24 @@ async fn operations(store: &dyn Store, now: Timestamp, with: &[&str]) -> Result<
     let before = left;
     let mut after = 0;
     loop {
-        let page = written::<Operation>(store, Order::EarliestFirst { after }, AT_ONCE).await?;
+        let page = store.written(Operation::KIND, Order::EarliestFirst { after }, AT_ONCE);
+        let page = page.await?;
         let Some(last) = page.last() else { break };
         after = last.revision;
         let mut batch = Batch::new();
         let mut young = false;
-        for Versioned { value, revision } in &page {
+        // What can't be read is kept, and keeps nothing else from being forgotten.
+        for Versioned { value, revision } in page
+            .iter()
+            .filter_map(|found| Versioned::<Operation>::parse(found).ok())
+        {
             let Some(ended) = value.ended else { continue };
             let age = now.duration_since(ended);
             young = age <= KEYS_KEPT || (age <= OPERATIONS_KEPT && left <= MOST_OPERATIONS);
             if young {
                 break;
             }
-            forget(&value.id, *revision, with, &mut batch);
+            forget(&value.id, revision, with, &mut batch);
             left -= 1;
         }
         store.commit(batch).await?;
@@ -77,6 +83,7 @@ fn forget(id: &OperationId, revision: u64, with: &[&str], batch: &mut Batch) {
         .expect(Operation::KIND, id.as_str(), Some(revision))
         .delete(Operation::KIND, id.as_str())
         .delete(PlanRecord::KIND, id.as_str())
+        .delete(ORIGINAL, id.as_str())
         .forget(id);
     for kind in with {
         batch.delete(kind, id.as_str());

@@ -73,6 +73,22 @@ pub fn default_tenant() -> TenantId {
     TenantId::from_lossy("default")
 }
 
+/// What a demand may be called: its name stands in addresses, file names and commands. Those that are kept already are
+/// as they are.
+pub(crate) fn check_name(id: &DemandId) -> Result<(), ServiceError> {
+    const LONGEST: usize = 63;
+    let name = id.as_str();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.len() <= LONGEST && name.chars().all(plain) && !name.starts_with(['.', '-']) {
+        return Ok(());
+    }
+    Err(
+        ServiceError::bad_request(format!("{name:?} can't be the name of a demand")).with_hint(
+            "a name has 1 to 63 letters, digits, dots, dashes and underscores, and begins with none of . and -",
+        ),
+    )
+}
+
 /// A demand as it is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DemandRecord {
@@ -363,6 +379,20 @@ mod tests {
                 .is_some_and(|kind| kind.starts_with("h100"))
         );
         assert!(!need.explanation.is_empty());
+    }
+
+    #[test]
+    fn a_name_may_stand_in_an_address_and_a_file_name() {
+        for good in ["chat", "8B.infer_2-x", &"x".repeat(63)] {
+            assert_eq!(check_name(&DemandId::new(good).unwrap()), Ok(()), "{good}");
+        }
+        for bad in ["../etc", ".hidden", "-rf", "a/b", "a:b", "naïve", &"x".repeat(64)] {
+            let refused = check_name(&DemandId::new(bad).unwrap()).unwrap_err();
+            assert!(
+                refused.message.contains(bad) && refused.hint.is_some(),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

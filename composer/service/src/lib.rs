@@ -8,7 +8,7 @@
 //! * [`Course`]: the windows of a demand with phases.
 //! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
-//! * [`accounts`]: who may ask.
+//! * [`accounts`], [`sessions`]: who may ask.
 //! * [`clock`]: the only place that knows what time it is.
 
 pub mod accounts;
@@ -30,6 +30,7 @@ pub mod phases;
 pub mod runner;
 pub mod schedule;
 mod sealed;
+pub mod sessions;
 mod shown;
 mod sight;
 pub mod size;
@@ -39,14 +40,14 @@ mod walk;
 pub mod window;
 
 pub use composer::{
-    Accepting, Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, LimitsStatus, Lost,
-    MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent, Status, Why,
-    most_slots, pool_kinds,
+    Accepting, Adopting, Change, Check, CheckResult, Composer, Credentials, EndpointTest, How, LimitsStatus,
+    Lost, MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent, Status,
+    Why, most_slots, pool_kinds,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};
 pub use error::{ErrorCode, ServiceError};
-pub use sealed::ClusterKey;
+pub use sealed::{ClusterKey, Keys};
 
 // What the facade's answers are made of, so that those above it need no other room.
 pub use poolwright_executor::{

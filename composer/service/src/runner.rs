@@ -15,7 +15,7 @@ use crate::composer::{Change, Composer, Tell};
 use crate::course::Course;
 use crate::error::ServiceError;
 use crate::schedule::{Calendar, next_change};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::OperationState;
 use poolwright_model::id::{DemandId, OperationId, ScheduleId};
 use poolwright_planner::{Deferral, Plan};
@@ -52,6 +52,10 @@ struct Runner<'a> {
     /// What was noted of them, a note for each reason.
     notes: Vec<ScheduleRun>,
 }
+
+/// A clock that is set back by less than this goes through a time for the second time, and what was done in it is not
+/// done again; by more, and it was wrong before.
+const SET_BACK: SignedDuration = SignedDuration::from_hours(3);
 
 /// The calendar, and when it was looked at. All that a try does follows from this one look; the next edge is
 /// the first after it, also if it fell into the work.
@@ -160,13 +164,15 @@ impl Runner<'_> {
         Ok((self.composer.calendars().await?, self.composer.courses().await?))
     }
 
-    /// Returns when a window opens or closes, or a phase begins or ends, after the calendar was looked at.
+    /// Returns when a window opens or closes, or a phase begins or ends, after the calendar was looked at; or when the
+    /// clock turns out to have been wrong then.
     async fn next_change(&self, looked: &Looked) {
         let clock = self.composer.clock();
+        let was_wrong = || looked.at.duration_since(clock.now()) > SET_BACK;
         let Some(next) = next_change(&looked.calendars, &looked.courses, looked.at) else {
             return std::future::pending().await;
         };
-        while clock.now() < next {
+        while clock.now() < next && !was_wrong() {
             clock.sleep_until(next).await;
         }
     }

@@ -460,3 +460,51 @@ async fn a_wall_clock_that_is_set_moves_no_lease() {
     assert!(in_charge(&a).is_empty());
     assert_eq!(in_charge(&b), ["box-1", "box-2"]);
 }
+
+/// The endpoint is removed before the sessions of the manager before could be ended there: nobody is in charge of it,
+/// and nobody tries on. Added again, it is not used before that is done.
+#[tokio::test(start_paused = true)]
+async fn what_is_removed_while_it_is_taken_over_is_let_go_of_and_its_sessions_are_remembered() {
+    let mut pool = Pool::new();
+    let (a, b) = (pool.manager("a"), pool.manager("b"));
+    pool.round(&a).await;
+    pool.live(&[&a, &b], TERM).await;
+    // A dies.
+    let mut taken = Vec::new();
+    for _ in 0..6 {
+        tokio::time::sleep(TERM / 3).await;
+        pool.round(&b).await;
+        taken.extend(b.to_cut_off());
+    }
+    assert_eq!(taken.len(), 2, "{taken:?}");
+    let gone = taken
+        .iter()
+        .find(|taken| taken.endpoint == endpoint("box-1"))
+        .unwrap();
+
+    pool.kept = endpoints(&["box-2"]);
+    pool.round(&b).await;
+    b.abandon(gone, Timestamp::UNIX_EPOCH).await.unwrap();
+    assert_eq!(in_charge(&b), ["box-2"]);
+    for _ in 0..3 {
+        pool.round(&b).await;
+        assert!(b.to_cut_off().is_empty(), "nobody tries on");
+    }
+    // Twice is as good as once.
+    b.abandon(gone, Timestamp::UNIX_EPOCH).await.unwrap();
+    assert!(!b.keeps(&gone.endpoint) && b.keeps(&endpoint("box-2")));
+
+    pool.kept = endpoints(&["box-1", "box-2"]);
+    pool.round(&b).await;
+    let again = b.to_cut_off();
+    let [again] = &again[..] else { panic!("{again:?}") };
+    assert_eq!((&again.endpoint, &again.from), (&gone.endpoint, &gone.from));
+    assert_eq!(again.write_deadline, gone.write_deadline);
+    assert!(again.epoch > gone.epoch);
+    assert!(
+        from(&b) > Some(Instant::now() + seconds(24 * 3600)),
+        "nothing is sent before"
+    );
+    b.cut_off(again);
+    assert_eq!(from(&b), Some(Instant::now() + WRITE));
+}

@@ -51,9 +51,15 @@ pub enum OpenError {
     #[error("{place} is not a Poolwright database ({reason}): choose another place, or move it away")]
     Foreign { place: String, reason: String },
     #[error(
-        "{place} was written by a newer Poolwright (schema {found}, this one knows {known}): install that version again, or restore a backup that this one made"
+        "{place} was written by a newer Poolwright ({what} {found}, this one knows {known}): install that version again, or restore a backup that this one made"
     )]
-    Newer { place: String, found: u32, known: u32 },
+    Newer {
+        place: String,
+        /// The `schema` of its tables, or its `documents`.
+        what: &'static str,
+        found: u32,
+        known: u32,
+    },
     #[error("{place} is damaged ({reason}): restore a backup; nothing was changed")]
     Damaged { place: String, reason: String },
     #[error(

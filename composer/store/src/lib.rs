@@ -20,10 +20,12 @@ mod cluster;
 mod data_dir;
 mod document;
 mod error;
+mod format;
 mod migrations;
 mod remembering;
 mod statements;
 mod typed;
+mod unwritable;
 mod watched;
 
 mod postgres;
@@ -32,6 +34,7 @@ mod sqlite;
 pub use batch::{Batch, Committed, Expectation, Write};
 pub use document::{Document, Event, JournalLine, Json};
 pub use error::{OpenError, StoreError};
+pub use format::DOCUMENT_FORMAT;
 pub use postgres::{PostgresOptions, PostgresStore};
 pub use remembering::Remembering;
 pub use sqlite::{Copied, SqliteStore, backup, restore};
@@ -86,6 +89,13 @@ pub trait Store: Send + Sync {
 
     /// Why documents are told from memory just now, and since when; `None` where they are as in the store.
     fn silence(&self) -> Option<String> {
+        None
+    }
+
+    /// Why nothing can be committed just now, and since when, while what is read is as in the store: a disk that is
+    /// full or read-only. `None` where the last commit succeeded. It is tried again every few seconds, whether
+    /// anybody writes or not.
+    fn unwritable(&self) -> Option<String> {
         None
     }
 

@@ -286,6 +286,10 @@ impl Store for Remembering {
         Some(format!("{because}; for {seconds} s now"))
     }
 
+    fn unwritable(&self) -> Option<String> {
+        self.store.unwritable()
+    }
+
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         self.store.journal(operation, after).await
     }

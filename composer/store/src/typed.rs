@@ -19,7 +19,8 @@ pub struct Versioned<T> {
 }
 
 impl<T: Stored> Versioned<T> {
-    fn parse(document: &Document) -> Result<Self, StoreError> {
+    /// A document as what it is; whoever can do without one that is not reads them one by one.
+    pub fn parse(document: &Document) -> Result<Self, StoreError> {
         let value = serde_json::from_str(document.json.get())
             .map_err(|e| StoreError::malformed(&document.kind, &document.id, &e))?;
         Ok(Self {

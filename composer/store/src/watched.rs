@@ -101,6 +101,10 @@ impl Store for Watched {
         self.store.silence()
     }
 
+    fn unwritable(&self) -> Option<String> {
+        self.store.unwritable()
+    }
+
     fn is_remote(&self) -> bool {
         self.store.is_remote()
     }

@@ -5,10 +5,9 @@ use crate::ledger::{Begins, Entry};
 use crate::line::Line;
 use crate::load::adopt;
 use crate::operation::Operation;
-use poolwright_model::id::{ControlEndpointId, OperationId};
+use poolwright_model::id::OperationId;
 use poolwright_store::StoreError;
-use std::collections::BTreeSet;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// What recovery found.
 #[derive(Debug, Default)]
@@ -30,45 +29,34 @@ impl Executor {
         inner.leave_what_was_lost();
         inner.leave_what_gives_way();
         inner.elsewhere().retain(|id, _| open.binary_search(id).is_ok());
+        inner.unreadable().retain(|id, _| open.binary_search(id).is_ok());
         for id in open {
             if inner.find(&id).is_some() {
                 continue;
             }
             let known = inner.elsewhere().get(&id).cloned();
-            if let Some(endpoints) = known.filter(|endpoints| !inner.may_work_at(endpoints)) {
-                inner.cx.charge.want(&endpoints);
+            if let Some(apart) = known.filter(|apart| !inner.may_work_at(&apart.endpoints)) {
+                inner.cx.charge.want(&apart.endpoints);
+                inner.give_up_late(&id, apart).await?;
                 continue;
             }
             match Inner::take_up(inner, &id).await {
-                Ok(true) => recovered.adopted.push(id),
-                Ok(false) => {}
+                Ok(is_ours) => {
+                    inner.unreadable().remove(&id);
+                    recovered.adopted.extend(is_ours.then_some(id));
+                }
                 Err(error @ StoreError::Malformed { .. }) => {
-                    inner.tell_unreadable(&id, &error);
+                    inner.leave_unread(&id, &error);
                     recovered.unreadable.push((id, error));
                 }
                 Err(error) => return Err(error),
             }
         }
-        inner
-            .unreadable()
-            .retain(|id| recovered.unreadable.iter().any(|(left, _)| left == id));
         Ok(recovered)
     }
 }
 
 impl Inner {
-    fn unreadable(&self) -> MutexGuard<'_, BTreeSet<OperationId>> {
-        // Each use leaves it whole.
-        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Once: with several managers it is found every half second.
-    fn tell_unreadable(&self, id: &OperationId, error: &StoreError) {
-        if self.unreadable().insert(id.clone()) {
-            tracing::error!(operation = %id, %error, "an open operation can't be read, and is left alone");
-        }
-    }
-
     /// Somebody else is in charge of an endpoint of theirs: these operations are that manager's. What is on its way
     /// is written down if that manager has not begun to write.
     fn leave_what_was_lost(&self) {
@@ -85,12 +73,6 @@ impl Inner {
         });
     }
 
-    /// It is in the journal; whoever is in charge of its endpoints works at it.
-    pub(super) fn leave(&self, id: &OperationId, endpoints: BTreeSet<ControlEndpointId>) {
-        self.cx.charge.want(&endpoints);
-        self.elsewhere().insert(id.clone(), endpoints);
-    }
-
     /// Works at an open operation from where its journal ends, if its endpoints are in this manager's charge.
     /// Where there may be others, that is written into the journal first: whoever worked at it before can write
     /// nothing more.
@@ -98,7 +80,7 @@ impl Inner {
         let live = Arc::new(adopt(&inner.cx, id).await?);
         let endpoints = live.ask(Operation::endpoints);
         if !inner.may_work_at(&endpoints) {
-            inner.leave(id, endpoints);
+            inner.leave(&live);
             return Ok(false);
         }
         if inner.cx.charge.is_shared() && !live.ask(|operation| operation.state.has_ended()) {

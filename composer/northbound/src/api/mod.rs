@@ -10,7 +10,7 @@ mod pool;
 mod probes;
 mod schedules;
 
-use crate::{Api, auth, problem::Problem};
+use crate::{Api, auth, problem::Problem, sessions};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, OriginalUri, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode};
@@ -23,7 +23,7 @@ use std::time::Duration;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::TimeoutLayer;
 
-/// Carried by answers that were told from memory, with the reason.
+/// Carried by answers that were told from memory, or while nothing new can be kept, with the reason.
 const STALE: &str = "poolwright-stale";
 
 /// Plans of thousands of GPUs are the largest bodies.
@@ -48,6 +48,7 @@ pub(crate) fn router(api: Api) -> Router {
     Router::new()
         .nest("/api/v1", v1)
         .merge(probes::routes())
+        .merge(sessions::routes(&api))
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
@@ -65,12 +66,12 @@ async fn once_started(State(api): State<Api>, request: Request, next: Next) -> R
     }
 }
 
-/// Says of what was told from memory that it was, and why.
+/// Says of what may be old that it may be, and why.
 async fn mark_what_is_old(State(api): State<Api>, request: Request, next: Next) -> Response {
     let reads = request.method() == Method::GET;
     let mut response = next.run(request).await;
-    let silence = api.composer.store().silence();
-    if let Some(why) = silence.filter(|_| reads && response.status().is_success()) {
+    let old = api.composer.may_be_old();
+    if let Some(why) = old.filter(|_| reads && response.status().is_success()) {
         let visible = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
         let why = HeaderValue::from_str(&why.chars().map(visible).collect::<String>());
         let why = why.unwrap_or(HeaderValue::from_static("the store does not answer"));

@@ -303,7 +303,8 @@ impl Composer {
     /// What an operator should know.
     pub async fn doctor(&self) -> Result<Vec<Check>, ServiceError> {
         let snapshot = self.discover(&()).await?;
-        let mut checks = Vec::new();
+        let mut checks = vec![self.store_check().await];
+        let about_endpoints = checks.len();
         for endpoint in self.endpoints().await? {
             let id = endpoint.spec.id.as_str();
             // A fault of the endpoint itself, and not of a place there, is of all that it has.
@@ -326,7 +327,7 @@ impl Composer {
                 ),
             });
         }
-        if checks.is_empty() {
+        if checks.len() == about_endpoints {
             checks.push(Check::problem(
                 "endpoints",
                 "none is known",

@@ -106,6 +106,12 @@ impl Composer {
         with: &mut Batch,
     ) -> Result<(), ServiceError> {
         let now = self.clock.now();
+        let mut automatic = self.automatic().await?;
+        if automatic.come_back_to(now) {
+            let mut batch = Batch::new();
+            automatic.put_into(&mut batch)?;
+            self.store.commit(batch).await?;
+        }
         let limits = self.kept_limits().await?;
         if let Err(exceeded) = judge(&limits, &self.ran().await?, &moves_of_plan(plan), now) {
             return Err(ServiceError::new(ErrorCode::Conflict, exceeded.to_string()));

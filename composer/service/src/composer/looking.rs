@@ -345,6 +345,7 @@ impl Composer {
 
     /// Forgets what an endpoint showed.
     pub(super) fn forget(&self, endpoint: &ControlEndpointId) {
+        self.forget_looks_at(endpoint);
         let mut seen = self.lock_seen();
         seen.sights.remove(endpoint);
         seen.baselines.forget(endpoint);

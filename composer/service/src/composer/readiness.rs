@@ -57,20 +57,7 @@ impl Composer {
             Ok(()) => Check::ok("recovery", "operations of earlier runs are taken up"),
             Err(error) => Check::problem("recovery", error.message, error.hint.unwrap_or_default()),
         };
-        let store = match tokio::time::timeout(STORE, self.store.revision()).await {
-            Ok(Ok(_)) => match self.store.silence() {
-                None => Check::ok("store", "answers"),
-                Some(why) => {
-                    Check::problem("store", why, "reads are told from memory; nothing can be changed")
-                }
-            },
-            Ok(Err(error)) => Check::problem("store", error.to_string(), "see to its disk"),
-            Err(_) => Check::problem(
-                "store",
-                format!("no answer within {} s", STORE.as_secs()),
-                "see to its disk",
-            ),
-        };
+        let store = self.store_check().await;
         let looks = match self.not_looked_at() {
             (0, _) => Check::ok("looks", "every endpoint was looked at"),
             (left, all) => {
@@ -79,5 +66,31 @@ impl Composer {
             }
         };
         vec![recovery, store, looks]
+    }
+    /// Whether the store answers, and can be written to as far as is known.
+    pub(super) async fn store_check(&self) -> Check {
+        const ITS_DISK: &str = "see to its disk";
+        match tokio::time::timeout(STORE, self.store.revision()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return Check::problem("store", error.to_string(), ITS_DISK),
+            Err(_) => {
+                let told = format!("no answer within {} s", STORE.as_secs());
+                return Check::problem("store", told, ITS_DISK);
+            }
+        }
+        if let Some(why) = self.store.silence() {
+            return Check::problem("store", why, "reads are told from memory; nothing can be changed");
+        }
+        if let Some(why) = self.store.unwritable() {
+            let hint = "reads go on, changes are refused; it is tried again every few seconds";
+            return Check::problem("store", why, hint);
+        }
+        Check::ok("store", "can be read and written")
+    }
+
+    /// Why what is told may be older than what is so: the store does not answer, or keeps nothing new.
+    pub fn may_be_old(&self) -> Option<String> {
+        let silent = self.store.silence().map(|why| format!("told from memory: {why}"));
+        silent.or_else(|| self.store.unwritable())
     }
 }

@@ -3,7 +3,7 @@
 use super::Composer;
 use super::changing::may_be_withdrawn;
 use crate::course::Course;
-use crate::demand::{DemandRecord, DemandSpec, PoolKind, Sized};
+use crate::demand::{DemandRecord, DemandSpec, PoolKind, Sized, check_name};
 use crate::error::{ErrorCode, ServiceError};
 use crate::runner::Trouble;
 use crate::schedule::{Calendar, Schedule, ScheduleSpec, wanted};
@@ -288,6 +288,7 @@ impl Composer {
         spec: DemandSpec,
         schedule: Option<ScheduleId>,
     ) -> Result<DemandRecord, ServiceError> {
+        check_name(&spec.id)?;
         let snapshot = self.snapshot().await?;
         let site = Site {
             pool: &pool_kinds(&snapshot),

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
+mod ending;
 mod wishes;
 
 /// For so long a manager may be silent. With a margin and a beat, whoever is dead is replaced within 20 s.
@@ -86,6 +87,8 @@ struct State {
     wanted: Vec<BTreeSet<ControlEndpointId>>,
     /// What others wait for, and since when this manager knows.
     wished: BTreeMap<String, Duration>,
+    /// The endpoints that are kept, as of the last round.
+    kept: BTreeSet<ControlEndpointId>,
     /// How often this manager was buried: each life has a name of its own.
     lives: u32,
     /// It was given back, and is over for good.
@@ -111,7 +114,7 @@ struct Cutting {
 }
 
 /// An endpoint that this manager took over from one that died. Its sessions there are to be ended, and that told
-/// ([`Leases::cut_off`]).
+/// ([`Leases::cut_off`]); or it is not kept any more ([`Leases::abandon`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Takeover {
     pub endpoint: ControlEndpointId,
@@ -171,6 +174,10 @@ impl Charge for Leases {
         let holder = state.holders.get(&lease_of(endpoint));
         holder.map_or_else(|| "nobody".to_owned(), |name| format!("manager {name}"))
     }
+
+    fn keeps(&self, endpoint: &ControlEndpointId) -> bool {
+        self.state().kept.contains(endpoint)
+    }
 }
 
 impl Leases {
@@ -217,6 +224,7 @@ impl Leases {
         if self.state().over {
             return Ok(Round::default());
         }
+        self.state().kept.clone_from(kept);
         self.beat(now).await?;
         let mut found = self.find().await?;
         let mut round = Round::default();
@@ -231,34 +239,6 @@ impl Leases {
         Ok(round)
     }
 
-    /// Ends this manager's life in order: what it was in charge of is anybody's at once. Only for one of which
-    /// nothing is on its way any more.
-    pub async fn give_back(&self, now: Timestamp) -> Result<(), StoreError> {
-        let _turn = self.turn.lock().await;
-        let (mine, beat) = {
-            let mut state = self.state();
-            state.over = true;
-            (std::mem::take(&mut state.mine), state.beat.take())
-        };
-        let Some((_, me)) = beat else { return Ok(()) };
-        let mut batch = Batch::new();
-        for (id, Mine { revision, epoch, .. }) in mine {
-            batch.expect(Lease::KIND, &id, Some(revision)).put(&Lease {
-                id,
-                epoch: epoch + 1,
-                manager: None,
-                after: None,
-                since: now,
-            })?;
-        }
-        batch.delete(ManagerRecord::KIND, &me.who.id);
-        match self.store.commit(batch).await {
-            // Somebody took over in the meantime.
-            Err(StoreError::Conflict { .. }) => Ok(()),
-            result => result.map(drop),
-        }
-    }
-
     /// What was taken over and is to be cut off; each is told once. To be asked after each round, also after one that
     /// failed: a part of it may have been committed.
     pub fn to_cut_off(&self) -> Vec<Takeover> {
@@ -269,18 +249,6 @@ impl Leases {
             untold.then(|| cutting.taken.clone())
         });
         told_now.collect()
-    }
-
-    /// The sessions of the manager before are ended at an endpoint that was taken over, or it has none: from
-    /// here on only what was on its way then may still come.
-    pub fn cut_off(&self, taken: &Takeover) {
-        let mut state = self.state();
-        if let Some(mine) = state.mine.get_mut(&lease_of(&taken.endpoint))
-            && mine.epoch == taken.epoch
-        {
-            mine.cutting = None;
-            mine.from = Some(Instant::now() + taken.write_deadline);
-        }
     }
 
     async fn beat(&self, now: Timestamp) -> Result<(), StoreError> {
@@ -320,6 +288,7 @@ impl Leases {
                 *state = State {
                     lives,
                     wanted: std::mem::take(&mut state.wanted),
+                    kept: std::mem::take(&mut state.kept),
                     ..State::default()
                 };
                 Err(error)
@@ -470,6 +439,8 @@ impl Leases {
         let here = |holder: &Holder| holder.home == self.sharing.home;
         let after = match (holder, known.and_then(|lease| lease.after.clone())) {
             (Some(holder), Some(before)) if here(&holder) && !here(&before) => Some(before),
+            // Nobody has ended yet what that one left there.
+            (None, before) => before,
             (holder, _) => holder,
         };
         Some(Lease {

@@ -4,6 +4,7 @@ use super::connect::{Connections, no_connection, told, unusable};
 use super::sql::{numbered, signed};
 use crate::OpenError;
 use crate::cluster::{CLUSTER, Found, LEAP, RESTORED, Remembered, belonging, new_name, went_back};
+use crate::format::{self, DOCUMENT_FORMAT, FORMAT};
 use crate::migrations::MIGRATIONS;
 use crate::statements::{ADVANCE, LAST_REVISION, MARK, MARKED};
 use deadpool_postgres::Transaction;
@@ -50,13 +51,18 @@ async fn apply_missing(
     if applied > known {
         return Err(OpenError::Newer {
             place: name.clone(),
+            what: "schema",
             found: applied,
             known,
         });
     }
     let found = found(&transaction, applied).await.map_err(failed)?;
     let was = match found.revision {
-        Some(_) => marked(&transaction, HOME).await.map_err(failed)?,
+        Some(_) => {
+            let format = marked(&transaction, FORMAT).await.map_err(failed)?;
+            format::judge(name, format.as_deref())?;
+            marked(&transaction, HOME).await.map_err(failed)?
+        }
         None => None,
     };
     let cluster = belonging(name, remembered, &found)?.unwrap_or_else(new_name);
@@ -65,7 +71,8 @@ async fn apply_missing(
         let text = text.replace(" TEXT ", " TEXT COLLATE \"C\" ");
         transaction.batch_execute(&text).await.map_err(failed)?;
     }
-    for (marker, value) in [(VERSION, &known.to_string()), (CLUSTER, &cluster)] {
+    let (schema, format) = (known.to_string(), DOCUMENT_FORMAT.to_string());
+    for (marker, value) in [(VERSION, &schema), (FORMAT, &format), (CLUSTER, &cluster)] {
         transaction
             .execute(&numbered(MARK), &[&marker, value])
             .await
@@ -119,10 +126,13 @@ async fn found(transaction: &Transaction<'_>, applied: u32) -> Result<Found, tok
     if applied == 0 {
         return Ok(Found::default());
     }
-    let revision = transaction.query_one(LAST_REVISION, &[]).await?;
+    // Behind whoever commits just now, and before whoever comes next: an older manager finds that this one has come.
+    let locked = format!("{LAST_REVISION} FOR UPDATE");
+    let revision = transaction.query_one(&locked, &[]).await?;
     Ok(Found {
         cluster: marked(transaction, CLUSTER).await?,
         revision: Some(revision.get::<_, i64>(0).unsigned_abs()),
+        unclean: false,
     })
 }
 

@@ -10,6 +10,7 @@
 use super::connect::Connections;
 use super::sql::{self, NotApplied, numbered};
 use crate::data_dir::DataDir;
+use crate::format::{self, FORMAT};
 use crate::statements::LAST_REVISION;
 use crate::{Batch, Committed, StoreError};
 use deadpool_postgres::{Client, GenericClient, PoolError};
@@ -121,6 +122,14 @@ fn went_back(stood: u64, last: u64) -> StoreError {
     }
 }
 
+fn taken_over() -> StoreError {
+    StoreError::Unavailable {
+        reason: "a newer Poolwright has taken the database over, and keeps documents there that this one would damage"
+            .to_owned(),
+        hint: "stop this manager and start it again with the version that the others have",
+    }
+}
+
 fn interrupted() -> StoreError {
     StoreError::Unavailable {
         reason: "the database dropped the connection before it committed".to_owned(),
@@ -189,8 +198,13 @@ async fn commit_group(
     let Applied {
         stood,
         transaction,
+        is_newer,
         results,
     } = applied;
+    if is_newer {
+        throw_away(client);
+        return Err(NotCommitted::Certainly(taken_over()));
+    }
     if stood < last {
         // What we wrote is gone: nothing may be done by what is there, and nothing written on top of it.
         throw_away(client);
@@ -239,6 +253,8 @@ struct Applied {
     stood: u64,
     /// The transaction's number.
     transaction: String,
+    /// A newer Poolwright has taken the database over: nothing was applied.
+    is_newer: bool,
     /// They hold once it is committed.
     results: Vec<Answer>,
 }
@@ -255,8 +271,23 @@ async fn apply_group(client: &Client, batches: &[Batch]) -> Result<Applied, toki
         .await?
         .get::<_, i64>(0)
         .unsigned_abs();
-    let number = client.prepare_cached("SELECT pg_current_xact_id()::text").await?;
-    let transaction = client.query_one(&number, &[]).await?.get(0);
+    let number = client
+        .prepare_cached(&format!(
+            "SELECT pg_current_xact_id()::text, (SELECT value FROM marker WHERE name = '{FORMAT}')"
+        ))
+        .await?;
+    let row = client.query_one(&number, &[]).await?;
+    let (transaction, format): (String, Option<String>) = (row.get(0), row.get(1));
+    let is_newer = format::is_newer(format.as_deref());
+    if is_newer {
+        // It is rolled back with the connection.
+        return Ok(Applied {
+            stood,
+            transaction,
+            is_newer,
+            results: Vec::new(),
+        });
+    }
     let mut results = Vec::with_capacity(batches.len());
     for batch in batches {
         client.batch_execute("SAVEPOINT batch").await?;
@@ -275,6 +306,7 @@ async fn apply_group(client: &Client, batches: &[Batch]) -> Result<Applied, toki
     Ok(Applied {
         stood,
         transaction,
+        is_newer,
         results,
     })
 }

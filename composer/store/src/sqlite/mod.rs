@@ -132,6 +132,13 @@ impl Store for SqliteStore {
         self.read(|connection| sql::marked(connection, CLUSTER)).await
     }
 
+    fn unwritable(&self) -> Option<String> {
+        match &self.place {
+            Place::File { writer, .. } => writer.unwritable(),
+            Place::Memory(_) => None,
+        }
+    }
+
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         let operation = operation.clone();
         self.read(move |connection| sql::journal(connection, &operation, after))

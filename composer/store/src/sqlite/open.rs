@@ -3,10 +3,11 @@
 use crate::OpenError;
 use crate::cluster::{CLUSTER, Found, LEAP, RESTORED, Remembered, belonging, new_name, went_back};
 use crate::data_dir::{DataDir, unusable};
+use crate::format::{self, DOCUMENT_FORMAT, FORMAT};
 use crate::migrations::MIGRATIONS;
 use crate::statements::MARK;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -34,6 +35,9 @@ pub(super) fn open(dir: &Path) -> Result<Opened, OpenError> {
     let remembered = dir.remembered()?;
     // All that may be refused is found before the first change.
     let found = inspect(&path)?;
+    if found.unclean {
+        tracing::warn!(path = %path.display(), "the store was not closed well; it was checked, and is sound");
+    }
     let place = path.display().to_string();
     let cluster = belonging(&place, remembered.as_ref(), &found)?.unwrap_or_else(new_name);
     let older = match &remembered {
@@ -80,6 +84,7 @@ fn prepare(path: &Path, cluster: &str) -> rusqlite::Result<Connection> {
     configure(&connection)?;
     migrate(&mut connection)?;
     mark(&connection, CLUSTER, cluster)?;
+    mark(&connection, FORMAT, &DOCUMENT_FORMAT.to_string())?;
     mark(&connection, STOP, UNCLEAN)?;
     Ok(connection)
 }
@@ -145,14 +150,17 @@ pub(super) fn inspect(path: &Path) -> Result<Found, OpenError> {
         return Ok(Found::default());
     }
     let marked = |name| super::sql::marked(&connection, name).map_err(|e| refused(path, &e));
-    // Stopped before it was first marked: as good as unclean.
-    if marked(STOP)?.as_deref() != Some(CLEAN) {
-        check_after_unclean_stop(path, &connection)?;
+    format::judge(&path.display().to_string(), marked(FORMAT)?.as_deref())?;
+    // Stopped before it was first marked: as good as unclean. Or its manager runs.
+    let unclean = marked(STOP)?.as_deref() != Some(CLEAN);
+    if unclean {
+        check(path, &connection)?;
     }
     let revision = super::sql::last_revision(&connection).map_err(|e| refused(path, &e))?;
     Ok(Found {
         cluster: marked(CLUSTER)?,
         revision: Some(revision),
+        unclean,
     })
 }
 
@@ -222,6 +230,7 @@ fn ours(path: &Path, connection: &Connection) -> Result<bool, OpenError> {
     if found > known {
         return Err(OpenError::Newer {
             place: path.display().to_string(),
+            what: "schema",
             found,
             known,
         });
@@ -232,10 +241,21 @@ fn ours(path: &Path, connection: &Connection) -> Result<bool, OpenError> {
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // Readers don't wait for the writer, and a commit is one flush.
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    // Readers don't wait for the writer, and a commit is one flush. Where the file system can't, SQLite says so here,
+    // and goes on as before.
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(no_log(&mode));
+    }
     // What is acknowledged survives a power cut.
     connection.pragma_update(None, "synchronous", "FULL")
+}
+
+fn no_log(mode: &str) -> rusqlite::Error {
+    let reason = format!(
+        "it can't keep a write-ahead log there (its journal mode stays {mode:?}): choose a local file system for it"
+    );
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(reason))
 }
 
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
@@ -260,9 +280,9 @@ pub(super) fn mark(connection: &Connection, name: &str, value: &str) -> rusqlite
     connection.execute(MARK, [name, value]).map(|_| ())
 }
 
-fn check_after_unclean_stop(path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    tracing::warn!(path = %path.display(), "the store was not closed well; checking it");
-    check(path, connection)
+/// A write that changes nothing: it says again that the store is in use.
+pub(super) fn touch(connection: &Connection) -> rusqlite::Result<()> {
+    mark(connection, STOP, UNCLEAN)
 }
 
 fn check(path: &Path, connection: &Connection) -> Result<(), OpenError> {
@@ -284,5 +304,28 @@ pub(super) fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
         Some(ErrorCode::NotADatabase) => OpenError::Foreign { place, reason },
         Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged { place, reason },
         _ => OpenError::Io { place, reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_flushed_at_each_commit_and_has_a_log_or_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = open(folder.path()).unwrap();
+        let asked = |name: &str| -> String {
+            let text = format!("SELECT CAST({name} AS TEXT) FROM pragma_{name}");
+            opened.connection.query_row(&text, [], |row| row.get(0)).unwrap()
+        };
+        assert_eq!(asked("journal_mode"), "wal");
+        assert_eq!(asked("synchronous"), "2", "FULL");
+        // What is kept in memory alone answers as a file system does that can't.
+        let error = configure(&Connection::open_in_memory().unwrap()).unwrap_err();
+        let refused = refused(Path::new("/there/poolwright.db"), &error).to_string();
+        for part in ["/there/poolwright.db", "write-ahead log", "local file system"] {
+            assert!(refused.contains(part), "{refused}");
+        }
     }
 }

@@ -236,7 +236,6 @@ fn unreadable(column: usize, error: impl std::error::Error + Send + Sync + 'stat
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
 }
 
-/// What the database's error means for whoever asked.
 /// Whether the disk failed, so that what is shown may not be what it holds.
 pub(super) fn is_of_the_disk(error: &rusqlite::Error) -> bool {
     matches!(
@@ -245,6 +244,7 @@ pub(super) fn is_of_the_disk(error: &rusqlite::Error) -> bool {
     )
 }
 
+/// What the database's error means for whoever asked.
 pub(super) fn unavailable(error: &rusqlite::Error) -> StoreError {
     let hint = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => "free some space on the disk that holds the data directory",

@@ -4,15 +4,19 @@
 //!
 //! Where the disk failed, the connection is not trusted any more: what a flush that failed has lost is shown as if it
 //! were there. Another one takes its place, once that has written everything anew and checked it ([`open::renew`]); until
-//! then nothing is committed.
+//! then nothing is committed. Whoever asks is told that nothing can be written until something is: while nobody
+//! writes, the thread tries it itself.
 
 use super::open::{self, Opened};
 use super::sql::{self, NotApplied};
+use crate::unwritable::{TRY_AGAIN, Unwritable};
 use crate::{Batch, Committed, OpenError, StoreError};
 use rusqlite::Connection;
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Batches in one commit, so that no caller waits for an endless one.
@@ -28,15 +32,18 @@ struct Job {
 pub(super) struct Writer {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    unwritable: Arc<Unwritable>,
 }
 
 impl Writer {
     pub fn start(opened: Opened) -> Result<Self, OpenError> {
         let place = opened.path.display().to_string();
         let (jobs, waiting) = mpsc::channel();
+        let unwritable = Arc::new(Unwritable::default());
+        let noted = Arc::clone(&unwritable);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || run(opened, &waiting))
+            .spawn(move || run(opened, &waiting, &noted))
             .map_err(|e| OpenError::Io {
                 place,
                 reason: e.to_string(),
@@ -44,7 +51,13 @@ impl Writer {
         Ok(Self {
             jobs: Some(jobs),
             thread: Some(thread),
+            unwritable,
         })
+    }
+
+    /// Why nothing can be committed, since the last commit that failed.
+    pub fn unwritable(&self) -> Option<String> {
+        self.unwritable.told()
     }
 
     pub async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
@@ -72,7 +85,7 @@ impl Drop for Writer {
     }
 }
 
-fn run(opened: Opened, waiting: &mpsc::Receiver<Job>) {
+fn run(opened: Opened, waiting: &mpsc::Receiver<Job>, unwritable: &Unwritable) {
     let Opened {
         connection,
         dir,
@@ -85,10 +98,21 @@ fn run(opened: Opened, waiting: &mpsc::Receiver<Job>) {
         is_sound: true,
     };
     let mut last = 0;
-    while let Ok(first) = waiting.recv() {
+    loop {
+        let patience = unwritable.is_so().then_some(TRY_AGAIN);
+        let first = match next(waiting, patience) {
+            Ok(first) => first,
+            Err(RecvTimeoutError::Timeout) => {
+                file.try_again(unwritable);
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
         let jobs = std::iter::once(first).chain(waiting.try_iter()).take(GROUP);
         let (batches, answers): (Vec<_>, Vec<_>) = jobs.map(|job| (job.batch, job.answer)).unzip();
         let results = file.commit_group(&batches);
+        // Before anybody is answered: whoever was refused finds out why.
+        unwritable.note(&results);
         let committed = results.iter().flatten().map(|committed| committed.revision);
         if let Some(newest) = committed.max() {
             last = newest;
@@ -107,6 +131,14 @@ fn run(opened: Opened, waiting: &mpsc::Receiver<Job>) {
     drop(dir);
 }
 
+/// Waits for the next job, for ever or for so long.
+fn next(waiting: &mpsc::Receiver<Job>, patience: Option<Duration>) -> Result<Job, RecvTimeoutError> {
+    match patience {
+        Some(patience) => waiting.recv_timeout(patience),
+        None => waiting.recv().map_err(|_| RecvTimeoutError::Disconnected),
+    }
+}
+
 /// The file, and who writes to it.
 struct File {
     path: PathBuf,
@@ -117,20 +149,39 @@ struct File {
 
 impl File {
     fn commit_group(&mut self, batches: &[Batch]) -> Vec<Result<Committed, StoreError>> {
-        if !self.is_sound
-            && let Err(error) = self.renew()
-        {
+        if let Err(error) = self.make_sound() {
             tracing::warn!(%error, batches = batches.len(), "nothing was committed: the disk failed");
-            let unavailable = || StoreError::Unavailable {
-                reason: format!("the disk failed, and {error}"),
-                hint: "look at the disk that holds the data directory",
-            };
-            return batches.iter().map(|_| Err(unavailable())).collect();
+            return batches.iter().map(|_| Err(error.clone())).collect();
         }
         try_group(&self.connection, batches).unwrap_or_else(|error| {
             self.is_sound = !sql::is_of_the_disk(&error);
             not_committed(&self.connection, batches, &error)
         })
+    }
+
+    fn make_sound(&mut self) -> Result<(), StoreError> {
+        if self.is_sound {
+            return Ok(());
+        }
+        self.renew().map_err(|error| StoreError::Unavailable {
+            reason: format!("the disk failed, and {error}"),
+            hint: "look at the disk that holds the data directory",
+        })
+    }
+
+    /// Writes something of which nothing comes, to see whether that is possible again.
+    fn try_again(&mut self, unwritable: &Unwritable) {
+        let tried = self.make_sound().and_then(|()| {
+            open::touch(&self.connection).map_err(|error| {
+                self.is_sound = !sql::is_of_the_disk(&error);
+                sql::unavailable(&error)
+            })
+        });
+        match tried {
+            Ok(()) => unwritable.succeeded(),
+            Err(StoreError::Unavailable { reason, hint }) => unwritable.failed(&reason, hint),
+            Err(error) => unwritable.failed(&error.to_string(), "restart the manager"),
+        }
     }
 
     /// The old connection goes after the new one has come: the last to go would take what failed for committed, as

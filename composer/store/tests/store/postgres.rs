@@ -135,6 +135,25 @@ async fn a_database_of_somebody_else_or_of_a_newer_version_is_left_alone() {
     assert!(matches!(error, OpenError::Newer { found: 999, .. }), "{error}");
 }
 
+/// Fault 60: a newer manager takes a database over, while one runs that would damage what it keeps there.
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn what_a_newer_manager_has_taken_over_is_refused_and_written_to_no_more() {
+    let (client, options) = Server::known().database().await;
+    let older = opened(options.clone()).await.unwrap();
+    older.commit(writing("a")).await.unwrap();
+    client
+        .batch_execute("UPDATE marker SET value = '999' WHERE name = 'document-format'")
+        .await
+        .unwrap();
+    let error = older.commit(writing("b")).await.unwrap_err();
+    assert!(error.to_string().contains("newer Poolwright"), "{error}");
+    assert!(older.get("thing", "b").await.unwrap().is_none());
+    let error = opened(options).await.err().unwrap();
+    assert!(matches!(error, OpenError::Newer { found: 999, .. }), "{error}");
+    assert!(error.to_string().contains("documents 999"), "{error}");
+}
+
 /// Fault 9: on a database that is empty.
 #[tokio::test]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]

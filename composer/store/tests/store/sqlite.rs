@@ -2,7 +2,7 @@
 
 use crate::conformance::hold_promises;
 use poolwright_model::id::OperationId;
-use poolwright_store::{Batch, OpenError, SqliteStore, Store, backup, restore};
+use poolwright_store::{Batch, DOCUMENT_FORMAT, OpenError, SqliteStore, Store, backup, restore};
 use rusqlite::Connection;
 use serde_json::value::to_raw_value;
 use std::path::Path;
@@ -109,6 +109,35 @@ async fn a_newer_schema_is_refused_with_both_versions() {
     drop(connection);
     let error = SqliteStore::open(dir.path()).err().unwrap();
     assert!(matches!(error, OpenError::Newer { found: 999, .. }), "{error}");
+}
+
+/// Fault 60: the tables are as we know them, and what is kept in them is not. All of it stays as it was.
+#[tokio::test]
+async fn newer_documents_are_refused_with_both_versions_and_left_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    store.commit(writing("kept")).await.unwrap();
+    drop(store);
+    let path = dir.path().join("poolwright.db");
+    let set = |format: &str| {
+        let connection = Connection::open(&path).unwrap();
+        let text = "UPDATE marker SET value = ?1 WHERE name = 'document-format'";
+        assert_eq!(
+            connection.execute(text, [format]).unwrap(),
+            1,
+            "a new store says its format"
+        );
+    };
+    set("999");
+    let before = std::fs::read(&path).unwrap();
+    let error = SqliteStore::open(dir.path()).err().unwrap();
+    assert!(matches!(error, OpenError::Newer { found: 999, .. }), "{error}");
+    assert!(error.to_string().contains("documents 999"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let known = DOCUMENT_FORMAT.to_string();
+    set(&known);
+    let store = SqliteStore::open(dir.path()).unwrap();
+    assert!(store.get("thing", "kept").await.unwrap().is_some());
 }
 
 #[tokio::test]
