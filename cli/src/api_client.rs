@@ -265,7 +265,6 @@ impl Api {
     }
 
     /// Asks one manager, for as long as it lives.
-
     async fn ask(
         &self,
         manager: &Manager,

@@ -1,7 +1,5 @@
 //! Many clients at one manager and at three, some of which die meanwhile: ownership is linearizable.
 
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
-
 use poolwright_tests::histories::{Plant, Report, Setup, run};
 use std::process::Command;
 use std::time::Duration;

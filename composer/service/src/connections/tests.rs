@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::endpoint::{Repair, Standing, Trust};
+use crate::sealed::Keys;
 use jiff::Timestamp;
 use poolwright_driver::{
     Bound, Confirmation, ControlPoint, Holder, HostTarget, Observation, Progress, ResetSeen, Room,
@@ -115,6 +116,8 @@ async fn kept() -> (Connections, Arc<dyn Store>, Arc<Sessions>) {
             url: "https://box-1".to_owned(),
             username: None,
             password_file: None,
+            password: None,
+            sealed: None,
             trust: Trust::System,
             insecure_http: false,
         },
@@ -130,7 +133,12 @@ async fn kept() -> (Connections, Arc<dyn Store>, Arc<Sessions>) {
     batch.put(&endpoint).unwrap();
     store.commit(batch).await.unwrap();
     let sessions = Arc::new(Sessions::default());
-    let connections = Connections::new(store.clone(), Arc::new(Slow(sessions.clone())), false);
+    let connections = Connections::new(
+        store.clone(),
+        Arc::new(Slow(sessions.clone())),
+        false,
+        Keys::default(),
+    );
     (connections, store, sessions)
 }
 
