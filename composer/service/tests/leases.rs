@@ -258,6 +258,54 @@ async fn a_lease_is_handed_over_to_who_collects_them_once_nothing_works_there() 
     assert_eq!(in_charge(&a), ["box-1", "box-2"], "and nobody wants it back");
 }
 
+/// With the product's term, however the beats of the two lie to each other.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_endpoint_of_another_manager_has_it_within_30_s() {
+    for apart in 0..16 {
+        let pool = Pool::new();
+        let product = |name: &str| Sharing {
+            clock: Arc::new(TokioClock::default()),
+            ..Sharing::new(name.to_owned(), name.to_owned(), WRITE)
+        };
+        let beat = product("a").pause();
+        let (a, b) = (product("a"), product("b"));
+        let (a, b) = (
+            Leases::new(pool.store.clone(), a),
+            Leases::new(pool.store.clone(), b),
+        );
+        let only = Pool {
+            store: pool.store.clone(),
+            kept: endpoints(&["box-1"]),
+        };
+        only.round(&a).await;
+        let mut next_of_a = Instant::now() + beat;
+        tokio::time::sleep(beat * apart / 16).await;
+        pool.round(&b).await;
+        let mut next_of_b = Instant::now() + beat;
+        assert_eq!((in_charge(&a), in_charge(&b)), (vec!["box-1"], vec!["box-2"]));
+
+        // Something runs at box-2 for days; it pauses once it is told to.
+        let (asked, mut busy) = (Instant::now(), true);
+        while in_charge(&a) != ["box-1", "box-2"] {
+            assert!(asked.elapsed() < seconds(30), "{apart}: {:?}", asked.elapsed());
+            let both = endpoints(&["box-1", "box-2"]);
+            a.want(&both);
+            if Instant::now() >= next_of_a {
+                pool.round(&a).await;
+                next_of_a = Instant::now() + beat;
+            }
+            if Instant::now() >= next_of_b {
+                let at: &[&str] = if busy { &["box-2"] } else { &[] };
+                pool.try_round(&b, at).await.unwrap();
+                busy &= b.overdue().is_empty();
+                next_of_b = Instant::now() + beat;
+            }
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+        assert!(!busy, "it had its turn");
+    }
+}
+
 /// The store fails just after the leases were taken: what follows from that is done all the same.
 #[tokio::test(start_paused = true)]
 async fn a_take_over_is_not_forgotten_where_the_rest_of_its_round_fails() {

@@ -9,6 +9,7 @@ use poolwright_executor::{Line, Operation};
 use poolwright_model::id::{GpuId, HostId, OperationId};
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Standing};
 use poolwright_service::leases::{Lease, ManagerRecord, Sharing, TokioClock};
+use poolwright_service::limits::NewLimits;
 use poolwright_service::{Composer, ErrorCode, How, OperationState, Options, Paused, Resolution};
 use poolwright_store::{Batch, Stored, read};
 use poolwright_tests::stopped::{Gate, StoppableLine, StoppableStore};
@@ -19,7 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-const TERM: Duration = Duration::from_secs(9);
+/// The product's.
+const TERM: Duration = Duration::from_secs(12);
 /// All requests of a manager are over so long after they were sent.
 const WRITE: Duration = Duration::from_secs(80);
 
@@ -38,12 +40,10 @@ async fn manager_over(pool: &Pool, name: &str, line: Arc<dyn Connector>) -> Mana
     let gate = Gate::open();
     let sharing = Sharing {
         id: format!("id-of-{name}"),
-        home: name.to_owned(),
-        name: name.to_owned(),
-        term: TERM,
-        write_deadline: WRITE,
         clock: Arc::new(TokioClock::default()),
+        ..Sharing::new(name.to_owned(), name.to_owned(), WRITE)
     };
+    assert_eq!(sharing.term, TERM);
     let composer = Composer::open(
         Arc::new(StoppableStore(pool.store.clone(), gate.clone())),
         Arc::new(StoppableLine(line, gate.clone())),
@@ -390,6 +390,32 @@ async fn many_at_both_managers_get_each_gpu_once() {
         (6, 24),
         "nobody is refused while there are GPUs, because another one was quicker at those that it had chosen"
     );
+    all_is_well(&mut pool, &[&a, &b]).await;
+}
+
+/// One is stopped between the look at the limits and the commit of its own.
+#[tokio::test(start_paused = true)]
+async fn limits_that_are_set_at_two_managers_at_once_hold_both() {
+    let (mut pool, a, b) = two("demo").await;
+    a.gate.stop_before("commit");
+    let per_plan = NewLimits {
+        per_plan: Some(23),
+        ..NewLimits::default()
+    };
+    let composer = a.composer.clone();
+    let first = tokio::spawn(async move { composer.set_limits(&per_plan).await });
+    a.gate.is_stopped().await;
+    let per_hour = NewLimits {
+        per_hour: Some(77),
+        ..NewLimits::default()
+    };
+    b.composer.set_limits(&per_hour).await.unwrap();
+    a.gate.go_on();
+    first.await.unwrap().unwrap();
+    for manager in [&a, &b] {
+        let limits = manager.composer.limits().await.unwrap().limits;
+        assert_eq!((limits.per_plan, limits.per_hour), (23, 77));
+    }
     all_is_well(&mut pool, &[&a, &b]).await;
 }
 

@@ -1,15 +1,17 @@
 //! Several managers on one store call everything the same, in whatever order they learn of it: records name GPUs and
 //! hosts, and whoever called one otherwise would write it off, or give it away twice.
 
-use crate::kit::{FOREVER, ME, Pool, gpus};
+use crate::kit::{FOREVER, ME, Pool, gpus, spec};
 use crate::managers::{Manager, manager};
 use poolwright_emulator::Rack;
+use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_service::endpoint::Standing;
 use poolwright_service::{How, OperationState, Release};
 use poolwright_store::SqliteStore;
 use poolwright_tests::torture::line::spec_of;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A rack of which nobody knows anything, and two managers.
 async fn two_that_know_nothing() -> (Pool, Manager, Manager) {
@@ -114,7 +116,7 @@ async fn managers_that_name_a_rack_at_once_agree_and_write_no_more() {
         let (at_a, at_b) = tokio::join!(a.names(), b.names());
         assert_eq!(at_a, at_b, "{endpoint}");
     }
-    let demand = crate::kit::spec(gpus("chat", "h100-pcie-80gb", 3));
+    let demand = spec(gpus("chat", "h100-pcie-80gb", 3));
     let change = b.composer.compose(demand, ME, &How::default()).await.unwrap();
     let ended = b
         .composer
@@ -150,8 +152,8 @@ async fn a_host_that_something_goes_to_keeps_its_name_when_its_bmc_is_learned_el
         snapshot.topology.hosts[0].clone()
     };
     let gpu = b.free("box-1", 1).await;
-    let slow = poolwright_emulator::fault::Fault::new(poolwright_emulator::fault::FaultKind::Slow {
-        by: std::time::Duration::from_secs(5),
+    let slow = Fault::new(FaultKind::Slow {
+        by: Duration::from_secs(5),
     });
     pool.fault(slow.on("PATCH", "/redfish/v1/Fabrics/*/Zones/*"));
     let change = b

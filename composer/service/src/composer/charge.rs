@@ -61,13 +61,20 @@ impl Composer {
     {
         let parts = Arc::downgrade(&self.parts);
         self.go_on(async move {
+            // What is as it was is not told again.
+            let mut told: Option<String> = None;
             loop {
                 tokio::time::sleep(pause).await;
                 let Some(composer) = Self::within(&parts) else {
                     return;
                 };
-                if let Err(error) = act(composer).await {
-                    tracing::warn!("{what_failed}: {error}");
+                let failed = act(composer).await.err().map(|error| error.to_string());
+                if failed != told {
+                    match &failed {
+                        Some(error) => tracing::warn!("{what_failed}: {error}"),
+                        None => tracing::info!("no more of this: {what_failed}"),
+                    }
+                    told = failed;
                 }
             }
         });

@@ -178,8 +178,9 @@ pub struct Parts {
     /// Endpoints that operations left to be looked at.
     left: Mutex<BTreeSet<ControlEndpointId>>,
     looking: Mutex<following::Looking>,
-    /// Held while pauses are changed: what the executor is told last is what stands.
-    pausing: tokio::sync::Mutex<()>,
+    /// Held while pauses are changed: what the executor is told last is what stands. Why the store is a restored one, as
+    /// it was told last.
+    pausing: tokio::sync::Mutex<Option<String>>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
     pub(crate) calendar_changed: Notify,
     /// What keeps the pool from following the calendar just now.
