@@ -14,9 +14,13 @@ id = "weekend"
 gpus = 2
 window = { weekly = ["SAT,SUN 00:00-24:00"], zone = "Europe/Berlin" }
 
+[[demands]]
+id = "lab"
+gpus = 2
+
 [[schedules]]
 id = "nights"
-suspends = ["chat"]
+suspends = ["lab"]
 window = { opens = "0 20 * * *", closes = "30 7 * * *", zone = "Asia/Tokyo" }
 demands = [{ id = "train", gpus = 8, kind = "h100-pcie-80gb" }]
 "#;
@@ -45,7 +49,7 @@ async fn what_a_file_declares_is_kept_and_told_apart_from_what_there_is() {
 
     let dry = manager.run(&format!("{apply} --dry-run -o json")).await;
     let dry = dry.expect(0, &["nothing was kept"]).json();
-    assert_eq!(differences(dry), ["chat new", "nights new", "weekend new"]);
+    assert_eq!(differences(dry), ["chat new", "lab new", "nights new", "weekend new"]);
     let listed = manager.run("demand list -o csv").await.expect(0, &[]);
     assert!(!listed.out.contains("chat"), "{listed:?}");
 
@@ -84,13 +88,13 @@ async fn what_a_file_declares_is_kept_and_told_apart_from_what_there_is() {
         .await
         .expect(0, &[])
         .json();
-    assert_eq!(differences(again), ["chat same", "nights same", "weekend same"]);
+    assert_eq!(differences(again), ["chat same", "lab same", "nights same", "weekend same"]);
 
     // A part of it that can't be keeps all of it from being kept.
     for (from, to, said) in [
         ("Asia/Tokyo", "Asia/Atlantis", "is not an IANA time zone"),
         ("0 20 * * *", "30 7 * * *", "never opens"),
-        ("\"chat\"]", "\"nobody\"]", "nobody"),
+        ("\"lab\"]", "\"nobody\"]", "nobody"),
         (
             "SAT,SUN 00:00-24:00",
             "SAT 10:00-09:00\", \"SUN 08:00-10:00",

@@ -107,6 +107,8 @@ async fn a_start_that_fails_half_way_leaves_no_session() {
         .await
         .expect(0, &[]);
     std::fs::remove_file(&copy).unwrap();
+    // What opens the passwords of endpoints is in no backup.
+    std::fs::copy(format!("{dir}/secret-key"), format!("{again}/secret-key")).unwrap();
     let before = sessions.ever().await;
     // The rack that it is to run has a box of the same name, at another address.
     run(&format!(
