@@ -38,6 +38,7 @@ mod view;
 mod walk;
 pub mod window;
 
+pub use composer::documents;
 pub use composer::{
     Accepting, Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, LimitsStatus, Lost,
     MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent, Status, Why,

@@ -90,7 +90,7 @@ impl fmt::Debug for ClusterKey {
 
 /// One secret, as the store has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Sealed {
+pub(crate) struct Sealed {
     name: String,
     /// Base64, drawn anew each time.
     nonce: String,

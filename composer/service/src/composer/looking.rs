@@ -100,7 +100,7 @@ type Closed = BTreeMap<ControlEndpointId, WhyNot>;
 /// What everything is called, kept over a restart: records and compositions name GPUs and hosts by it.
 #[derive(Serialize, Deserialize)]
 #[serde(transparent)]
-struct Ids(Topology);
+pub(super) struct Ids(Topology);
 
 impl Stored for Ids {
     const KIND: &'static str = "ids";
@@ -113,7 +113,7 @@ impl Stored for Ids {
 /// uses a GPU, and its silence is no leave to pull it.
 #[derive(Serialize, Deserialize)]
 #[serde(transparent)]
-struct Speakers(BTreeMap<HostId, ControlEndpointId>);
+pub(super) struct Speakers(BTreeMap<HostId, ControlEndpointId>);
 
 impl Stored for Speakers {
     const KIND: &'static str = "speakers";

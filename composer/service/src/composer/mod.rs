@@ -37,6 +37,7 @@ mod automatic;
 mod beginning;
 mod changing;
 mod charge;
+pub mod documents;
 mod drifting;
 mod endpoints;
 mod failing;

@@ -28,7 +28,7 @@ const WITHIN: SignedDuration = SignedDuration::from_hours(1);
 
 /// When a unit was bound again, and whether that has stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Repaired {
+pub(super) struct Repaired {
     unit: UnitId,
     gpus: Vec<GpuId>,
     endpoint: ControlEndpointId,
