@@ -49,7 +49,10 @@ async fn what_a_file_declares_is_kept_and_told_apart_from_what_there_is() {
 
     let dry = manager.run(&format!("{apply} --dry-run -o json")).await;
     let dry = dry.expect(0, &["nothing was kept"]).json();
-    assert_eq!(differences(dry), ["chat new", "lab new", "nights new", "weekend new"]);
+    assert_eq!(
+        differences(dry),
+        ["chat new", "lab new", "nights new", "weekend new"]
+    );
     let listed = manager.run("demand list -o csv").await.expect(0, &[]);
     assert!(!listed.out.contains("chat"), "{listed:?}");
 
@@ -88,7 +91,10 @@ async fn what_a_file_declares_is_kept_and_told_apart_from_what_there_is() {
         .await
         .expect(0, &[])
         .json();
-    assert_eq!(differences(again), ["chat same", "lab same", "nights same", "weekend same"]);
+    assert_eq!(
+        differences(again),
+        ["chat same", "lab same", "nights same", "weekend same"]
+    );
 
     // A part of it that can't be keeps all of it from being kept.
     for (from, to, said) in [

@@ -21,6 +21,7 @@
 //! * Every wait is bounded, or holds an operation that says what it waits for and that an operator can
 //!   [resolve](Executor::resolve).
 
+pub mod documents;
 pub mod event;
 pub mod operation;
 pub mod record;

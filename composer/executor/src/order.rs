@@ -29,7 +29,7 @@ const FORGOTTEN_TAKEN: Duration = Duration::from_secs(300);
 
 /// One a time for each operation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Order {
+pub(crate) struct Order {
     operation: OperationId,
     wish: Wish,
     #[serde(default)]

@@ -26,7 +26,7 @@ const HASHES_AT_ONCE: usize = 2;
 const LONGEST_PASSWORD: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Account {
+pub(crate) struct Account {
     name: String,
     /// PHC string of argon2id.
     password_hash: String,

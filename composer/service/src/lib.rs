@@ -41,6 +41,7 @@ mod view;
 mod walk;
 pub mod window;
 
+pub use composer::documents;
 pub use composer::{
     Accepting, Adopting, Change, Check, CheckResult, Composer, Credentials, Declaration, Declared,
     DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest, How, LimitsStatus, Lost,

@@ -56,7 +56,7 @@ impl Stored for Session {
 
 /// Written with each login of an account: so logins come one after another, at all managers.
 #[derive(Serialize, Deserialize)]
-struct Logins {
+pub(crate) struct Logins {
     account: String,
 }
 

@@ -38,7 +38,7 @@ const BY: &str = "late request";
 
 /// A request that may still arrive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Latecomer {
+pub(super) struct Latecomer {
     /// Made of the unit and the port.
     id: String,
     unit: UnitId,

@@ -4,7 +4,7 @@
 //! wrote down since is laid over it, so that the answer is right at any moment, and not only after the next
 //! look.
 
-mod naming;
+pub(super) mod naming;
 
 use super::Composer;
 use crate::books::Pages;

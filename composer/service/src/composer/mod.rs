@@ -40,6 +40,7 @@ mod changing;
 mod charge;
 mod credentials;
 mod declaring;
+pub mod documents;
 mod drifting;
 mod endpoints;
 mod failing;

@@ -24,7 +24,7 @@ const HOURLY: Duration = Duration::from_secs(3600);
 
 /// By which time ages are reckoned of what may be forgotten.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Reckoned {
+pub(super) struct Reckoned {
     at: Timestamp,
 }
 

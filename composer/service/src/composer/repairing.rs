@@ -34,7 +34,7 @@ const LAST_PAUSE: SignedDuration = SignedDuration::from_mins(30);
 
 /// When a unit was bound again, and whether that has stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Repaired {
+pub(super) struct Repaired {
     unit: UnitId,
     gpus: Vec<GpuId>,
     endpoint: ControlEndpointId,

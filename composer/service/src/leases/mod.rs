@@ -21,4 +21,5 @@ mod record;
 
 pub use clock::{BootClock, SystemBootClock, TokioClock};
 pub use keeper::{Leases, Round, Sharing, Takeover};
+pub(crate) use record::Wish;
 pub use record::{CALENDAR, Holder, Lease, ManagerRecord};

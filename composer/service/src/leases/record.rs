@@ -64,7 +64,7 @@ impl Stored for Lease {
 
 /// The manager with this id needs a lease that another one has, for an operation at several endpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Wish {
+pub(crate) struct Wish {
     /// The lease's.
     pub id: String,
     pub manager: String,

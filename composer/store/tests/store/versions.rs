@@ -1,6 +1,7 @@
 //! Databases of every earlier version, as they were left by it: what was kept is there afterwards.
 //!
-//! Whoever adds a migration adds the database that it leaves: `versions/NNNN.sql`.
+//! Whoever adds a migration adds the database that it leaves: `versions/NNNN.sql`. What is in documents has a format of
+//! its own: `versions/documents-NNNN.json`, read by the service's tests.
 
 use crate::conformance::hold_promises;
 use crate::postgres::{Server, opened};
@@ -15,7 +16,10 @@ fn versions() -> Vec<(u32, String)> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let names = |folder: &str| {
         let entries = std::fs::read_dir(here.join(folder)).unwrap();
-        let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let mut paths: Vec<_> = paths
+            .filter(|path| path.extension().is_some_and(|of| of == "sql"))
+            .collect();
         paths.sort();
         paths
     };

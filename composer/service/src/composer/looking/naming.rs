@@ -27,7 +27,7 @@ const TRIES: usize = 16;
 /// What everything is called, kept over a restart.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
-struct Ids(Topology);
+pub(crate) struct Ids(Topology);
 
 impl Stored for Ids {
     const KIND: &'static str = "ids";
@@ -40,7 +40,7 @@ impl Stored for Ids {
 /// uses a GPU, and its silence is no leave to pull it. It is always written together with the names of the hosts.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
-struct Speakers(BTreeMap<HostId, ControlEndpointId>);
+pub(crate) struct Speakers(BTreeMap<HostId, ControlEndpointId>);
 
 impl Stored for Speakers {
     const KIND: &'static str = "speakers";

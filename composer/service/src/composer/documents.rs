@@ -1,0 +1,86 @@
+//! Every kind of document that is kept, by its name: so that what was written by earlier versions can be held against
+//! what is read today.
+
+use super::automatic::Automatic;
+use super::keeping::DemandOf;
+use super::latecoming::Latecomer;
+use super::looking::naming::{Ids, Speakers};
+use super::pruning::Reckoned;
+use super::repairing::Repaired;
+use super::suspending::PutAside;
+use super::wanting::CalendarChange;
+use crate::accounts::Account;
+use crate::demand::DemandRecord;
+use crate::endpoint::Endpoint;
+use crate::leases::{Lease, ManagerRecord, Wish};
+use crate::limits::Limits;
+use crate::runner::ScheduleRun;
+use crate::schedule::Schedule;
+use crate::sealed::Sealed;
+use crate::sessions::{Logins, Session};
+use crate::vanishing::Shown;
+use crate::walk::Walk;
+use poolwright_executor::documents::{self, again};
+use poolwright_store::Stored;
+
+/// The names of those that are not the executor's.
+const OURS: &[&str] = &[
+    Automatic::KIND,
+    DemandOf::KIND,
+    Latecomer::KIND,
+    Ids::KIND,
+    Speakers::KIND,
+    Reckoned::KIND,
+    Repaired::KIND,
+    PutAside::KIND,
+    CalendarChange::KIND,
+    Account::KIND,
+    DemandRecord::KIND,
+    Endpoint::KIND,
+    Lease::KIND,
+    ManagerRecord::KIND,
+    Wish::KIND,
+    Limits::KIND,
+    ScheduleRun::KIND,
+    Schedule::KIND,
+    Sealed::KIND,
+    Session::KIND,
+    Logins::KIND,
+    Shown::KIND,
+    Walk::KIND,
+];
+
+/// The names of all kinds.
+pub fn kinds() -> impl Iterator<Item = &'static str> {
+    OURS.iter().chain(documents::KINDS).copied()
+}
+
+/// A text of a kind, read as what it is and written again; `None` for a kind that nothing is kept of.
+pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
+    Some(match kind {
+        Automatic::KIND => again::<Automatic>(json),
+        DemandOf::KIND => again::<DemandOf>(json),
+        Latecomer::KIND => again::<Latecomer>(json),
+        Ids::KIND => again::<Ids>(json),
+        Speakers::KIND => again::<Speakers>(json),
+        Reckoned::KIND => again::<Reckoned>(json),
+        Repaired::KIND => again::<Repaired>(json),
+        PutAside::KIND => again::<PutAside>(json),
+        CalendarChange::KIND => again::<CalendarChange>(json),
+        Account::KIND => again::<Account>(json),
+        DemandRecord::KIND => again::<DemandRecord>(json),
+        Endpoint::KIND => again::<Endpoint>(json),
+        Lease::KIND => again::<Lease>(json),
+        ManagerRecord::KIND => again::<ManagerRecord>(json),
+        Wish::KIND => again::<Wish>(json),
+        Limits::KIND => again::<Limits>(json),
+        ScheduleRun::KIND => again::<ScheduleRun>(json),
+        Schedule::KIND => again::<Schedule>(json),
+        Sealed::KIND => again::<Sealed>(json),
+        Session::KIND => again::<Session>(json),
+        Logins::KIND => again::<Logins>(json),
+        Shown::KIND => again::<Shown>(json),
+        Walk::KIND => again::<Walk>(json),
+        kind => return documents::reread(kind, json),
+    })
+}
