@@ -50,6 +50,8 @@ impl AccessArgs {
             id: name.map_or_else(|| name_of(url), ControlEndpointId::from_lossy),
             url: url.to_owned(),
             username: self.username.clone(),
+            password: None,
+            sealed: None,
             password_file: self
                 .password_file
                 .as_deref()
@@ -133,6 +135,19 @@ pub fn read_password(file: &Path) -> Result<String, Failure> {
             .with_hint("write the password on the first line of the file, and nothing else"));
     }
     Ok(password.to_owned())
+}
+
+/// Certificate authorities from their file.
+pub fn read_authority(file: &Path) -> Result<String, Failure> {
+    let text = fs::read(file).map_err(|error| Failure::file(file, "read", &error))?;
+    let text = String::from_utf8(text).unwrap_or_default();
+    match text.contains("-----BEGIN CERTIFICATE-----") {
+        true => Ok(text),
+        false => Err(
+            Failure::usage(format!("{} holds no certificate in PEM form", file.display()))
+                .with_hint("give a PEM file with at least one CA certificate"),
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! The client of the manager's JSON API (`/api/v1`).
 //!
-//! Every request carries name and password, over TLS; plain http is for loopback only. A POST whose answer
-//! is lost is not sent again: its failure says that the outcome is unknown.
+//! Every request carries name and password, over TLS; plain http is for loopback only. A manager that lives is waited
+//! for; one that hangs is found out ([`watch`]). Of a write whose answer is lost nobody knows whether it was done: a
+//! manager alone is not asked again, and its failure says so.
 //!
-//! Where several managers are named, whoever answered last is asked first; the next is asked where one can't be
-//! reached or can't serve just now, and nothing was done.
+//! Where several managers are named, whoever answered last is asked first, and the next where one can't be reached, hangs,
+//! or can't serve just now. What a lost write has done is in the store that they share: changes of the hardware carry a
+//! key, so that they are done once; of all others a second one does nothing that the first has not done, or is refused.
 
 use crate::access::read_password;
 use crate::exit_code::ExitCode;
@@ -21,6 +23,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use url::Url;
+
+mod watch;
 
 /// Where the manager is, and who asks.
 #[derive(Debug, Clone, clap::Args)]
@@ -51,8 +55,9 @@ pub struct ManagerArgs {
     pub password_file: Option<PathBuf>,
 }
 
-/// Connections, TLS and the first byte; a look at a large pool is the longest answer.
-const CONNECT: Duration = Duration::from_secs(10);
+/// Connections with TLS.
+const CONNECT: Duration = Duration::from_secs(5);
+/// A manager that lives is waited for this long: a look at a large pool is the longest answer.
 const ANSWER: Duration = Duration::from_secs(330);
 /// Nothing that the manager says is larger.
 const LARGEST_ANSWER: usize = 256 << 20;
@@ -76,6 +81,16 @@ struct Manager(Url);
 struct Place<'a> {
     path: &'a [&'a str],
     query: &'a [(&'a str, &'a str)],
+}
+
+/// Why there is no answer to go by.
+enum Unanswered {
+    /// Nothing was done there; or it was only asked, and may be asked elsewhere.
+    Nothing(Failure),
+    /// It was sent, and may have been done, or be done yet.
+    Lost(Failure),
+    /// It says so itself.
+    Refused(Failure),
 }
 
 /// An error as the API writes it.
@@ -201,7 +216,7 @@ impl Api {
         })
     }
 
-    /// Asks whoever answered last, and then the others, until one can tell; and who that was.
+    /// Asks whoever answered last, and then each of the others once, until one can tell; and who that was.
     async fn request(
         &self,
         method: &Method,
@@ -209,30 +224,71 @@ impl Api {
         body: Option<&impl Serialize>,
     ) -> (&Manager, Result<Vec<u8>, Failure>) {
         let (first, all) = (self.last.load(Ordering::Relaxed), self.managers.len());
+        let mut lost: Option<(&Manager, Failure)> = None;
         let mut turn = 0;
         loop {
             let at = (first + turn) % all;
             let manager = &self.managers[at];
             let asked = self.ask(manager, method, place, body).await;
             turn += 1;
-            match asked {
-                // Nothing was done, and another may be able to.
-                Err(failure) if failure.may_pass && turn < all => {}
-                asked => {
-                    self.last.store(at, Ordering::Relaxed);
-                    return (manager, asked);
+            let asked = match (asked, lost) {
+                (Ok(answer), _) => Ok(answer),
+                (Err(Unanswered::Lost(failure)), before) if turn < all => {
+                    say(&format!(
+                        "warning: {}; another manager is asked the same",
+                        failure.message
+                    ));
+                    lost = before.or(Some((manager, failure)));
+                    continue;
                 }
-            }
+                (Err(Unanswered::Nothing(failure) | Unanswered::Refused(failure)), before)
+                    if failure.may_pass && turn < all =>
+                {
+                    lost = before;
+                    continue;
+                }
+                // What was lost is what matters.
+                (Err(Unanswered::Nothing(_) | Unanswered::Lost(_)), Some((_, failure))) => Err(failure),
+                (Err(Unanswered::Refused(failure)), Some((before, _))) => Err(after_a_loss(failure, before)),
+                (
+                    Err(
+                        Unanswered::Nothing(failure)
+                        | Unanswered::Lost(failure)
+                        | Unanswered::Refused(failure),
+                    ),
+                    None,
+                ) => Err(failure),
+            };
+            self.last.store(at, Ordering::Relaxed);
+            return (manager, asked);
         }
     }
 
+    /// Asks one manager, for as long as it lives.
     async fn ask(
         &self,
         manager: &Manager,
         method: &Method,
         place: Place<'_>,
         body: Option<&impl Serialize>,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Vec<u8>, Unanswered> {
+        let what = format!("{method} {}", manager.url(place).path());
+        tokio::select! {
+            biased;
+            answer = self.exchange(manager, method, place, body) => answer,
+            silence = watch::hangs(&self.http, manager, &what, self.managers.len() > 1) => {
+                Err(manager.silent(&silence, method == Method::GET))
+            }
+        }
+    }
+
+    async fn exchange(
+        &self,
+        manager: &Manager,
+        method: &Method,
+        place: Place<'_>,
+        body: Option<&impl Serialize>,
+    ) -> Result<Vec<u8>, Unanswered> {
         let safe = method == Method::GET;
         let mut request = self
             .http
@@ -258,14 +314,17 @@ impl Api {
         {
             text.extend_from_slice(&chunk);
             if text.len() > LARGEST_ANSWER {
-                return Err(
-                    manager.is_none(&format!("its answer is larger than {} MiB", LARGEST_ANSWER >> 20))
-                );
+                let why = format!("its answer is larger than {} MiB", LARGEST_ANSWER >> 20);
+                return Err(Unanswered::Refused(manager.is_none(&why)));
             }
         }
         match status.is_success() {
             true => Ok(text),
-            false => Err(manager.refused(&self.username, status, &text)),
+            false => Err(Unanswered::Refused(manager.refused(
+                &self.username,
+                status,
+                &text,
+            ))),
         }
     }
 }
@@ -278,6 +337,15 @@ impl Manager {
         }
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
+        }
+        url
+    }
+
+    /// Where it says that it lives.
+    fn livez(&self) -> Url {
+        let mut url = self.0.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push("livez");
         }
         url
     }
@@ -327,36 +395,70 @@ impl Manager {
     }
 
     /// The request did not get through, or its answer did not.
-    fn unreached(&self, error: &reqwest::Error, safe: bool) -> Failure {
+    fn unreached(&self, error: &reqwest::Error, safe: bool) -> Unanswered {
         let base = self.base();
         if let Some(failure) = wire_up::unreached(base, error) {
-            return failure;
+            return Unanswered::Nothing(failure);
         }
         let why = causes(error);
         if !safe {
-            let message = format!(
-                "it was sent to {base}, and the answer was lost: whether it was done is not known ({why})"
-            );
-            return Failure::new(ExitCode::Indeterminate, message).with_hint(
-                "look before you repeat it: poolwright ops list; with the same --key it is done once",
-            );
+            return self.lost(&why);
         }
         let failure = Failure::new(
             ExitCode::Unavailable,
             format!("the answer of the manager at {base} was lost: {why}"),
         );
-        match base.starts_with("http:") {
+        Unanswered::Nothing(match base.starts_with("http:") {
             true => failure.with_hint("a manager speaks https: check --server"),
             false => failure
                 .with_hint("it may be restarting: look at its log, and try again")
                 .that_may_pass(),
+        })
+    }
+
+    /// It hangs, or is gone without a word.
+    fn silent(&self, why: &str, safe: bool) -> Unanswered {
+        if !safe {
+            return self.lost(why);
         }
+        let message = format!("the manager at {} does not answer: {why}", self.base());
+        let failure = Failure::new(ExitCode::Unavailable, message);
+        Unanswered::Nothing(
+            failure
+                .with_hint(
+                    "it hangs, or its machine is gone: look at it, or name another manager of its store, too",
+                )
+                .that_may_pass(),
+        )
+    }
+
+    fn lost(&self, why: &str) -> Unanswered {
+        let message = format!(
+            "it was sent to {}, and the answer was lost: whether it was done is not known ({why})",
+            self.base()
+        );
+        let failure = Failure::new(ExitCode::Indeterminate, message);
+        Unanswered::Lost(
+            failure.with_hint(
+                "look before you repeat it: poolwright ops list; with the same --key it is done once",
+            ),
+        )
     }
 
     /// The address as people write it.
     fn base(&self) -> &str {
         self.0.as_str().trim_end_matches('/')
     }
+}
+
+/// A refusal of what may have been done by another manager just before.
+fn after_a_loss(mut failure: Failure, before: &Manager) -> Failure {
+    failure.message = format!(
+        "{} (it was sent to {} before, whose answer was lost: this may be what that one did)",
+        failure.message,
+        before.base()
+    );
+    failure
 }
 
 /// What an answer is that no manager gives.

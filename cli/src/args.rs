@@ -2,7 +2,7 @@
 
 use crate::commands;
 use crate::output::Format;
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 
 /// Composes servers out of pooled GPUs: finds the GPUs, sizes models for them, plans who gets which, and moves
@@ -118,6 +118,34 @@ pub enum Command {
     Doctor(commands::doctor::DoctorArgs),
 }
 
+/// Reads the command line. What is wrong with it is told with a usage of what was typed: clap counts what the
+/// environment sets among that, as if it had to be given.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, clap::Error> {
+    let typed = with_get(arguments);
+    Arguments::try_parse_from(&typed).map_err(|error| {
+        if !error.use_stderr() {
+            return error;
+        }
+        let alone = without_environment(Arguments::command()).try_get_matches_from(&typed);
+        match alone {
+            Err(plain) if plain.kind() == error.kind() => plain,
+            _ => error,
+        }
+    })
+}
+
+fn without_environment(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| argument.env(None::<&'static str>));
+    command.mut_subcommands(without_environment)
+}
+
+impl Command {
+    /// Whether its result can be drawn.
+    pub fn draws(&self) -> bool {
+        matches!(self, Self::Plan(plan) if plan.is_of_instance())
+    }
+}
+
 /// Puts `get` before a noun that stands where the command does.
 pub fn with_get(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
@@ -139,7 +167,6 @@ pub fn with_get(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use std::ffi::OsStr;
 
     #[test]

@@ -43,6 +43,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     parsed.ok_or_else(|| format!("{text:?} is not a time: write 90s, 10m or 1h 30m"))
 }
 
+/// The same, and not none: nothing is done in no time.
+pub fn some_time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err(format!("{text:?} is no time at all: write 90s, 10m or 1h 30m")),
+        time => Ok(time),
+    }
+}
+
 /// Between two looks at an operation.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The longest that one look is waited for.

@@ -24,8 +24,7 @@ mod stop;
 mod tables;
 mod wire_up;
 
-use args::{Arguments, Command};
-use clap::Parser;
+use args::Command;
 use clap::error::{ContextKind, ErrorKind};
 use exit_code::ExitCode;
 use failure::Failure;
@@ -35,10 +34,15 @@ use std::io::{self, IsTerminal};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> std::process::ExitCode {
-    let arguments = match Arguments::try_parse_from(args::with_get(std::env::args_os())) {
+    let arguments = match args::parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error).into(),
     };
+    if arguments.output.is_picture() && !arguments.command.draws() {
+        let failure = output::no_picture();
+        say(&failure.to_string());
+        return failure.code.into();
+    }
     trace(arguments.verbose);
     if rustls::crypto::ring::default_provider()
         .install_default()

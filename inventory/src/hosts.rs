@@ -203,8 +203,11 @@ struct Ids {
 
 impl Ids {
     fn new(last: Option<&Topology>) -> Self {
-        let hosts = last.iter().flat_map(|t| &t.hosts);
-        let known = hosts
+        let hosts = || last.iter().flat_map(|t| &t.hosts);
+        // One that was called otherwise since goes by its name.
+        let before = hosts().filter(|host| is_provisional(host));
+        let known = before
+            .chain(hosts().filter(|host| !is_provisional(host)))
             .flat_map(|host| {
                 names::of_host(host)
                     .into_iter()
@@ -255,7 +258,7 @@ fn unnamed(name: &Name) -> String {
 }
 
 /// Whether a host is still called by a name that people don't use.
-pub(crate) fn is_provisional(host: &Host) -> bool {
+pub fn is_provisional(host: &Host) -> bool {
     names::of_host(host)
         .first()
         .is_some_and(|name| unnamed(name) == host.id.as_str())

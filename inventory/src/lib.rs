@@ -22,6 +22,7 @@ mod scope;
 mod snapshot;
 
 pub use diff::{Change, ListDiff, SnapshotDiff};
+pub use hosts::is_provisional;
 pub use merge::{Knowledge, Merged, View, merge};
 pub use pci_names::PciNames;
 pub use remember::remember;

@@ -469,6 +469,67 @@ fn what_is_remembered_is_enough_to_call_everything_as_before() {
     assert_eq!(id(&bound(&known), "g-box-1"), id(&free.topology, "g-box-1"));
 }
 
+/// Two managers that share what they remember, and of which each sees a part.
+#[test]
+fn who_sees_less_takes_no_name_away_and_adds_none() {
+    let bmc = |gpu: Gpu| {
+        view(
+            "bmc",
+            vec![gpu],
+            vec![host("host-1", "6f6e", Some("bmc"), vec![])],
+        )
+    };
+    let on_host = || Gpu {
+        host: Some(HostId::new("host-1").unwrap()),
+        ..gpu("x", Some("GPU-11111111-2222"), Some("g-box-1"))
+    };
+    let mut known = Topology::default();
+    let all = || vec![boxed("box-1", "a1"), bmc(on_host())];
+    remember(&mut known, &joined(all(), None).topology);
+    let kept = known.clone();
+    // It goes on at the box, too.
+    let mut busy = boxed("box-1", "a1");
+    busy.topology.fabrics[0].zones = 7;
+    for part in [vec![busy], vec![bmc(on_host())]] {
+        let seen = joined(part, Some(&known)).topology;
+        assert!(
+            !remember(&mut known, &seen),
+            "it names nothing that was not named"
+        );
+        let names = |gpu: &Gpu| (gpu.id.clone(), gpu.uuid.clone(), gpu.serial.clone());
+        let names = |known: &Topology| known.gpus.iter().map(names).collect::<Vec<_>>();
+        assert_eq!(names(&known), names(&kept));
+        assert_eq!(known.hosts, kept.hosts);
+        assert_eq!(known.fabrics, kept.fabrics);
+    }
+}
+
+/// One manager sees the BMC first; the other one has only what that one remembers.
+#[test]
+fn a_host_that_got_its_name_elsewhere_goes_by_it_here() {
+    let fabric_alone = || vec![boxed("box-1", "a1")];
+    let unnamed = joined(fabric_alone(), None).topology;
+    assert_eq!(unnamed.hosts[0].id.as_str(), "host-6f6e");
+    let mut known = Topology::default();
+    remember(&mut known, &unnamed);
+    // Its serial number is learned with its name.
+    let bmc = Host {
+        serial: Some("sn-1".into()),
+        ..host("a-name", "6f6e", Some("bmc"), vec![])
+    };
+    let views = || vec![boxed("box-1", "a1"), view("bmc", vec![], vec![bmc.clone()])];
+    let named = joined(views(), Some(&known)).topology;
+    assert_eq!(named.hosts[0].id.as_str(), "a-name");
+    assert!(remember(&mut known, &named));
+    let elsewhere = joined(fabric_alone(), Some(&known)).topology;
+    assert_eq!(elsewhere.hosts[0].id.as_str(), "a-name");
+    assert_eq!(elsewhere.hosts[0].ports[0].id, named.hosts[0].ports[0].id);
+    assert_eq!(
+        joined(views(), Some(&known)).topology.hosts[0].id.as_str(),
+        "a-name"
+    );
+}
+
 #[test]
 fn what_a_host_saw_before_the_fabric_was_asked_contradicts_nothing() {
     let told = |fabric_asked_later: bool| {

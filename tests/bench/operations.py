@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import secrets
 import ssl
 import statistics
 import subprocess
@@ -127,7 +128,7 @@ class Manager:
 
 
 class Beside(Manager):
-    """Another manager of the same cluster: the accounts are shared, the authority is its own."""
+    """Another manager of the same cluster: accounts, authority and the passwords of endpoints are shared."""
 
     def __init__(self, first, folder, *options):
         super().__init__(folder, *options)
@@ -250,6 +251,9 @@ def one_failover(options, port, repetition):
         sys.exit("no database could be made")
     store = ("--store", f"postgres://poolwright@127.0.0.1:{port}/{database}", "--request-deadline", "8s")
     with tempfile.TemporaryDirectory(dir=options.dir) as folder, rack(SMALL, folder) as data:
+        key = Path(folder) / "cluster-key"
+        key.write_text(secrets.token_hex(32))
+        store = (*store, "--cluster-key-file", key)
         first = Manager(Path(folder) / "first", *store)
         first.start()
         first.cli("endpoint", "add", "--adopt", "--from", data / "endpoints.json")

@@ -35,11 +35,20 @@ DEEPSEEK_LITE = dict(DEEPSEEK_V3, hidden_size=2048, intermediate_size=10944, num
                      num_key_value_heads=16, vocab_size=102400, q_lora_rank=None, first_k_dense_replace=6)
 DEEPSEEK_EXPERTS = dict(DEEPSEEK_LITE, first_k_dense_replace=0, n_routed_experts=64, n_shared_experts=2,
                         num_experts_per_tok=6, moe_intermediate_size=1408, n_group=1, topk_group=1)
+# Hybrids of linear and full attention: with experts, and without.
+QWEN3_NEXT = dict(hidden_size=2048, intermediate_size=5120, num_hidden_layers=4, num_attention_heads=16,
+                  num_key_value_heads=2, head_dim=256, vocab_size=151936, tie_word_embeddings=False, num_experts=512,
+                  num_experts_per_tok=10, moe_intermediate_size=512, shared_expert_intermediate_size=512)
+QWEN35_9B = dict(hidden_size=4096, intermediate_size=12288, num_hidden_layers=8, num_attention_heads=16,
+                 num_key_value_heads=4, head_dim=256, vocab_size=248320, tie_word_embeddings=False)
+# Of both: heads of keys and of values, their widths, and tokens of the convolution; every fourth layer is a full one.
+LINEAR = (16, 32, 128, 128, 4)
 # How the classes are called in the table: the family, and the MLP.
 FAMILIES = {
     "Llama": ("llama", "swiglu"), "Qwen2": ("qwen2", "swiglu"), "Qwen3Moe": ("qwen3-moe", "swiglu"),
     "Mixtral": ("mixtral", "swiglu"), "Gemma2": ("gemma2", "geglu"), "Gemma3": ("gemma3", "geglu"),
-    "DeepseekV3": ("deepseek", "swiglu"), "Olmo2": ("olmo2", "swiglu"), "Phi": ("phi", "gelu_new"), "GPTNeoX": ("gpt-neox", "gelu"),
+    "DeepseekV3": ("deepseek", "swiglu"), "Qwen3Next": ("qwen3-next", "swiglu"), "Qwen3_5": ("qwen3-next", "swiglu"),
+    "Olmo2": ("olmo2", "swiglu"), "Phi": ("phi", "gelu_new"), "GPTNeoX": ("gpt-neox", "gelu"),
 }
 MODELS = {
     "gemma-2-2b-8-layers": ("Gemma2", GEMMA_2B),
@@ -52,6 +61,8 @@ MODELS = {
     "llama-70b-8-layers": ("Llama", LLAMA_70B),
     "qwen2.5-1.5b": ("Qwen2", QWEN2_15B),
     "qwen3-30b-6-layers": ("Qwen3Moe", QWEN3_30B),
+    "qwen3-next-4-layers": ("Qwen3Next", QWEN3_NEXT),
+    "qwen3.5-9b-8-layers": ("Qwen3_5", QWEN35_9B),
     "mixtral-4-layers": ("Mixtral", MIXTRAL),
     "deepseek-v3-3-layers": ("DeepseekV3", DEEPSEEK_V3),
     "deepseek-v2-lite-6-dense-layers": ("DeepseekV3", DEEPSEEK_LITE),
@@ -161,4 +172,15 @@ def cases():
              precision="fp32_shards_bf16_compute")
         for p, m, rc, b, n in ((2, 8, "none", 1, 8), (4, 8, "none", 1, 8), (4, 4, "full", 2, 8), (2, 2, "full", 1, 64), (8, 8, "full", 1, 2))
     ]
-    return moe + optimizers + offload + tensor + pipeline + context + sharded + families + latent + qlora + sharded_pipeline
+    hybrid = [
+        Case("hybrid", name, micro_batch=b, recompute=rc, grad_accum=m)
+        for name, b, rc, m in (
+            ("qwen3-next-4-layers", 1, "none", 1),
+            ("qwen3-next-4-layers", 8, "none", 1),
+            ("qwen3-next-4-layers", 8, "full", 1),
+            ("qwen3.5-9b-8-layers", 2, "none", 1),
+            ("qwen3.5-9b-8-layers", 8, "none", 1),
+            ("qwen3.5-9b-8-layers", 8, "full", 2),
+        )
+    ]
+    return moe + optimizers + offload + tensor + pipeline + context + sharded + families + latent + qlora + sharded_pipeline + hybrid

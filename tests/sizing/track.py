@@ -23,6 +23,7 @@ and move nothing. How what one rank holds is built:
 * an offloaded optimizer: none on this device, gradients stay until they are taken;
 * QLoRA: linear layers that hold what bitsandbytes' Linear4bit holds (packed weights, fp32 scales of 64 elements) and
   make a matrix of 16 bits of it in both passes, keeping none, as MatMul4Bit does; adapters as PEFT's;
+* linear attention: kernels that save what flash-linear-attention's gated delta rule and a fused convolution save;
 * latent attention: a kernel whose values are narrower than its queries, which saves what flash attention saves.
 """
 import copy
@@ -49,7 +50,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from steps import FAMILIES, MODELS, cases
+from steps import FAMILIES, LINEAR, MODELS, cases
 
 GIB = 2**30
 CPU = torch.device("cpu")
@@ -107,6 +108,46 @@ class Narrow(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         return tuple(torch.empty_like(t) for t in ctx.saved_tensors[:3])
+
+
+class Delta(torch.autograd.Function):
+    """The gated delta rule: normed queries and keys, values, decay, rate of learning, and a chunk's products of keys."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, decay, rate):
+        normed = [torch.empty_like(t) for t in (query, key)]
+        norms = [t.new_empty(t.shape[:-1], dtype=torch.float32) for t in (query, key)]
+        products = value.new_empty(*value.shape[:-1], 64)
+        ctx.save_for_backward(*normed, *norms, value, torch.empty_like(decay, dtype=torch.float32), rate, products)
+        return torch.empty_like(value, memory_format=torch.contiguous_format)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        query, key, _, _, value, decay, rate, _ = ctx.saved_tensors
+        return tuple(torch.empty_like(t) for t in (query, key, value, decay, rate))
+
+
+class Convolution(torch.autograd.Function):
+    """A short convolution with its activation in one kernel, which computes what it needs again from its input."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return torch.empty_like(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return tuple(torch.empty_like(t) for t in ctx.saved_tensors)
+
+
+def fuse_linear_attention():
+    """In place of what transformers computes where these kernels are not installed."""
+    from transformers.models.qwen3_5 import modeling_qwen3_5
+    from transformers.models.qwen3_next import modeling_qwen3_next
+
+    for module in (modeling_qwen3_next, modeling_qwen3_5):
+        module.torch_chunk_gated_delta_rule = lambda q, k, v, g, beta, **_: (Delta.apply(q, k, v, g, beta), None)
+        module.causal_conv1d_fn = lambda x, weight, bias=None, **_: Convolution.apply(x, weight)
 
 
 class MatMul4Bit(torch.autograd.Function):
@@ -188,7 +229,7 @@ def build(case, layers=None):
             dims[key] //= case.expert
     if case.expert > 1:
         dims["num_experts_per_tok"] = min(dims["num_experts_per_tok"], dims.get("num_experts", dims.get("num_local_experts")))
-    config = getattr(transformers, f"{kind}TextConfig" if kind == "Gemma3" else f"{kind}Config")(use_cache=False, **dims)
+    config = getattr(transformers, f"{kind}TextConfig" if kind in ("Gemma3", "Qwen3_5") else f"{kind}Config")(use_cache=False, **dims)
     config._attn_implementation = "fused"
     if "num_experts_per_tok" in dims:
         config._experts_implementation = "grouped_mm"
@@ -419,6 +460,18 @@ def track(case):
             dist.destroy_process_group()
 
 
+LINEAR_COLUMNS = ("key_heads", "value_heads", "key_dim", "value_dim", "kernel")
+
+
+def linear(kind, dims):
+    """Columns of linear attention, empty where a model has none."""
+    has = FAMILIES[kind][0] == "qwen3-next"
+    full = dims["num_hidden_layers"] // 4 if has else ""
+    return {"linear_full_layers": full} | {
+        f"linear_{name}": value if has else "" for name, value in zip(LINEAR_COLUMNS, LINEAR)
+    }
+
+
 def row(number, case, peak):
     kind, dims = MODELS[case.model]
     with torch.device("meta"):
@@ -445,7 +498,8 @@ def row(number, case, peak):
         "experts": experts,
         "experts_per_token": dims.get("num_experts_per_tok", ""),
         "expert_ffn": dims.get("moe_intermediate_size", dims["intermediate_size"]) if experts else "",
-        "shared_experts": dims.get("n_shared_experts", ""),
+        "shared_experts": dims.get("n_shared_experts", int("shared_expert_intermediate_size" in dims) or ""),
+        **linear(kind, dims),
         "kv_lora_rank": dims.get("kv_lora_rank", ""),
         "q_lora_rank": dims.get("q_lora_rank") or "",
         "rope_dim": dims.get("qk_rope_head_dim", ""),
@@ -466,6 +520,7 @@ def main():
     from transformers import AttentionInterface
 
     AttentionInterface.register("fused", fused)
+    fuse_linear_attention()
     only = set(sys.argv[1:])
     out = None
     for number, case in enumerate(cases(), 1):

@@ -58,7 +58,7 @@ impl Gate {
         self.0.passage.send_replace(Passage::Everything);
     }
 
-    /// Stops before the next `bind` or `unbind`: nothing but the request itself comes after that.
+    /// Stops before the next `bind`, `unbind` or, at the store, `commit`: nothing but the request itself comes after that.
     pub fn stop_before(&self, request: &'static str) {
         *self.trap() = Some(request);
     }
@@ -155,6 +155,9 @@ impl Store for StoppableStore {
         self.1.store(self.0.count(kind)).await
     }
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
+        if self.1.trap().take_if(|trap| *trap == "commit").is_some() {
+            self.1.stop();
+        }
         self.1.store(self.0.commit(batch)).await
     }
     async fn revision(&self) -> Result<u64, StoreError> {
@@ -254,6 +257,9 @@ impl HostSide for StoppableHost {
     }
     async fn holders(&self, target: &HostTarget, d: Duration) -> Result<Vec<Holder>, DriverError> {
         self.1.through(self.0.holders(target, d)).await
+    }
+    fn can_drain(&self) -> bool {
+        self.0.can_drain()
     }
     async fn drain(&self, target: &HostTarget, d: Duration) -> Result<(), DriverError> {
         self.1.through(self.0.drain(target, d)).await

@@ -1,6 +1,7 @@
 //! Many clients at one manager and at three, some of which die meanwhile: ownership is linearizable.
 
 use poolwright_tests::histories::{Plant, Report, Setup, run};
+use std::process::Command;
 use std::time::Duration;
 
 fn good(report: &Report) {
@@ -19,6 +20,35 @@ fn ownership_at_three_managers_is_linearizable() {
     let report = run(&Setup::new(2, 3));
     good(&report);
     assert!(report.adopted > 0, "{report:#?}");
+}
+
+/// In real time, over real connections. What a death hits is left to chance here.
+#[test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+fn ownership_at_three_managers_on_postgresql_is_linearizable() {
+    let port = std::env::var("POOLWRIGHT_TEST_POSTGRES_PORT").expect("it is set by tests/run postgres");
+    let name = format!("histories_{}", std::process::id());
+    let mut psql = Command::new("psql");
+    psql.args([
+        "--quiet",
+        "--no-psqlrc",
+        "--username",
+        "poolwright",
+        "--host",
+        "127.0.0.1",
+    ]);
+    psql.args([
+        "--port",
+        &port,
+        "postgres",
+        "--command",
+        &format!("CREATE DATABASE {name}"),
+    ]);
+    assert!(psql.status().unwrap().success());
+    let url = format!("postgres://poolwright@127.0.0.1:{port}/{name}");
+    let report = run(&Setup::on_postgres(5, url));
+    assert!(report.wrong.is_empty(), "{report:#?}");
+    assert!(report.kills == 3 && report.requests > 500, "{report:#?}");
 }
 
 #[test]

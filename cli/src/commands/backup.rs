@@ -22,7 +22,8 @@ Examples:
   poolwright backup --data-dir /var/lib/poolwright --out monday.backup
 
 The file is one moment of everything that is kept, read back before it has its name. It holds the accounts, and is for
-its owner alone. A manager with --store keeps everything in PostgreSQL: copy that with pg_dump.";
+its owner alone. Passwords of endpoints are sealed in it with DIR/secret-key, or with the cluster's key, which are not
+in it: keep them apart. A manager with --store keeps everything in PostgreSQL: copy that with pg_dump.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = RESTORE)]
@@ -37,6 +38,7 @@ pub struct RestoreArgs {
 const RESTORE: &str = "\
 Examples:
   poolwright restore monday.backup --data-dir /var/lib/poolwright
+  install --mode 600 kept/secret-key /var/lib/poolwright/secret-key
   poolwright serve --data-dir /var/lib/poolwright
   poolwright diff
   poolwright resume --restored
@@ -52,6 +54,10 @@ pub fn backup(args: &BackupArgs) -> Outcome {
         copied.cluster,
         copied.revision,
         copied.bytes
+    ));
+    say(&format!(
+        "hint: keep {} too, and apart from it: what is sealed in the copy, such as the passwords of endpoints, can't be opened without",
+        args.data_dir.join("secret-key").display()
     ));
     Ok(ExitCode::Ok)
 }

@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::api_client::Api;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::{WaitArgs, conclude, duration, follow, interrupts};
+use crate::follow::{WaitArgs, conclude, follow, interrupts, some_time};
 use crate::output::{Output, say};
 use crate::tables;
 use poolwright_planner::explain;
@@ -22,7 +22,7 @@ pub struct ChangeArgs {
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Undo whatever is not done within this time, such as 10m
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     deadline: Option<Duration>,
     #[command(flatten)]
     wait: WaitArgs,

@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod backup;
 pub mod compose;
+mod declare;
 pub mod demand;
 pub mod demo;
 pub mod describe;
@@ -28,6 +29,7 @@ mod change;
 mod model_file;
 mod removed;
 mod wanted;
+mod written;
 
 use crate::args::Command;
 use crate::exit_code::ExitCode;

@@ -74,6 +74,7 @@ struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 struct OneArgs {
+    /// Its id, or as much of its beginning as no other has
     #[arg(value_name = "OPERATION")]
     id: OperationId,
     #[command(flatten)]
@@ -151,6 +152,31 @@ impl From<With> for Resolution {
     }
 }
 
+/// The operation that is meant: by its id, or by how the id of one alone begins.
+async fn meant(api: &Api, typed: &OperationId) -> Result<OperationId, Failure> {
+    let asked = api.get::<Operation>(&["operations", typed.as_str()]).await;
+    let failure = match asked {
+        Ok(operation) => return Ok(operation.id),
+        Err(failure) if failure.code == ExitCode::NotFound => failure,
+        Err(failure) => return Err(failure),
+    };
+    let everything = u32::MAX.to_string();
+    let kept: Vec<Operation> = api.get_where(&["operations"], &[("most", &everything)]).await?;
+    let ids = kept.into_iter().map(|operation| operation.id);
+    let mut like: Vec<OperationId> = ids.filter(|id| id.as_str().starts_with(typed.as_str())).collect();
+    match (like.pop(), like.as_slice()) {
+        (None, _) => Err(names::suggest(api, failure, &[("operations", typed.as_str())]).await),
+        (Some(one), []) => Ok(one),
+        (Some(one), [.., other]) => {
+            let message = format!(
+                "the ids of {} operations begin with {typed}, such as {other} and {one}",
+                like.len() + 1
+            );
+            Err(Failure::usage(message).with_hint("give more of it: poolwright ops list --all has them"))
+        }
+    }
+}
+
 async fn list(wanted: ListArgs, output: Output) -> Result<(), Failure> {
     let everything = u32::MAX.to_string();
     let query: &[(&str, &str)] = match (wanted.all, wanted.unfinished) {
@@ -174,25 +200,28 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
         Action::List(wanted) => list(wanted, output).await?,
         Action::Show(one) => {
             let api = Api::new(&one.manager)?;
-            let path = ["operations", one.id.as_str()];
-            let operation: Operation = match api.get(&path).await {
-                Ok(operation) => operation,
-                Err(failure) => {
-                    let asked = [("operations", one.id.as_str())];
-                    return Err(names::suggest(&api, failure, &asked).await);
-                }
-            };
+            let id = meant(&api, &one.id).await?;
+            let operation: Operation = api.get(&["operations", id.as_str()]).await?;
             show_operation(&operation, output)?;
         }
         Action::Wait(WaitOneArgs { one, timeout }) => {
-            let operation = follow(&Api::new(&one.manager)?, &one.id, timeout, &mut interrupts()?).await?;
+            let api = Api::new(&one.manager)?;
+            let mut interrupts = interrupts()?;
+            let id = match meant(&api, &one.id).await {
+                // A manager that is gone for a while is waited for.
+                Err(failure) if failure.may_pass => one.id,
+                found => found?,
+            };
+            let operation = follow(&api, &id, timeout, &mut interrupts).await?;
             show_ended(&operation, output)?;
             return Ok(conclude(&operation));
         }
         Action::Cancel(CancelArgs { one, reason, confirm }) => {
             let api = Api::new(&one.manager)?;
-            confirm.confirm(&format!("cancel operation {}", one.id))?;
-            let path = ["operations", one.id.as_str(), "cancel"];
+            confirm.can_be_asked(&format!("cancel operation {}", one.id))?;
+            let id = meant(&api, &one.id).await?;
+            confirm.confirm(&format!("cancel operation {id}"))?;
+            let path = ["operations", id.as_str(), "cancel"];
             let operation: Operation = api.post(&path, &json!({ "reason": reason })).await?;
             show_operation(&operation, output)?;
         }
@@ -205,9 +234,13 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
         }) => {
             let api = Api::new(&one.manager)?;
             if !change.is_dry_run() {
-                confirm.confirm(&format!("undo operation {}", one.id))?;
+                confirm.can_be_asked(&format!("undo operation {}", one.id))?;
             }
-            let path = ["operations", one.id.as_str(), "undo"];
+            let id = meant(&api, &one.id).await?;
+            if !change.is_dry_run() {
+                confirm.confirm(&format!("undo operation {id}"))?;
+            }
+            let path = ["operations", id.as_str(), "undo"];
             return change.make(&api, &path, &json!({}), (force, stale), output).await;
         }
         Action::Resolve(ResolveArgs {
@@ -218,10 +251,15 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
         }) => {
             let api = Api::new(&one.manager)?;
             // Looking again guesses nothing; taking somebody's word does.
-            if with != With::Retry {
-                confirm.confirm(&format!("end operation {} with things as they are", one.id))?;
+            let guesses = with != With::Retry;
+            if guesses {
+                confirm.can_be_asked(&format!("end operation {} with things as they are", one.id))?;
             }
-            let path = ["operations", one.id.as_str(), "resolve"];
+            let id = meant(&api, &one.id).await?;
+            if guesses {
+                confirm.confirm(&format!("end operation {id} with things as they are"))?;
+            }
+            let path = ["operations", id.as_str(), "resolve"];
             let body = json!({ "resolution": Resolution::from(with), "reason": reason });
             let operation: Operation = api.post(&path, &body).await?;
             show_operation(&operation, output)?;

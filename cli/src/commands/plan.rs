@@ -2,9 +2,10 @@
 //! without a manager, a plan over time for a problem in a file.
 
 mod instance;
+mod picture;
 
-use super::Outcome;
 use super::change::{ChangeArgs, PartialArgs, StaleArgs};
+use super::{Outcome, declare};
 use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -28,12 +29,20 @@ pub struct PlanArgs {
     manager: ManagerArgs,
 }
 
+impl PlanArgs {
+    /// Whether it plans a problem in a file.
+    pub fn is_of_instance(&self) -> bool {
+        self.instance.instance.is_some()
+    }
+}
+
 const PLAN: &str = "\
 Examples:
   poolwright plan
   poolwright plan --out plan.json && poolwright apply plan.json
   poolwright plan -o csv                               its steps
   poolwright plan --instance week.json --time-limit 10s -o json
+  poolwright plan --instance week.json -o html         a page: who runs where when, use and power over time
   poolwright plan --instance week.json --previous solution.json --time-limit 200ms
 
 What can't be served is in the plan with the reason, and with what would help.
@@ -44,11 +53,24 @@ made better until the time is over. How far that gets depends on the machine, so
 another day; --rounds instead of it gives the same plan for the same seed everywhere. No plan costs less than `bound`.";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = APPLY)]
+#[command(after_help = format!("{APPLY}\n{}", declare::HELP))]
 pub struct ApplyArgs {
     /// Plan, as `poolwright plan --out FILE` saved it
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "declared")]
+    file: Option<PathBuf>,
+    /// Instead of a plan: keep the demands and schedules that this file declares (TOML, YAML or JSON), all or nothing.
+    /// What it does not name stays as it is
+    #[arg(
+        short = 'f',
+        long = "file",
+        value_name = "FILE",
+        id = "declared",
+        conflicts_with = "file"
+    )]
+    declared: Option<PathBuf>,
+    /// Serve at once what is wanted then, by a plan that is made and applied
+    #[arg(long, requires = "declared", conflicts_with = "dry_run")]
+    serve: bool,
     #[command(flatten)]
     stale: StaleArgs,
     #[command(flatten)]
@@ -63,8 +85,12 @@ const APPLY: &str = "\
 Examples:
   poolwright apply plan.json
   poolwright apply plan.json --no-wait
+  poolwright apply -f wanted.toml --dry-run            the difference, and whether it fits
+  poolwright apply -f wanted.yaml --serve
 
-Exit code 6 where the pool has changed since the plan was made: make a new one.";
+Exit code 6 where the pool has changed since the plan was made: make a new one. Exit code 8 where not all that a file
+declares fits: it is kept all the same.
+";
 
 pub async fn plan(args: PlanArgs, output: Output) -> Outcome {
     if let Some(file) = &args.instance.instance {
@@ -102,7 +128,17 @@ struct Apply {
 }
 
 pub async fn apply(args: ApplyArgs, output: Output) -> Outcome {
-    let file = &args.file;
+    if let Some(file) = &args.declared {
+        let api = Api::new(&args.manager)?;
+        let declared = declare::run(&api, file, args.change.is_dry_run()).await?;
+        return match args.serve {
+            true => declare::serve(&api, &declared, &args.change, output).await,
+            false => declare::show(&declared, output),
+        };
+    }
+    let Some(file) = &args.file else {
+        return Err(Failure::usage("no plan is given").with_hint("make one: poolwright plan --out FILE"));
+    };
     let text = fs::read(file).map_err(|error| Failure::file(file, "read", &error))?;
     let plan: Plan = serde_json::from_slice(&text).map_err(|error| {
         Failure::usage(format!("{} is not a plan: {error}", file.display()))

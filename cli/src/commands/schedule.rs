@@ -1,23 +1,31 @@
 //! `schedule`: recomposition by the calendar.
 
+mod next;
+
 use super::Outcome;
 use super::get::list;
 use super::model_file;
+use super::number::within;
 use super::removed;
 use super::wanted::WantedArgs;
+use super::written;
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::output::{Output, human};
+use crate::follow::duration;
+use crate::output::{Output, human, say};
 use crate::tables;
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_service::ScheduleStatus;
+use poolwright_service::occurrence::{Missed, Overlap};
+use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::ScheduleSpec;
 use poolwright_service::window::WindowSpec;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub struct ScheduleArgs {
@@ -45,20 +53,36 @@ enum Action {
     /// Forget it; what its demands hold is let go at once, and what it suspended comes back
     #[command(after_help = "Example:\n  poolwright schedule remove nights --yes")]
     Remove(RemoveArgs),
+    /// Show when windows open next
+    #[command(after_help = next::EXAMPLES)]
+    Next(Box<next::NextArgs>),
+    /// Open its window now
+    #[command(
+        after_help = "Examples:\n  poolwright schedule run nights\n  poolwright schedule run nights --for 2h"
+    )]
+    Run(RunArgs),
     /// Show what ran by the calendar
-    #[command(after_help = "Example:\n  poolwright schedule runs -o json")]
-    Runs(ManagerArgs),
+    #[command(
+        visible_alias = "history",
+        after_help = "Examples:\n  poolwright schedule runs -o json\n  poolwright schedule runs nights --count 20"
+    )]
+    Runs(RunsArgs),
 }
 
 const ADD: &str = "\
 Examples:
   poolwright schedule add nights --opens \"0 20 * * *\" --closes \"30 7 * * *\" --zone Europe/Berlin \\
       8B --task full --suspends chat
+  poolwright schedule add weekends --weekly \"SAT,SUN 00:00-24:00\" --gpus 8 --overlap queue --suspends chat
   poolwright schedule add --file nights.toml
 
-A file (TOML or JSON) may want several things:
+Where a local time is skipped because clocks are set forward, the first moment after the gap counts; where one comes
+twice, the first of both.
+
+A file (TOML, YAML or JSON) may want several things:
   id = \"nights\"
   suspends = [\"chat\"]
+  overlap = \"queue\"
   window = { opens = \"0 20 * * *\", closes = \"30 7 * * *\", zone = \"Europe/Berlin\" }
   [[demands]]
   id = \"train\"
@@ -70,26 +94,87 @@ struct AddArgs {
     /// Its name
     #[arg(value_name = "NAME", required_unless_present = "file")]
     name: Option<ScheduleId>,
-    /// When it opens: a cron expression of five fields
-    #[arg(long, value_name = "CRON", required_unless_present = "file")]
-    opens: Option<String>,
-    /// When it closes
-    #[arg(long, value_name = "CRON", required_unless_present = "file")]
-    closes: Option<String>,
-    /// Time zone of both, by its IANA name
-    #[arg(long, value_name = "ZONE", default_value = "UTC")]
-    zone: String,
+    #[command(flatten)]
+    window: WindowArgs,
     /// Demand that is not wanted while it is open; may be given several times
     #[arg(long, value_name = "DEMAND")]
     suspends: Vec<DemandId>,
     /// Name of the demand that it makes; without it that of the schedule
     #[arg(long, value_name = "NAME")]
     demand_name: Option<DemandId>,
+    /// Where it opens while another schedule runs that suspends the same: both run, this opening is skipped, or it is
+    /// queued until the other is over
+    #[arg(long, value_name = "both|skip|queue", default_value = "both", value_parser = named::<Overlap>)]
+    overlap: Overlap,
+    /// An opening that was missed for 5 minutes, because the manager was down or automation paused: made up for while
+    /// the window is still open, or skipped
+    #[arg(long, value_name = "make-up|skip", default_value = "make-up", value_parser = named::<Missed>)]
+    missed: Missed,
+    /// What it suspends is back when the window closes: it ends so much earlier as recompositions took so far (p95)
+    #[arg(long)]
+    back_by_close: bool,
     #[command(flatten)]
     wanted: WantedArgs,
     /// The whole schedule from a file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "opens", "closes", "suspends", "model", "phases", "gpus"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "opens", "closes", "weekly", "suspends", "model", "phases", "gpus", "overlap", "missed", "back_by_close"])]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+/// When a window is open.
+#[derive(Debug, Clone, clap::Args)]
+struct WindowArgs {
+    /// When it opens: a cron expression of five fields
+    #[arg(long, value_name = "CRON", requires = "closes")]
+    opens: Option<String>,
+    /// When it closes
+    #[arg(long, value_name = "CRON", requires = "opens")]
+    closes: Option<String>,
+    /// A range of the week instead of both, such as "MON-FRI 20:00-07:30" or "daily 00:00-06:00"; may be given several
+    /// times
+    #[arg(long, value_name = "RANGE", conflicts_with_all = ["opens", "closes"])]
+    weekly: Vec<String>,
+    /// Time zone, by its IANA name
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    zone: String,
+}
+
+impl WindowArgs {
+    /// Nothing where no time is given.
+    fn spec(&self) -> Option<WindowSpec> {
+        let given = self.opens.is_some() || self.closes.is_some() || !self.weekly.is_empty();
+        given.then(|| WindowSpec {
+            opens: self.opens.clone().unwrap_or_default(),
+            closes: self.closes.clone().unwrap_or_default(),
+            weekly: self.weekly.clone(),
+            zone: self.zone.clone(),
+        })
+    }
+}
+
+/// A word of a few, as files have it.
+fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_value(Value::from(text)).map_err(|error| error.to_string())
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    /// For so long; without it until its window would close next
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    lasts: Option<Duration>,
+}
+
+#[derive(Debug, clap::Args)]
+struct RunsArgs {
+    /// Only of this one
+    #[arg(value_name = "SCHEDULE")]
+    id: Option<ScheduleId>,
+    /// Only the latest
+    #[arg(long, value_name = "N", value_parser = within::<u32>(1, 100_000), allow_negative_numbers = true)]
+    count: Option<u32>,
     #[command(flatten)]
     manager: ManagerArgs,
 }
@@ -135,14 +220,29 @@ pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
             api.delete(&["schedules", one.id.as_str()]).await?;
             removed::show("schedule", &one.id, output)?;
         }
-        Action::Runs(manager) => {
-            list(
-                &Api::new(&manager)?,
-                "schedule-runs",
-                output,
-                tables::schedule_runs,
-            )
-            .await?
+        Action::Next(args) => next::run(*args, output).await?,
+        Action::Run(args) => {
+            let seconds = args.lasts.map(|lasts| lasts.as_secs());
+            let path = ["schedules", args.one.id.as_str(), "run"];
+            let api = Api::new(&args.one.manager)?;
+            let status: ScheduleStatus = api.post(&path, &json!({ "for_s": seconds })).await?;
+            output.show(&status, &tables::schedules(std::slice::from_ref(&status)))?;
+            if let Some(run) = &status.schedule.by_hand {
+                say(&format!("it runs until {}", run.until));
+            }
+        }
+        Action::Runs(RunsArgs { id, count, manager }) => {
+            let count = count.map(|count| count.to_string());
+            let only = [
+                ("schedule", id.as_ref().map(ScheduleId::as_str)),
+                ("most", count.as_deref()),
+            ];
+            let query: Vec<(&str, &str)> = only
+                .into_iter()
+                .filter_map(|(key, value)| Some((key, value?)))
+                .collect();
+            let runs: Vec<ScheduleRun> = Api::new(&manager)?.get_where(&["schedule-runs"], &query).await?;
+            output.show(&runs, &tables::schedule_runs(&runs))?;
         }
     }
     Ok(ExitCode::Ok)
@@ -158,10 +258,11 @@ fn spec(args: &AddArgs) -> Result<ScheduleSpec, Failure> {
     if let Some(file) = &args.file {
         return read(file);
     }
-    let (Some(id), Some(opens), Some(closes)) = (args.name.clone(), args.opens.clone(), args.closes.clone())
-    else {
-        return Err(Failure::usage("a schedule needs a name, --opens and --closes")
-            .with_hint("see --help for examples"));
+    let (Some(id), Some(window)) = (args.name.clone(), args.window.spec()) else {
+        return Err(
+            Failure::usage("a schedule needs a name, and either --opens and --closes or --weekly")
+                .with_hint("see --help for examples"),
+        );
     };
     let demands = match args.wanted.is_given() {
         false => Vec::new(),
@@ -173,30 +274,20 @@ fn spec(args: &AddArgs) -> Result<ScheduleSpec, Failure> {
             vec![args.wanted.spec(name)?]
         }
     };
-    let window = WindowSpec {
-        opens,
-        closes,
-        zone: args.zone.clone(),
-    };
     Ok(ScheduleSpec {
         id,
         window,
         demands,
         suspends: args.suspends.clone(),
         paused: false,
+        overlap: args.overlap,
+        missed: args.missed,
+        back_by_close: args.back_by_close,
     })
 }
 
 fn read(file: &Path) -> Result<ScheduleSpec, Failure> {
-    let text = fs::read_to_string(file).map_err(|error| Failure::file(file, "read", &error))?;
-    let parsed = match file.extension().is_some_and(|ending| ending == "json") {
-        true => serde_json::from_str(&text).map_err(|error| error.to_string()),
-        false => toml::from_str(&text).map_err(|error| error.to_string()),
-    };
-    let mut spec: ScheduleSpec = parsed.map_err(|error| {
-        Failure::usage(format!("{}: {}", file.display(), error.trim_end()))
-            .with_hint("poolwright schedule add --help shows a whole file")
-    })?;
+    let mut spec: ScheduleSpec = written::read(file, "poolwright schedule add --help shows a whole file")?;
     for demand in &mut spec.demands {
         model_file::send_along(demand, file)?;
     }

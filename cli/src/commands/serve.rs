@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::duration;
+use crate::follow::some_time;
 use crate::output::human::counted;
 use crate::output::say;
 use crate::stop::until_stopped;
@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use poolwright_collector::CollectOptions;
 use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::Standing;
-use poolwright_service::{Composer, Options, Paused, runner};
+use poolwright_service::{Composer, Keys, Options, Paused, runner};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub struct ServeArgs {
     rack: Option<String>,
     /// The longest that one bind, unbind, reset or drain may take. A manager that takes over from another one waits
     /// for so long and a quarter
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = some_time)]
     request_deadline: Duration,
     /// Size demands with constants corrected by measured peaks, as `size calibrate --out` writes them; every need that
     /// they change says so, with this file
@@ -84,7 +84,13 @@ pub async fn run(args: ServeArgs) -> Outcome {
     let _write_fails = signal(XFSZ);
     let store = wire_up::open_store(&args.data_dir, &args.store).await?;
     let connector = Arc::new(RedfishConnector::default());
-    let mut options = Options::default();
+    let mut options = Options {
+        keys: Keys {
+            own: Some(wire_up::own_key(&args.data_dir)?),
+            cluster: cluster_key.clone(),
+        },
+        ..Options::default()
+    };
     options.execute.act_deadline = args.request_deadline;
     options.execute.host_deadline = options.execute.host_deadline.min(args.request_deadline);
     options.calibration = calibration.unwrap_or_default();

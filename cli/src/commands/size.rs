@@ -80,7 +80,7 @@ pub struct SizeArgs {
     #[arg(long)]
     all: bool,
     /// How long so many tokens take, such as 20B or 15T
-    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
+    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens, allow_negative_numbers = true)]
     tokens: Option<f64>,
     /// Answer by a published rule of thumb instead, such as liqid
     #[arg(long, value_name = "NAME", conflicts_with_all = IGNORED_BY_RULES)]
@@ -95,7 +95,7 @@ pub struct SizeArgs {
     #[arg(long, value_name = "RUN.toml", conflicts_with_all = OF_ONE_JOB, conflicts_with_all = layout::NAMES)]
     phases: Option<PathBuf>,
     /// When the run begins, such as 2026-12-01T20:00:00Z; with --phases
-    #[arg(long, value_name = "TIME", requires = "phases", conflicts_with_all = ["model", "batch", "list"])]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "phases", conflicts_with_all = ["model", "batch", "list"])]
     start: Option<Timestamp>,
     /// Size every case of a CSV file; the answer is CSV: id,predicted_gib,safe_gib,refused
     #[arg(long, value_name = "CASES.csv", conflicts_with_all = OF_ONE_JOB, conflicts_with_all = layout::NAMES, conflicts_with_all = OF_A_SEARCH)]
@@ -119,7 +119,7 @@ const OF_ONE_JOB: [&str; 11] = [
 /// What is said of the GPUs that are searched.
 const OF_A_SEARCH: [&str; 3] = ["kind", "pool", "host_slots"];
 /// A rule knows parameters and bits alone.
-const IGNORED_BY_RULES: [&str; 15] = [
+const IGNORED_BY_RULES: [&str; 16] = [
     "context",
     "concurrency",
     "micro_batch",
@@ -130,6 +130,7 @@ const IGNORED_BY_RULES: [&str; 15] = [
     "all",
     "tokens",
     "gpus",
+    "host_memory",
     "tensor",
     "pipeline",
     "interleave",
@@ -156,6 +157,7 @@ Examples:
   poolwright size Llama-3.1-8B --task full --set optimizer=adamw_8bit --set offload=optimizer --explain
   poolwright size 400B --rule liqid
   poolwright size 70B --task full --accumulation 16 --gpus 128 --tensor 8 --pipeline 4 --interleave 2
+  poolwright size 70B --task full --set offload=params --gpus 8 --host-memory 2TiB
   poolwright size table --kind h100-sxm5-80gb          a rule's tables beside ours
   poolwright size calibrate measured.csv               constants corrected by measured peaks
   poolwright size --list kinds                         the GPUs that are known; also models and rules
@@ -172,6 +174,11 @@ JSON: {model, params, task, label, bytes_per_gpu, safe_bytes_per_gpu, terms, not
 ranked, the best first, with price_usd, power_w, speed, run_time_s (with --tokens), on_front and best_at.
 
 Exit code 5 where no set of any kind fits.";
+
+fn parse_time(text: &str) -> Result<Timestamp, String> {
+    text.parse()
+        .map_err(|_| "allowed: a date and a time with its zone, such as 2026-12-01T20:00:00Z".to_owned())
+}
 
 fn parse_task(text: &str) -> Result<Task, String> {
     text.parse()
@@ -231,12 +238,13 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
         accumulation: args.accumulation,
     };
     refuse_twice(args)?;
+    args.layout.check(args.task)?;
     let mut settings = settings(job.job()?, &args.set)?;
     let stored = size::as_stored(&mut settings, &model, asks_for_weights(args));
     let limits = args.layout.limits(host_slots);
     let fit = fit_calibrated(&model, &settings, &offers, limits, &calibration(args)?);
     let mut fit = fit.map_err(|error| {
-        Failure::usage(error.to_string())
+        Failure::usage(args.layout.refused(&error))
             .with_hint("give what is allowed, or leave it out to have it searched")
     })?;
     for candidate in &mut fit.candidates {

@@ -56,6 +56,9 @@ pub struct WantedArgs {
     /// Each GPU has at least this much memory, such as 40GiB; goes with --gpus
     #[arg(long, value_name = "SIZE", requires = "gpus")]
     min_memory: Option<Bytes>,
+    /// So many of them are kept while a schedule suspends the demand; goes with --gpus
+    #[arg(long, value_name = "N", requires = "gpus", value_parser = within::<u32>(1, MOST_GPUS), allow_negative_numbers = true)]
+    floor: Option<u32>,
     /// For whom
     #[arg(long, value_name = "NAME")]
     tenant: Option<TenantId>,
@@ -127,6 +130,8 @@ impl WantedArgs {
             gpus: self.gpus,
             kind: self.kind.clone(),
             min_memory: self.min_memory,
+            floor: self.floor,
+            window: None,
         };
         let here = self.phases.as_deref().unwrap_or(Path::new(""));
         model_file::send_along(&mut spec, here)?;
@@ -143,6 +148,17 @@ impl WantedArgs {
         };
         let task = self.task.map_or_else(String::new, |task| format!("-{task}"));
         let unique = uuid::Uuid::new_v4().simple().to_string();
-        DemandId::from_lossy(&format!("{what}{task}-{}", &unique[..4]))
+        DemandId::from_lossy(&format!("{}{task}-{}", plain(&what), &unique[..4]))
     }
+}
+
+/// What of a text may stand in a demand's name, and not too much of it.
+fn plain(text: &str) -> String {
+    const LONGEST: usize = 40;
+    let letter = |c: char| match c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') {
+        true => c,
+        false => '-',
+    };
+    let text = text.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    text.chars().take(LONGEST).map(letter).collect()
 }

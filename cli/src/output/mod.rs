@@ -28,6 +28,17 @@ pub enum Format {
     Json,
     /// Every value as it is, with commas (RFC 4180): bytes, RFC 3339 times, empty where nothing is known
     Csv,
+    /// A picture: of `plan --instance` alone
+    Svg,
+    /// A page with the picture, the figures and the reasons: of `plan --instance` alone
+    Html,
+}
+
+impl Format {
+    /// Whether it is a picture, which few results have.
+    pub fn is_picture(self) -> bool {
+        matches!(self, Self::Svg | Self::Html)
+    }
 }
 
 /// Writes results in the form that was asked for.
@@ -53,6 +64,7 @@ impl Output {
             Format::Json => json::write(value, io::stdout().is_terminal()).and_then(|text| write(&text)),
             Format::Csv => write(&csv::write(table)),
             Format::Table => write(&text(terminal_width())),
+            Format::Svg | Format::Html => Err(no_picture()),
         }
     }
 
@@ -62,8 +74,15 @@ impl Output {
             Format::Json => json::write(value, false).and_then(|text| write(&text)),
             Format::Csv => write(&csv::write(table)),
             Format::Table => write(&text),
+            Format::Svg | Format::Html => Err(no_picture()),
         }
     }
+}
+
+/// What is said where a picture is wanted of what has none. Commands are refused before they do anything.
+pub fn no_picture() -> Failure {
+    Failure::usage("this result has no picture: -o svg and -o html are for plan --instance")
+        .with_hint("use -o table, -o json or -o csv")
 }
 
 /// Writes text on stdout. A reader that has gone away has seen enough.

@@ -7,8 +7,8 @@ mod work;
 
 pub use pool::{fabrics, faults, gpus, held_gpus, hosts, not_composable, snapshot, switches};
 pub use work::{
-    checks, compositions, demands, drifts, endpoints, limits, operations, pauses, plan_steps, schedule_runs,
-    schedules, steps,
+    checks, compositions, demands, drifts, endpoints, limits, openings, operations, pauses, plan_steps,
+    schedule_runs, schedules, steps,
 };
 
 use crate::output::{Cell, Table, column};
@@ -27,7 +27,7 @@ pub fn yes_no(yes: bool) -> &'static str {
 }
 
 /// The word that JSON has for a value without members.
-fn word(value: &impl serde::Serialize) -> Cell {
+pub fn word(value: &impl serde::Serialize) -> Cell {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(text)) => Cell::text(text),
         _ => Cell::nothing(),

@@ -4,14 +4,16 @@
 use super::{column, word};
 use crate::output::human::span;
 use crate::output::{Cell, Table, in_csv};
+use jiff::Zoned;
 use poolwright_executor::Operation;
 use poolwright_planner::{Composition, Plan};
 use poolwright_service::demand::DemandRecord;
 use poolwright_service::endpoint::{Endpoint, Trust};
 use poolwright_service::limits::Limits;
+use poolwright_service::occurrence::Fate;
 use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::Schedule;
-use poolwright_service::{Check, CheckResult, Drift, LimitsStatus, Pause, ScheduleStatus};
+use poolwright_service::{Check, CheckResult, Drift, DueOpening, LimitsStatus, Pause, ScheduleStatus};
 
 pub fn compositions(compositions: &[Composition]) -> Table {
     let mut table = Table::new([
@@ -110,32 +112,75 @@ pub fn demands(demands: &[DemandRecord]) -> Table {
 pub fn schedules(schedules: &[ScheduleStatus]) -> Table {
     let mut table = Table::new([
         column("SCHEDULE").named("id"),
-        column("OPENS"),
-        column("CLOSES"),
+        column("OPENS").if_any(),
+        column("CLOSES").if_any(),
+        column("WEEKLY").if_any(),
         column("ZONE"),
         column("NOW"),
         column("NEXT CHANGE"),
         column("DEMANDS").if_any(),
         column("SUSPENDS").if_any(),
+        column("RETURN TAKES").named("returns").if_any(),
         column("TROUBLE").if_any(),
     ]);
     for status in schedules {
         let Schedule { spec, .. } = &status.schedule;
-        let now = match (spec.paused, status.open) {
-            (true, _) => "paused",
-            (false, true) => "open",
-            (false, false) => "closed",
+        let now = match (spec.paused, status.open, &status.fate) {
+            (true, ..) => "paused".to_owned(),
+            (false, true, _) => "open".to_owned(),
+            (false, false, Some(Fate::Waits { r#for })) => format!("waits for {}", r#for),
+            (false, false, Some(Fate::LeftOut { because })) => format!("left out: {because}"),
+            (false, false, _) => "closed".to_owned(),
+        };
+        let given = |text: &str| match text {
+            "" => Cell::nothing(),
+            text => Cell::text(text),
         };
         table.row([
             Cell::text(&spec.id),
-            Cell::text(&spec.window.opens),
-            Cell::text(&spec.window.closes),
+            given(&spec.window.opens),
+            given(&spec.window.closes),
+            Cell::list(&spec.window.weekly),
             Cell::text(&spec.window.zone),
             Cell::text(now),
             Cell::at(status.next_change),
             Cell::list(spec.demands.iter().map(|demand| &demand.id)),
             Cell::list(&spec.suspends),
+            Cell::maybe(status.returns),
             Cell::maybe(status.trouble.as_ref()),
+        ]);
+    }
+    table
+}
+
+/// The moments in the windows' own zones, for people; for programs they are instants.
+pub fn openings(openings: &[DueOpening]) -> Table {
+    let mut table = Table::new([
+        column("SCHEDULE").if_any(),
+        column("OPENS"),
+        column("CLOSES"),
+        column("ZONE"),
+        column("LASTS").for_people(),
+    ]);
+    let there = |at: &Zoned| at.strftime("%a %Y-%m-%d %H:%M %:z").to_string();
+    for opening in openings {
+        let lasts = opening.closes.map(|closes| {
+            let minutes = closes.duration_since(opening.opens).as_mins();
+            match (minutes / 60, minutes % 60) {
+                (hours, 0) => format!("{hours} h"),
+                (0, minutes) => format!("{minutes} min"),
+                (hours, minutes) => format!("{hours} h {minutes} min"),
+            }
+        });
+        table.row([
+            Cell::maybe(opening.schedule.as_ref()),
+            Cell::both(there(&opening.opens_there), opening.opens),
+            match (&opening.closes_there, opening.closes) {
+                (Some(at), Some(closes)) => Cell::both(there(at), closes),
+                _ => Cell::nothing(),
+            },
+            Cell::maybe(opening.opens_there.time_zone().iana_name()),
+            Cell::maybe(lasts),
         ]);
     }
     table
@@ -344,6 +389,7 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
         };
         let believes = match &spec.trust {
             Trust::System => Cell::both("this machine's authorities", "system"),
+            Trust::CaPem(_) => Cell::both("the authority that was given", "ca given"),
             Trust::CaFile(file) => Cell::both(format!("the authority in {file}"), format!("ca {file}")),
             Trust::Pinned(pin) => Cell::both(format!("the certificate {pin}"), format!("pin {pin}")),
             Trust::InsecureAnyone => Cell::both("anybody (insecure)", "anybody"),

@@ -15,4 +15,4 @@ pub use rack::{
     serve_recording,
 };
 pub use redfish::{RedfishConnector, connect_all, record};
-pub use store::{StoreArgs, backup, open_store, restore};
+pub use store::{StoreArgs, backup, open_store, own_key, restore};

@@ -110,6 +110,8 @@ pub fn endpoints_of(rack: &ServedRack, data_dir: &Path) -> Vec<EndpointSpec> {
         id: ControlEndpointId::from_lossy(&endpoint.name),
         url: endpoint.url.clone(),
         username: Some(rack.username().to_owned()),
+        password: None,
+        sealed: None,
         password_file: Some(file("password")),
         trust: Trust::CaFile(file("ca.pem")),
         insecure_http: false,

@@ -1,6 +1,6 @@
 //! Drivers for Redfish services.
 
-use crate::access::read_password;
+use crate::access::{read_authority, read_password};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::stop::Stop;
@@ -15,7 +15,6 @@ use poolwright_redfish::southbound::RedfishDriver;
 use poolwright_redfish::southbound::record::{self, Manifest, RecordError};
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Trust};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use url::Url;
@@ -62,11 +61,7 @@ impl RedfishConnector {
         endpoint.insecure_http = spec.insecure_http;
         endpoint.check().map_err(failure)?;
         if let Some(username) = &spec.username {
-            let file = spec.password_file.as_deref().ok_or_else(|| {
-                Failure::usage(format!("{}: an account is given, and no password file", spec.id))
-                    .with_hint("give --password-file FILE with it")
-            })?;
-            let password = Secret::new(read_password(Path::new(file))?);
+            let password = Secret::new(password(spec)?);
             endpoint.refusals = self.refusals(endpoint.base(), username, &password);
             endpoint = endpoint.auth(Auth::session(username, password));
         }
@@ -118,6 +113,18 @@ impl Connector for RedfishConnector {
     }
 }
 
+/// As it was told, or from its file.
+fn password(spec: &EndpointSpec) -> Result<String, Failure> {
+    match (&spec.password, &spec.password_file) {
+        (Some(password), _) => Ok(password.reveal().to_owned()),
+        (None, Some(file)) => read_password(Path::new(file)),
+        (None, None) => Err(
+            Failure::usage(format!("{}: an account is given, and no password", spec.id))
+                .with_hint("give --password-file FILE with it"),
+        ),
+    }
+}
+
 /// Both sides of one endpoint, and who it is; or why it can't be reached.
 pub type Attempt = (ControlEndpointId, Result<Arc<dyn Fabric>, DriverError>);
 
@@ -157,17 +164,10 @@ fn as_driver_error(failure: Failure) -> DriverError {
 fn believed(trust: &Trust) -> Result<Tls, Failure> {
     Ok(match trust {
         Trust::System => Tls::SystemRoots,
+        Trust::CaPem(text) => Tls::Ca(text.clone().into_bytes()),
         Trust::CaFile(file) => {
             let path = Path::new(file);
-            let text = fs::read(path).map_err(|error| Failure::file(path, "read", &error))?;
-            let begin = b"-----BEGIN CERTIFICATE-----";
-            if !text.windows(begin.len()).any(|window| window == begin) {
-                let message = format!("{file} holds no certificate in PEM form");
-                return Err(
-                    Failure::usage(message).with_hint("give a PEM file with at least one CA certificate")
-                );
-            }
-            Tls::Ca(text)
+            Tls::Ca(read_authority(path)?.into_bytes())
         }
         Trust::Pinned(fingerprint) => Tls::Pinned(fingerprint.parse().map_err(|error: String| {
             Failure::usage(error).with_hint("openssl x509 -in FILE -noout -fingerprint -sha256 shows it")

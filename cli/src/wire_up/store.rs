@@ -6,7 +6,9 @@ use crate::failure::Failure;
 use poolwright_service::leases::Sharing;
 use poolwright_service::{ClusterKey, ExecuteOptions};
 use poolwright_store::{Copied, OpenError, PostgresOptions, PostgresStore, SqliteStore, Store};
+use std::io::Write as _;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
@@ -24,7 +26,8 @@ pub struct StoreArgs {
     /// Certificate authority of the database's server, a PEM file; needed unless it is on this machine
     #[arg(long, value_name = "FILE", requires = "store")]
     store_ca: Option<PathBuf>,
-    /// File with a secret that all managers of the database are given: then clients trust one authority for all
+    /// File with a secret that all managers of the database are given: then clients trust one authority for all, and
+    /// each can log in at every endpoint
     #[arg(long, value_name = "FILE", requires = "store")]
     cluster_key_file: Option<PathBuf>,
 }
@@ -53,6 +56,43 @@ impl StoreArgs {
         let name = format!("{}, {listen}", machine.trim());
         Ok(Some(Sharing::new(home(data_dir)?, name, execute.longest_write())))
     }
+}
+
+/// With what this manager seals secrets where it was given no cluster's key. Made at the first start, and in no backup:
+/// what is sealed there can't be read by whoever has the backup alone.
+pub fn own_key(data_dir: &Path) -> Result<ClusterKey, Failure> {
+    let file = data_dir.join("secret-key");
+    let secret = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let drawn = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
+            let secret: String = drawn.iter().map(|drawn| drawn.simple().to_string()).collect();
+            keep_secret(data_dir, &file, &secret).map_err(|error| Failure::file(&file, "written", &error))?;
+            secret
+        }
+        Err(error) => return Err(Failure::file(&file, "read", &error)),
+    };
+    ClusterKey::new(secret.trim()).map_err(|error| {
+        Failure::new(ExitCode::Generic, format!("{} is damaged: {error}", file.display())).with_hint(
+            "put back the copy that you have of it; without one remove it, and give the passwords of endpoints again",
+        )
+    })
+}
+
+/// All of it or nothing, also after a power cut: what is sealed with a key that is lost is lost, too.
+fn keep_secret(folder: &Path, file: &Path, secret: &str) -> io::Result<()> {
+    let draft = file.with_extension("new");
+    let mut options = fs::OpenOptions::new();
+    let mut written = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)?;
+    writeln!(written, "{secret}")?;
+    written.sync_all()?;
+    fs::rename(&draft, file)?;
+    fs::File::open(folder)?.sync_all()
 }
 
 /// What only one living manager at a time can have: the data directory is locked by it, on this machine, since

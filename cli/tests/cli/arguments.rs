@@ -1,6 +1,6 @@
 //! Help, and what is wrong with a command line.
 
-use crate::support::{run, run_with};
+use crate::support::{run, run_in, run_with};
 
 const COMMANDS: &[&str] = &[
     "demo",
@@ -130,6 +130,9 @@ async fn wrong_arguments_are_named() {
     run("ops wait op-1 --timeout soon")
         .await
         .refused(2, &["soon", "90s"]);
+    run("compose --gpus 1 --deadline 0s")
+        .await
+        .refused(2, &["--deadline", "no time at all", "90s"]);
     run_with(["attach", "a b", "--host", "h"])
         .await
         .refused(2, &["a b", "without spaces"]);
@@ -141,4 +144,21 @@ async fn without_a_password_the_manager_is_not_asked() {
         .await
         .refused(2, &["--password-file", "initial-admin-password"]);
     run("gpus").await.refused(2, &["--password-file"]);
+}
+
+#[tokio::test]
+async fn what_the_environment_sets_is_not_told_as_if_it_had_to_be_typed() {
+    let set = [
+        ("POOLWRIGHT_SERVER", "https://127.0.0.1:1"),
+        ("POOLWRIGHT_CA", "ca.pem"),
+        ("POOLWRIGHT_USERNAME", "admin"),
+        ("POOLWRIGHT_PASSWORD_FILE", "pw"),
+    ];
+    for line in ["ops show", "demand remove", "release --yes"] {
+        let ran = run_in(line, &set).await.expect(2, &["Usage: poolwright"]);
+        for option in ["--server", "--ca ", "--username", "--password-file"] {
+            let usage = ran.err.split("Usage: ").nth(1).unwrap();
+            assert!(!usage.contains(option), "{line}: {ran:?}");
+        }
+    }
 }

@@ -210,6 +210,15 @@ async fn a_manager_is_asked_wrongly() {
         .await
         .refused(2, &["8 o'clock", "0 20 * * MON-FRI"]);
 
+    for name in ["../etc", ".hidden", "a/b"] {
+        for keep in ["demand add", "compose --name"] {
+            manager
+                .run(&format!("{keep} {name} --gpus 1"))
+                .await
+                .refused(2, &[name, "can't be the name", "letters, digits"]);
+        }
+    }
+
     for destructive in [
         "release web",
         "detach gpu-1",

@@ -7,7 +7,9 @@ mod support;
 
 mod arguments;
 mod bad_input;
+mod credentials;
 mod cut_off;
+mod declaring;
 mod demo;
 mod discovery;
 mod failing_disk;
@@ -23,6 +25,7 @@ mod postgres;
 mod recovery;
 mod restoring;
 mod serving;
+mod sharing;
 mod simulating;
 mod sizing;
 mod wanting;

@@ -73,8 +73,13 @@ async fn a_manager_serves_composes_and_lets_go() {
             .json();
         assert_eq!(found.as_array().unwrap().len(), listed, "{list}");
     }
+    // As much of an id as tells which one is meant.
     manager
-        .run(&format!("ops undo {id} --dry-run"))
+        .run(&format!("ops show {}", &id[..id.len() - 1]))
+        .await
+        .expect(0, &[id, "bind"]);
+    manager
+        .run(&format!("ops undo {} --dry-run", &id[..id.len() - 1]))
         .await
         .expect(0, &["unbind ", "dry run"]);
     manager
@@ -87,6 +92,14 @@ async fn a_manager_serves_composes_and_lets_go() {
         (Some("undo"), Some(id))
     );
     let undo = undone[0]["id"].as_str().unwrap();
+    manager
+        .run("ops show op-")
+        .await
+        .refused(2, &["the ids of 2 operations begin with op-", id, undo]);
+    manager
+        .run("ops show no-such")
+        .await
+        .refused(3, &["no-such", "get ops"]);
     manager
         .run(&format!("ops undo {undo} --yes"))
         .await

@@ -59,6 +59,66 @@ async fn a_problem_over_time_is_planned_and_what_is_not_served_says_why() {
     assert_eq!(again["assignment"], answer["assignment"]);
 }
 
+/// The numbers of all attributes of one name.
+fn numbers(svg: &str, name: &str) -> Vec<f64> {
+    let attribute = format!(" {name}=\"");
+    let parts = svg.split(&attribute).skip(1);
+    parts
+        .map(|part| part.split('"').next().unwrap().parse().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_plan_over_time_is_drawn_with_what_it_uses_and_what_it_draws() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut value = instance();
+    value["demands"][1]["id"] = json!("<script>\"high\"&");
+    let file = saved(&folder, "week.json", &value);
+    let line = format!("plan --instance {} --rounds 50 --seed 3", file.display());
+    let page = run(&format!("{line} -o html")).await.expect(0, &[]).out;
+    for word in [
+        "<!doctype html>",
+        "2 of 3 demands served",
+        "<b>low</b>: it wants 1 GPUs",
+        "would help",
+        "1 GPUs in slots 0 to 3, 1 T24@s0",
+        // Two of two GPUs at work in four of eight slots.
+        "of 2; 50 % at work over the horizon",
+        // 4 h at two GPUs of 150 W and a host of 350 W, then 4 h at 150 W, and what idle GPUs draw that stay attached.
+        "kWh over the horizon",
+    ] {
+        assert!(page.contains(word), "no {word:?}: {page}");
+    }
+    assert!(
+        !page.contains("<script") && page.contains("&lt;script&gt;"),
+        "{page}"
+    );
+    for elsewhere in ["src=", "href=", "url(", "@import"] {
+        assert!(!page.contains(elsewhere), "it loads something: {elsewhere}");
+    }
+    let svg = run(&format!("{line} -o svg")).await.expect(0, &[]).out;
+    assert!(
+        svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"),
+        "{svg}"
+    );
+    assert!(page.contains(svg.trim_end()), "the page has the same picture");
+    assert!(
+        numbers(&svg, "width")
+            .iter()
+            .all(|width| (0.0..=1000.0).contains(width)),
+        "{svg}"
+    );
+    assert!(
+        numbers(&svg, "x").iter().all(|x| (0.0..=1000.0).contains(x)),
+        "{svg}"
+    );
+    // Refused before anything is done.
+    run("plan -o svg").await.refused(2, &["no picture"]);
+    run("compose 8B --task infer -o html")
+        .await
+        .refused(2, &["no picture"]);
+}
+
 #[tokio::test]
 async fn a_problem_may_say_more_in_a_schema_of_its_own() {
     let folder = tempfile::tempdir().unwrap();

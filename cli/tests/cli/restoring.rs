@@ -85,9 +85,10 @@ async fn a_restored_manager_changes_nothing_until_the_difference_is_accepted() {
         .await
         .expect(0, &["resume --restored", "poolwright diff"]);
     run(&restore).await.refused(5, &["is there already"]);
-    // Its accounts are those of the backup.
-    let password = "initial-admin-password";
-    std::fs::copy(path("first").join(password), path("second").join(password)).unwrap();
+    // Its accounts are those of the backup; what opens its secrets was kept apart from it.
+    for kept in ["initial-admin-password", "secret-key"] {
+        std::fs::copy(path("first").join(kept), path("second").join(kept)).unwrap();
+    }
     for _ in 0..2 {
         let manager = Manager::start(&path("second"), SOON).await;
         manager

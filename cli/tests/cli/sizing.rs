@@ -411,8 +411,22 @@ async fn what_would_be_ignored_or_contradicts_is_refused_with_its_range() {
             "size 8B --set engine=llama.cpp --set weights=nf4",
             "with engine llama.cpp",
         ),
-        ("size 8B --tensor 3", "a divisor of attention heads, 32"),
-        ("size 8B --context-parallel 2", "1 where a model is served"),
+        (
+            "size 8B --tensor 3",
+            "--tensor 3: tensor is 3; allowed: a divisor of attention heads, 32",
+        ),
+        (
+            "size 8B --context-parallel 2",
+            "--context-parallel 2: context is 2; allowed: 1 where a model is served",
+        ),
+        ("size 8B --host-memory 1TiB", "--host-memory is for training"),
+        ("size 8B --task full --host-memory lots", "write a number and"),
+        ("size 8B --tokens -1", "1 to 10^18"),
+        ("size table --utilisation -1", "0 to 1"),
+        (
+            "size --phases run.toml --start 2026",
+            "such as 2026-12-01T20:00:00Z",
+        ),
     ] {
         run(line).await.refused(2, &[says]);
     }
@@ -421,6 +435,42 @@ async fn what_would_be_ignored_or_contradicts_is_refused_with_its_range() {
             .await
             .refused(3, &["sizes go from 1B to 5T"]);
     }
+}
+
+/// What an offloaded job keeps in the host's memory is told, and is a limit; so is what a host and a switch join.
+#[tokio::test]
+async fn what_a_host_has_is_a_limit() {
+    let line = "size 70B --task full --set offload=params --gpus 8 --kind h100-sxm5-80gb";
+    let whole = run(line)
+        .await
+        .expect(0, &["offloaded: 130.39 GiB of the host's memory for each GPU"]);
+    assert!(!whole.out.contains("How 8 x"), "{}", whole.out);
+    let least = run(&format!("{line} --host-memory 2TiB -o json"))
+        .await
+        .expect(0, &[])
+        .json();
+    let each = least["sets"][0]["host_bytes_per_gpu"].as_u64().unwrap();
+    assert!((130 << 30..131 << 30).contains(&each), "{each}");
+    run(&format!("{line} --host-memory 512GiB")).await.refused(
+        5,
+        &[
+            "the GPUs of a host would keep 1.02 TiB in its memory, and it has 512.0 GiB",
+            "--set offload=optimizer",
+        ],
+    );
+    run("size 70B --tensor 16 --kind h100-sxm5-80gb").await.refused(
+        5,
+        &[
+            "tensor 16 needs 16 GPUs on one host and one switch or island, which join 8 at most",
+            "--host-slots",
+        ],
+    );
+    run("size Llama-3.1-8B --context 200000 --kind h100-sxm5-80gb")
+        .await
+        .expect(
+            0,
+            &["warning: 200000 tokens are more than the model's context of 131072"],
+        );
 }
 
 #[tokio::test]

@@ -69,6 +69,13 @@ pub async fn run_with<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Ran {
     finish(command(arguments)).await
 }
 
+/// The same, with these variables in its environment.
+pub async fn run_in(line: &str, environment: &[(&str, &str)]) -> Ran {
+    let mut command = command(line.split_whitespace());
+    command.envs(environment.iter().copied());
+    finish(command).await
+}
+
 async fn finish(mut command: Command) -> Ran {
     ran(command.output()).await
 }

@@ -9,6 +9,10 @@
 //! 3. just before the request goes out it looks once more, by its own clock and asking nobody: it must be in charge
 //!    still, by the same document.
 //!
+//! A host's side is an endpoint, too, and may be another than the fabric's that binds its GPUs. What is sent there is
+//! preceded by a commit that expects *its* document and by the same last look; an operation is worked at by whoever is
+//! in charge of both ([`Operation::endpoints`](crate::Operation::endpoints)).
+//!
 //! Between 3 and the arrival of the request a manager may still be stopped for any time. Whoever takes over cuts
 //! that off where the endpoint has sessions; else it is found by read-back.
 
@@ -16,7 +20,6 @@ use crate::context::Context;
 use crate::ledger::Halt;
 use crate::live::Live;
 use poolwright_model::id::ControlEndpointId;
-use poolwright_model::step::Target;
 use poolwright_store::{Batch, Expectation};
 use std::collections::BTreeSet;
 use tokio::time::Instant;
@@ -49,6 +52,11 @@ pub trait Charge: Send + Sync {
 
     /// Who is in charge, for people.
     fn holder(&self, endpoint: &ControlEndpointId) -> String;
+
+    /// Whether somebody is in charge of it, or will be: it is an endpoint that the managers keep.
+    fn keeps(&self, _endpoint: &ControlEndpointId) -> bool {
+        true
+    }
 }
 
 /// The only manager: in charge of everything.
@@ -82,22 +90,40 @@ pub(crate) fn lost(charge: &dyn Charge, endpoint: &ControlEndpointId) -> Halt {
     }
 }
 
-/// Waits until this manager may begin something at the step's endpoint, and gives what its intent must expect.
+/// Waits until this manager may begin something at the endpoint of the step's unit, and gives what its intent must
+/// expect. What was proven for an intent before counts no more.
 pub(crate) async fn may_begin(cx: &Context, live: &Live, index: u32) -> Result<Option<Expectation>, Halt> {
-    let endpoint = live.ask(|operation| {
+    let Some(endpoint) = endpoint_of(live, index) else {
+        return Ok(None);
+    };
+    live.prove_anew(index);
+    may_send(cx, live, index, &endpoint).await
+}
+
+fn endpoint_of(live: &Live, index: u32) -> Option<ControlEndpointId> {
+    live.ask(|operation| {
         let record = operation.step(index);
         record.map(|record| record.step.target.unit_at.endpoint.clone())
-    });
-    let Some(endpoint) = endpoint else { return Ok(None) };
+    })
+}
+
+/// Waits until this manager may send something to an endpoint, and gives what a commit before that must expect.
+async fn may_send(
+    cx: &Context,
+    live: &Live,
+    index: u32,
+    endpoint: &ControlEndpointId,
+) -> Result<Option<Expectation>, Halt> {
     loop {
         let tenure = cx
             .charge
-            .tenure(&endpoint)
-            .ok_or_else(|| lost(&*cx.charge, &endpoint))?;
+            .tenure(endpoint)
+            .ok_or_else(|| lost(&*cx.charge, endpoint))?;
         let now = Instant::now();
         let Some(from) = tenure.from.filter(|from| *from > now) else {
-            live.prove(index, tenure.proof.clone());
-            return Ok(tenure.proof);
+            let proof = tenure.proof.clone();
+            live.prove(index, endpoint, tenure);
+            return Ok(proof);
         };
         let left = (from - now).as_secs() + 1;
         let waits =
@@ -110,7 +136,21 @@ pub(crate) async fn may_begin(cx: &Context, live: &Live, index: u32) -> Result<O
 
 /// [`may_begin`] with a commit that changes nothing: for what has no intent of its own.
 pub(crate) async fn confirm(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
-    let Some(proof) = may_begin(cx, live, index).await? else {
+    let Some(endpoint) = endpoint_of(live, index) else {
+        return Ok(());
+    };
+    live.prove_anew(index);
+    confirm_at(cx, live, index, &endpoint).await
+}
+
+/// The same for any endpoint that the step is about to write to.
+pub(crate) async fn confirm_at(
+    cx: &Context,
+    live: &Live,
+    index: u32,
+    endpoint: &ControlEndpointId,
+) -> Result<(), Halt> {
+    let Some(proof) = may_send(cx, live, index, endpoint).await? else {
         return Ok(());
     };
     let mut batch = Batch::new();
@@ -121,10 +161,13 @@ pub(crate) async fn confirm(cx: &Context, live: &Live, index: u32) -> Result<(),
 
 /// The last look, with nothing but the request itself after it. Who lost an endpoint and got it back in between is
 /// not in charge by what it intended then.
-pub(crate) fn still(charge: &dyn Charge, target: &Target, proof: Option<&Expectation>) -> Result<(), Halt> {
-    let endpoint = &target.unit_at.endpoint;
-    match charge.tenure(endpoint) {
-        Some(tenure) if tenure.proof.as_ref() == proof => Ok(()),
+pub(crate) fn still(
+    charge: &dyn Charge,
+    endpoint: &ControlEndpointId,
+    proven: Option<&Tenure>,
+) -> Result<(), Halt> {
+    match (charge.tenure(endpoint), proven) {
+        (Some(tenure), Some(proven)) if tenure.proof == proven.proof => Ok(()),
         _ => Err(lost(charge, endpoint)),
     }
 }

@@ -5,7 +5,8 @@ use crate::context::Context;
 use crate::ledger::{Begins, Entry, Halt};
 use crate::line::Line;
 use crate::live::Live;
-use crate::operation::{Stop, StopCause};
+use crate::operation::Stop;
+use jiff::Timestamp;
 use std::time::Duration;
 
 /// The clock may be set meanwhile: it is looked at at least so often.
@@ -25,17 +26,17 @@ pub(crate) async fn passes(cx: &Context, live: &Live) {
     }
 }
 
+/// Whether it should have been done by now.
+pub(crate) fn has_passed(cx: &Context, deadline: Option<Timestamp>) -> bool {
+    deadline.is_some_and(|deadline| deadline <= cx.clock.now())
+}
+
 /// Nothing more begins, and what was done is undone.
 pub(crate) async fn stop(live: &Live) -> Result<(), Halt> {
-    let deadline = live.ask(|operation| operation.deadline);
-    let by = deadline
-        .map(|deadline| format!(" by {deadline}"))
-        .unwrap_or_default();
     let entry = Entry {
-        lines: vec![Line::Unwind(Stop {
-            cause: StopCause::Deadline,
-            message: format!("it was not done{by}, as was asked"),
-        })],
+        lines: vec![Line::Unwind(Stop::too_late(
+            live.ask(|operation| operation.deadline),
+        ))],
         changes: vec![],
         begins: Begins::Step,
         proof: None,

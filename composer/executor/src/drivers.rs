@@ -26,6 +26,11 @@ pub trait Drivers: Send + Sync {
 
     /// `None` where nothing speaks for the host: the fabric's word must do.
     async fn host(&self, host: &HostId) -> Result<Option<Arc<dyn HostSide>>, DriverError>;
+
+    /// The control endpoint at which a host is made to let go of GPUs, as far as that is known; asks nobody.
+    fn drains_at(&self, _host: &HostId) -> Option<ControlEndpointId> {
+        None
+    }
 }
 
 /// Every call to the hardware goes through here.
@@ -79,7 +84,7 @@ impl Metal {
                     .await
             }
         };
-        self.write(target, (fabric.endpoint(), self.act_deadline), pass, call)
+        self.write((fabric.endpoint(), self.act_deadline), pass, call)
             .await
     }
 
@@ -96,7 +101,7 @@ impl Metal {
                     .await
             }
         };
-        self.write(target, (fabric.endpoint(), self.act_deadline), pass, call)
+        self.write((fabric.endpoint(), self.act_deadline), pass, call)
             .await
     }
 
@@ -115,7 +120,7 @@ impl Metal {
             let fabric = in_this_session(&fabric);
             async move { fabric.reset(&target.unit_at, self.act_deadline).await }
         };
-        self.write(target, (fabric.endpoint(), self.act_deadline), pass, call)
+        self.write((fabric.endpoint(), self.act_deadline), pass, call)
             .await
     }
 
@@ -137,13 +142,23 @@ impl Metal {
         self.call(host.endpoint(), self.host_deadline, call).await
     }
 
+    /// See [`Drivers::drains_at`].
+    pub fn drains_at(&self, host: &HostId) -> Option<ControlEndpointId> {
+        self.drivers.drains_at(host)
+    }
+
     pub async fn drain(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
         let (host, question) = match self.host(target).await {
             Ok(host) => host,
             Err(error) => return Ok(Err(error)),
         };
+        if !host.can_drain() {
+            // It says so, and sends nothing: nobody need be in charge for that.
+            let answer = host.drain(&question, self.host_deadline);
+            return Ok(self.call(host.endpoint(), self.host_deadline, answer).await);
+        }
         let call = || host.drain(&question, self.host_deadline);
-        self.write(target, (host.endpoint(), self.host_deadline), pass, call)
+        self.write((host.endpoint(), self.host_deadline), pass, call)
             .await
     }
 
@@ -152,8 +167,12 @@ impl Metal {
             Ok(host) => host,
             Err(error) => return Ok(Err(error)),
         };
+        if !host.can_drain() {
+            let answer = host.undrain(&question, self.host_deadline);
+            return Ok(self.call(host.endpoint(), self.host_deadline, answer).await);
+        }
         let call = || host.undrain(&question, self.host_deadline);
-        self.write(target, (host.endpoint(), self.host_deadline), pass, call)
+        self.write((host.endpoint(), self.host_deadline), pass, call)
             .await
     }
 
@@ -191,22 +210,30 @@ impl Metal {
         })
     }
 
-    /// A call that changes something: made only if this manager has been in charge since its intent and is at the
-    /// very moment, and nothing is paused then. While it is paused it holds no place; once that is over it is
-    /// confirmed anew that this manager may send it, for that may be long after its intent.
+    /// A call that changes something: made only if this manager has been in charge of the endpoint since it intended or
+    /// confirmed that and is at the very moment, and nothing is paused then. While it is paused it holds no place; once
+    /// that is over it is confirmed anew that this manager may send it, for that may be long after its intent. A host's
+    /// side may be another endpoint than the fabric's, which the intent was about: it is confirmed, too.
     ///
     /// `call` is begun before that last look, and goes on only after it: so it is bound to a session that whoever
     /// took over in between has ended.
     async fn write<T, F: Future<Output = Answer<T>>>(
         &self,
-        target: &Target,
         (endpoint, deadline): (&ControlEndpointId, Duration),
         pass: Pass<'_>,
         call: impl Fn() -> F,
     ) -> Write<T> {
         loop {
-            if pass.through(endpoint).await? {
-                pass.confirm().await?;
+            let waited = pass.through(endpoint).await?;
+            if (waited || pass.proof(endpoint).is_none())
+                && let Err(halt) = pass.confirm(endpoint).await
+            {
+                return match halt {
+                    Halt::Fenced { message, .. } if !pass.belongs_at(endpoint) => {
+                        Ok(Err(elsewhere(&message)))
+                    }
+                    halt => Err(halt),
+                };
             }
             let _place = match self.place(endpoint).await {
                 Ok(place) => place,
@@ -214,7 +241,7 @@ impl Metal {
             };
             if pass.is_open(endpoint) {
                 let call = call();
-                charge::still(&*self.charge, target, pass.proof().as_ref())?;
+                charge::still(&*self.charge, endpoint, pass.proof(endpoint).as_ref())?;
                 return Ok(answered(endpoint, deadline, call).await);
             }
         }
@@ -252,6 +279,12 @@ impl Metal {
         };
         Ok(place)
     }
+}
+
+/// An endpoint that came to speak for a host after the operation began, and is in other hands.
+fn elsewhere(message: &str) -> DriverError {
+    DriverError::no_effect(format!("{message}, so nothing was sent there"))
+        .with_hint("ask for it again: the manager in charge of all of its endpoints does it then")
 }
 
 fn in_this_session(fabric: &Arc<dyn Fabric>) -> Arc<dyn Fabric> {

@@ -37,6 +37,7 @@ mod apart;
 mod recover;
 mod unread;
 
+use apart::Apart;
 pub use recover::Recovered;
 
 /// Runs plans. Dropped, it stops where it is, as a crash would; see [`Executor::shutdown`].
@@ -48,8 +49,8 @@ struct Inner {
     cx: Context,
     /// Operations that this process works at, or holds for an operator.
     live: Mutex<BTreeMap<OperationId, Worker>>,
-    /// At which endpoints open operations work that are in nobody's hands here. It never changes.
-    elsewhere: Mutex<BTreeMap<OperationId, BTreeSet<ControlEndpointId>>>,
+    /// Open operations that are in nobody's hands here. What is known of them never changes.
+    elsewhere: Mutex<BTreeMap<OperationId, Apart>>,
     /// Open operations that can't be read, with the reason: left alone.
     unreadable: Mutex<BTreeMap<OperationId, String>>,
     /// What was seen of what others ask.
@@ -148,10 +149,9 @@ impl Executor {
                     let live = Arc::new(*live);
                     inner.cx.at(&live, None, false, Moment::AfterIntent).await;
                     let id = live.id.clone();
-                    let endpoints = live.ask(Operation::endpoints);
-                    match inner.may_work_at(&endpoints) {
+                    match inner.may_work_at(&live.ask(Operation::endpoints)) {
                         true => Inner::work(&inner, live),
-                        false => inner.leave(&id, endpoints),
+                        false => inner.leave(&live),
                     }
                     Ok(id)
                 }
@@ -386,7 +386,7 @@ impl Inner {
         self.workers().get(id).map(|worker| Arc::clone(&worker.live))
     }
 
-    fn elsewhere(&self) -> MutexGuard<'_, BTreeMap<OperationId, BTreeSet<ControlEndpointId>>> {
+    fn elsewhere(&self) -> MutexGuard<'_, BTreeMap<OperationId, Apart>> {
         self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,5 +1,6 @@
 //! An operation while this process works at it: what is seen of it, and waiting for it.
 
+use crate::charge::Tenure;
 use crate::context::Context;
 use crate::gpus::Gpus;
 use crate::journal::{Journal, More};
@@ -7,13 +8,15 @@ use crate::ledger::{Entry, Halt};
 use crate::observed::Observed;
 use crate::operation::{Operation, StepRecord};
 use crate::state::StepState;
-use poolwright_model::id::OperationId;
+use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_planner::Plan;
-use poolwright_store::{Expectation, StoreError};
+use poolwright_store::StoreError;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
+
+type Proofs = BTreeMap<ControlEndpointId, Tenure>;
 
 pub(crate) struct Live {
     pub id: OperationId,
@@ -21,8 +24,8 @@ pub(crate) struct Live {
     journal: Arc<Journal>,
     left: Observed<bool>,
     hurry: Notify,
-    /// By what this manager was in charge when each step was intended.
-    proofs: Mutex<BTreeMap<u32, Expectation>>,
+    /// By what this manager was in charge of which endpoint when each step was intended.
+    proofs: Mutex<BTreeMap<u32, Proofs>>,
 }
 
 impl Live {
@@ -37,18 +40,24 @@ impl Live {
         }
     }
 
-    /// A step may be done by what puts this manager in charge now; `None`: there is no other.
-    pub fn prove(&self, index: u32, proof: Option<Expectation>) {
-        let mut proofs = self.proofs.lock().unwrap_or_else(PoisonError::into_inner);
-        match proof {
-            Some(proof) => proofs.insert(index, proof),
-            None => proofs.remove(&index),
-        };
+    /// A step may be done at an endpoint by what puts this manager in charge of it now.
+    pub fn prove(&self, index: u32, endpoint: &ControlEndpointId, tenure: Tenure) {
+        let mut proofs = self.proofs();
+        proofs.entry(index).or_default().insert(endpoint.clone(), tenure);
     }
 
-    pub fn proof(&self, index: u32) -> Option<Expectation> {
-        let proofs = self.proofs.lock().unwrap_or_else(PoisonError::into_inner);
-        proofs.get(&index).cloned()
+    /// Nothing is proven for the step any more.
+    pub fn prove_anew(&self, index: u32) {
+        self.proofs().remove(&index);
+    }
+
+    pub fn proof(&self, index: u32, endpoint: &ControlEndpointId) -> Option<Tenure> {
+        self.proofs().get(&index)?.get(endpoint).cloned()
+    }
+
+    fn proofs(&self) -> MutexGuard<'_, BTreeMap<u32, Proofs>> {
+        // Each use leaves it whole.
+        self.proofs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn operation(&self) -> Operation {

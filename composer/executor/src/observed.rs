@@ -11,6 +11,12 @@ pub(crate) struct Observed<T> {
     changed: Notify,
 }
 
+impl<T: Default> Default for Observed<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
 impl<T> Observed<T> {
     pub fn new(value: T) -> Self {
         Self {

@@ -113,6 +113,10 @@ pub struct Operation {
     /// What it waits for just now, where that is not a matter of one step.
     pub waiting_for: Option<String>,
     pub steps: Vec<StepRecord>,
+    /// Where several managers share a store: the endpoints at which hosts may be made to let go of GPUs. All of them are
+    /// to see the same, whoever has looked at which host, so it is said once and for all.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub hosts_at: BTreeSet<ControlEndpointId>,
     /// Resets beside the steps, of units that it gives back: the last line of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clean_ups: Vec<StepLine>,
@@ -129,6 +133,17 @@ pub struct Stop {
 }
 
 impl Stop {
+    /// It was to be done by then, and was not.
+    pub(crate) fn too_late(deadline: Option<Timestamp>) -> Self {
+        let by = deadline
+            .map(|deadline| format!(" by {deadline}"))
+            .unwrap_or_default();
+        Self {
+            cause: StopCause::Deadline,
+            message: format!("it was not done{by}, as was asked"),
+        }
+    }
+
     /// Somebody wants it undone, with or without a reason.
     pub(crate) fn cancelled(by: &str, reason: &str) -> Self {
         let message = match reason.trim() {
@@ -243,10 +258,11 @@ impl Operation {
         self.steps.iter().map(|record| &record.step.target.unit).collect()
     }
 
-    /// The control endpoints at which it binds, unbinds and resets.
+    /// The control endpoints at which it binds, unbinds and resets, and at which hosts are made to let go of GPUs.
     pub fn endpoints(&self) -> BTreeSet<ControlEndpointId> {
         let targets = self.steps.iter().map(|record| &record.step.target);
-        targets.map(|target| target.unit_at.endpoint.clone()).collect()
+        let fabrics = targets.map(|target| &target.unit_at.endpoint);
+        fabrics.chain(&self.hosts_at).cloned().collect()
     }
 
     /// Nothing was begun yet, as far as the journal has it; what only looked may have been.

@@ -3,8 +3,9 @@
 //!
 //! An order is *asked*, then *taken*, by a commit, by whoever carries it out, then answered. Whoever asked takes it
 //! back where nobody has taken it for a while, by a commit as well: so what was taken back was never carried out. One
-//! whose asker is gone is nobody's: it is taken only while it is not older than anybody waits, and deleted by whoever
-//! sees it lie there. How old it is, each manager knows by its own looks: they compare no clocks.
+//! whose asker is gone is nobody's: it is taken only while it is not older than anybody waits (within that nobody can
+//! tell that its asker is gone), and deleted by whoever sees it lie there. How old it is, each manager knows by its own
+//! looks: they compare no clocks.
 
 use crate::executor::{CancelError, Executor};
 use crate::resolve::{Resolve, ResolveError};

@@ -5,18 +5,18 @@
 //! back as ever; looks are never paused. So nothing is sent once a pause is set, be the queue at an endpoint
 //! as long as it may.
 
-use crate::charge;
+use crate::charge::{self, Tenure};
 use crate::context::Context;
 use crate::ledger::Halt;
 use crate::live::Live;
+use crate::observed::Observed;
 use crate::operation::OperationKind;
 use jiff::Timestamp;
 use poolwright_model::id::ControlEndpointId;
-use poolwright_store::{Expectation, Stored};
+use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use tokio::sync::watch;
 
 /// What can be paused. Written `all`, `automation`, `restored` or `endpoint/NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -145,7 +145,7 @@ impl TryFrom<String> for Paused {
 
 /// What is paused now.
 #[derive(Default)]
-pub(crate) struct Gate(watch::Sender<Now>);
+pub(crate) struct Gate(Observed<Now>);
 
 #[derive(Default)]
 struct Now {
@@ -156,18 +156,19 @@ struct Now {
 
 impl Gate {
     pub fn set(&self, pauses: Vec<Pause>) {
-        self.0.send_if_modified(|now| {
-            let changed = now.pauses != pauses;
-            now.changes += u64::from(changed);
-            now.pauses = pauses;
-            changed
-        });
+        if self.0.look(|now| now.pauses != pauses) {
+            self.0.change(|now| {
+                now.changes += 1;
+                now.pauses = pauses;
+            });
+        }
     }
 
     fn holds(&self, kind: OperationKind, endpoint: &ControlEndpointId) -> Option<Pause> {
-        let now = self.0.borrow();
-        let mut pauses = now.pauses.iter();
-        pauses.find(|pause| pause.holds(kind, endpoint)).cloned()
+        self.0.look(|now| {
+            let mut pauses = now.pauses.iter();
+            pauses.find(|pause| pause.holds(kind, endpoint)).cloned()
+        })
     }
 }
 
@@ -189,7 +190,7 @@ impl Pass<'_> {
     /// How often pauses were changed so far: where that is the same as before, nobody was held up in between who
     /// is not held up now.
     pub fn pauses(&self) -> u64 {
-        self.cx.gate.0.borrow().changes
+        self.cx.gate.0.look(|now| now.changes)
     }
 
     fn held(&self, endpoint: &ControlEndpointId) -> Option<Pause> {
@@ -198,22 +199,27 @@ impl Pass<'_> {
             .holds(self.live.ask(|operation| operation.kind), endpoint)
     }
 
-    /// What put this manager in charge when the step was intended, or confirmed.
-    pub fn proof(&self) -> Option<Expectation> {
-        self.live.proof(self.index)
+    /// What put this manager in charge of an endpoint when the step was intended, or confirmed.
+    pub fn proof(&self, endpoint: &ControlEndpointId) -> Option<Tenure> {
+        self.live.proof(self.index, endpoint)
     }
 
     /// This manager may send what was intended, however long ago.
-    pub async fn confirm(&self) -> Result<(), Halt> {
-        charge::confirm(self.cx, self.live, self.index).await
+    pub async fn confirm(&self, endpoint: &ControlEndpointId) -> Result<(), Halt> {
+        charge::confirm_at(self.cx, self.live, self.index, endpoint).await
+    }
+
+    /// Whoever works at the operation is in charge of that endpoint.
+    pub fn belongs_at(&self, endpoint: &ControlEndpointId) -> bool {
+        self.live
+            .ask(|operation| operation.endpoints().contains(endpoint))
     }
 
     /// Waits until nothing holds the step, and says what does. Tells whether anything did.
     pub async fn through(&self, endpoint: &ControlEndpointId) -> Result<bool, Halt> {
-        let mut pauses = self.cx.gate.0.subscribe();
         let mut held = false;
         loop {
-            pauses.borrow_and_update();
+            let changes = self.pauses();
             let Some(pause) = self.held(endpoint) else {
                 if held {
                     self.live.hold_back(self.index, None);
@@ -223,10 +229,7 @@ impl Pass<'_> {
             held = true;
             let waiting_for = format!("{} ({pause})", pause.what.resume());
             self.live.hold_back(self.index, Some(waiting_for));
-            let changed = async {
-                // The gate outlives whoever waits at it.
-                let _ = pauses.changed().await;
-            };
+            let changed = self.cx.gate.0.until(|now| now.changes != changes);
             let forward = self.forward.then_some(self.index);
             self.live.unless_halted(forward, changed).await?;
         }

@@ -32,6 +32,10 @@ pub(crate) async fn run(cx: &Context, live: &Live) -> Result<(), Halt> {
                 steps(cx, live, Way::Undo).await?;
                 finish::rolled_back(cx, live).await?;
             }
+            // It waited for so long that nothing of it is begun any more.
+            OperationState::Pending if deadline::has_passed(cx, live.ask(|operation| operation.deadline)) => {
+                deadline::stop(live).await?;
+            }
             OperationState::Pending => started(live).await?,
             _ => {
                 steps(cx, live, Way::Do).await?;

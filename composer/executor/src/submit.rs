@@ -11,13 +11,13 @@ use crate::operation::{Operation, OperationKind, StepRecord};
 use crate::record::{Claim, CompositionRecord, GpuRecord, PlanRecord};
 use crate::state::OperationState;
 use jiff::Timestamp;
-use poolwright_model::id::{CompositionId, GpuId, OperationId, TenantId, UnitId};
+use poolwright_model::id::{CompositionId, ControlEndpointId, GpuId, OperationId, TenantId, UnitId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::{Target, Verb};
 use poolwright_planner::reads::Standing;
 use poolwright_planner::{Composition, Plan};
 use poolwright_store::{Batch, StoreError, Stored, read};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How often it is tried anew when something changed in between.
 const TRIES: u32 = 8;
@@ -128,7 +128,8 @@ async fn attempt(cx: &Context, submission: &Submission) -> Result<Submitted, Sub
         }
         KeyRecord::new(key, KeyAnswer::Operation(id.clone()), at).add_to(&mut batch)?;
     }
-    let operation = operation(submission, at);
+    let mut operation = operation(submission, at);
+    operation.hosts_at = hosts_at(cx, submission);
     claim(cx, &operation, plan, &mut batch).await?;
     let gpus = take(cx, &operation, plan, &mut batch).await?;
     compositions_stand(cx, plan, &mut batch).await?;
@@ -189,9 +190,22 @@ fn operation(submission: &Submission, at: Timestamp) -> Operation {
         alarm: None,
         waiting_for: None,
         steps: steps.collect(),
+        hosts_at: BTreeSet::new(),
         clean_ups: Vec::new(),
         seq: 1,
     }
+}
+
+/// Where hosts may have to let go of GPUs, on the way there or back.
+fn hosts_at(cx: &Context, submission: &Submission) -> BTreeSet<ControlEndpointId> {
+    // Whoever is alone is in charge of everything; and what is taken over is only looked at.
+    if !cx.charge.is_shared() || submission.kind == OperationKind::Adopt {
+        return BTreeSet::new();
+    }
+    let steps = submission.plan.steps.iter();
+    let drained = steps.filter(|step| matches!(step.verb, Verb::Bind | Verb::Drain));
+    let at = drained.filter_map(|step| cx.metal.drains_at(&step.target.host));
+    at.filter(|endpoint| cx.charge.keeps(endpoint)).collect()
 }
 
 /// What the run takes for granted about a plan.

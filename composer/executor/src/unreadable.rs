@@ -82,6 +82,7 @@ fn known_of(id: &OperationId, found: &Value, now: Timestamp) -> Operation {
         waiting_for: None,
         steps: Vec::new(),
         clean_ups: Vec::new(),
+        hosts_at: BTreeSet::new(),
         seq: 0,
     }
 }

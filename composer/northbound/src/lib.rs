@@ -1,6 +1,6 @@
 //! The JSON API over the facade: thin. A handler reads the request, asks the [`Composer`], and writes what it
 //! says. HTTPS only, with the manager's own certificate authority; every request but the probes carries a
-//! name and a password.
+//! name and a password, or the token of a session.
 //!
 //! Invariants: no handler decides anything about GPUs; a request is bounded in size and time.
 
@@ -8,12 +8,14 @@ mod api;
 mod auth;
 mod problem;
 mod server;
+mod sessions;
 mod tls;
 
 pub use server::{Listener, Options, Running, ServeError, serve};
 
 use poolwright_service::Composer;
 use poolwright_service::accounts::Accounts;
+use poolwright_service::sessions::Sessions;
 use std::sync::Arc;
 
 /// What every handler is handed.
@@ -21,4 +23,5 @@ use std::sync::Arc;
 pub(crate) struct Api {
     pub composer: Composer,
     pub accounts: Arc<Accounts>,
+    pub sessions: Arc<Sessions>,
 }

@@ -90,6 +90,7 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
     let accounts = Accounts::open(composer.store().clone(), tell, take_back).await?;
 
     let router = api::router(Api {
+        sessions: Arc::new(composer.sessions()),
         composer,
         accounts: Arc::new(accounts),
     });

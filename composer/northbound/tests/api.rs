@@ -360,6 +360,66 @@ async fn what_is_wrong_with_a_request_is_said() {
 }
 
 #[tokio::test]
+async fn a_session_stands_for_name_and_password_until_it_is_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = manager(dir.path()).await;
+    let (client, password) = (client(&running), password(dir.path()));
+    let at = |path: &str| format!("https://{}{path}", running.address);
+    let sessions = at("/redfish/v1/SessionService/Sessions");
+    let log_in = async |password: &str| {
+        let login = json!({"UserName": "admin", "Password": password});
+        client.post(&sessions).json(&login).send().await.unwrap()
+    };
+    let status = async |token: &str| {
+        let request = client.get(at("/api/v1/status")).header("X-Auth-Token", token);
+        request.send().await.unwrap().status().as_u16()
+    };
+
+    let refused = log_in("wrong").await;
+    assert_eq!(refused.status(), 401);
+    assert!(!refused.headers().contains_key("x-auth-token"));
+    let nothing = client.post(&sessions).json(&json!({})).send().await.unwrap();
+    assert_eq!(nothing.status(), 400);
+
+    let opened = log_in(&password).await;
+    assert_eq!(opened.status(), 201);
+    let header = |name: &str| opened.headers()[name].to_str().unwrap().to_owned();
+    let (token, place) = (header("x-auth-token"), header("location"));
+    let session: Value = opened.json().await.unwrap();
+    assert_eq!(
+        (&session["@odata.id"], &session["UserName"]),
+        (&json!(place), &json!("admin"))
+    );
+    assert!(!session.to_string().contains(&token));
+    assert_eq!(status(&token).await, 200);
+    assert_eq!(status(&format!("{token}x")).await, 401);
+    // A token that is no good is not made up for by a password.
+    let both = client.get(at("/api/v1/status")).header("X-Auth-Token", "x.y");
+    let both = both.basic_auth("admin", Some(&password)).send().await.unwrap();
+    assert_eq!(both.status(), 401);
+
+    let ask = async |method: &str, path: &str| {
+        let request = client.request(method.parse().unwrap(), at(path));
+        let answer = request.header("X-Auth-Token", &token).send().await.unwrap();
+        (
+            answer.status().as_u16(),
+            answer.json::<Value>().await.unwrap_or_default(),
+        )
+    };
+    let (found, all) = ask("GET", "/redfish/v1/SessionService/Sessions").await;
+    assert_eq!((found, &all["Members"]), (200, &json!([{"@odata.id": place}])));
+    let (_, service) = ask("GET", "/redfish/v1/SessionService").await;
+    assert_eq!(service["SessionTimeout"], 1800);
+    assert_eq!(ask("GET", &place).await.1["Id"], session["Id"]);
+    let nobody = client.get(at("/redfish/v1/SessionService/Sessions")).send().await;
+    assert_eq!(nobody.unwrap().status(), 401);
+
+    assert_eq!(ask("DELETE", &place).await.0, 204);
+    assert_eq!(status(&token).await, 401, "it has ended");
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn a_second_start_keeps_certificate_and_password() {
     let dir = tempfile::tempdir().unwrap();
     let running = manager(dir.path()).await;

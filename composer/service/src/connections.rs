@@ -1,7 +1,9 @@
 //! The drivers in use, and who speaks for which host. An endpoint is connected when it is first needed: a manager that
 //! starts need not wait for all of them.
 
+use crate::composer::{Unopened, unsealed};
 use crate::endpoint::{Connected, Connector, Endpoint, EndpointSpec};
+use crate::sealed::Keys;
 use async_trait::async_trait;
 use poolwright_driver::{DriverError, Fabric, HostSide};
 use poolwright_executor::Drivers;
@@ -10,17 +12,32 @@ use poolwright_store::{Store, StoreError, read};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::OwnedMutexGuard;
+use tokio::task::JoinSet;
 
 /// See the module.
 pub(crate) struct Connections {
+    inner: Arc<Inner>,
+    /// Those who connect. They go on when whoever asked has lost patience, so that a session that was opened is in use or
+    /// ended, and end with the connections.
+    connecting: Mutex<JoinSet<()>>,
+}
+
+struct Inner {
     store: Arc<dyn Store>,
     connector: Arc<dyn Connector>,
     /// Other managers change what is kept, too.
     shared: bool,
+    /// Open the passwords that are kept sealed.
+    keys: Keys,
     in_use: RwLock<InUse>,
     /// Held by whoever connects: one session is enough.
-    connecting: Mutex<BTreeMap<ControlEndpointId, Arc<tokio::sync::Mutex<()>>>>,
+    turns: Mutex<BTreeMap<ControlEndpointId, Arc<tokio::sync::Mutex<()>>>>,
 }
+
+/// At the end, for those who connect still: what they open is ended, too.
+const LAST: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 struct InUse {
@@ -42,30 +59,33 @@ pub(crate) enum NotReached {
 
 impl Connections {
     /// `shared`: other managers change what is kept, too.
-    pub fn new(store: Arc<dyn Store>, connector: Arc<dyn Connector>, shared: bool) -> Self {
-        Self {
+    pub fn new(store: Arc<dyn Store>, connector: Arc<dyn Connector>, shared: bool, keys: Keys) -> Self {
+        let inner = Inner {
             store,
             connector,
             shared,
+            keys,
             in_use: RwLock::default(),
+            turns: Mutex::default(),
+        };
+        Self {
+            inner: Arc::new(inner),
             connecting: Mutex::default(),
         }
     }
 
     /// Both sides of an endpoint, connected if need be. `None`: it is not kept. Where others change what is kept, too,
     /// it is asked each time: what leads to another machine by now is not used.
+    ///
+    /// Whoever stops waiting for it leaves nothing half done: the connection is made all the same, and serves the next.
     pub async fn reach(&self, id: &ControlEndpointId) -> Result<Option<Connected>, NotReached> {
-        if let Some(connected) = self.get(id).filter(|_| !self.shared) {
+        if let Some(connected) = self.get(id).filter(|_| !self.inner.shared) {
             return Ok(Some(connected));
         }
-        let turn = {
-            let mut all = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
-            all.entry(id.clone()).or_default().clone()
-        };
-        let _turn = turn.lock().await;
-        let kept = read::<Endpoint>(self.store.as_ref(), id.as_str()).await?;
+        let turn = self.inner.turn(id).lock_owned().await;
+        let kept = read::<Endpoint>(self.inner.store.as_ref(), id.as_str()).await?;
         let kept = kept.map(|kept| kept.value.spec);
-        let in_use = self.read(|all| all.drivers.get(id).cloned());
+        let in_use = self.inner.read(|all| all.drivers.get(id).cloned());
         match (kept, in_use) {
             (Some(kept), Some((spec, connected))) if kept == spec => Ok(Some(connected)),
             (kept, in_use) => {
@@ -73,21 +93,41 @@ impl Connections {
                     self.drop_driver(id).await;
                 }
                 let Some(kept) = kept else { return Ok(None) };
-                let connected = self.connector.connect(&kept).await?;
-                self.take_into_use(&kept, connected).await;
-                Ok(self.get(id))
+                self.connect(kept, turn).await
             }
         }
+    }
+
+    async fn connect(
+        &self,
+        kept: EndpointSpec,
+        turn: OwnedMutexGuard<()>,
+    ) -> Result<Option<Connected>, NotReached> {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let inner = self.inner.clone();
+        let connect = async move {
+            let connected = inner.connect(&kept).await;
+            drop(turn);
+            // Whoever asked may have gone.
+            let _ = tell.send(connected);
+        };
+        self.spawn(connect);
+        told.await.unwrap_or_else(|_| {
+            let message = "it could not be connected to: the manager stops, or the driver has failed";
+            Err(DriverError::no_effect(message).into())
+        })
+    }
+
+    fn spawn(&self, connect: impl Future<Output = ()> + Send + 'static) {
+        let mut connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
+        while connecting.try_join_next().is_some() {}
+        connecting.spawn(connect);
     }
 
     /// Takes a connection into use. Somebody else may have connected, or removed the endpoint, in the
     /// meantime: then this session ends.
     pub async fn take_into_use(&self, spec: &EndpointSpec, connected: Connected) {
-        let kept = read::<Endpoint>(self.store.as_ref(), spec.id.as_str()).await;
-        let kept = matches!(kept, Ok(Some(_)));
-        if !kept || !self.insert(spec, &connected) {
-            connected.fabric.close().await;
-        }
+        self.inner.take_into_use(spec, connected).await;
     }
 
     /// Takes a driver out of use and ends its session.
@@ -98,25 +138,84 @@ impl Connections {
     }
 
     pub fn get(&self, id: &ControlEndpointId) -> Option<Connected> {
-        self.read(|all| all.drivers.get(id).map(|(_, connected)| connected.clone()))
+        self.inner.get(id)
     }
 
     /// The endpoint that speaks for a host.
     pub fn speaker(&self, host: &HostId) -> Option<ControlEndpointId> {
-        self.read(|all| all.speakers.get(host).cloned())
+        self.inner.read(|all| all.speakers.get(host).cloned())
     }
 
     pub fn set_speakers(&self, speakers: BTreeMap<HostId, ControlEndpointId>) {
-        self.write(|all| all.speakers = speakers);
+        self.inner.write(|all| all.speakers = speakers);
     }
 
     pub fn fabrics(&self) -> Vec<Arc<dyn Fabric>> {
-        self.read(|all| {
+        self.inner.read(|all| {
             all.drivers
                 .values()
                 .map(|(_, connected)| connected.fabric.clone())
                 .collect()
         })
+    }
+
+    /// Takes a driver out of use; whoever took it closes it.
+    pub fn remove(&self, id: &ControlEndpointId) -> Option<Connected> {
+        self.inner
+            .write(|all| all.drivers.remove(id).map(|(_, connected)| connected))
+    }
+
+    /// Takes all drivers out of use, for good, and ends their sessions; also those that are being opened.
+    pub async fn close(&self) {
+        let all = self.inner.write(|all| {
+            all.closed = true;
+            std::mem::take(&mut all.drivers)
+        });
+        let ends = all
+            .into_values()
+            .map(|(_, connected)| async move { connected.fabric.close().await });
+        let mut connecting = {
+            let mut connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *connecting)
+        };
+        let connecting = async {
+            // However each ended: what it opened is closed.
+            while connecting.join_next().await.is_some() {}
+        };
+        let connecting = tokio::time::timeout(LAST, connecting);
+        let (_, connected) = futures_util::join!(futures_util::future::join_all(ends), connecting);
+        if connected.is_err() {
+            tracing::warn!(
+                "an endpoint that was being connected to did not answer: a session may be left there"
+            );
+        }
+    }
+}
+
+impl Inner {
+    fn turn(&self, id: &ControlEndpointId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut all = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(id.clone()).or_default().clone()
+    }
+
+    async fn connect(&self, kept: &EndpointSpec) -> Result<Option<Connected>, NotReached> {
+        let ready = unsealed(self.store.as_ref(), &self.keys, kept).await?;
+        let ready = ready.map_err(unopened)?;
+        let connected = self.connector.connect(&ready).await?;
+        self.take_into_use(kept, connected).await;
+        Ok(self.get(&kept.id))
+    }
+
+    async fn take_into_use(&self, spec: &EndpointSpec, connected: Connected) {
+        let kept = read::<Endpoint>(self.store.as_ref(), spec.id.as_str()).await;
+        let kept = matches!(kept, Ok(Some(_)));
+        if !kept || !self.insert(spec, &connected) {
+            connected.fabric.close().await;
+        }
+    }
+
+    fn get(&self, id: &ControlEndpointId) -> Option<Connected> {
+        self.read(|all| all.drivers.get(id).map(|(_, connected)| connected.clone()))
     }
 
     /// Takes a driver into use, unless the endpoint has one already or all were closed; says whether it did.
@@ -129,23 +228,6 @@ impl Connections {
             }
             first
         })
-    }
-
-    /// Takes a driver out of use; whoever took it closes it.
-    pub fn remove(&self, id: &ControlEndpointId) -> Option<Connected> {
-        self.write(|all| all.drivers.remove(id).map(|(_, connected)| connected))
-    }
-
-    /// Takes all drivers out of use, for good, and ends their sessions.
-    pub async fn close(&self) {
-        let all = self.write(|all| {
-            all.closed = true;
-            std::mem::take(&mut all.drivers)
-        });
-        let ends = all
-            .into_values()
-            .map(|(_, connected)| async move { connected.fabric.close().await });
-        futures_util::future::join_all(ends).await;
     }
 
     // A panic while the lock was held leaves the map whole: each use is one call on it.
@@ -177,6 +259,19 @@ impl Drivers for Connections {
             Err(error) => Err(unreached(&speaker, &error)),
         }
     }
+
+    fn drains_at(&self, host: &HostId) -> Option<ControlEndpointId> {
+        let speaker = self.speaker(host)?;
+        // Of one that nobody has asked yet it is not known.
+        let can_drain = self
+            .get(&speaker)
+            .is_none_or(|connected| connected.host_side.can_drain());
+        can_drain.then_some(speaker)
+    }
+}
+
+fn unopened(unopened: Unopened) -> DriverError {
+    DriverError::no_effect(unopened.to_string()).with_hint(unopened.hint())
 }
 
 fn unreached(speaker: &ControlEndpointId, why: impl Display) -> DriverError {
@@ -190,3 +285,6 @@ fn as_driver_error(error: NotReached) -> DriverError {
         NotReached::Store(error) => DriverError::no_effect(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use crate::course::Course;
 use crate::error::{ErrorCode, ServiceError};
 use crate::phases::{PhaseSpec, Setting};
 use crate::size::{self, Site};
+use crate::window::WindowSpec;
 use jiff::Timestamp;
 use poolwright_model::id::{DemandId, OperationId, ScheduleId, TenantId};
 use poolwright_model::profile::Profiles;
@@ -67,10 +68,32 @@ pub struct DemandSpec {
     /// Each GPU has at least this much memory; for GPUs by count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_memory: Option<Bytes>,
+    /// GPUs that it keeps while a schedule suspends it: they are never lent. For GPUs by count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<u32>,
+    /// Wanted only while this is open: it stands for a schedule of the demand's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowSpec>,
 }
 
 pub fn default_tenant() -> TenantId {
     TenantId::from_lossy("default")
+}
+
+/// What a demand may be called: its name stands in addresses, file names and commands. Those that are kept already are
+/// as they are.
+pub(crate) fn check_name(id: &DemandId) -> Result<(), ServiceError> {
+    const LONGEST: usize = 63;
+    let name = id.as_str();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.len() <= LONGEST && name.chars().all(plain) && !name.starts_with(['.', '-']) {
+        return Ok(());
+    }
+    Err(
+        ServiceError::bad_request(format!("{name:?} can't be the name of a demand")).with_hint(
+            "a name has 1 to 63 letters, digits, dots, dashes and underscores, and begins with none of . and -",
+        ),
+    )
 }
 
 /// A demand as it is kept.
@@ -102,6 +125,18 @@ impl DemandRecord {
             need,
             ..self.demand.clone()
         })
+    }
+}
+
+impl DemandRecord {
+    /// What it wants while it is suspended: its floor, if it has one.
+    pub fn suspended_at(&self, now: Timestamp) -> Option<Demand> {
+        let floor = self.spec.floor?;
+        let mut demand = self.demand_at(now)?;
+        for set in &mut demand.need.alternatives {
+            set.count = set.count.min(floor);
+        }
+        Some(demand)
     }
 }
 
@@ -223,6 +258,28 @@ impl DemandSpec {
             return refused(
                 &format!("has phases, and {name}, which each phase has for itself"),
                 "say it in the phases: job = { … }, set = { … }",
+            );
+        }
+        match (self.floor, self.gpus) {
+            (None, _) => {}
+            (Some(_), None) => {
+                return refused(
+                    "has a floor, and no number of GPUs",
+                    "give gpus, or leave out floor",
+                );
+            }
+            (Some(floor), Some(gpus)) if floor == 0 || floor >= gpus => {
+                return refused(
+                    &format!("has a floor of {floor} GPUs, and wants {gpus}"),
+                    "a floor is 1 or more, and less than gpus: what is above it may be lent",
+                );
+            }
+            _ => {}
+        }
+        if self.window.is_some() {
+            return refused(
+                "has a window, which a demand that is composed now or that a schedule wants can't have",
+                "keep it by itself (POST /demands, or apply -f), or say the window in the schedule",
             );
         }
         if self.starts.is_some() && self.phase.is_empty() {
@@ -363,6 +420,20 @@ mod tests {
                 .is_some_and(|kind| kind.starts_with("h100"))
         );
         assert!(!need.explanation.is_empty());
+    }
+
+    #[test]
+    fn a_name_may_stand_in_an_address_and_a_file_name() {
+        for good in ["chat", "8B.infer_2-x", &"x".repeat(63)] {
+            assert_eq!(check_name(&DemandId::new(good).unwrap()), Ok(()), "{good}");
+        }
+        for bad in ["../etc", ".hidden", "-rf", "a/b", "a:b", "naïve", &"x".repeat(64)] {
+            let refused = check_name(&DemandId::new(bad).unwrap()).unwrap_err();
+            assert!(
+                refused.message.contains(bad) && refused.hint.is_some(),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

@@ -9,9 +9,11 @@ use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::Arc;
 
-/// How to reach a management service. The password is not here: `password_file` says where it is.
+/// How to reach a management service. Its password is kept sealed in the store, for every manager of it; or
+/// `password_file` says where it lies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointSpec {
@@ -20,7 +22,13 @@ pub struct EndpointSpec {
     pub url: String,
     #[serde(default)]
     pub username: Option<String>,
-    /// A file on the manager's machine, readable by the manager only.
+    /// As whoever adds the endpoint tells it. It is written nowhere but sealed.
+    #[serde(default, skip_serializing)]
+    pub password: Option<Password>,
+    /// Which password is kept sealed for it: another one has another name. Told by managers alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<String>,
+    /// A file on the manager's machine, readable by the manager only: instead of a password that is kept.
     #[serde(default)]
     pub password_file: Option<String>,
     #[serde(default)]
@@ -38,6 +46,28 @@ impl EndpointSpec {
     }
 }
 
+/// A password in memory. It is not shown, and can't be written down as it is.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Password(String);
+
+impl Password {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// To send it where it belongs, or to seal it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password")
+    }
+}
+
 /// Whose certificate is believed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -45,6 +75,8 @@ pub enum Trust {
     /// The machine's own certificate authorities.
     #[default]
     System,
+    /// These certificate authorities, in PEM form: every manager of the store believes them.
+    CaPem(String),
     /// Certificate authorities in a PEM file on the manager's machine.
     CaFile(String),
     /// Exactly the certificate with this SHA-256 fingerprint, in hexadecimal digits.
@@ -145,5 +177,45 @@ impl From<DriverError> for ServiceError {
             hint: error.hint.clone(),
             ..Self::new(code, error.message)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// As each earlier version of the tables has them; and one of today, which is read back as it is.
+    #[test]
+    fn endpoints_that_were_kept_by_earlier_versions_are_read() {
+        let before_adopting = json!({
+            "id": "box-1", "url": "https://box-1", "username": "admin", "password_file": "/etc/pw",
+            "trust": {"ca-file": "/etc/ca.pem"}, "insecure_http": false, "added": "2026-03-01T00:00:00Z",
+        });
+        let mut before_sealing = before_adopting.clone();
+        before_sealing["standing"] = json!("observed");
+        before_sealing["repair"] = json!("rebind");
+        for (kept, standing) in [
+            (before_adopting, Standing::Adopted),
+            (before_sealing, Standing::Observed),
+        ] {
+            let endpoint: Endpoint = serde_json::from_value(kept).unwrap();
+            assert_eq!(endpoint.standing, standing);
+            assert_eq!(endpoint.spec.password_file.as_deref(), Some("/etc/pw"));
+            assert_eq!((&endpoint.spec.password, &endpoint.spec.sealed), (&None, &None));
+            let again = serde_json::to_value(&endpoint).unwrap();
+            assert_eq!(serde_json::from_value::<Endpoint>(again).unwrap(), endpoint);
+        }
+    }
+
+    #[test]
+    fn a_password_is_written_nowhere() {
+        let told =
+            json!({"id": "box-1", "url": "https://box-1", "username": "admin", "password": "very secret"});
+        let spec: EndpointSpec = serde_json::from_value(told).unwrap();
+        assert_eq!(spec.password.as_ref().unwrap().reveal(), "very secret");
+        let written = serde_json::to_string(&spec).unwrap();
+        assert!(!written.contains("secret"), "{written}");
+        assert!(!format!("{spec:?}").contains("secret"), "{spec:?}");
     }
 }

@@ -48,6 +48,9 @@ pub struct ServiceError {
     /// Endpoints of which too little is known just now.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub stale: Box<[ControlEndpointId]>,
+    /// What was planned for was taken by others meanwhile: another plan may do.
+    #[serde(skip)]
+    pub taken: bool,
 }
 
 impl ServiceError {
@@ -59,6 +62,7 @@ impl ServiceError {
             operation: None,
             details: Vec::new(),
             stale: Box::default(),
+            taken: false,
         }
     }
 
@@ -119,8 +123,17 @@ impl From<SubmitError> for ServiceError {
             SubmitError::Closing => ErrorCode::Unavailable,
             SubmitError::Unknown { .. } => ErrorCode::Indeterminate,
             SubmitError::KeyUsed(used) => return used.clone().into(),
-            SubmitError::Store(error) => return error.clone().into(),
+            SubmitError::Store(error) => {
+                return Self {
+                    taken: matches!(error, StoreError::Conflict { .. }),
+                    ..error.clone().into()
+                };
+            }
         };
+        let taken = matches!(
+            error,
+            SubmitError::Claimed { .. } | SubmitError::GpuState { .. } | SubmitError::Stale { .. }
+        );
         let (operation, hint) = match &error {
             SubmitError::Claimed { operation, .. } => (Some(operation.to_string()), None),
             SubmitError::Unknown { operation, .. } => (
@@ -134,6 +147,7 @@ impl From<SubmitError> for ServiceError {
         Self {
             operation,
             hint,
+            taken,
             ..Self::new(code, error.to_string())
         }
     }

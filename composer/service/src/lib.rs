@@ -3,12 +3,13 @@
 //! * [`Composer`]: everything that anybody asks of Poolwright, be it at the CLI or through a service.
 //! * [`runner`]: looks at the hardware and recompositions by the calendar.
 //! * [`demand`], [`schedule`], [`window`], [`endpoint`]: what people write, and what is kept of it.
+//! * [`occurrence`]: openings of a window that give way, wait, or are left out.
 //! * [`drift`](mod@drift): what is recorded against what is found.
 //! * [`size`], [`phases`]: from what people write about a model, or a run over time, to sizing's answer.
 //! * [`Course`]: the windows of a demand with phases.
 //! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
-//! * [`accounts`]: who may ask.
+//! * [`accounts`], [`sessions`]: who may ask.
 //! * [`clock`]: the only place that knows what time it is.
 
 pub mod accounts;
@@ -25,11 +26,13 @@ mod ids;
 pub mod leases;
 pub mod limits;
 mod missing;
+pub mod occurrence;
 mod owners;
 pub mod phases;
 pub mod runner;
 pub mod schedule;
 mod sealed;
+pub mod sessions;
 mod shown;
 mod sight;
 pub mod size;
@@ -40,14 +43,15 @@ pub mod window;
 
 pub use composer::documents;
 pub use composer::{
-    Accepting, Adopting, Change, Check, CheckResult, Composer, EndpointTest, How, LimitsStatus, Lost,
-    MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent, Status, Why,
-    most_slots, pool_kinds,
+    Accepting, Adopting, Change, Check, CheckResult, Composer, Credentials, Declaration, Declared,
+    DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest, How, LimitsStatus, Lost,
+    MOST_OPENINGS, MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent,
+    Status, Why, most_slots, openings_of, pool_kinds,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};
 pub use error::{ErrorCode, ServiceError};
-pub use sealed::ClusterKey;
+pub use sealed::{ClusterKey, Keys};
 
 // What the facade's answers are made of, so that those above it need no other room.
 pub use poolwright_executor::{

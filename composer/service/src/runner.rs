@@ -15,7 +15,7 @@ use crate::composer::{Change, Composer, Tell};
 use crate::course::Course;
 use crate::error::ServiceError;
 use crate::schedule::{Calendar, next_change};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::OperationState;
 use poolwright_model::id::{DemandId, OperationId, ScheduleId};
 use poolwright_planner::{Deferral, Plan};
@@ -53,6 +53,10 @@ struct Runner<'a> {
     notes: Vec<ScheduleRun>,
 }
 
+/// A clock that is set back by less than this goes through a time for the second time, and what was done in it is not
+/// done again; by more, and it was wrong before.
+const SET_BACK: SignedDuration = SignedDuration::from_hours(3);
+
 /// The calendar, and when it was looked at. All that a try does follows from this one look; the next edge is
 /// the first after it, also if it fell into the work.
 struct Looked {
@@ -74,6 +78,7 @@ enum Tried {
 /// What is told of a try.
 struct Told {
     operation: Option<OperationId>,
+    took_s: Option<u32>,
     outcome: String,
     /// Why not all is as the calendar wants it.
     reason: Option<String>,
@@ -84,6 +89,7 @@ impl Told {
     fn failed(reason: impl ToString) -> Self {
         Self {
             operation: None,
+            took_s: None,
             outcome: reason.to_string(),
             reason: Some(reason.to_string()),
             demands: BTreeSet::new(),
@@ -93,10 +99,7 @@ impl Told {
 
 impl Looked {
     fn open(&self) -> Vec<ScheduleId> {
-        let open = self
-            .calendars
-            .iter()
-            .filter(|calendar| calendar.window.is_open(self.at));
+        let open = self.calendars.iter().filter(|calendar| calendar.is_open(self.at));
         open.map(|calendar| calendar.id.clone()).collect()
     }
 }
@@ -114,7 +117,8 @@ impl Runner<'_> {
                 calendars: Vec::new(),
                 courses: Vec::new(),
             };
-            let tried = match self.calendar().await {
+            let decided = self.composer.decide_openings(looked.at).await;
+            let tried = match decided.and(self.calendar().await) {
                 Ok((calendars, courses)) => {
                     (looked.calendars, looked.courses) = (calendars, courses);
                     self.follow(&looked).await
@@ -160,13 +164,15 @@ impl Runner<'_> {
         Ok((self.composer.calendars().await?, self.composer.courses().await?))
     }
 
-    /// Returns when a window opens or closes, or a phase begins or ends, after the calendar was looked at.
+    /// Returns when a window opens or closes, or a phase begins or ends, after the calendar was looked at; or when the
+    /// clock turns out to have been wrong then.
     async fn next_change(&self, looked: &Looked) {
         let clock = self.composer.clock();
+        let was_wrong = || looked.at.duration_since(clock.now()) > SET_BACK;
         let Some(next) = next_change(&looked.calendars, &looked.courses, looked.at) else {
             return std::future::pending().await;
         };
-        while clock.now() < next {
+        while clock.now() < next && !was_wrong() {
             clock.sleep_until(next).await;
         }
     }
@@ -209,6 +215,7 @@ impl Runner<'_> {
         let applied = self.composer.apply_for_schedules(plan).await;
         let told = |operation, outcome: String, reason| Told {
             operation,
+            took_s: None,
             outcome,
             reason,
             demands,
@@ -246,8 +253,13 @@ impl Runner<'_> {
         }
         let outcome = [vec![plan.summary().to_string()], unserved.to_vec()].concat();
         let outcome = outcome.join("; ");
+        let took = ended.ended.map(|at| at.duration_since(ended.created).as_secs());
+        let took_s = took.and_then(|seconds| u32::try_from(seconds).ok());
         Ok(match unserved.is_empty() {
-            true => Tried::Done(Some(told(Some(id), outcome, None))),
+            true => Tried::Done(Some(Told {
+                took_s,
+                ..told(Some(id), outcome, None)
+            })),
             false => Tried::NotDone(told(Some(id), outcome, Some(unserved.join("; ")))),
         })
     }
@@ -264,7 +276,10 @@ impl Runner<'_> {
                 self.notes.clear();
                 self.composer.set_trouble(None);
                 match told {
-                    Some(told) => self.note(self.new_run(looked, &told)).await,
+                    Some(told) => {
+                        let run = self.new_run(looked, &told).await?;
+                        self.note(run).await
+                    }
                     None => Ok(()),
                 }
             }
@@ -296,17 +311,17 @@ impl Runner<'_> {
     /// A reason that was there before is counted, and not noted again.
     async fn note_reason(&mut self, looked: &Looked, told: &Told) -> Result<(), ServiceError> {
         let open = looked.open();
-        let known = self.notes.iter_mut();
-        let known = known
-            .filter(|note| note.open == open)
-            .find(|note| note.reason == told.reason);
+        let known = self
+            .notes
+            .iter()
+            .position(|note| note.open == open && note.reason == told.reason);
         let note = match known {
-            Some(note) => {
-                note.again(looked.at, told.operation.clone());
-                note.clone()
+            Some(place) => {
+                self.notes[place].again(looked.at, told.operation.clone());
+                self.notes[place].clone()
             }
             None => {
-                let note = self.new_run(looked, told);
+                let note = self.new_run(looked, told).await?;
                 self.notes.push(note.clone());
                 note
             }
@@ -314,18 +329,20 @@ impl Runner<'_> {
         self.note(note).await
     }
 
-    fn new_run(&self, looked: &Looked, told: &Told) -> ScheduleRun {
-        ScheduleRun {
+    async fn new_run(&self, looked: &Looked, told: &Told) -> Result<ScheduleRun, ServiceError> {
+        Ok(ScheduleRun {
             id: self.composer.new_id(),
             at: looked.at,
             open: looked.open(),
+            concerns: self.composer.schedules_of(&told.demands).await?,
             operation: told.operation.clone(),
+            took_s: told.took_s,
             outcome: told.outcome.clone(),
             succeeded: told.reason.is_none(),
             reason: told.reason.clone(),
             tries: 1,
             last_at: None,
-        }
+        })
     }
 
     async fn note(&self, run: ScheduleRun) -> Result<(), ServiceError> {

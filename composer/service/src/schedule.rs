@@ -6,6 +6,7 @@
 
 use crate::course::Course;
 use crate::demand::{DemandRecord, DemandSpec};
+use crate::occurrence::{ByHand, Mark, Missed, Overlap};
 use crate::window::{Window, WindowSpec};
 use jiff::Timestamp;
 use poolwright_model::id::{DemandId, ScheduleId};
@@ -29,6 +30,16 @@ pub struct ScheduleSpec {
     /// A paused schedule is as if it were not there.
     #[serde(default)]
     pub paused: bool,
+    /// What to do where it opens while another schedule runs that suspends the same.
+    #[serde(default)]
+    pub overlap: Overlap,
+    /// What to do where its opening was missed.
+    #[serde(default)]
+    pub missed: Missed,
+    /// What it suspends is back when its window closes, and not only on the way: it ends so much earlier as
+    /// recompositions took so far, and does not begin where that leaves no time.
+    #[serde(default)]
+    pub back_by_close: bool,
 }
 
 /// A schedule as it is kept.
@@ -37,6 +48,12 @@ pub struct Schedule {
     #[serde(flatten)]
     pub spec: ScheduleSpec,
     pub created: Timestamp,
+    /// What was decided about the latest opening, where somebody has to decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
+    /// The latest run that somebody asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_hand: Option<ByHand>,
 }
 
 impl Stored for Schedule {
@@ -52,6 +69,11 @@ pub struct Calendar {
     pub id: ScheduleId,
     pub window: Window,
     pub suspends: BTreeSet<DemandId>,
+    pub overlap: Overlap,
+    pub missed: Missed,
+    pub back_by_close: bool,
+    pub mark: Option<Mark>,
+    pub by_hand: Option<ByHand>,
 }
 
 impl Schedule {
@@ -69,43 +91,55 @@ impl Schedule {
     /// `None` while it is paused. A window that was accepted once and can't be read now (a time zone that
     /// the machine lost) is an error: it must not silently count as closed.
     pub fn calendar(&self, now: Timestamp) -> Result<Option<Calendar>, crate::window::WindowError> {
-        if self.spec.paused {
-            return Ok(None);
+        match self.spec.paused {
+            true => Ok(None),
+            false => self.understood(now).map(Some),
         }
-        let window = self.spec.window.parse(now)?;
-        Ok(Some(Calendar {
+    }
+
+    /// Its calendar, paused or not.
+    pub fn understood(&self, now: Timestamp) -> Result<Calendar, crate::window::WindowError> {
+        Ok(Calendar {
             id: self.spec.id.clone(),
-            window,
+            window: self.spec.window.parse(now)?,
             suspends: self.spec.suspends.iter().cloned().collect(),
-        }))
+            overlap: self.spec.overlap,
+            missed: self.spec.missed,
+            back_by_close: self.spec.back_by_close,
+            mark: self.mark.clone(),
+            by_hand: self.by_hand.clone(),
+        })
     }
 }
 
-/// The demands that are wanted at `now`, with what they need then: the standing ones less those suspended and those
-/// between whose phases it is not, and those of open windows.
+/// The demands that are wanted at `now`, with what they need then: the standing ones less those suspended, of which only
+/// the floors are wanted, and those between whose phases it is not; and those of open windows.
 /// Those that an operation is composing or releasing are its business.
 pub fn wanted(demands: &[DemandRecord], calendars: &[Calendar], now: Timestamp) -> Vec<Demand> {
     let open: Vec<&Calendar> = calendars
         .iter()
-        .filter(|calendar| calendar.window.is_open(now))
+        .filter(|calendar| calendar.is_open(now))
         .collect();
-    let is_wanted = |record: &&DemandRecord| match &record.schedule {
-        Some(schedule) => open.iter().any(|calendar| calendar.id == *schedule),
-        None => !open
-            .iter()
-            .any(|calendar| calendar.suspends.contains(&record.spec.id)),
+    let wanted = |record: &DemandRecord| match &record.schedule {
+        Some(schedule) => {
+            let runs = open.iter().any(|calendar| calendar.id == *schedule);
+            runs.then(|| record.demand_at(now)).flatten()
+        }
+        None => {
+            let mut open = open.iter();
+            match open.any(|calendar| calendar.suspends.contains(&record.spec.id)) {
+                true => record.suspended_at(now),
+                false => record.demand_at(now),
+            }
+        }
     };
-    demands
-        .iter()
-        .filter(|record| record.pending.is_none())
-        .filter(is_wanted)
-        .filter_map(|record| record.demand_at(now))
-        .collect()
+    let settled = demands.iter().filter(|record| record.pending.is_none());
+    settled.filter_map(wanted).collect()
 }
 
 /// The next moment after `now` at which any window opens or closes, or a phase begins or ends.
 pub fn next_change(calendars: &[Calendar], courses: &[Course], now: Timestamp) -> Option<Timestamp> {
-    let windows = calendars.iter().map(|calendar| calendar.window.next_change(now));
+    let windows = calendars.iter().map(|calendar| calendar.next_change(now));
     let phases = courses.iter().map(|course| course.next_change(now));
     windows.chain(phases).flatten().min()
 }
@@ -147,6 +181,8 @@ mod tests {
         Schedule {
             spec: serde_json::from_value(spec).unwrap(),
             created: Timestamp::UNIX_EPOCH,
+            mark: None,
+            by_hand: None,
         }
     }
 

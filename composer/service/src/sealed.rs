@@ -45,7 +45,7 @@ impl ClusterKey {
         Ok(LessSafeKey::new(UnboundKey::from(derived)))
     }
 
-    fn seal(&self, name: &str, secret: &str) -> Result<Sealed, ServiceError> {
+    pub(crate) fn seal(&self, name: &str, secret: &str) -> Result<Sealed, ServiceError> {
         let mut nonce = [0; NONCE_LEN];
         getrandom::fill(&mut nonce).map_err(internal)?;
         let mut text = secret.as_bytes().to_vec();
@@ -61,17 +61,7 @@ impl ClusterKey {
     }
 
     fn open(&self, sealed: &Sealed) -> Result<String, ServiceError> {
-        let opened = || {
-            let nonce: [u8; NONCE_LEN] = STANDARD.decode(&sealed.nonce).ok()?.try_into().ok()?;
-            let mut text = STANDARD.decode(&sealed.text).ok()?;
-            let key = self.of(&sealed.name).ok()?;
-            let nonce = Nonce::assume_unique_for_key(nonce);
-            let text = key
-                .open_in_place(nonce, Aad::from(&sealed.name), &mut text)
-                .ok()?;
-            String::from_utf8(text.to_vec()).ok()
-        };
-        opened().ok_or_else(|| {
+        self.opened(sealed).ok_or_else(|| {
             let message = format!(
                 "the {} that managers share in this store can't be opened with this cluster key",
                 sealed.name
@@ -80,11 +70,57 @@ impl ClusterKey {
                 .with_hint("give the key file that the other managers of this store are given")
         })
     }
+
+    /// `None` where it was sealed with another key, or changed.
+    pub(crate) fn opened(&self, sealed: &Sealed) -> Option<String> {
+        let nonce: [u8; NONCE_LEN] = STANDARD.decode(&sealed.nonce).ok()?.try_into().ok()?;
+        let mut text = STANDARD.decode(&sealed.text).ok()?;
+        let key = self.of(&sealed.name).ok()?;
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let text = key
+            .open_in_place(nonce, Aad::from(&sealed.name), &mut text)
+            .ok()?;
+        String::from_utf8(text.to_vec()).ok()
+    }
 }
 
 impl fmt::Debug for ClusterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ClusterKey")
+    }
+}
+
+/// With what a manager seals and opens.
+#[derive(Debug, Clone, Default)]
+pub struct Keys {
+    /// Of this manager's data directory: it shares it with nobody.
+    pub own: Option<ClusterKey>,
+    /// Of all managers of the store. Where there is one, it seals.
+    pub cluster: Option<ClusterKey>,
+}
+
+impl Keys {
+    /// The key that seals, if there is one.
+    pub(crate) fn sealing(&self) -> Option<&ClusterKey> {
+        self.cluster.as_ref().or(self.own.as_ref())
+    }
+
+    /// `None` where it was sealed with another key, or changed. What was sealed before there was a cluster's key is
+    /// opened, too.
+    pub(crate) fn opened(&self, sealed: &Sealed) -> Option<String> {
+        let mut keys = self.cluster.iter().chain(&self.own);
+        keys.find_map(|key| key.opened(sealed))
+    }
+
+    /// Sealed with the cluster's key, where only this manager's own opens it: then all can open it.
+    pub(crate) fn shared(&self, sealed: &Sealed) -> Result<Option<Sealed>, ServiceError> {
+        let (Some(own), Some(cluster)) = (&self.own, &self.cluster) else {
+            return Ok(None);
+        };
+        match (cluster.opened(sealed), own.opened(sealed)) {
+            (None, Some(secret)) => cluster.seal(&sealed.name, &secret).map(Some),
+            _ => Ok(None),
+        }
     }
 }
 
@@ -160,6 +196,29 @@ mod tests {
         let refused = key('b').open(&sealed).unwrap_err();
         assert_eq!(refused.code, ErrorCode::Conflict);
         assert!(refused.message.contains("authority"), "{refused}");
+    }
+
+    #[test]
+    fn what_was_sealed_before_there_was_a_cluster_is_sealed_for_all_of_it() {
+        let alone = Keys {
+            own: Some(key('a')),
+            cluster: None,
+        };
+        let joined = Keys {
+            cluster: Some(key('c')),
+            ..alone.clone()
+        };
+        let other = Keys {
+            own: Some(key('b')),
+            cluster: Some(key('c')),
+        };
+        let sealed = alone.sealing().unwrap().seal("password", "very secret").unwrap();
+        assert_eq!(joined.opened(&sealed).unwrap(), "very secret");
+        assert_eq!(other.opened(&sealed), None);
+        assert_eq!(other.shared(&sealed), Ok(None));
+        let shared = joined.shared(&sealed).unwrap().unwrap();
+        assert_eq!(other.opened(&shared).unwrap(), "very secret");
+        assert_eq!(joined.shared(&shared), Ok(None), "it is done once");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::demand::{DemandSpec, PoolKind};
 use crate::error::{ErrorCode, ServiceError};
 use crate::phases::{RunSpec, Setting};
 use poolwright_model::profile::Profiles;
-use poolwright_sizing::fit::fit_calibrated;
+use poolwright_sizing::fit::{Shortfall, fit_calibrated};
 use poolwright_sizing::job::{Method, WeightFormat};
 use poolwright_sizing::need::{Need, NeedWindow, Task};
 use poolwright_sizing::{
@@ -264,7 +264,18 @@ fn what_helps(fit: &Fit, job: &JobSpec) -> String {
     if fit.rejections.is_empty() {
         return "see what is in the pool, and whether its endpoints answer: poolwright get gpus, poolwright doctor".to_owned();
     }
-    format!("try {smaller}; or more GPUs, or larger ones")
+    match fit.nearest_miss().map(|no| &no.shortfall) {
+        Some(Shortfall::Layout { .. } | Shortfall::Group { .. }) => {
+            "leave --tensor, --pipeline, --context-parallel, --expert or --gpus out to have the layout searched; \
+             --host-slots says how many GPUs a host takes, 8 without it"
+                .to_owned()
+        }
+        Some(Shortfall::HostMemory { .. }) => {
+            "ask for more GPUs (--gpus), fewer to a host (--host-slots), or offload less (--set offload=optimizer, none)"
+                .to_owned()
+        }
+        _ => format!("try {smaller}; or more GPUs, or larger ones"),
+    }
 }
 
 #[cfg(test)]

@@ -2,13 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use poolwright_executor::Charge;
-use poolwright_model::id::ControlEndpointId;
+use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_service::leases::{Leases, Round, Sharing, Takeover, TokioClock};
-use poolwright_store::{Batch, SqliteStore, Store, StoreError};
+use poolwright_store::{
+    Batch, Committed, Document, Event, JournalLine, Order, SqliteStore, Store, StoreError,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -128,17 +132,19 @@ async fn one_that_is_silent_is_replaced_after_it_has_stopped_by_itself() {
     pool.round(&b).await;
     assert!(in_charge(&a).is_empty() && in_charge(&b).is_empty());
     tokio::time::sleep(seconds(3)).await;
-    let round = pool.round(&b).await;
+    pool.round(&b).await;
     assert_eq!(in_charge(&b), ["box-1", "box-2"]);
     assert!(b.has_calendar());
 
     // Nothing is sent before the sessions of A are ended, nor before what it may have sent is over.
-    let taken = round.taken_over.iter().map(|taken| taken.endpoint.as_str());
+    let taken_over = b.to_cut_off();
+    let taken = taken_over.iter().map(|taken| taken.endpoint.as_str());
     assert_eq!(taken.collect::<Vec<_>>(), ["box-1", "box-2"]);
     assert!(from(&b) > Some(Instant::now() + seconds(24 * 3600)));
     tokio::time::sleep(seconds(4)).await;
     pool.round(&b).await;
-    b.cut_off(&round.taken_over[0]);
+    assert_eq!(b.to_cut_off(), [], "each is told once");
+    b.cut_off(&taken_over[0]);
     assert_eq!(from(&b), Some(Instant::now() + WRITE));
 
     // A goes on: what it wanted to journal is refused, and it learns that it is dead.
@@ -163,14 +169,12 @@ async fn a_manager_that_ends_in_order_is_replaced_at_once() {
     pool.round(&a).await;
     pool.round(&b).await;
     a.give_back(Timestamp::UNIX_EPOCH).await.unwrap();
-    let round = pool.round(&b).await;
-    assert_eq!(
-        (in_charge(&b), round.taken_over),
-        (vec!["box-1", "box-2"], vec![])
-    );
+    pool.round(&b).await;
+    assert_eq!((in_charge(&b), b.to_cut_off()), (vec!["box-1", "box-2"], vec![]));
     assert_eq!(from(&b), None, "nothing is on its way");
     // It does not come back to life by a round that was under way.
-    assert!(pool.round(&a).await.taken_over.is_empty());
+    pool.round(&a).await;
+    assert!(a.to_cut_off().is_empty());
     assert!(in_charge(&a).is_empty());
 }
 
@@ -181,9 +185,9 @@ async fn one_that_starts_again_at_its_home_goes_on_at_once() {
     pool.round(&a).await;
     // The lock of the data directory says that the one before is gone.
     let again = pool.manager_at("a-again", "/var/lib/a");
-    let round = pool.round(&again).await;
+    pool.round(&again).await;
     assert_eq!(
-        (in_charge(&again), round.taken_over),
+        (in_charge(&again), again.to_cut_off()),
         (vec!["box-1", "box-2"], vec![])
     );
     assert_eq!(from(&again), None);
@@ -200,8 +204,9 @@ async fn what_a_dead_manager_sent_is_waited_for_by_whoever_comes_after_its_succe
     assert_eq!(in_charge(&b), ["box-1", "box-2"]);
     // B is killed before it has waited, and starts again at once.
     let again = pool.manager_at("b-again", "/var/lib/b");
-    let round = pool.round(&again).await;
-    let before = round.taken_over.iter().map(|taken| taken.from.as_str());
+    pool.round(&again).await;
+    let taken_over = again.to_cut_off();
+    let before = taken_over.iter().map(|taken| taken.from.as_str());
     assert_eq!(before.collect::<Vec<_>>(), ["id-of-a", "id-of-a"]);
 }
 
@@ -246,14 +251,152 @@ async fn a_lease_is_handed_over_to_who_collects_them_once_nothing_works_there() 
     pool.round(&b).await;
     assert!(b.overdue().is_empty() && !b.is_wanted_elsewhere(&endpoint("box-2")));
     assert!(in_charge(&b).is_empty());
-    let round = pool.round(&a).await;
-    assert_eq!(
-        (in_charge(&a), round.taken_over),
-        (vec!["box-1", "box-2"], vec![])
-    );
+    pool.round(&a).await;
+    assert_eq!((in_charge(&a), a.to_cut_off()), (vec!["box-1", "box-2"], vec![]));
     assert_eq!(a.tenure(&endpoint("box-2")).unwrap().from, None);
     pool.live(&[&a, &b], TERM).await;
     assert_eq!(in_charge(&a), ["box-1", "box-2"], "and nobody wants it back");
+}
+
+/// With the product's term, however the beats of the two lie to each other.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_endpoint_of_another_manager_has_it_within_30_s() {
+    for apart in 0..16 {
+        let pool = Pool::new();
+        let product = |name: &str| Sharing {
+            clock: Arc::new(TokioClock::default()),
+            ..Sharing::new(name.to_owned(), name.to_owned(), WRITE)
+        };
+        let beat = product("a").pause();
+        let (a, b) = (product("a"), product("b"));
+        let (a, b) = (
+            Leases::new(pool.store.clone(), a),
+            Leases::new(pool.store.clone(), b),
+        );
+        let only = Pool {
+            store: pool.store.clone(),
+            kept: endpoints(&["box-1"]),
+        };
+        only.round(&a).await;
+        let mut next_of_a = Instant::now() + beat;
+        tokio::time::sleep(beat * apart / 16).await;
+        pool.round(&b).await;
+        let mut next_of_b = Instant::now() + beat;
+        assert_eq!((in_charge(&a), in_charge(&b)), (vec!["box-1"], vec!["box-2"]));
+
+        // Something runs at box-2 for days; it pauses once it is told to.
+        let (asked, mut busy) = (Instant::now(), true);
+        while in_charge(&a) != ["box-1", "box-2"] {
+            assert!(asked.elapsed() < seconds(30), "{apart}: {:?}", asked.elapsed());
+            let both = endpoints(&["box-1", "box-2"]);
+            a.want(&both);
+            if Instant::now() >= next_of_a {
+                pool.round(&a).await;
+                next_of_a = Instant::now() + beat;
+            }
+            if Instant::now() >= next_of_b {
+                let at: &[&str] = if busy { &["box-2"] } else { &[] };
+                pool.try_round(&b, at).await.unwrap();
+                busy &= b.overdue().is_empty();
+                next_of_b = Instant::now() + beat;
+            }
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+        assert!(!busy, "it had its turn");
+    }
+}
+
+/// The store fails just after the leases were taken: what follows from that is done all the same.
+#[tokio::test(start_paused = true)]
+async fn a_take_over_is_not_forgotten_where_the_rest_of_its_round_fails() {
+    let wishes = Arc::new(NoWishes::default());
+    let pool = Pool {
+        store: wishes.clone(),
+        ..Pool::new()
+    };
+    let (a, b, c) = (pool.manager("a"), pool.manager("b"), pool.manager("c"));
+    let only = |name| Pool {
+        store: pool.store.clone(),
+        kept: endpoints(&[name]),
+    };
+    only("box-1").round(&a).await;
+    only("box-2").round(&c).await;
+    pool.round(&b).await;
+    assert!(in_charge(&b).is_empty());
+    // A dies. What B needs both for is asked for in the very round in which it takes over from A.
+    b.want(&endpoints(&["box-1", "box-2"]));
+    wishes.fail.store(true, Ordering::SeqCst);
+    let mut failed = false;
+    for _ in 0..8 {
+        tokio::time::sleep(TERM / 3).await;
+        only("box-2").round(&c).await;
+        b.want(&endpoints(&["box-1", "box-2"]));
+        failed |= pool.try_round(&b, &[]).await.is_err();
+    }
+    assert!(failed && in_charge(&b) == ["box-1"]);
+    assert!(from(&b) > Some(Instant::now() + seconds(24 * 3600)));
+    let taken_over = b.to_cut_off();
+    assert_eq!(taken_over.len(), 1, "{taken_over:?}");
+    assert_eq!(taken_over[0].from, "id-of-a");
+    wishes.fail.store(false, Ordering::SeqCst);
+    pool.round(&b).await;
+    b.cut_off(&taken_over[0]);
+    assert_eq!(from(&b), Some(Instant::now() + WRITE));
+}
+
+/// A store that refuses what managers wait for, while it is told to.
+struct NoWishes {
+    store: SqliteStore,
+    fail: AtomicBool,
+}
+
+impl Default for NoWishes {
+    fn default() -> Self {
+        Self {
+            store: SqliteStore::in_memory().unwrap(),
+            fail: AtomicBool::new(false),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for NoWishes {
+    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
+        self.store.get(kind, id).await
+    }
+    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
+        self.store.list(kind).await
+    }
+    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
+        self.store.written(kind, order, limit).await
+    }
+    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
+        self.store.count(kind).await
+    }
+    async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
+        if self.fail.load(Ordering::SeqCst) && format!("{batch:?}").contains("lease-wish") {
+            return Err(StoreError::Unavailable {
+                reason: "the cable is cut".to_owned(),
+                hint: "mend it",
+            });
+        }
+        self.store.commit(batch).await
+    }
+    async fn revision(&self) -> Result<u64, StoreError> {
+        self.store.revision().await
+    }
+    async fn restored(&self) -> Result<Option<String>, StoreError> {
+        self.store.restored().await
+    }
+    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
+        self.store.journal(operation, after).await
+    }
+    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
+        self.store.open_operations().await
+    }
+    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
+        self.store.events_after(seq, limit).await
+    }
 }
 
 /// Fault 9: eight of them.
@@ -316,4 +459,52 @@ async fn a_wall_clock_that_is_set_moves_no_lease() {
     }
     assert!(in_charge(&a).is_empty());
     assert_eq!(in_charge(&b), ["box-1", "box-2"]);
+}
+
+/// The endpoint is removed before the sessions of the manager before could be ended there: nobody is in charge of it,
+/// and nobody tries on. Added again, it is not used before that is done.
+#[tokio::test(start_paused = true)]
+async fn what_is_removed_while_it_is_taken_over_is_let_go_of_and_its_sessions_are_remembered() {
+    let mut pool = Pool::new();
+    let (a, b) = (pool.manager("a"), pool.manager("b"));
+    pool.round(&a).await;
+    pool.live(&[&a, &b], TERM).await;
+    // A dies.
+    let mut taken = Vec::new();
+    for _ in 0..6 {
+        tokio::time::sleep(TERM / 3).await;
+        pool.round(&b).await;
+        taken.extend(b.to_cut_off());
+    }
+    assert_eq!(taken.len(), 2, "{taken:?}");
+    let gone = taken
+        .iter()
+        .find(|taken| taken.endpoint == endpoint("box-1"))
+        .unwrap();
+
+    pool.kept = endpoints(&["box-2"]);
+    pool.round(&b).await;
+    b.abandon(gone, Timestamp::UNIX_EPOCH).await.unwrap();
+    assert_eq!(in_charge(&b), ["box-2"]);
+    for _ in 0..3 {
+        pool.round(&b).await;
+        assert!(b.to_cut_off().is_empty(), "nobody tries on");
+    }
+    // Twice is as good as once.
+    b.abandon(gone, Timestamp::UNIX_EPOCH).await.unwrap();
+    assert!(!b.keeps(&gone.endpoint) && b.keeps(&endpoint("box-2")));
+
+    pool.kept = endpoints(&["box-1", "box-2"]);
+    pool.round(&b).await;
+    let again = b.to_cut_off();
+    let [again] = &again[..] else { panic!("{again:?}") };
+    assert_eq!((&again.endpoint, &again.from), (&gone.endpoint, &gone.from));
+    assert_eq!(again.write_deadline, gone.write_deadline);
+    assert!(again.epoch > gone.epoch);
+    assert!(
+        from(&b) > Some(Instant::now() + seconds(24 * 3600)),
+        "nothing is sent before"
+    );
+    b.cut_off(again);
+    assert_eq!(from(&b), Some(Instant::now() + WRITE));
 }

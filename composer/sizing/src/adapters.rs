@@ -1,7 +1,8 @@
 //! Low-rank and other adapters: what they are put on, and how many parameters are trained.
 
 use crate::job::{AdapterType, Targets};
-use crate::model::{Experts, Latent, Mlp, Model};
+use crate::linear::Linear;
+use crate::model::{Experts, Family, Latent, Mlp, Model};
 use serde::{Deserialize, Serialize};
 
 /// Low-rank or other adapters.
@@ -38,7 +39,10 @@ impl Adapters {
             Targets::All => mlps(model),
         };
         let with_experts = model.expert_layers();
-        let dense = model.layers.saturating_mul(attention)
+        let linear = model.linear_layers();
+        let of_linear = model.linear.map_or(0, |l| self.linear_attention(model, l));
+        let dense = (model.layers - linear).saturating_mul(attention)
+            + linear.saturating_mul(of_linear)
             + (model.layers - with_experts).saturating_mul(plain)
             + with_experts.saturating_mul(shared);
         let experts = with_experts.saturating_mul(routed);
@@ -48,9 +52,24 @@ impl Adapters {
     /// Inputs and outputs of a layer's adapted attention matrices.
     fn attention(&self, model: &Model) -> u64 {
         let (h, q, kv) = (model.hidden, model.query(), model.key());
+        // A gate comes out of the matrix that makes queries.
+        let made = if model.family == Family::Qwen3Next {
+            2 * q
+        } else {
+            q
+        };
         match self.targets {
-            Targets::Qv => (h + q) + (h + kv),
-            Targets::Qkvo | Targets::All => 2 * (h + q) + 2 * (h + kv),
+            Targets::Qv => (h + made) + (h + kv),
+            Targets::Qkvo | Targets::All => (h + made) + (h + q) + 2 * (h + kv),
+        }
+    }
+
+    /// Linear attention has none of the matrices that `q`, `k`, `v` and `o` name; all of its own are meant by `all`.
+    fn linear_attention(&self, model: &Model, linear: Linear) -> u64 {
+        let h = model.hidden;
+        match self.targets {
+            Targets::Qv | Targets::Qkvo => 0,
+            Targets::All => (h + linear.projected()) + (h + 2 * linear.value_heads) + (linear.value() + h),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::job::{
     AdapterType, Adapters, Attention, Inference, Job, Loss, Method, Precision, Recompute, Targets, Training,
     WeightFormat,
 };
+use crate::linear::Linear;
 use crate::model::{Experts, Family, Latent, Mlp, Model};
 use crate::need::Task;
 use crate::parallel::Parallel;
@@ -198,13 +199,14 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         context: None,
         latent: None,
         window: None,
+        linear: None,
         experts: None,
         stored: None,
         vision: None,
         source: "the case".into(),
     };
     model.check()?;
-    let mut model = experts(row, latent(row, known(model))?)?;
+    let mut model = experts(row, linear(row, latent(row, known(model))?)?)?;
     if let Some(family) = row.get("family") {
         model.family = family.parse()?;
     }
@@ -259,6 +261,7 @@ fn known(model: Model) -> Model {
         family: known.family,
         latent: known.latent,
         window: known.window,
+        linear: known.linear,
         experts: known.experts,
         ..model
     }
@@ -277,6 +280,24 @@ fn latent(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
         value_dim: required(row, "value_dim")?,
     });
     let model = Model { latent, ..model };
+    model.check()?;
+    Ok(model)
+}
+
+/// Linear attention that the table states.
+fn linear(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
+    let Some(full_layers) = number(row, "linear_full_layers")? else {
+        return Ok(model);
+    };
+    let linear = Some(Linear {
+        full_layers,
+        key_heads: required(row, "linear_key_heads")?,
+        value_heads: required(row, "linear_value_heads")?,
+        key_dim: required(row, "linear_key_dim")?,
+        value_dim: required(row, "linear_value_dim")?,
+        kernel: required(row, "linear_kernel")?,
+    });
+    let model = Model { linear, ..model };
     model.check()?;
     Ok(model)
 }

@@ -360,6 +360,7 @@ impl Calibration {
             formula: self.told(correction),
             point: whole(peak.bytes * (correction.after.middle - 1.0)),
             safe: whole(bound - peak.bytes),
+            estimate: false,
         };
         estimate.with(&[ALLOCATOR], share, self.told(correction))
     }
@@ -376,6 +377,7 @@ impl Calibration {
             formula: self.told(correction),
             point: gib(correction.after.middle),
             safe: gib(correction.after.safe),
+            estimate: false,
         };
         estimate.with(&ENGINE, held, self.told(correction))
     }
@@ -414,6 +416,9 @@ impl Estimate {
         terms.push(term);
         let mut notes = self.notes;
         notes.push(note);
-        Estimate::of(terms, notes)
+        Estimate {
+            on_host: self.on_host,
+            ..Estimate::of(terms, notes)
+        }
     }
 }

@@ -36,6 +36,13 @@ pub struct Figure {
     pub evidence: String,
 }
 
+/// Something that holds, and how that is known.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    pub evidence: String,
+}
+
 /// A middle estimate and a safe bound in GiB, and why.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -199,8 +206,16 @@ pub struct Engine {
     /// Its figures are estimates: few logs of it were found, or none.
     #[serde(default)]
     pub estimate: bool,
+    /// The kind of GPU, or the first part of its name, and the most GPUs that the figures come from.
+    pub measured_card: Option<String>,
+    pub measured_gpus: Option<u64>,
     /// The cache of a sequence is a multiple of so many tokens.
     pub block_tokens: Figure,
+    /// Of models with linear attention the engine keeps states and cache in pages of one size: its blocks are as many
+    /// tokens as a state takes, in multiples of so many.
+    pub page_tokens: Option<Figure>,
+    /// The GPUs of a group share what a model has to see with.
+    pub divides_vision: Option<Claim>,
     /// The share of a GPU that the engine takes at most unless told otherwise.
     pub utilization: Option<Figure>,
     /// The option by which it is told another share of the whole; None where its share is one of what is left.

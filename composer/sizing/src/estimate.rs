@@ -3,6 +3,16 @@
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 
+/// How the evidence of a constant begins that is a guess, and a note about it.
+pub(crate) const ESTIMATE: &str = "estimate";
+
+/// How notes begin that everybody should see, asked for or not.
+pub const WARNING: &str = "warning:";
+pub const OFFLOADED: &str = "offloaded:";
+
+/// How the note ends about such constants.
+const GUESSED: &str = ": no figure of its own was found";
+
 /// One part of what a GPU must hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Term {
@@ -13,6 +23,9 @@ pub struct Term {
     pub point: Bytes,
     /// What to count on when deciding whether it fits; not below `point`.
     pub safe: Bytes,
+    /// A constant that nobody measured, as its evidence says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimate: bool,
 }
 
 impl Term {
@@ -23,6 +36,7 @@ impl Term {
             formula,
             point: whole(bytes),
             safe: whole(bytes * safe_factor.max(1.0)),
+            estimate: false,
         }
     }
 
@@ -37,6 +51,7 @@ impl Term {
             },
             point: Bytes::from_gib(range.point),
             safe: Bytes::from_gib(range.safe.max(range.point)),
+            estimate: range.evidence.starts_with(ESTIMATE),
         }
     }
 }
@@ -53,19 +68,32 @@ pub struct Estimate {
     /// Sum of the terms.
     pub point: Bytes,
     pub safe: Bytes,
+    /// What each GPU's process holds in the host's memory, where a job is offloaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_host: Option<Bytes>,
     /// What the figures rest on, where that is not plain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 impl Estimate {
-    pub(crate) fn of(terms: Vec<Term>, notes: Vec<String>) -> Self {
+    pub(crate) fn of(terms: Vec<Term>, mut notes: Vec<String>) -> Self {
+        notes.retain(|note| !note.ends_with(GUESSED));
+        let guessed: Vec<&str> = terms
+            .iter()
+            .filter(|t| t.estimate)
+            .map(|t| t.name.as_str())
+            .collect();
+        if !guessed.is_empty() {
+            notes.push(format!("{ESTIMATE}: {}{GUESSED}", guessed.join(", ")));
+        }
         let point = terms.iter().map(|t| t.point).sum();
         let safe = terms.iter().map(|t| t.safe).sum();
         Estimate {
             terms,
             point,
             safe,
+            on_host: None,
             notes,
         }
     }

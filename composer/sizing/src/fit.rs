@@ -32,6 +32,7 @@ use crate::parallel::Parallel;
 use candidate::Sketch;
 use layouts::Room;
 use memo::Memo;
+use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -44,6 +45,9 @@ pub struct Limits {
     pub spannable: bool,
     /// The largest set worth considering.
     pub max_gpus: u32,
+    /// What a host has of memory for what its GPUs offload, if known.
+    #[serde(default)]
+    pub host_memory: Option<Bytes>,
     /// Just so many; None: the fewest that do.
     #[serde(default)]
     pub gpus: Option<u32>,
@@ -58,6 +62,7 @@ impl Default for Limits {
             host_slots: None,
             spannable: true,
             max_gpus: 1024,
+            host_memory: None,
             gpus: None,
             widths: Widths::default(),
         }
@@ -241,7 +246,10 @@ fn sets(memo: &mut Memo<'_>, offer: &Offer, limits: Limits) -> Result<Vec<Sketch
         .collect();
     match memo.job() {
         Job::Inference(_) => rank::order_serving(&mut sketches),
-        Job::Training(_) => rank::order_training(&mut sketches),
+        Job::Training(_) => {
+            sketches.retain(|sketch| sketch.fits_its_hosts(memo, limits));
+            rank::order_training(&mut sketches);
+        }
     }
     Ok(sketches)
 }
@@ -254,6 +262,27 @@ fn why_not(memo: &mut Memo<'_>, offer: &Offer, limits: Limits) -> Result<Shortfa
     }
     if limits.host_slots == Some(0) {
         return Ok(Shortfall::Slots);
+    }
+    if let Some(wanted) = limits
+        .widths
+        .tensor
+        .filter(|wanted| *wanted > u64::from(Room::of(offer, limits).widest))
+    {
+        let widest = Room::of(offer, limits).widest;
+        return Ok(Shortfall::Group { wanted, widest });
+    }
+    if let Some(has) = limits.host_memory {
+        let anywhere = Limits {
+            host_memory: None,
+            ..limits
+        };
+        let needed = sets(memo, offer, anywhere)?
+            .iter()
+            .map(|sketch| sketch.on_its_host(memo, limits))
+            .min();
+        if let Some(needed) = needed {
+            return Ok(Shortfall::HostMemory { needed, has });
+        }
     }
     // With more of them, or over several hosts, would it do?
     let wider = Limits {

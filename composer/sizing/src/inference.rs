@@ -6,7 +6,7 @@
 
 use crate::constants::{Constants, Engine, Scope};
 use crate::error::SizingError;
-use crate::estimate::{Estimate, Term, grouped};
+use crate::estimate::{Estimate, Term, WARNING, grouped};
 use crate::job::{Inference, Job, MOST_REQUESTS, within};
 use crate::model::{Model, Vision};
 use crate::overhead;
@@ -14,6 +14,7 @@ use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 const CACHE: &str = "key/value cache";
+const LINEAR_STATES: &str = "states of linear attention";
 const PROMPT_LOGITS: &str = "prompt logits";
 
 /// How a model is spread over GPUs.
@@ -68,8 +69,20 @@ pub fn estimate(
     let tokens = job.prompt_tokens + job.generated_tokens;
     if let Some(context) = model.context.filter(|c| tokens > *c) {
         notes.push(format!(
-            "{tokens} tokens are more than the model's context of {context}"
+            "{WARNING} {tokens} tokens are more than the model's context of {context}"
         ));
+    }
+    if let Some(gpus) = engine.measured_gpus.filter(|gpus| layout.gpus() > *gpus) {
+        notes.push(format!(
+            "estimate: what {} takes beside weights and cache was measured on 1 to {gpus} GPUs; over {} it is counted as over {gpus}",
+            engine.name,
+            layout.gpus()
+        ));
+    }
+    if model.linear.is_some() {
+        notes.push(
+            "estimate: states of linear attention, counted from the shapes that engines give them".into(),
+        );
     }
     if model.latent.is_none() && layout.tensor > model.kv_heads {
         notes.push(format!(
@@ -90,7 +103,7 @@ pub fn estimate(
 /// engine takes its usual share: as many caches as there is room for beside everything else.
 pub fn requests_that_fit(job: &Inference, estimate: &Estimate, memory: Bytes) -> Result<u64, SizingError> {
     let share = engine(job)?.utilization.as_ref().map_or(1.0, |share| share.value);
-    let grows = |term: &&Term| matches!(term.name.as_str(), CACHE | PROMPT_LOGITS);
+    let grows = |term: &&Term| matches!(term.name.as_str(), CACHE | LINEAR_STATES | PROMPT_LOGITS);
     let growing: u64 = estimate.terms.iter().filter(grows).map(|term| term.safe.0).sum();
     let beside = estimate.safe.0.saturating_sub(growing) as f64;
     let each = growing as f64 / job.concurrency as f64;
@@ -122,11 +135,9 @@ pub fn tensors(model: &Model, job: &Inference, layout: Layout) -> Result<Vec<Ter
     within("tensor", layout.tensor, 1, model.heads)?;
     within("pipeline", layout.pipeline, 1, model.layers)?;
     let engine = engine(job)?;
-    let mut terms = vec![
-        weights(model, job, layout, engine)?,
-        cache(model, job, layout, engine),
-    ];
-    terms.extend(vision_tower(model, engine));
+    let mut terms = vec![weights(model, job, layout, engine)?];
+    terms.extend(cache(model, job, layout, engine));
+    terms.extend(vision_tower(model, layout, engine));
     terms.extend(
         engine
             .workspace
@@ -153,6 +164,19 @@ fn engine(job: &Inference) -> Result<&'static Engine, SizingError> {
         .ok_or_else(|| SizingError::bad("engine", &job.engine, &serving.names().join(", ")))
 }
 
+/// Where the engine's figures come from another kind of GPU.
+pub fn measured_elsewhere(job: &Inference, kind: &str) -> Option<String> {
+    let engine = engine(job).ok()?;
+    let card = engine
+        .measured_card
+        .as_deref()
+        .filter(|card| !kind.starts_with(card))?;
+    Some(format!(
+        "estimate: what {} takes beside weights and cache was measured on {card}, not on {kind}",
+        engine.name
+    ))
+}
+
 /// What share of a GPU of this memory the engine is to be given, where it takes a share of the whole.
 pub fn share_advice(job: &Inference, safe: Bytes, memory: Bytes) -> Option<String> {
     let engine = engine(job).ok()?;
@@ -177,17 +201,35 @@ fn stage_layers(model: &Model, layout: Layout) -> u64 {
     model.layers.div_ceil(layout.pipeline)
 }
 
+/// Of a model's parameters outside embedding and head, those that the fullest stage holds: in routed experts, and
+/// beside them.
+fn held(model: &Model, layout: Layout) -> (u64, u64) {
+    let (routed, inner) = (model.routed(), model.params - model.embedding());
+    let stage = stage_layers(model, layout);
+    let with_experts = model.expert_layers();
+    let every = model.experts.map_or(1, |experts| experts.every);
+    let here = with_experts.min(stage.div_ceil(every));
+    let share = |of: u64, layers: u64, all: u64| {
+        let held = u128::from(of) * u128::from(layers);
+        u64::try_from(held.div_ceil(u128::from(all.max(1)))).unwrap_or(u64::MAX)
+    };
+    (
+        share(routed, here, with_experts),
+        share(inner - routed, stage, model.layers),
+    )
+}
+
 fn weights(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Result<Term, SizingError> {
     let format = Constants::builtin().format(job.weights);
-    let inner = model.params - model.embedding();
+    let (routed, beside) = held(model, layout);
     let (in_format, in_16_bit, embedding_bytes) = match format.scope {
-        Scope::All => (inner, 0, format.bytes()),
-        Scope::Linears => (inner, 0, 2.0),
+        Scope::All => (routed + beside, 0, format.bytes()),
+        Scope::Linears => (routed + beside, 0, 2.0),
         Scope::Experts if model.experts.is_none() => {
             let allowed = "a format for dense models: this one stores experts only, and the model has none";
             return Err(SizingError::bad("weights", job.weights, allowed));
         }
-        Scope::Experts => (model.routed(), inner - model.routed(), 2.0),
+        Scope::Experts => (routed, beside, 2.0),
     };
     // A stage holds the embedding or the head; a single stage both.
     let matrix = model.vocab * model.hidden;
@@ -198,16 +240,15 @@ fn weights(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> R
     } else {
         model.embedding()
     };
-    let layers = stage_layers(model, layout);
-    let share = layers as f64 / model.layers as f64;
-    let bytes = share * (format.bytes() * in_format as f64 + 2.0 * in_16_bit as f64)
-        + embedding_bytes * embedding as f64;
+    let bytes =
+        format.bytes() * in_format as f64 + 2.0 * in_16_bit as f64 + embedding_bytes * embedding as f64;
     let mut formula = format!("{} B x {}", format.bytes(), grouped(in_format));
     if in_16_bit > 0 {
         formula = format!("({formula} + 2 B x {})", grouped(in_16_bit));
     }
     if layout.pipeline > 1 {
-        formula += &format!(" x {layers} of {} layers", model.layers);
+        let layers = stage_layers(model, layout);
+        formula += &format!(" in {layers} of {} layers", model.layers);
     }
     formula += &format!(" + {embedding_bytes} B x {} of embeddings", grouped(embedding));
     if layout.tensor > 1 {
@@ -221,18 +262,23 @@ fn weights(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> R
     ))
 }
 
-/// It stays in 16 bits, and is counted whole on each GPU: engines that divide it hold less.
-fn vision_tower(model: &Model, engine: &Engine) -> Option<Term> {
+/// It stays in 16 bits. The GPUs of a group share it where the engine says so, and the bound has it whole: some of its
+/// classes are not divided. Of a pipeline it is on the first stage.
+fn vision_tower(model: &Model, layout: Layout, engine: &Engine) -> Option<Term> {
     let Some(Vision::Counted(params)) = model.vision else {
         return None;
     };
-    let formula = format!("2 B x {}, whole on each GPU", grouped(params));
-    Some(Term::new(
-        "vision tower",
-        2.0 * params as f64,
-        engine.weights_safe.value,
-        formula,
-    ))
+    let whole = 2.0 * params as f64;
+    let ways = match engine.divides_vision {
+        Some(_) => layout.tensor as f64,
+        None => 1.0,
+    };
+    let formula = match ways > 1.0 {
+        true => format!("2 B x {} / {ways} GPUs, at most whole on each", grouped(params)),
+        false => format!("2 B x {}, whole on each GPU", grouped(params)),
+    };
+    let safe = engine.weights_safe.value * ways;
+    Some(Term::new("vision tower", whole / ways, safe, formula))
 }
 
 fn vision_note(model: &Model) -> Option<String> {
@@ -243,9 +289,53 @@ fn vision_note(model: &Model) -> Option<String> {
     Some(format!("estimate: {what}"))
 }
 
-fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Term {
+/// Tokens of a request rounded up to the engine's blocks; and the bytes of a layer with linear attention for it. An engine
+/// that keeps both in pages of one size makes its blocks as long as that takes.
+fn paged(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> (u64, u64) {
     let block = (engine.block_tokens.value as u64).max(1);
-    let tokens = (job.prompt_tokens + job.generated_tokens).div_ceil(block) * block;
+    let tokens = job.prompt_tokens + job.generated_tokens;
+    let Some(linear) = model.linear else {
+        return (tokens.div_ceil(block) * block, 0);
+    };
+    let kept = linear.kept_bytes(layout.tensor);
+    let token = (model.cache_width(layout.tensor) * job.cache_bytes).max(1);
+    if engine.page_tokens.is_none() || model.linear_layers() == model.layers {
+        return (tokens.div_ceil(block) * block, kept);
+    }
+    let unit = engine
+        .page_tokens
+        .as_ref()
+        .map_or(1, |unit| unit.value as u64)
+        .max(1);
+    let page = kept.div_ceil(token * unit) * unit;
+    let page = page.max(block);
+    (tokens.div_ceil(page) * page, page * token)
+}
+
+/// Layers with full attention, with a window and with linear attention of the stage whose cache is the largest.
+fn cached_layers(model: &Model, layout: Layout, bytes: impl Fn([u64; 3]) -> f64) -> [u64; 3] {
+    let stage = stage_layers(model, layout);
+    let (full, windowed) = model.full_and_windowed_layers();
+    let all = [full, windowed, model.linear_layers()];
+    if layout.pipeline == 1 {
+        return all;
+    }
+    // One in so many has full attention: a stage has that share of them, rounded one way or the other.
+    let of = |full: u64| {
+        let others = stage - full;
+        match model.linear {
+            Some(_) => [full, 0, others],
+            None => [full, others, 0],
+        }
+    };
+    let share = stage * full;
+    let few = of((share / model.layers).min(stage));
+    let many = of(share.div_ceil(model.layers).min(stage));
+    if bytes(few) > bytes(many) { few } else { many }
+}
+
+fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Vec<Term> {
+    let (tokens, linear) = paged(model, job, layout, engine);
     let what = match model.latent {
         Some(latent) => format!("({} + {})", latent.kv_lora_rank, latent.rope_dim),
         None => {
@@ -253,24 +343,41 @@ fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Ter
             format!("2 x {heads} x {}", model.head_dim)
         }
     };
-    let elements = model.cache_width(layout.tensor);
-    let share = stage_layers(model, layout) as f64 / model.layers as f64;
-    let (full, windowed) = model.full_and_windowed_layers();
+    let token = (model.cache_width(layout.tensor) * job.cache_bytes) as f64;
     let kept = model.window.map_or(tokens, |w| tokens.min(w.tokens));
-    let layer_tokens = share * (full as f64 * tokens as f64 + windowed as f64 * kept as f64);
-    let bytes = layer_tokens * elements as f64 * job.cache_bytes as f64 * job.concurrency as f64;
+    let of_attention =
+        |[full, windowed, _]: [u64; 3]| (full as f64 * tokens as f64 + windowed as f64 * kept as f64) * token;
+    let of_linear = |[_, _, layers]: [u64; 3]| layers as f64 * linear as f64;
+    let stage = cached_layers(model, layout, |stage| of_attention(stage) + of_linear(stage));
+    let requests = job.concurrency as f64;
+    let [full, windowed, with_state] = stage;
     let mut layers = format!("{full} layers x {} tokens", grouped(tokens));
     if windowed > 0 {
         layers = format!("({layers} + {windowed} x {})", grouped(kept));
     }
     if layout.pipeline > 1 {
-        layers += &format!(" x {} / {}", stage_layers(model, layout), model.layers);
+        layers += " of the fullest stage";
     }
     let formula = format!(
         "{what} x {} B x {layers} x {} requests",
         job.cache_bytes, job.concurrency
     );
-    Term::new(CACHE, bytes, engine.cache_safe.value, formula)
+    let safe = engine.cache_safe.value;
+    let mut terms = vec![Term::new(CACHE, of_attention(stage) * requests, safe, formula)];
+    if with_state > 0 {
+        let formula = format!(
+            "{} B x {with_state} layers with linear attention x {} requests",
+            grouped(linear),
+            job.concurrency
+        );
+        terms.push(Term::new(
+            LINEAR_STATES,
+            of_linear(stage) * requests,
+            safe,
+            formula,
+        ));
+    }
+    terms
 }
 
 /// What the process holds outside PyTorch, communication library included.

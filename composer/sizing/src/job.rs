@@ -22,6 +22,8 @@ named! {
         Nf4Dq = "nf4-dq",
         /// The 4-bit microscaling format, on experts only.
         Mxfp4 = "mxfp4",
+        /// NVIDIA's 4-bit format, with a scale for 16 elements.
+        Nvfp4 = "nvfp4",
         /// GGUF's block formats (llama.cpp).
         Q8_0 = "q8_0",
         Q6K = "q6_k",

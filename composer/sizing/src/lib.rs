@@ -42,6 +42,7 @@ pub mod fit;
 pub mod hub_config;
 pub mod inference;
 pub mod job;
+pub mod linear;
 pub mod model;
 mod named;
 pub mod need;

@@ -5,6 +5,7 @@
 
 use crate::error::SizingError;
 use crate::job::WeightFormat;
+use crate::linear::Linear;
 use crate::parameters;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,10 @@ pub enum Family {
     Qwen2,
     /// Llama with norms on query and key.
     Qwen3,
+    /// Llama with an MLP of two matrices.
+    Arcee,
+    /// The same with norms on query and key, and an activation with two parameters.
+    Apertus,
     /// Llama with norms that have no weights.
     Olmo,
     /// Llama with layer norms.
@@ -48,6 +53,9 @@ pub enum Family {
     Qwen2Moe,
     /// Qwen 3 with a router and experts in place of the MLP.
     Qwen3Moe,
+    /// Qwen 3 with a gate on attention, and linear attention in most layers; where it has experts, Qwen 2's gate for
+    /// the shared ones.
+    Qwen3Next,
     /// Llama with experts in every layer or every second, and a shared one.
     Llama4,
     /// Latent attention, experts after a few plain layers: DeepSeek V2 and V3, Kimi K2.
@@ -188,6 +196,9 @@ pub struct Model {
     pub context: Option<u64>,
     pub latent: Option<Latent>,
     pub window: Option<Window>,
+    /// Layers with linear attention.
+    #[serde(default)]
+    pub linear: Option<Linear>,
     pub experts: Option<Experts>,
     /// How its file says that its weights are stored.
     #[serde(default)]
@@ -241,6 +252,14 @@ impl Model {
             nope_dim: 1,
             value_dim: 1,
         });
+        let linear = self.linear.unwrap_or(Linear {
+            full_layers: 0,
+            key_heads: 1,
+            value_heads: 1,
+            key_dim: 1,
+            value_dim: 1,
+            kernel: 1,
+        });
         for (key, found, most) in [
             ("params", self.params, 100_000_000_000_000),
             ("layers", self.layers, 10_000),
@@ -263,6 +282,12 @@ impl Model {
             ("latent.q_lora_rank", latent.q_lora_rank.max(1), 1_000_000),
             ("latent.nope_dim", latent.nope_dim, 1_000_000),
             ("latent.value_dim", latent.value_dim, 1_000_000),
+            ("linear.full_layers", linear.full_layers + 1, self.layers),
+            ("linear.key_heads", linear.key_heads, 10_000),
+            ("linear.value_heads", linear.value_heads, 10_000),
+            ("linear.key_dim", linear.key_dim, 10_000),
+            ("linear.value_dim", linear.value_dim, 10_000),
+            ("linear.kernel", linear.kernel, 1_000),
         ] {
             if !(1..=most).contains(&found) {
                 return Err(Implausible {
@@ -277,6 +302,14 @@ impl Model {
             return Err(Implausible {
                 key: "kv_heads",
                 found: self.kv_heads,
+                allowed,
+            });
+        }
+        if !linear.value_heads.is_multiple_of(linear.key_heads) {
+            let allowed = format!("a divisor of linear.value_heads, {}", linear.value_heads);
+            return Err(Implausible {
+                key: "linear.key_heads",
+                found: linear.key_heads,
                 allowed,
             });
         }
@@ -352,10 +385,18 @@ impl Model {
         })
     }
 
-    /// How many of the layers keep the whole sequence in their cache, and how many only their window.
+    /// How many of the layers keep the whole sequence in their cache, and how many only their window; those with linear
+    /// attention do neither.
     pub fn full_and_windowed_layers(&self) -> (u64, u64) {
-        let full = self.window.map_or(self.layers, |w| self.layers / w.full_every);
-        (full, self.layers - full)
+        let attending = self.layers - self.linear_layers();
+        let full = self.window.map_or(attending, |w| attending / w.full_every);
+        (full, attending - full)
+    }
+
+    /// Layers with linear attention; 0 without.
+    pub fn linear_layers(&self) -> u64 {
+        self.linear
+            .map_or(0, |l| self.layers.saturating_sub(l.full_layers))
     }
 
     /// The number of parameters that the dimensions come to; None where the family is not counted.

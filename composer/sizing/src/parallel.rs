@@ -87,6 +87,15 @@ impl Parallel {
         if let Some(experts) = model.experts {
             divides("tensor", self.tensor, "the width of an expert", experts.ffn)?;
         }
+        if let Some(linear) = model.linear {
+            // Each key head has the same number of value heads.
+            divides(
+                "tensor",
+                self.tensor,
+                "the key heads of linear attention",
+                linear.key_heads,
+            )?;
+        }
         let (t, k) = (self.tensor, model.kv_heads);
         if model.latent.is_none() && !t.is_multiple_of(k) && !k.is_multiple_of(t) {
             let allowed = format!("a divisor or a multiple of {k} key/value heads");

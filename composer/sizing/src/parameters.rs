@@ -12,7 +12,7 @@ pub(crate) fn count(model: &Model) -> Option<u64> {
     let (layers, h) = (wide(model.layers), wide(model.hidden));
     let with_experts = wide(model.expert_layers());
     let mut total = wide(model.embedding());
-    total += layers * (attention(model) + beside_a_layer(model)?);
+    total += mixers(model) + layers * beside_a_layer(model)?;
     total += (layers - with_experts) * plain_mlp(model);
     total += with_experts * model.experts.map_or(0, |experts| mixture(model, experts));
     total += beside_the_layers(model, h)?;
@@ -24,16 +24,28 @@ pub(crate) fn matrices(model: &Model) -> u128 {
     let with_experts = model.expert_layers();
     let (dense, with_experts) = (u128::from(model.layers - with_experts), u128::from(with_experts));
     u128::from(model.embedding())
-        + u128::from(model.layers) * attention(model)
+        + mixers(model)
         + dense * plain_mlp(model)
         + with_experts * model.experts.map_or(0, |experts| mixture(model, experts))
 }
 
-/// The four matrices, or those of latent attention with the norms between them.
+/// Attention of all layers, linear or not.
+fn mixers(model: &Model) -> u128 {
+    let linear = u128::from(model.linear_layers());
+    let each = model.linear.map_or(0, |linear| linear.params(model.hidden));
+    (u128::from(model.layers) - linear) * attention(model) + linear * each
+}
+
+/// The four matrices, or those of latent attention with the norms between them; with a gate, queries are made with
+/// as many elements more, and both queries and keys have a norm.
 fn attention(model: &Model) -> u128 {
     let (h, heads) = (u128::from(model.hidden), u128::from(model.heads));
     match model.latent {
         Some(latent) => latent_attention(latent, h, heads),
+        None if model.family == Family::Qwen3Next => {
+            let [q, kv, d] = [model.query(), model.key(), model.head_dim].map(u128::from);
+            h * (3 * q + 2 * kv) + 2 * d
+        }
         None => 2 * h * (u128::from(model.query()) + u128::from(model.key())),
     }
 }
@@ -62,7 +74,10 @@ fn plain_mlp(model: &Model) -> u128 {
         Mlp::Gated => 3 * h * f,
         // Both matrices have a bias, where anything has.
         Mlp::Gelu | Mlp::GeluNew
-            if matches!(model.family, Family::Falcon | Family::Mpt | Family::Nemotron) =>
+            if matches!(
+                model.family,
+                Family::Falcon | Family::Mpt | Family::Nemotron | Family::Arcee | Family::Apertus
+            ) =>
         {
             2 * h * f
         }
@@ -77,7 +92,7 @@ fn mixture(model: &Model, experts: Experts) -> u128 {
         // Biases of the router and of both matrices of each expert.
         Family::GptOss => count + count * (2 * f + h),
         // A gate decides how much the shared experts count.
-        Family::Qwen2Moe => h,
+        Family::Qwen2Moe | Family::Qwen3Next => h,
         _ => 0,
     };
     h * count + (count + shared) * 3 * h * f + beside
@@ -94,7 +109,9 @@ fn beside_a_layer(model: &Model) -> Option<u128> {
     ]
     .map(u128::from);
     Some(match model.family {
-        Family::Llama | Family::Mixtral | Family::Llama4 | Family::Deepseek => 2 * h,
+        Family::Llama | Family::Mixtral | Family::Llama4 | Family::Deepseek | Family::Qwen3Next => 2 * h,
+        Family::Arcee => 2 * h,
+        Family::Apertus => 2 * h + 2 * d + 2,
         Family::LlamaBias => 2 * h + q + 2 * kv + h,
         Family::Olmo => 0,
         Family::Stablelm | Family::Nemotron | Family::Glm4 => 4 * h,

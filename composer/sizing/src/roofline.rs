@@ -13,6 +13,7 @@ pub(crate) use rates::Links;
 pub use rates::Rates;
 
 use crate::error::DataError;
+use crate::estimate::WARNING;
 use crate::inference::Layout;
 use crate::job::{Inference, Training};
 use crate::model::Model;
@@ -102,7 +103,7 @@ impl Speed {
     pub fn warning(&self) -> Option<String> {
         (self.communication_share > MUCH_COMMUNICATION).then(|| {
             format!(
-                "communication takes {:.1} % of a step, more than {:.0} %: fewer GPUs to a layer, larger \
+                "{WARNING} communication takes {:.1} % of a step, more than {:.0} %: fewer GPUs to a layer, larger \
                  micro-batches or a faster link would help",
                 self.communication_share * 100.0,
                 MUCH_COMMUNICATION * 100.0
@@ -155,9 +156,13 @@ impl Work {
         let (full, windowed) = model.full_and_windowed_layers();
         let kept = model.window.map_or(attended, |w| attended.min(w.tokens as f64));
         let pairs = full as f64 * attended + windowed as f64 * kept;
+        // A head's matrix is multiplied with a key, changed, and multiplied with a query.
+        let states = model
+            .linear
+            .map_or(0, |linear| model.linear_layers() * linear.state());
         Work {
             linear: 2.0 * active as f64,
-            attention: 4.0 * model.query() as f64 * pairs,
+            attention: 4.0 * model.query() as f64 * pairs + 6.0 * states as f64,
         }
     }
 }
@@ -233,7 +238,7 @@ mod tests {
         assert_eq!(parts(0.25).speed(1.0).warning(), None);
         let warning = parts(0.5).speed(1.0).warning().unwrap();
         assert!(
-            warning.starts_with("communication takes 33.3 % of a step"),
+            warning.starts_with("warning: communication takes 33.3 % of a step"),
             "{warning}"
         );
         assert_eq!(parts(0.5).speed(1.0).bound_by, Bound::Compute);

@@ -76,6 +76,7 @@ pub fn shape(params: u64) -> Result<Model, OutOfRange> {
         context: Some(131_072),
         latent: None,
         window: None,
+        linear: None,
         experts: None,
         stored: None,
         vision: None,

@@ -260,7 +260,8 @@ fn csv_rows(text: &str) -> impl Iterator<Item = Vec<String>> {
     })
 }
 
-const GROUPS: [&str; 11] = [
+const GROUPS: [&str; 12] = [
+    "hybrid",
     "context",
     "experts",
     "families",

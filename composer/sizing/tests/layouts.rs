@@ -2,9 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
 use poolwright_model::profile::Profiles;
+use poolwright_model::units::Bytes;
 use poolwright_sizing::fit::{self, Candidate, Division, Merit, Shortfall, Widths};
 use poolwright_sizing::inference::{self, Layout};
-use poolwright_sizing::job::{Method, WeightFormat};
+use poolwright_sizing::job::{Method, Offload, WeightFormat};
 use poolwright_sizing::{
     Catalogue, Fit, Inference, Job, Limits, Model, Offer, Parallel, Task, Training, training,
 };
@@ -172,6 +173,44 @@ fn just_so_many_gpus_are_taken_where_that_divides() {
     assert_eq!(less.rejections[0].reason, "needs 32, 16 available");
 }
 
+/// A host that lacks the memory for what its GPUs offload holds none of the sets that it could.
+#[test]
+fn hosts_hold_what_is_offloaded() {
+    let job = Job::Training(Training {
+        offload: Offload::Parameters,
+        ..Training::new(Method::Full)
+    });
+    let h100 = [offer("h100-sxm5-80gb")];
+    let with = |gib: u64, gpus| Limits {
+        gpus: Some(gpus),
+        host_slots: Some(8),
+        host_memory: Some(Bytes::from_gib(gib as f64)),
+        ..Limits::default()
+    };
+    // 16 bytes of 70.6 billion parameters, over the GPUs of one host and of four.
+    let small = sized("Llama-3.1-70B", &job, &h100, with(1024, 8));
+    let Shortfall::HostMemory { needed, .. } = small.rejections[0].shortfall else {
+        panic!("{:?}", small.rejections)
+    };
+    assert!(
+        (needed.gib() - 16.0 * 70.553706496e9 / 1024f64.powi(3)).abs() < 0.1,
+        "{needed}"
+    );
+    assert!(
+        !sized("Llama-3.1-70B", &job, &h100, with(1100, 8))
+            .candidates
+            .is_empty()
+    );
+    let spread = sized("Llama-3.1-70B", &job, &h100, with(270, 32));
+    assert!(
+        spread
+            .candidates
+            .iter()
+            .all(|c| c.estimate.on_host.unwrap().gib() * 8.0 <= 270.0)
+    );
+    assert!(!spread.candidates.is_empty());
+}
+
 /// A sequence that no host has room for goes over several; the groups that share a host stay as wide as the tensor
 /// parallelism.
 #[test]
@@ -294,7 +333,7 @@ fn widths_that_are_asked_for_are_taken_or_refused() {
     assert!(
         nothing.rejections[0]
             .reason
-            .starts_with("no layout that was asked for"),
+            .starts_with("tensor 16 needs 16 GPUs on one host and one switch or island, which join 8"),
         "{}",
         nothing.rejections[0].reason
     );
@@ -333,7 +372,7 @@ fn speed_comes_with_its_parts_and_much_communication_is_warned_of() {
         let parts = speed.compute_s + speed.memory_s + speed.communication_s + speed.idle_s;
         assert!((parts / speed.step_s - 1.0).abs() < 1e-9, "{speed:?}");
         let mut notes = c.estimate.notes.iter();
-        let warned = notes.any(|note| note.starts_with("communication takes"));
+        let warned = notes.any(|note| note.starts_with("warning: communication takes"));
         assert_eq!(warned, speed.communication_share > 0.2, "{}: {speed:?}", c.set);
     }
     let of = |kind: &str| {

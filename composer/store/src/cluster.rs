@@ -31,6 +31,8 @@ pub(crate) struct Found {
     pub cluster: Option<String>,
     /// The number of its last commit; `None` where there are no tables.
     pub revision: Option<u64>,
+    /// A manager uses it, or ended without a word: it was checked.
+    pub unclean: bool,
 }
 
 /// Why the database is an older state than this folder's manager has seen.
@@ -91,6 +93,7 @@ mod tests {
         Found {
             cluster: cluster.map(str::to_owned),
             revision,
+            unclean: false,
         }
     }
 

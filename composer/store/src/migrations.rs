@@ -4,4 +4,5 @@
 pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001_documents.sql"),
     include_str!("../migrations/0002_written.sql"),
+    include_str!("../migrations/0003_sealed.sql"),
 ];

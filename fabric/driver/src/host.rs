@@ -69,6 +69,12 @@ pub trait HostSide: Send + Sync {
     /// Who uses the GPUs. `Err` of kind `CannotTell` where this endpoint doesn't know.
     async fn holders(&self, target: &HostTarget, deadline: Duration) -> Result<Vec<Holder>, DriverError>;
 
+    /// Whether a host can be made to let go of GPUs through this endpoint at all. Where not, [`HostSide::drain`] and
+    /// [`HostSide::undrain`] say so and send nothing.
+    fn can_drain(&self) -> bool {
+        true
+    }
+
     /// Makes the host let go of the GPUs. `CannotTell` where this endpoint can't do that.
     async fn drain(&self, target: &HostTarget, deadline: Duration) -> Result<(), DriverError>;
 

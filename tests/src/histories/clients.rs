@@ -22,8 +22,6 @@ const KIND: &str = "l40s-48gb";
 const TRIES: u32 = 40;
 /// From one try to the next.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Between requests while managers die, at most.
-const BAD_TIMES: Duration = Duration::from_secs(8);
 /// How old a planted cache is.
 const STALE: Duration = Duration::from_secs(3);
 
@@ -32,6 +30,7 @@ pub struct Ring {
     pub managers: Managers,
     pub history: History,
     pause: Duration,
+    bad_pause: Duration,
     plant: Option<Plant>,
     bad: AtomicBool,
     over: AtomicBool,
@@ -43,6 +42,7 @@ impl Ring {
             managers,
             history: History::default(),
             pause: setup.pause,
+            bad_pause: setup.bad_pause,
             plant: setup.plant,
             bad: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -65,7 +65,7 @@ impl Ring {
 
     async fn pause(&self, rng: &mut Rng) {
         let longest = match self.bad.load(Ordering::Relaxed) {
-            true => BAD_TIMES.max(self.pause),
+            true => self.bad_pause.max(self.pause),
             false => self.pause,
         };
         tokio::time::sleep(longest.mul_f64(rng.f64())).await;

@@ -1,5 +1,6 @@
 //! One or several managers on one store and one rack, that can be killed at any await.
 
+use super::Ground;
 use crate::torture::clock::JumpingClock;
 use crate::torture::gate::{Gate, GatedStore, gated, unpoisoned};
 use crate::torture::incidents;
@@ -13,14 +14,97 @@ use poolwright_executor::{self as executor, Noted, Operation, StepRecord};
 use poolwright_service::endpoint::Standing;
 use poolwright_service::leases::{Sharing, TokioClock};
 use poolwright_service::{Composer, Options, ServiceError};
-use poolwright_store::{SqliteStore, Store, read_all};
+use poolwright_store::{PostgresOptions, PostgresStore, SqliteStore, Store, read_all};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tempfile::TempDir;
 
-const TERM: Duration = Duration::from_secs(9);
-/// All requests of a manager are over so long after they were sent.
-const WRITE: Duration = Duration::from_secs(80);
+/// How long things take with managers.
+struct Times {
+    term: Duration,
+    /// All requests of a manager are over so long after they were sent.
+    write: Duration,
+    /// The longest that one that dies is away, where it is the only one, and where there are others.
+    absence: (Duration, Duration),
+    /// And that it is left in peace afterwards.
+    peace: Duration,
+    execute: executor::Options,
+}
+
+impl Times {
+    fn on(ground: &Ground) -> Self {
+        let seconds = Duration::from_secs;
+        match ground {
+            Ground::Memory => Self {
+                term: seconds(9),
+                write: seconds(80),
+                absence: (seconds(5), seconds(150)),
+                peace: seconds(30),
+                execute: executor::Options::default(),
+            },
+            Ground::Postgres(_) => Self {
+                term: seconds(3),
+                write: seconds(5),
+                absence: (seconds(1), seconds(15)),
+                peace: seconds(5),
+                execute: executor::Options {
+                    act_deadline: seconds(4),
+                    host_deadline: seconds(4),
+                    late: seconds(4),
+                    ..executor::Options::default()
+                },
+            },
+        }
+    }
+}
+
+/// Where managers find their store.
+enum Stores {
+    Memory(Arc<dyn Store>),
+    /// Each with connections of its own, and a folder.
+    Postgres {
+        url: String,
+        folders: TempDir,
+    },
+}
+
+impl Stores {
+    fn on(ground: &Ground) -> Self {
+        match ground {
+            Ground::Memory => match SqliteStore::in_memory() {
+                Ok(store) => Self::Memory(Arc::new(store)),
+                Err(error) => panic!("a store in memory: {error}"),
+            },
+            Ground::Postgres(url) => match tempfile::tempdir() {
+                Ok(folders) => Self::Postgres {
+                    url: url.clone(),
+                    folders,
+                },
+                Err(error) => panic!("a folder: {error}"),
+            },
+        }
+    }
+
+    /// For whoever is called so.
+    async fn of(&self, name: &str) -> Arc<dyn Store> {
+        match self {
+            Self::Memory(store) => store.clone(),
+            Self::Postgres { url, folders } => {
+                let options = PostgresOptions {
+                    url: url.clone(),
+                    password: None,
+                    ca: None,
+                };
+                match PostgresStore::open(&folders.path().join(name), options).await {
+                    Ok(store) => Arc::new(store),
+                    Err(error) => panic!("a store in PostgreSQL: {error}"),
+                }
+            }
+        }
+    }
+}
+
 /// Nobody waits longer for one answer.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Calls after which a manager that is to die has died, if it is asked at all.
@@ -49,7 +133,10 @@ impl Manager {
 /// All managers, each in its place while it lives.
 pub struct Managers {
     emulation: Arc<Emulation>,
+    stores: Stores,
+    /// For whoever looks on.
     store: Arc<dyn Store>,
+    times: Times,
     witness: Arc<Witness>,
     clock: Arc<JumpingClock>,
     places: Mutex<Vec<Option<Arc<Manager>>>>,
@@ -57,18 +144,20 @@ pub struct Managers {
 }
 
 impl Managers {
-    pub async fn start(seed: u64, count: usize) -> Self {
+    pub async fn start(seed: u64, count: usize, ground: &Ground) -> Self {
         let rack = Rack::builtin("demo").unwrap_or_else(|error| panic!("the built-in rack: {error}"));
         let clock = RackClock::Real {
             start: Timestamp::UNIX_EPOCH,
             since: tokio::time::Instant::now(),
         };
-        let store = SqliteStore::in_memory().unwrap_or_else(|error| panic!("a store in memory: {error}"));
-        let store: Arc<dyn Store> = Arc::new(store);
+        let stores = Stores::on(ground);
+        let store = stores.of("who looks on").await;
         let managers = Self {
             emulation: Emulation::new(rack, clock),
             witness: Witness::new(store.clone()),
             store,
+            stores,
+            times: Times::on(ground),
             clock: Arc::default(),
             places: Mutex::new((0..count).map(|_| None).collect()),
             seed: AtomicU64::new(seed),
@@ -105,10 +194,12 @@ impl Managers {
             places.len() == 1
         };
         drop(dying);
-        let absence = rng.u64(0..if alone { 5_000 } else { 150_000 });
+        let (short, long) = self.times.absence;
+        let longest = if alone { short } else { long };
+        let absence = rng.u64(0..longest.as_millis() as u64);
         tokio::time::sleep(Duration::from_millis(absence)).await;
         self.fill(place).await;
-        tokio::time::sleep(Duration::from_secs(rng.u64(1..30))).await;
+        tokio::time::sleep(Duration::from_secs(rng.u64(1..self.times.peace.as_secs()))).await;
     }
 
     /// Some of the next requests to the rack come too late, come true without an answer, or fail otherwise; or the
@@ -177,7 +268,7 @@ impl Managers {
         let store = GatedStore {
             gate: gate.clone(),
             disk: Arc::default(),
-            store: self.store.clone(),
+            store: self.stores.of(&format!("manager-{seed}")).await,
         };
         let line = Line {
             drivers: gated(in_process(&self.emulation), &gate, &self.witness),
@@ -187,8 +278,8 @@ impl Managers {
             id: format!("manager-{seed}"),
             home: format!("home-{place}"),
             name: format!("manager {place}"),
-            term: TERM,
-            write_deadline: WRITE,
+            term: self.times.term,
+            write_deadline: self.times.write,
             clock: Arc::new(TokioClock::default()),
         });
         let composer = self.composer(Arc::new(store), line, seed, sharing).await;
@@ -224,6 +315,7 @@ impl Managers {
             poll: None,
             seed: Some(seed),
             sharing,
+            execute: self.times.execute.clone(),
             ..Options::default()
         };
         let opened = Composer::open(store, Arc::new(line), self.clock.clone(), options).await;

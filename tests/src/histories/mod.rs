@@ -12,6 +12,9 @@
 //! * [`clients`]: those that ask, and [`managers`]: those that answer.
 //!
 //! A run in which too little was answered shows nothing, and is no good run.
+//!
+//! In a store in memory all of it runs in a time that jumps whenever all wait. On PostgreSQL it runs in real time, over
+//! real connections, and is shorter.
 
 pub mod clients;
 pub mod history;
@@ -31,17 +34,23 @@ const TAKERS: usize = 8;
 const READERS: usize = 4;
 /// Before anything goes wrong.
 const GOOD_TIMES: Duration = Duration::from_secs(2);
-/// Between two deaths: long enough that what is not known any more is settled (a reset that a death cut off is waited
-/// out for over a minute) and given away again.
-const BAD_TIMES: Duration = Duration::from_secs(120);
 /// By when everybody has been answered, or has given up.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// A run with fewer grants is none of contention.
 const GRANTS: usize = 30;
 
+/// Where it is run, and so in which time.
+#[derive(Debug, Clone)]
+pub enum Ground {
+    Memory,
+    /// The address of a database of its own.
+    Postgres(String),
+}
+
 /// What is run.
 #[derive(Debug, Clone)]
 pub struct Setup {
+    pub ground: Ground,
     pub seed: u64,
     /// One starts again after it was killed; several share the store by leases.
     pub managers: usize,
@@ -51,6 +60,10 @@ pub struct Setup {
     pub rack_fails: bool,
     /// Between two requests of a client, at most, while all goes well.
     pub pause: Duration,
+    /// The same, while managers die.
+    pub bad_pause: Duration,
+    /// Between two deaths.
+    pub bad_times: Duration,
     /// Answers a second, of the rack's time, that must be had while all goes well.
     pub least: f64,
     pub plant: Option<Plant>,
@@ -59,13 +72,31 @@ pub struct Setup {
 impl Setup {
     pub fn new(seed: u64, managers: usize) -> Self {
         Self {
+            ground: Ground::Memory,
             seed,
             managers,
             kills: 6,
             rack_fails: true,
             pause: Duration::from_millis(20),
+            bad_pause: Duration::from_secs(8),
+            // Long enough that what is not known any more is settled (a reset that a death cut off is waited out for
+            // over a minute) and given away again.
+            bad_times: Duration::from_secs(120),
             least: 200.0,
             plant: None,
+        }
+    }
+
+    /// Three managers on a database, in real time: with shorter deadlines, so that what a death left open is settled
+    /// within seconds, and as many answers as a busy machine of two cores gives.
+    pub fn on_postgres(seed: u64, url: String) -> Self {
+        Self {
+            ground: Ground::Postgres(url),
+            kills: 3,
+            bad_pause: Duration::from_secs(1),
+            bad_times: Duration::from_secs(12),
+            least: 25.0,
+            ..Self::new(seed, 3)
         }
     }
 }
@@ -97,13 +128,14 @@ pub struct Report {
     pub wrong: Vec<String>,
 }
 
-/// Runs it, on a runtime of its own whose time jumps whenever all wait.
+/// Runs it, on a runtime of its own; in memory its time jumps whenever all wait.
 pub fn run(setup: &Setup) -> Report {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
-    match runtime {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = match setup.ground {
+        Ground::Memory => runtime.enable_time().start_paused(true),
+        Ground::Postgres(_) => runtime.enable_all(),
+    };
+    match runtime.build() {
         Ok(runtime) => runtime.block_on(play(setup)),
         Err(error) => panic!("no runtime: {error}"),
     }
@@ -111,7 +143,7 @@ pub fn run(setup: &Setup) -> Report {
 
 async fn play(setup: &Setup) -> Report {
     let mut rng = Rng::with_seed(setup.seed);
-    let managers = Managers::start(rng.u64(..), setup.managers).await;
+    let managers = Managers::start(rng.u64(..), setup.managers, &setup.ground).await;
     let ring = Arc::new(Ring::new(managers, setup));
     let mut clients = JoinSet::new();
     for client in 0..TAKERS {
@@ -127,7 +159,7 @@ async fn play(setup: &Setup) -> Report {
         if setup.rack_fails {
             ring.managers.rack_goes_wrong(&mut rng);
         }
-        tokio::time::sleep(BAD_TIMES).await;
+        tokio::time::sleep(setup.bad_times).await;
         ring.managers.one_dies(&mut rng).await;
     }
     ring.managers.rack_is_mended();

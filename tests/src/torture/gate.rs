@@ -168,6 +168,9 @@ impl Store for GatedStore {
     async fn restored(&self) -> Result<Option<String>, StoreError> {
         self.read(self.store.restored()).await
     }
+    async fn cluster(&self) -> Result<Option<String>, StoreError> {
+        self.store.cluster().await
+    }
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         self.read(self.store.journal(operation, after)).await
     }

@@ -19,6 +19,8 @@ pub fn spec_of(name: &str) -> EndpointSpec {
         id: ControlEndpointId::from_lossy(name),
         url: format!("https://{name}"),
         username: None,
+        password: None,
+        sealed: None,
         password_file: None,
         trust: Trust::System,
         insecure_http: false,

@@ -132,6 +132,23 @@ async fn the_same_key_is_the_same_operation() {
     assert_eq!(id(&first), id(&second.unwrap()));
     assert_eq!(id(&first), id(&third));
     assert_eq!(pool.truth().len(), 2);
+    let in_time = How {
+        deadline_s: Some(600),
+        ..key.clone()
+    };
+    let in_part = How {
+        partial_ok: true,
+        ..key.clone()
+    };
+    let from_memory = How {
+        allow_stale: true,
+        ..key.clone()
+    };
+    for otherwise in [in_time, in_part, from_memory] {
+        let refused = manager.compose(demand(), ME, &otherwise).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Conflict, "{otherwise:?}: {refused}");
+        assert!(refused.hint.unwrap().contains("a new key"), "{otherwise:?}");
+    }
 
     let key = keyed("release-chat");
     let what = || Release::Demand(demand_id("chat"));

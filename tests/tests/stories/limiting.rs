@@ -2,8 +2,14 @@
 
 use crate::calendar::*;
 use crate::kit::{Pool, at, demand_id, gpus};
+use jiff::SignedDuration;
+use poolwright_emulator::rack::Rack;
 use poolwright_service::limits::{Limits, NewLimits};
 use poolwright_service::{CheckResult, ErrorCode, OperationKind};
+use poolwright_store::SqliteStore;
+use poolwright_tests::torture::clock::JumpingClock;
+use std::sync::Arc;
+use std::time::Duration;
 
 impl Pool {
     async fn limit(&self, new: NewLimits) {
@@ -111,6 +117,85 @@ async fn what_was_moved_counts_for_an_hour_also_after_a_restart() {
     operations.retain(|operation| operation.kind == OperationKind::Schedule);
     assert_eq!(operations.len(), 2);
     assert!(operations[0].created >= at("2026-03-02T21:00:00Z"));
+    pool.all_is_well().await;
+    clockwork.stop().await;
+}
+
+/// What one host, one tenant or one GPU has had counts by itself, however much room the others have.
+#[tokio::test(start_paused = true)]
+async fn what_one_host_tenant_or_gpu_had_counts_for_an_hour_too() {
+    for which in ["host", "tenant", "gpu"] {
+        let pool = Pool::of("demo").await;
+        pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+        let mut schedule = night();
+        schedule["window"]["closes"] = "30 20 * * *".into();
+        schedule["demands"][0]["tenant"] = "blue".into();
+        pool.schedule(schedule).await;
+        let clockwork = Clockwork::of(&pool);
+        pool.pass_until("2026-03-02T20:29:00Z").await;
+        assert_eq!(pool.holders().await, holds(&[("training", 24)]));
+        let had = pool.composer().limits().await.unwrap().moved_most;
+        let mut limit = NewLimits::default();
+        let (had, limited) = match which {
+            "host" => (had.host, &mut limit.per_host),
+            "tenant" => (had.tenant, &mut limit.per_tenant),
+            _ => (had.gpu, &mut limit.per_gpu),
+        };
+        assert!(had > 0, "{which}");
+        *limited = Some(had);
+        pool.limit(limit).await;
+        pool.pass_until("2026-03-02T20:31:00Z").await;
+        assert_eq!(pool.holders().await, holds(&[("training", 24)]), "{which}");
+        let reason = pool.trouble().await.unwrap();
+        assert!(
+            reason.contains(which) && reason.contains(&format!("limits set --per-{which} ")),
+            "{reason}"
+        );
+        pool.pass_until("2026-03-02T21:20:00Z").await;
+        assert_eq!(pool.holders().await, holds(&[("chat", 20)]), "an hour has passed");
+        pool.all_is_well().await;
+        clockwork.stop().await;
+    }
+}
+
+/// A clock that was years ahead for a while holds automation back for an hour, and not for years.
+#[tokio::test(start_paused = true)]
+async fn what_was_moved_in_the_future_counts_for_an_hour() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let mut pool = Pool::bare(Rack::builtin("demo").unwrap(), store);
+    let clock = Arc::new(JumpingClock::new());
+    pool.managers_clock = clock.clone();
+    pool.open().await;
+    pool.add_all_endpoints().await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+    let forty = NewLimits {
+        per_hour: Some(40),
+        ..NewLimits::default()
+    };
+    pool.limit(forty).await;
+    let years = SignedDuration::from_hours(3 * 365 * 24);
+    let minutes = async |minutes: u64| tokio::time::sleep(Duration::from_secs(60 * minutes)).await;
+    clock.jump(years);
+    // By the clock's years it is open from 20:00 to 07:30, whatever the day.
+    pool.schedule(night()).await;
+    let clockwork = Clockwork::of(&pool);
+    let is_open = async || pool.composer().schedule(&night_id()).await.unwrap().open;
+    while !is_open().await {
+        minutes(10).await;
+    }
+    minutes(10).await;
+    assert_eq!(pool.holders().await, holds(&[("training", 24)]));
+    clock.jump(-years);
+    clock.jump(SignedDuration::from_hours(12));
+    minutes(20).await;
+    assert!(!is_open().await);
+    assert_eq!(
+        pool.holders().await,
+        holds(&[("training", 24)]),
+        "held back by what was moved"
+    );
+    minutes(90).await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 20)]));
     pool.all_is_well().await;
     clockwork.stop().await;
 }

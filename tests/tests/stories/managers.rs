@@ -1,41 +1,52 @@
 //! Several managers on one store and one rack.
 
 use crate::kit::{FOREVER, ME, Pool, gpus, spec};
+use async_trait::async_trait;
+use jiff::SignedDuration;
+use poolwright_driver::DriverError;
 use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_executor::{Line, Operation};
 use poolwright_model::id::{GpuId, HostId, OperationId};
-use poolwright_service::endpoint::Standing;
+use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Standing};
 use poolwright_service::leases::{Lease, ManagerRecord, Sharing, TokioClock};
+use poolwright_service::limits::NewLimits;
 use poolwright_service::{Composer, ErrorCode, How, OperationState, Options, Paused, Resolution};
 use poolwright_store::{Batch, Stored, read};
 use poolwright_tests::stopped::{Gate, StoppableLine, StoppableStore};
+use poolwright_tests::torture::clock::JumpingClock;
+use poolwright_tests::torture::line::spec_of;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-const TERM: Duration = Duration::from_secs(9);
+/// The product's.
+const TERM: Duration = Duration::from_secs(12);
 /// All requests of a manager are over so long after they were sent.
 const WRITE: Duration = Duration::from_secs(80);
 
 /// A manager, and the gate at which it can be stopped.
-struct Manager {
-    composer: Composer,
+pub struct Manager {
+    pub composer: Composer,
     gate: Gate,
 }
 
-async fn manager(pool: &Pool, name: &str) -> Manager {
+pub async fn manager(pool: &Pool, name: &str) -> Manager {
+    manager_over(pool, name, pool.line()).await
+}
+
+/// The same, with this way to the rack.
+async fn manager_over(pool: &Pool, name: &str, line: Arc<dyn Connector>) -> Manager {
     let gate = Gate::open();
     let sharing = Sharing {
         id: format!("id-of-{name}"),
-        home: name.to_owned(),
-        name: name.to_owned(),
-        term: TERM,
-        write_deadline: WRITE,
         clock: Arc::new(TokioClock::default()),
+        ..Sharing::new(name.to_owned(), name.to_owned(), WRITE)
     };
+    assert_eq!(sharing.term, TERM);
     let composer = Composer::open(
         Arc::new(StoppableStore(pool.store.clone(), gate.clone())),
-        Arc::new(StoppableLine(pool.line(), gate.clone())),
+        Arc::new(StoppableLine(line, gate.clone())),
         pool.managers_clock.clone(),
         Options {
             sharing: Some(sharing),
@@ -225,7 +236,7 @@ async fn a_manager_that_ends_in_order_leaves_its_work_to_the_other() {
 
 impl Manager {
     /// So many free GPUs of a box, all of one kind.
-    async fn free(&self, of_box: &str, count: usize) -> Vec<GpuId> {
+    pub async fn free(&self, of_box: &str, count: usize) -> Vec<GpuId> {
         let snapshot = self.composer.snapshot().await.unwrap();
         let gpus = snapshot.topology.gpus.iter().filter(|gpu| gpu.host.is_none());
         let gpus = gpus.filter(|gpu| gpu.control.iter().any(|at| at.endpoint.as_str() == of_box));
@@ -234,13 +245,13 @@ impl Manager {
         alike.take(count).map(|gpu| gpu.id.clone()).collect()
     }
 
-    async fn host(&self, name: &str) -> HostId {
+    pub async fn host(&self, name: &str) -> HostId {
         let snapshot = self.composer.snapshot().await.unwrap();
         let mut hosts = snapshot.topology.hosts.iter();
         hosts.find(|host| host.name == name).unwrap().id.clone()
     }
 
-    async fn attach(&self, gpus: &[GpuId], host: &str) -> OperationId {
+    pub async fn attach(&self, gpus: &[GpuId], host: &str) -> OperationId {
         let host = self.host(host).await;
         let change = self
             .composer
@@ -374,12 +385,37 @@ async fn many_at_both_managers_get_each_gpu_once() {
     for asked in asked {
         served += usize::from(asked.await.unwrap().is_some());
     }
-    assert!(served > 0);
     assert_eq!(
-        pool.truth().len(),
-        served * 4,
-        "whoever was served has what it asked for"
+        (served, pool.truth().len()),
+        (6, 24),
+        "nobody is refused while there are GPUs, because another one was quicker at those that it had chosen"
     );
+    all_is_well(&mut pool, &[&a, &b]).await;
+}
+
+/// One is stopped between the look at the limits and the commit of its own.
+#[tokio::test(start_paused = true)]
+async fn limits_that_are_set_at_two_managers_at_once_hold_both() {
+    let (mut pool, a, b) = two("demo").await;
+    a.gate.stop_before("commit");
+    let per_plan = NewLimits {
+        per_plan: Some(23),
+        ..NewLimits::default()
+    };
+    let composer = a.composer.clone();
+    let first = tokio::spawn(async move { composer.set_limits(&per_plan).await });
+    a.gate.is_stopped().await;
+    let per_hour = NewLimits {
+        per_hour: Some(77),
+        ..NewLimits::default()
+    };
+    b.composer.set_limits(&per_hour).await.unwrap();
+    a.gate.go_on();
+    first.await.unwrap().unwrap();
+    for manager in [&a, &b] {
+        let limits = manager.composer.limits().await.unwrap().limits;
+        assert_eq!((limits.per_plan, limits.per_hour), (23, 77));
+    }
     all_is_well(&mut pool, &[&a, &b]).await;
 }
 
@@ -461,4 +497,117 @@ async fn an_endpoint_that_is_removed_and_used_at_once_is_one_or_the_other() {
         pool.quiet().await;
         all_is_well(&mut pool, &[&a, &b]).await;
     }
+}
+
+/// A way to the rack on which box-2 can't be reached, while it is cut.
+struct Way {
+    line: Arc<dyn Connector>,
+    is_cut: AtomicBool,
+}
+
+#[async_trait]
+impl Connector for Way {
+    async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
+        match self.is_cut.load(Ordering::SeqCst) && spec.id.as_str() == "box-2" {
+            true => Err(DriverError::no_effect("the way to box-2 is cut")),
+            false => self.line.connect(spec).await,
+        }
+    }
+}
+
+/// A take-over that can't be finished, because its endpoint can't be reached, ends with the endpoint.
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_is_removed_while_it_is_taken_over_is_in_nobodys_hands() {
+    let mut pool = Pool::of("demo").await;
+    pool.composer().close().await;
+    pool.crash().await;
+    let a = manager(&pool, "a").await;
+    let way = Arc::new(Way {
+        line: pool.line(),
+        is_cut: AtomicBool::new(true),
+    });
+    let b = manager_over(&pool, "b", way.clone()).await;
+    let id = "box-2".parse().unwrap();
+    let lease = async || {
+        let lease = read::<Lease>(&*pool.store, "endpoint/box-2").await.unwrap();
+        lease.unwrap().value.manager.map(|manager| manager.id)
+    };
+    a.gate.stop();
+    pool.until("the other has taken over", async || {
+        lease().await.as_deref() == Some("id-of-b")
+    })
+    .await;
+    b.composer.remove_endpoint(&id).await.unwrap();
+    pool.until("nobody has it", async || lease().await.is_none())
+        .await;
+    tokio::time::sleep(TERM * 4).await;
+    assert_eq!(lease().await, None, "nor tries on");
+
+    // The way there is mended, and it is added again.
+    way.is_cut.store(false, Ordering::SeqCst);
+    let added = b.composer.add_endpoint(spec_of("box-2"), Standing::Adopted);
+    added.await.unwrap();
+    let attached = b.attach(&b.free("box-2", 1).await, "host-1").await;
+    let ended = b.composer.wait(&attached, FOREVER).await.unwrap();
+    assert_eq!(ended.state, OperationState::Completed, "{:?}", ended.error());
+    a.gate.go_on();
+    tokio::time::sleep(TERM).await;
+    all_is_well(&mut pool, &[&a, &b]).await;
+}
+
+/// Nobody gets all of its endpoints in time: it ends as if somebody had cancelled it, with the reason.
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_waits_for_managers_beyond_its_deadline_is_given_up() {
+    let (mut pool, a, b) = two("demo").await;
+    give(&pool, "box-2", "b").await;
+    let gpus = [a.free("box-1", 1).await, a.free("box-2", 1).await].concat();
+    let host = a.host("host-2").await;
+    let how = How {
+        // Sooner than a lease changes hands.
+        deadline_s: Some(1),
+        ..How::default()
+    };
+    let change = a.composer.attach(&gpus, &host, ME, &how).await.unwrap();
+    let id = change.operation.unwrap().id;
+    for manager in [&a, &b] {
+        let ended = manager.composer.wait(&id, FOREVER).await.unwrap();
+        assert_eq!(ended.state, OperationState::RolledBack, "{:?}", ended.waits());
+        let stop = ended.stop.unwrap();
+        assert!(stop.message.contains("it was not done by"), "{}", stop.message);
+    }
+    assert!(pool.truth().is_empty());
+    all_is_well(&mut pool, &[&a, &b]).await;
+}
+
+/// Fault 53: an hour forth and back, several times; whoever is in charge stays so, and what goes on goes on.
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_is_set_changes_nothing_about_who_is_in_charge() {
+    let mut pool = Pool::of("demo").await;
+    pool.composer().close().await;
+    pool.crash().await;
+    let clock = Arc::new(JumpingClock::new());
+    pool.managers_clock = clock.clone();
+    let a = manager(&pool, "a").await;
+    let b = manager(&pool, "b").await;
+    let slow = Fault::new(FaultKind::Slow {
+        by: Duration::from_secs(5),
+    });
+    pool.fault(slow.on("PATCH", "/redfish/v1/Fabrics/*/Zones/*"));
+    let at_work = a.attach(&a.free("box-1", 4).await, "host-1").await;
+    let hour = SignedDuration::from_hours(1);
+    for by in [hour, -hour, -hour, hour] {
+        clock.jump(by);
+        tokio::time::sleep(TERM).await;
+        for endpoint in ["box-1", "box-2"] {
+            let lease = read::<Lease>(&*pool.store, &format!("endpoint/{endpoint}")).await;
+            let holder = lease.unwrap().unwrap().value.manager.unwrap();
+            assert_eq!(holder.id, "id-of-a", "{endpoint}");
+        }
+    }
+    let ended = b.composer.wait(&at_work, FOREVER).await.unwrap();
+    assert_eq!(ended.state, OperationState::Completed, "{:?}", ended.error());
+    let lines = pool.store.journal(&at_work, 0).await.unwrap();
+    let adopted = lines.iter().filter(|line| line.json.get().contains("adopted"));
+    assert_eq!(adopted.count(), 0, "nobody took it over");
+    all_is_well(&mut pool, &[&a, &b]).await;
 }

@@ -265,3 +265,82 @@ async fn another_mark_is_seen_by_the_clock_and_so_is_that_it_is_gone() {
         .await;
     clockwork.stop().await;
 }
+
+/// A mark is a change of the hardware: none is written, and none taken away, where changes are held; whatever holds
+/// them, and whoever asks.
+#[tokio::test(start_paused = true)]
+async fn no_mark_is_written_or_taken_away_while_changes_are_held() {
+    let pool = demo().await;
+    pool.add_endpoint("box-1").await;
+    pool.add_endpoint_as("box-2", Standing::Observed).await;
+    let (own, manager) = (pool.own_mark().await, pool.composer());
+    for (what, elsewhere) in [(Paused::All, false), (Paused::Endpoint(id("box-2")), true)] {
+        manager
+            .pause(what.clone(), ME, "the rack is moved")
+            .await
+            .unwrap();
+        for take_over in [None, Some("it is ours")] {
+            let refused = pool.take("box-2", take_over).await.unwrap_err();
+            assert!(refused.message.contains("the rack is moved"), "{refused}");
+        }
+        let removed = manager.remove_endpoint(&id("box-2")).await;
+        assert!(removed.unwrap_err().message.contains("the rack is moved"));
+        assert_eq!(pool.mark_at("box-2"), None);
+        // Where it is paused as a whole nothing else is marked or unmarked, either.
+        let added = manager
+            .add_endpoint(spec_of("host-1-bmc"), Standing::Adopted)
+            .await;
+        assert_eq!(added.is_ok(), elsewhere, "{added:?}");
+        let marked = pool.mark_at("host-1-bmc");
+        assert_eq!(marked.is_some(), elsewhere, "{marked:?}");
+        if !elsewhere {
+            manager.remove_endpoint(&id("box-1")).await.unwrap_err();
+        }
+        assert_eq!(
+            pool.mark_at("box-1").as_ref(),
+            Some(&own),
+            "it keeps the one that it had"
+        );
+        manager.resume(&what, ME).await.unwrap();
+    }
+    // What was held goes on.
+    pool.take("box-2", None).await.unwrap();
+    assert_eq!(pool.mark_at("box-2"), Some(own));
+}
+
+/// A store that says that it is an older state, until somebody accepts that.
+fn restored(from: &std::path::Path) -> (Arc<SqliteStore>, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    poolwright_store::restore(from, dir.path(), "restored from last week's backup").unwrap();
+    (Arc::new(SqliteStore::open(dir.path()).unwrap()), dir)
+}
+
+#[tokio::test]
+async fn no_mark_is_written_by_a_manager_whose_store_is_an_older_state() {
+    let (before, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let backup = kept.path().join("backup.db");
+    drop(SqliteStore::open(before.path()).unwrap());
+    poolwright_store::backup(before.path(), &backup).unwrap();
+    let (store, _dir) = restored(&backup);
+    let mut pool = Pool::bare(Rack::builtin("demo").unwrap(), store);
+    pool.open().await;
+    pool.add_endpoint_as("box-1", Standing::Observed).await;
+    let refused = pool.take("box-1", Some("it is ours")).await.unwrap_err();
+    assert!(
+        refused.message.contains("restored from last week's backup"),
+        "{refused}"
+    );
+    let added = pool
+        .composer()
+        .add_endpoint(spec_of("box-2"), Standing::Adopted)
+        .await;
+    added.unwrap_err();
+    // Nor by what goes on by itself.
+    pool.look().await;
+    pool.restart().await;
+    pool.look().await;
+    assert_eq!((pool.mark_at("box-1"), pool.mark_at("box-2")), (None, None));
+    pool.composer().resume(&Paused::Restored, ME).await.unwrap();
+    pool.take("box-1", None).await.unwrap();
+    assert_eq!(pool.mark_at("box-1"), Some(pool.own_mark().await));
+}

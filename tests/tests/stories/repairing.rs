@@ -4,9 +4,11 @@
 use crate::calendar::Clockwork;
 use crate::kit::{ME, Pool, gpus};
 use poolwright_emulator::Rack;
+use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_emulator::rack::BoxIx;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_service::endpoint::Repair;
+use poolwright_service::limits::NewLimits;
 use poolwright_service::{CheckResult, DriftKind, OperationKind, OperationState, Paused};
 use poolwright_store::SqliteStore;
 use std::sync::Arc;
@@ -145,6 +147,49 @@ async fn what_somebody_bound_elsewhere_is_theirs_and_a_pause_holds_repairs() {
     pool.unbind_by_others(name);
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(pool.repairs().await, 1, "told, and nothing else");
+    clockwork.stop().await;
+}
+
+/// Repairs that are refused are no sign that somebody unbinds it again.
+#[tokio::test(start_paused = true)]
+async fn what_a_fabric_will_not_bind_for_a_while_is_tried_again_and_not_left_alone() {
+    let (pool, clockwork) = repairing().await;
+    // Each failure would pause automation soon.
+    let patient = NewLimits {
+        failures: Some(100),
+        ..NewLimits::default()
+    };
+    pool.composer().set_limits(&patient).await.unwrap();
+    pool.composed(gpus("chat", KIND, 2)).await;
+    let truth = pool.truth();
+    let name = truth.keys().next().unwrap();
+    pool.unbind_by_others(name);
+    let refused = Fault::new(FaultKind::Status {
+        code: 503,
+        retry_after: None,
+    });
+    pool.fault(refused.on("PATCH", "/redfish/v1/Fabrics/*/Zones/*"));
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let tried = pool.operations().await - 1;
+    assert!(
+        (4..=8).contains(&tried),
+        "{tried} repairs in an hour, later each time"
+    );
+    assert_eq!(pool.truth().len(), 1);
+    pool.emulation.clear_faults();
+    pool.until("it is bound again", async || pool.truth() == truth)
+        .await;
+    pool.quiet().await;
+    // And what is unbound by somebody time and again is left alone as ever.
+    for _ in 0..2 {
+        pool.unbind_by_others(name);
+        pool.until("it is bound again", async || pool.truth() == truth)
+            .await;
+        pool.quiet().await;
+    }
+    pool.unbind_by_others(name);
+    tokio::time::sleep(Duration::from_secs(2 * 3600)).await;
+    assert_eq!((pool.repairs().await, pool.truth().len()), (3, 1));
     clockwork.stop().await;
 }
 

@@ -77,6 +77,8 @@ async fn one_address_is_not_added_under_two_names() {
             id: ControlEndpointId::new("again").unwrap(),
             url: url.to_owned(),
             username: None,
+            password: None,
+            sealed: None,
             password_file: None,
             trust: Trust::System,
             insecure_http: false,

@@ -8,6 +8,7 @@ use poolwright_executor::Clock as Now;
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_service::clock::Clock;
 use poolwright_service::demand::DemandSpec;
+use poolwright_service::occurrence::{Missed, Overlap};
 use poolwright_service::schedule::ScheduleSpec;
 use poolwright_service::window::WindowSpec;
 use std::sync::{Mutex, PoisonError};
@@ -81,14 +82,13 @@ impl DayClock {
     pub fn night(&self, suspends: Vec<DemandId>, wants: Vec<DemandSpec>) -> ScheduleSpec {
         ScheduleSpec {
             id: ScheduleId::from_lossy("night"),
-            window: WindowSpec {
-                opens: "0 20 * * *".to_owned(),
-                closes: "30 7 * * *".to_owned(),
-                zone: self.zone_name.to_owned(),
-            },
+            window: WindowSpec::cron("0 20 * * *", "30 7 * * *", self.zone_name),
             demands: wants,
             suspends,
             paused: false,
+            overlap: Overlap::default(),
+            missed: Missed::default(),
+            back_by_close: false,
         }
     }
 }

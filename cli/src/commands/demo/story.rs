@@ -341,5 +341,7 @@ pub fn demand(id: DemandId, model: &str, task: Task) -> DemandSpec {
         gpus: None,
         kind: None,
         min_memory: None,
+        floor: None,
+        window: None,
     }
 }

@@ -2,6 +2,7 @@
 //! test of what it can do.
 
 mod accept;
+mod credentials;
 mod qualify;
 mod record;
 
@@ -19,11 +20,11 @@ use crate::output::{Output, Table, say};
 use crate::tables;
 use futures_util::StreamExt;
 use poolwright_model::id::ControlEndpointId;
-use poolwright_service::endpoint::{Endpoint, EndpointSpec, Repair, Trust};
+use poolwright_service::endpoint::{Endpoint, EndpointSpec, Repair};
 use poolwright_service::{Adopting, EndpointTest};
 use serde::Serialize;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub struct EndpointArgs {
@@ -48,7 +49,7 @@ enum Action {
     /// Show what vanished all at once from a service, which is not believed; --yes believes it
     #[command(after_help = accept::EXAMPLES)]
     Accept(accept::AcceptArgs),
-    /// Say what is done about GPUs there that are held and bound to nothing
+    /// Say what is done about GPUs there that are held and bound to nothing, or give another account or password
     #[command(after_help = SET)]
     Set(SetArgs),
     /// Forget a service; refused while a composition holds GPUs through it
@@ -66,7 +67,8 @@ Examples:
       --endpoint-username admin --endpoint-password-file box-1.pw --endpoint-ca rack-ca.pem
   poolwright endpoint add --from rack/endpoints.json
 
-Files are read by the manager, on its machine.
+Password and authority are sent to the manager, which keeps them, the password sealed: every manager of the same store
+can log in there. With --by-reference files are read by the manager, on its machine, each time.
 
 A service is only observed at first: nothing is changed there before `poolwright endpoint adopt NAME --yes`. One that is
 new, or the manager's own, is added with --adopt.";
@@ -87,6 +89,10 @@ const SET: &str = "\
 Examples:
   poolwright endpoint set box-1 --repair rebind     bind again what the fabric loses
   poolwright endpoint set box-1 --repair report     only tell it (poolwright diff)
+  poolwright endpoint set box-1 --endpoint-password-file new.pw
+  poolwright endpoint set box-1 --endpoint-username pool --endpoint-password-file pool.pw
+
+Another password is kept once the service has let the manager in with it.
 
 What is unbound again after three repairs within an hour is left alone; the same command lets it go on.";
 
@@ -95,8 +101,10 @@ struct SetArgs {
     #[arg(value_name = "NAME")]
     id: ControlEndpointId,
     /// report: only tell it; rebind: bind it again
-    #[arg(long, value_name = "POLICY", value_parser = policy)]
-    repair: Repair,
+    #[arg(long, value_name = "POLICY", value_parser = policy, required_unless_present = "endpoint_password_file")]
+    repair: Option<Repair>,
+    #[command(flatten)]
+    credentials: credentials::CredentialArgs,
     #[command(flatten)]
     manager: ManagerArgs,
 }
@@ -117,12 +125,8 @@ struct AddArgs {
     /// Its address
     #[arg(long, value_name = "URL", requires = "name")]
     url: Option<String>,
-    /// Account at the service
-    #[arg(long, value_name = "NAME", requires = "endpoint_password_file")]
-    endpoint_username: Option<String>,
-    /// File with its password
-    #[arg(long, value_name = "FILE", requires = "endpoint_username")]
-    endpoint_password_file: Option<PathBuf>,
+    #[command(flatten)]
+    credentials: credentials::CredentialArgs,
     /// Certificate authority of the service, a PEM file
     #[arg(long, value_name = "FILE", group = "whom")]
     endpoint_ca: Option<PathBuf>,
@@ -196,17 +200,7 @@ pub async fn run(args: EndpointArgs, output: Output) -> Outcome {
         }
         Action::Adopt(args) => return adopt(args, output).await,
         Action::Accept(args) => return accept::run(args, output).await,
-        Action::Set(SetArgs { id, repair, manager }) => {
-            let api = Api::new(&manager)?;
-            let path = ["endpoints", id.as_str(), "repair"];
-            let set: Endpoint = match api.post(&path, &json!({ "policy": repair })).await {
-                Ok(set) => set,
-                Err(failure) => {
-                    return Err(names::suggest(&api, failure, &[("endpoints", id.as_str())]).await);
-                }
-            };
-            output.show(&set, &tables::endpoints(std::slice::from_ref(&set)))?;
-        }
+        Action::Set(args) => set(args, output).await?,
         Action::Remove(RemoveArgs { one, confirm }) => {
             let api = Api::new(&one.manager)?;
             confirm.confirm(&format!("forget endpoint {}", one.id))?;
@@ -254,6 +248,27 @@ fn show(tested: &[Tested], output: Output) -> Result<(), Failure> {
     }
 }
 
+async fn set(args: SetArgs, output: Output) -> Result<(), Failure> {
+    let api = Api::new(&args.manager)?;
+    let id = args.id.as_str();
+    let asked = async {
+        if let Some(body) = args.credentials.body()? {
+            let _: EndpointTest = api.post(&["endpoints", id, "credentials"], &body).await?;
+        }
+        match args.repair {
+            Some(policy) => {
+                let body = json!({ "policy": policy });
+                api.post::<Endpoint>(&["endpoints", id, "repair"], &body).await
+            }
+            None => api.get(&["endpoints", id]).await,
+        }
+    };
+    match asked.await {
+        Ok(set) => output.show(&set, &tables::endpoints(std::slice::from_ref(&set))),
+        Err(failure) => Err(names::suggest(&api, failure, &[("endpoints", id)]).await),
+    }
+}
+
 /// So many are added side by side.
 const AT_ONCE: usize = 8;
 /// After so many the next line says so.
@@ -267,8 +282,9 @@ async fn add(args: AddArgs, output: Output) -> Outcome {
     let all = wanted.len();
     let adopted = [("adopted", if args.adopt { "true" } else { "false" })];
     let adding = futures_util::stream::iter(wanted).map(|spec| async {
+        let body = credentials::with_password(&spec);
         let added = api
-            .post_where::<EndpointTest>(&["endpoints"], &adopted, &spec)
+            .post_where::<EndpointTest>(&["endpoints"], &adopted, &body)
             .await;
         (spec.id, added)
     });
@@ -348,11 +364,11 @@ async fn adopt(args: AdoptArgs, output: Output) -> Outcome {
     Ok(ExitCode::Ok)
 }
 
-/// What is to be added, with the paths of files in full: the manager may run in another folder.
+/// What is to be added.
 fn wanted(args: &AddArgs) -> Result<Vec<EndpointSpec>, Failure> {
     let access = AccessArgs {
-        username: args.endpoint_username.clone(),
-        password_file: args.endpoint_password_file.clone(),
+        username: args.credentials.endpoint_username.clone(),
+        password_file: args.credentials.endpoint_password_file.clone(),
         ca: args.endpoint_ca.clone(),
         pin: args.endpoint_pin.clone(),
         insecure_tls: args.insecure_tls,
@@ -368,18 +384,7 @@ fn wanted(args: &AddArgs) -> Result<Vec<EndpointSpec>, Failure> {
         }
     };
     for spec in &mut specs {
-        if let Some(file) = &mut spec.password_file {
-            *file = in_full(file)?;
-        }
-        if let Trust::CaFile(file) = &mut spec.trust {
-            *file = in_full(file)?;
-        }
+        args.credentials.settle(spec)?;
     }
     Ok(specs)
-}
-
-fn in_full(file: &str) -> Result<String, Failure> {
-    let path = Path::new(file);
-    let full = std::path::absolute(path).map_err(|error| Failure::file(path, "found", &error))?;
-    Ok(full.display().to_string())
 }

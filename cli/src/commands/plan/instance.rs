@@ -1,11 +1,12 @@
 //! `plan --instance`: a problem over time from a file, planned without a manager.
 
+use super::picture::Picture;
 use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::follow::duration;
 use crate::output::human::counted;
-use crate::output::{Cell, Output, Table, column};
+use crate::output::{Cell, Format, Output, Table, column, write};
 use crate::progress::Progress;
 use poolwright_planner::horizon::{
     self, Assignment, Budget, Problem, Request, UNIT, Unserved, cps1, extended,
@@ -130,6 +131,21 @@ pub fn run(file: &Path, args: &InstanceArgs, output: Output) -> Outcome {
         rounds: plan.rounds,
         unserved: horizon::reasons(&problem, &plan.assignment),
     };
+    if output.format.is_picture() {
+        let picture = Picture {
+            name: &file.file_stem().unwrap_or_default().to_string_lossy(),
+            instance: &instance,
+            problem: &problem,
+            assignment: solution.assignment,
+            unserved: &solution.unserved,
+            summary: &summary(&problem, &solution),
+        };
+        write(&match output.format {
+            Format::Html => picture.html(),
+            _ => picture.svg(),
+        })?;
+        return Ok(ExitCode::Ok);
+    }
     let table = served(&problem, &solution);
     output.show_as(&solution, &table, |width| text(&problem, &solution, width))?;
     Ok(ExitCode::Ok)
@@ -201,18 +217,19 @@ fn served(problem: &Problem, solution: &Solution<'_>) -> Table {
     table
 }
 
+fn summary(problem: &Problem, solution: &Solution<'_>) -> String {
+    format!(
+        "cost {:.1}, at least {:.1} is needed (gap {:.1} %); {} of {} demands served",
+        solution.objective,
+        solution.bound,
+        100.0 * solution.gap,
+        problem.demands.len() - solution.unserved.len(),
+        problem.demands.len()
+    )
+}
+
 fn text(problem: &Problem, solution: &Solution<'_>, width: Option<u16>) -> String {
-    let mut lines = vec![
-        format!(
-            "cost {:.1}, at least {:.1} is needed (gap {:.1} %); {} of {} demands served",
-            solution.objective,
-            solution.bound,
-            100.0 * solution.gap,
-            problem.demands.len() - solution.unserved.len(),
-            problem.demands.len()
-        ),
-        String::new(),
-    ];
+    let mut lines = vec![summary(problem, solution), String::new()];
     lines.extend(gantt(
         problem,
         solution.assignment,

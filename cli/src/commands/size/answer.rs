@@ -5,6 +5,7 @@ use crate::output::human::{counted, duration, indented};
 use crate::output::{Cell, Output, Table, column};
 use poolwright_model::units::Bytes;
 use poolwright_sizing::calibration::CALIBRATED;
+use poolwright_sizing::estimate::{OFFLOADED, WARNING};
 use poolwright_sizing::fit::{Candidate, Division, Merit, Rejection};
 use poolwright_sizing::roofline::{MUCH_COMMUNICATION, Speed};
 use poolwright_sizing::{Fit, Model, Task, Term};
@@ -63,6 +64,8 @@ struct Set<'a> {
     bytes_per_gpu: Bytes,
     safe_bytes_per_gpu: Bytes,
     free_bytes_per_gpu: Bytes,
+    /// In the host's memory, where the job is offloaded.
+    host_bytes_per_gpu: Option<Bytes>,
     stranded_bytes: Bytes,
     /// What of the job these GPUs don't compute natively.
     note: Option<&'a str>,
@@ -116,6 +119,7 @@ impl<'a> Set<'a> {
             bytes_per_gpu: candidate.estimate.point,
             safe_bytes_per_gpu: candidate.estimate.safe,
             free_bytes_per_gpu: candidate.free,
+            host_bytes_per_gpu: candidate.estimate.on_host,
             stranded_bytes: candidate.stranded(),
             note: candidate.note.as_deref(),
             advice: candidate.advice.as_deref(),
@@ -235,6 +239,11 @@ pub fn calibrated<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Vec<St
     calibrated.into_iter().cloned().collect()
 }
 
+/// Notes of the best set that are shown whether it is explained or not.
+fn is_told(note: &str) -> bool {
+    note.starts_with(WARNING) || note.starts_with(OFFLOADED)
+}
+
 fn text(fit: &Fit, shown: &Shown, width: Option<u16>) -> String {
     let Some(best) = fit.candidates.first() else {
         return String::new();
@@ -261,6 +270,12 @@ fn text(fit: &Fit, shown: &Shown, width: Option<u16>) -> String {
     lines.extend(unpriced(fit));
     lines.extend(calibrated(fit.candidates.iter()));
     let explain = shown.explain;
+    let told = best
+        .estimate
+        .notes
+        .iter()
+        .filter(|note| !explain && is_told(note));
+    lines.extend(told.cloned());
     if explain {
         lines.push(format!("\nHow {} came about:", best.set));
         lines.extend(best.estimate.explain().iter().map(|line| indented(line, width)));

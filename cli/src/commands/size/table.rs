@@ -21,7 +21,7 @@ pub struct TableArgs {
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
     /// Share of the hours in which a GPU draws its limit, for energy
-    #[arg(long, value_name = "SHARE", default_value_t = PUBLISHED_UTILISATION, value_parser = parse_share)]
+    #[arg(long, value_name = "SHARE", default_value_t = PUBLISHED_UTILISATION, value_parser = parse_share, allow_negative_numbers = true)]
     utilisation: f64,
 }
 

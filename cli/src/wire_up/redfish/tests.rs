@@ -156,6 +156,8 @@ impl Site {
             id: "bmc-1".parse().unwrap(),
             url: self.bmc.url.clone(),
             username: Some("operator".to_owned()),
+            password: None,
+            sealed: None,
             password_file: Some(self.password_file().display().to_string()),
             trust: Trust::System,
             insecure_http: false,

@@ -3,16 +3,22 @@
 //! Whoever collects them waits for those that others have. So that this comes to an end, a manager begins nothing
 //! more at an endpoint that another one waits for, and after a while what runs there gives way too: it pauses once
 //! what was sent is answered, and whoever is in charge next carries it on. Until an operation has all of its
-//! endpoints it says what it waits for; and anybody can cancel it, for nobody works at it.
+//! endpoints it says what it waits for; and anybody can cancel it, for nobody works at it. So does its deadline: whoever
+//! sees first that it has passed gives it up.
 
 use super::{CancelError, Executor, Inner};
+use crate::deadline;
 use crate::finish;
 use crate::ledger::{Begins, Entry, Halt};
 use crate::line::Line;
+use crate::live::Live;
 use crate::load::adopt;
 use crate::operation::{Operation, Stop};
+use jiff::Timestamp;
 use poolwright_model::id::{ControlEndpointId, OperationId};
+use poolwright_store::StoreError;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 impl Executor {
@@ -31,7 +37,43 @@ impl Executor {
     }
 }
 
+/// What is known of an operation that nobody here works at.
+#[derive(Debug, Clone)]
+pub(super) struct Apart {
+    pub endpoints: BTreeSet<ControlEndpointId>,
+    /// When it is given up if it waits still. `None`: never, or it is being undone already.
+    deadline: Option<Timestamp>,
+}
+
 impl Inner {
+    /// It is in the journal; whoever is in charge of its endpoints works at it.
+    pub(super) fn leave(&self, live: &Live) {
+        let apart = live.ask(|operation| Apart {
+            endpoints: operation.endpoints(),
+            deadline: operation.deadline.filter(|_| operation.stop.is_none()),
+        });
+        self.cx.charge.want(&apart.endpoints);
+        self.elsewhere().insert(live.id.clone(), apart);
+    }
+
+    /// Gives up what waits for one manager in charge of all of its endpoints, once it should have been done. Where there
+    /// is one, that is for it to do.
+    pub(super) async fn give_up_late(&self, id: &OperationId, apart: Apart) -> Result<(), StoreError> {
+        if !deadline::has_passed(&self.cx, apart.deadline) {
+            return Ok(());
+        }
+        let turned = match self.cancel_apart(id, &Stop::too_late(apart.deadline)).await {
+            Ok(turned) => turned,
+            Err(CancelError::Store(error)) => return Err(error),
+            // It was turned, or ended, before.
+            Err(_) => true,
+        };
+        if let Some(known) = self.elsewhere().get_mut(id).filter(|_| turned) {
+            known.deadline = None;
+        }
+        Ok(())
+    }
+
     pub(super) fn is_in_charge(&self, endpoints: &BTreeSet<ControlEndpointId>) -> bool {
         let mut endpoints = endpoints.iter();
         endpoints.all(|endpoint| self.cx.charge.tenure(endpoint).is_some())
@@ -46,17 +88,17 @@ impl Inner {
     /// What gives way and has nothing on its way any more is in nobody's hands here.
     pub(super) fn leave_what_gives_way(&self) {
         let mut left = Vec::new();
-        self.workers().retain(|id, worker| {
+        self.workers().retain(|_, worker| {
             let is_over = worker.task.as_ref().is_some_and(JoinHandle::is_finished);
             let kept = !worker.gives_way || !is_over;
             if !kept {
                 worker.live.leave();
-                left.push((id.clone(), worker.live.ask(Operation::endpoints)));
+                left.push(Arc::clone(&worker.live));
             }
             kept
         });
-        for (id, endpoints) in left {
-            self.leave(&id, endpoints);
+        for live in left {
+            self.leave(&live);
         }
     }
 

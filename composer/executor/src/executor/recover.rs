@@ -5,9 +5,8 @@ use crate::ledger::{Begins, Entry};
 use crate::line::Line;
 use crate::load::adopt;
 use crate::operation::Operation;
-use poolwright_model::id::{ControlEndpointId, OperationId};
+use poolwright_model::id::OperationId;
 use poolwright_store::StoreError;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What recovery found.
@@ -36,8 +35,9 @@ impl Executor {
                 continue;
             }
             let known = inner.elsewhere().get(&id).cloned();
-            if let Some(endpoints) = known.filter(|endpoints| !inner.may_work_at(endpoints)) {
-                inner.cx.charge.want(&endpoints);
+            if let Some(apart) = known.filter(|apart| !inner.may_work_at(&apart.endpoints)) {
+                inner.cx.charge.want(&apart.endpoints);
+                inner.give_up_late(&id, apart).await?;
                 continue;
             }
             match Inner::take_up(inner, &id).await {
@@ -73,12 +73,6 @@ impl Inner {
         });
     }
 
-    /// It is in the journal; whoever is in charge of its endpoints works at it.
-    pub(super) fn leave(&self, id: &OperationId, endpoints: BTreeSet<ControlEndpointId>) {
-        self.cx.charge.want(&endpoints);
-        self.elsewhere().insert(id.clone(), endpoints);
-    }
-
     /// Works at an open operation from where its journal ends, if its endpoints are in this manager's charge.
     /// Where there may be others, that is written into the journal first: whoever worked at it before can write
     /// nothing more.
@@ -86,7 +80,7 @@ impl Inner {
         let live = Arc::new(adopt(&inner.cx, id).await?);
         let endpoints = live.ask(Operation::endpoints);
         if !inner.may_work_at(&endpoints) {
-            inner.leave(id, endpoints);
+            inner.leave(&live);
             return Ok(false);
         }
         if inner.cx.charge.is_shared() && !live.ask(|operation| operation.state.has_ended()) {

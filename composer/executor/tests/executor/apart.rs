@@ -3,11 +3,14 @@
 use crate::hands::Hands;
 use crate::kit::{Kit, ended, submission, until};
 use crate::plans::{Draft, composition};
-use crate::rack::{Call, How};
+use crate::rack::{Call, How, Rack};
+use jiff::{SignedDuration, Timestamp};
 use poolwright_driver::TaskSeen;
-use poolwright_executor::{CancelError, OperationState};
+use poolwright_executor::{CancelError, Clock, OperationState, StopCause, Submission};
 use poolwright_planner::Plan;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 fn attach(id: &str, unit: &str, host: &str) -> Plan {
     Draft::new(id)
@@ -127,5 +130,113 @@ async fn what_gave_way_for_nothing_goes_on() {
     tokio::time::sleep(kit.options.longest_write() + Duration::from_secs(1)).await;
     assert_eq!(a.recover().await.unwrap().adopted, std::slice::from_ref(&id));
     assert_eq!(ended(&a, &id).await.state, OperationState::Completed);
+    kit.all_is_well().await;
+}
+
+/// The time as the tests' clock tells it: it goes on from the epoch.
+struct Passing(Instant);
+
+impl Clock for Passing {
+    fn now(&self) -> Timestamp {
+        let passed = SignedDuration::try_from(self.0.elapsed()).unwrap();
+        Timestamp::UNIX_EPOCH + passed
+    }
+}
+
+fn in_a_minute(plan: Plan) -> Submission {
+    Submission {
+        deadline: Some("1970-01-01T00:01:00Z".parse().unwrap()),
+        ..submission(plan)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_waits_beyond_its_deadline_for_a_manager_is_given_up() {
+    let mut kit = Kit::new();
+    kit.clock = Arc::new(Passing(Instant::now()));
+    let hands = Hands::default();
+    hands.give("box-1", "a");
+    hands.give("box-2", "b");
+    let (a, b) = (hands.manager(&kit, "a"), hands.manager(&kit, "b"));
+    let id = a.submit(in_a_minute(at_two())).await.unwrap();
+    b.recover().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    a.recover().await.unwrap();
+    let waits = a.get(&id).await.unwrap().unwrap();
+    assert_eq!(waits.state, OperationState::Pending);
+    assert_eq!(a.claims().await.unwrap().len(), 2, "it holds what it is to move");
+
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // Both see that it is late.
+    let (first, second) = tokio::join!(a.recover(), b.recover());
+    assert!(first.unwrap().adopted.is_empty() && second.unwrap().adopted.is_empty());
+    for manager in [&a, &b] {
+        let ended = manager.get(&id).await.unwrap().unwrap();
+        assert_eq!(ended.state, OperationState::RolledBack, "{:?}", ended.waits());
+        let stop = ended.stop.unwrap();
+        assert_eq!(stop.cause, StopCause::Deadline);
+        assert!(
+            stop.message.contains("not done by 1970-01-01T00:01:00Z"),
+            "{}",
+            stop.message
+        );
+    }
+    assert!(kit.rack.asked().is_empty(), "{:?}", kit.rack.asked());
+    kit.all_is_well().await;
+    let again = a.submit(submission(attach("next", "u1", "h1"))).await.unwrap();
+    assert_eq!(ended(&a, &again).await.state, OperationState::Completed);
+}
+
+/// What it did before its endpoints came into several hands is undone by whoever has them all again.
+#[tokio::test(start_paused = true)]
+async fn what_had_begun_when_its_deadline_passes_is_undone_once_somebody_can() {
+    let mut kit = Kit::with(Rack::with_hosts_at("bmc-1"));
+    kit.clock = Arc::new(Passing(Instant::now()));
+    kit.options.verify_deadline = Duration::from_secs(3600);
+    let hands = Hands::default();
+    hands.give("box-1", "a");
+    hands.give("bmc-1", "a");
+    let (a, b) = (hands.manager(&kit, "a"), hands.manager(&kit, "b"));
+    kit.rack.hide("u1");
+    let id = a.submit(in_a_minute(attach("p", "u1", "h1"))).await.unwrap();
+    until(&a, &id, |operation| {
+        operation.waits().iter().any(|wait| wait.contains("to see"))
+    })
+    .await;
+    hands.give("bmc-1", "b");
+    a.recover().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    for _ in 0..3 {
+        for manager in [&a, &b] {
+            assert!(manager.recover().await.unwrap().adopted.is_empty());
+        }
+    }
+    let late = b.get(&id).await.unwrap().unwrap();
+    assert!(!late.state.has_ended(), "{}", late.state);
+    assert_eq!(late.stop.map(|stop| stop.cause), Some(StopCause::Deadline));
+    assert!(!kit.rack.ports_of("u1").is_empty(), "nobody may undo it yet");
+
+    hands.give("box-1", "b");
+    assert_eq!(b.recover().await.unwrap().adopted, std::slice::from_ref(&id));
+    assert_eq!(ended(&b, &id).await.state, OperationState::RolledBack);
+    assert!(kit.rack.ports_of("u1").is_empty());
+    kit.all_is_well().await;
+}
+
+/// Nobody is in charge for a while, and whoever comes then is too late.
+#[tokio::test(start_paused = true)]
+async fn what_is_taken_up_after_its_deadline_is_not_begun() {
+    let mut kit = Kit::new();
+    kit.clock = Arc::new(Passing(Instant::now()));
+    let hands = Hands::default();
+    let a = hands.manager(&kit, "a");
+    let id = a.submit(in_a_minute(attach("p", "u1", "h1"))).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    a.recover().await.unwrap();
+    assert_eq!(a.get(&id).await.unwrap().unwrap().state, OperationState::Pending);
+    hands.give("box-1", "a");
+    a.recover().await.unwrap();
+    assert_eq!(ended(&a, &id).await.state, OperationState::RolledBack);
+    assert!(kit.rack.asked().is_empty(), "{:?}", kit.rack.asked());
     kit.all_is_well().await;
 }

@@ -3,7 +3,7 @@
 
 use crate::kit::{Kit, ended, submission_of, until};
 use crate::rack::{Call, How, Rack};
-use crate::registered::{Form, each_form, prepare, prepared};
+use crate::registered::{Form, Managers, each_form, prepare, prepared};
 use crate::runs::{Calm, Crash, Moments, Start, Told, Way, bindings, calm, crash, go, id_of, recover};
 use poolwright_executor::{Operation, OperationKind, OperationState, SubmitError};
 use poolwright_store::SqliteStore;
@@ -76,10 +76,8 @@ async fn crash_with(form: Form, way: Way, trouble: Trouble, troubled: &Calm, und
     troubled.moments.len()
 }
 
-/// Fault 1: killed at any moment, the manager carries the operation on at its next start.
-#[test]
-fn crash_at_every_moment_of_every_operation() {
-    let crashes = each_form(crash_at_each_moment);
+fn crash_at_all(managers: Managers) {
+    let crashes = each_form(managers, crash_at_each_moment);
     for (form, crashes) in &crashes {
         // The smallest has its submission, and four moments of its one step.
         assert!(
@@ -89,6 +87,19 @@ fn crash_at_every_moment_of_every_operation() {
     }
     let all: usize = crashes.iter().map(|(_, crashes)| crashes).sum();
     eprintln!("{} forms of operations, {all} crashes", crashes.len());
+}
+
+/// Fault 1: killed at any moment, the manager carries the operation on at its next start.
+#[test]
+fn crash_at_every_moment_of_every_operation() {
+    crash_at_all(Managers::Alone);
+}
+
+/// Fault 1: or another manager does, which can't know whether the first is gone.
+/// Fault 8: one that stops at any moment of an operation and is taken for dead changes nothing any more.
+#[test]
+fn another_manager_takes_over_at_every_moment_of_every_operation() {
+    crash_at_all(Managers::Several);
 }
 
 /// A crash at each moment, and then each recovery is killed a moment later in its course than the one before,
@@ -124,14 +135,24 @@ async fn crash_again(form: Form) -> (usize, usize) {
     (cases, crashes)
 }
 
-/// Fault 2: killed again and again while it recovers, wherever it had been killed.
-#[test]
-fn crash_again_at_every_moment_of_every_recovery() {
-    let all = each_form(crash_again);
+fn crash_again_at_all(managers: Managers) {
+    let all = each_form(managers, crash_again);
     for (form, (cases, crashes)) in &all {
         eprintln!("{form:?}: {cases} crashes, then {crashes} in the recoveries");
         assert!(*crashes >= 2 * cases, "{form:?}: the recoveries did not crash");
     }
+}
+
+/// Fault 2: killed again and again while it recovers, wherever it had been killed.
+#[test]
+fn crash_again_at_every_moment_of_every_recovery() {
+    crash_again_at_all(Managers::Alone);
+}
+
+/// Fault 2: each time by another manager, which stops as well.
+#[test]
+fn manager_after_manager_takes_over_and_stops_at_every_moment() {
+    crash_again_at_all(Managers::Several);
 }
 
 /// Fault 2: a recovery that is asked for twice adopts once.

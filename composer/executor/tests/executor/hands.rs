@@ -2,7 +2,7 @@
 
 use crate::kit::Kit;
 use crate::rack::Wiring;
-use poolwright_executor::{Charge, Executor, Tenure};
+use poolwright_executor::{Charge, Executor, Hooks, Tenure};
 use poolwright_model::id::ControlEndpointId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -42,6 +42,10 @@ impl Hands {
     }
 
     pub fn manager(&self, kit: &Kit, manager: &'static str) -> Executor {
+        self.manager_with(kit, manager, Arc::new(()))
+    }
+
+    pub fn manager_with(&self, kit: &Kit, manager: &'static str, hooks: Arc<dyn Hooks>) -> Executor {
         let hand = Hand {
             hands: self.clone(),
             manager,
@@ -52,7 +56,7 @@ impl Hands {
             Arc::new(hand),
             Arc::clone(&kit.clock),
             kit.options.clone(),
-            Arc::new(()),
+            hooks,
         )
     }
 }

@@ -1,10 +1,11 @@
 //! An executor on a fake rack, and the questions that every test asks at the end.
 
+use crate::leased::Leased;
 use crate::rack::{Rack, Wiring};
 use jiff::Timestamp;
 use poolwright_executor::{
-    Claim, Clock, CompositionRecord, Executor, GpuRecord, Hooks, Key, Operation, OperationKind,
-    OperationState, Options, Submission, SubmitError,
+    Alone, Charge, Claim, Clock, CompositionRecord, Executor, GpuRecord, Hooks, Key, Operation,
+    OperationKind, OperationState, Options, Submission, SubmitError,
 };
 use poolwright_model::id::OperationId;
 use poolwright_model::lifecycle::GpuState;
@@ -30,6 +31,8 @@ pub struct Kit {
     pub rack: Arc<Rack>,
     pub options: Options,
     pub clock: Arc<dyn Clock>,
+    /// Managers that take over from each other; `None`: there is only one.
+    pub leased: Option<Arc<Leased>>,
 }
 
 impl Kit {
@@ -43,6 +46,19 @@ impl Kit {
             rack: Arc::new(rack),
             options: Options::default(),
             clock: Arc::new(Noon),
+            leased: None,
+        }
+    }
+
+    /// Several managers share the store from now on, one of which is in charge.
+    pub async fn share(&mut self) {
+        self.leased = Some(Leased::first(&self.store).await);
+    }
+
+    /// Where there are several managers another one is in charge from here on, whatever became of the one before.
+    pub async fn taken_over(&self) {
+        if let Some(leased) = &self.leased {
+            leased.take_over(self.options.longest_write()).await;
         }
     }
 
@@ -51,9 +67,14 @@ impl Kit {
     }
 
     pub fn executor_with(&self, hooks: Arc<dyn Hooks>) -> Executor {
-        Executor::with_hooks(
+        let charge: Arc<dyn Charge> = match &self.leased {
+            Some(leased) => Arc::new(leased.manager()),
+            None => Arc::new(Alone),
+        };
+        Executor::with_charge(
             Arc::clone(&self.store),
             Arc::new(Wiring(Arc::clone(&self.rack))),
+            charge,
             Arc::clone(&self.clock),
             self.options.clone(),
             hooks,

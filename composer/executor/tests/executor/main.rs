@@ -6,6 +6,7 @@
 mod disk;
 mod hands;
 mod kit;
+mod leased;
 mod plans;
 mod rack;
 mod registered;
@@ -18,6 +19,7 @@ mod claims;
 mod crashes;
 mod failures;
 mod hosts;
+mod hosts_apart;
 mod late;
 mod late_resets;
 mod operators;

@@ -90,7 +90,9 @@ struct State {
 
 /// Units and GPUs have the same names: unit `u1` has the one GPU `u1`.
 pub struct Rack {
-    endpoint: ControlEndpointId,
+    fabric_at: ControlEndpointId,
+    /// Where hosts are asked.
+    hosts_at: ControlEndpointId,
     state: Mutex<State>,
     /// How long the fabric takes.
     latency: Duration,
@@ -103,7 +105,8 @@ pub struct Rack {
 impl Rack {
     pub fn new() -> Self {
         Self {
-            endpoint: ControlEndpointId::new("box-1").unwrap(),
+            fabric_at: ControlEndpointId::new("box-1").unwrap(),
+            hosts_at: ControlEndpointId::new("box-1").unwrap(),
             state: Mutex::default(),
             latency: Duration::from_millis(5),
             hostless: false,
@@ -114,6 +117,14 @@ impl Rack {
     pub fn without_latency() -> Self {
         Self {
             latency: Duration::ZERO,
+            ..Self::new()
+        }
+    }
+
+    /// Hosts are asked through an endpoint of their own.
+    pub fn with_hosts_at(endpoint: &str) -> Self {
+        Self {
+            hosts_at: endpoint.parse().unwrap(),
             ..Self::new()
         }
     }
@@ -374,7 +385,7 @@ impl Drop for Leaving<'_> {
 #[async_trait]
 impl Fabric for Rack {
     fn endpoint(&self) -> &ControlEndpointId {
-        &self.endpoint
+        &self.fabric_at
     }
 
     async fn observe(&self, _progress: &dyn Progress) -> Result<Observation, DriverError> {
@@ -476,7 +487,7 @@ impl Fabric for Rack {
 #[async_trait]
 impl HostSide for Rack {
     fn endpoint(&self) -> &ControlEndpointId {
-        &self.endpoint
+        &self.hosts_at
     }
 
     async fn preflight(&self, target: &HostTarget, _: Duration) -> Result<Room, DriverError> {
@@ -548,10 +559,14 @@ pub struct Wiring(pub Arc<Rack>);
 #[async_trait]
 impl Drivers for Wiring {
     async fn fabric(&self, endpoint: &ControlEndpointId) -> Result<Option<Arc<dyn Fabric>>, DriverError> {
-        Ok((*endpoint == self.0.endpoint).then(|| Arc::clone(&self.0) as Arc<dyn Fabric>))
+        Ok((*endpoint == self.0.fabric_at).then(|| Arc::clone(&self.0) as Arc<dyn Fabric>))
     }
 
     async fn host(&self, _host: &HostId) -> Result<Option<Arc<dyn HostSide>>, DriverError> {
         Ok((!self.0.hostless).then(|| Arc::clone(&self.0) as Arc<dyn HostSide>))
+    }
+
+    fn drains_at(&self, _host: &HostId) -> Option<ControlEndpointId> {
+        (!self.0.hostless).then(|| self.0.hosts_at.clone())
     }
 }

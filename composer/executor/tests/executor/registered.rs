@@ -30,6 +30,16 @@ static NOTHING: LazyLock<Cordoned> = LazyLock::new(Cordoned::default);
 pub struct Form {
     pub kind: OperationKind,
     pub partial_ok: bool,
+    pub managers: Managers,
+}
+
+/// Who works at it, and who carries it on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Managers {
+    /// One; after a crash it starts again.
+    Alone,
+    /// Several, which share the store: where one stops, another takes over.
+    Several,
 }
 
 impl Form {
@@ -37,6 +47,7 @@ impl Form {
         Self {
             kind,
             partial_ok: false,
+            managers: Managers::Alone,
         }
     }
 
@@ -57,14 +68,17 @@ impl Form {
 }
 
 /// What is swept.
-pub fn swept() -> impl Iterator<Item = Form> {
-    OperationKind::ALL.into_iter().flat_map(|kind| {
-        let part = Form {
-            kind,
-            partial_ok: true,
+pub fn swept(managers: Managers) -> impl Iterator<Item = Form> {
+    OperationKind::ALL.into_iter().flat_map(move |kind| {
+        let whole = Form {
+            managers,
+            ..Form::whole(kind)
         };
-        let part = kind.may_be_partial().then_some(part);
-        std::iter::once(Form::whole(kind)).chain(part)
+        let part = Form {
+            partial_ok: true,
+            ..whole
+        };
+        std::iter::once(whole).chain(kind.may_be_partial().then_some(part))
     })
 }
 
@@ -91,6 +105,9 @@ pub async fn prepared(form: Form) -> (Kit, Plan) {
     let mut kit = Kit::new();
     // Time for one call that hangs, and for another look.
     kit.options.verify_deadline = Duration::from_secs(60);
+    if form.managers == Managers::Several {
+        kit.share().await;
+    }
     let plan = prepare(&kit, form).await;
     (kit, plan)
 }
@@ -164,14 +181,16 @@ pub async fn prepare(kit: &Kit, form: Form) -> Plan {
 }
 
 /// Does something for each form of each registered kind, side by side; each with a clock of its own.
-pub fn each_form<T: Send>(work: impl AsyncFn(Form) -> T + Sync) -> Vec<(Form, T)> {
+pub fn each_form<T: Send>(managers: Managers, work: impl AsyncFn(Form) -> T + Sync) -> Vec<(Form, T)> {
     let alone = |form| {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().start_paused(true).build().unwrap();
         (form, runtime.block_on(work(form)))
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = swept().map(|form| scope.spawn(move || alone(form))).collect();
+        let threads: Vec<_> = swept(managers)
+            .map(|form| scope.spawn(move || alone(form)))
+            .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }

@@ -113,6 +113,9 @@ pub async fn go(
     start: Start<'_>,
     trouble: impl FnOnce(&Rack),
 ) -> Option<Operation> {
+    if matches!(start, Start::Recover(_)) {
+        kit.taken_over().await;
+    }
     let executor = kit.executor_with(Arc::clone(moments) as _);
     let going = async {
         let id = match start {
@@ -151,7 +154,11 @@ pub async fn go(
         () = in_call => None,
         done = going => done,
     };
-    crash(executor).await;
+    match &kit.leased {
+        // Whoever takes over can't know whether it is gone.
+        Some(leased) if done.is_none() => leased.stop(executor),
+        _ => crash(executor).await,
+    }
     done
 }
 

@@ -1,12 +1,15 @@
 //! The sweep: every registered kind of operation × every request of every step, done and undone × everything
 //! that can become of a request: an error, a crash before it has its effect or after, or that it arrives twice.
 //!
+//! All of it is swept twice: with one manager, which starts again after a crash; and with several, where the one that is
+//! at work stops and another takes over under its lease, while the first is not gone and goes on when it can.
+//!
 //! Nothing here knows the operations. What is swept is what an undisturbed run asks of the rack, so a kind that
 //! is added is swept too; and the sweep fails if it did not come by everything that it should.
 
 use crate::kit::{Kit, ended};
 use crate::rack::{Call, How};
-use crate::registered::{Form, each_form, prepared, still_usable, verbs};
+use crate::registered::{Form, Managers, each_form, prepared, still_usable, verbs};
 use crate::runs::{Calm, Crash, Moments, Start, Told, Way, bindings, calm, go, id_of, recover, without};
 use poolwright_executor::{Operation, OperationKind, OperationState, Resolution, Resolve};
 use poolwright_model::step::{Step, Verb};
@@ -274,6 +277,7 @@ async fn one(case: &Case, calm: &Calm) -> bool {
 
 /// A quarantined operation holds what it has, also after a restart, until an operator says: try again.
 async fn held_until_resolved(kit: &Kit, operation: &Operation, unit: &str) -> Operation {
+    kit.taken_over().await;
     let executor = kit.executor();
     executor.recover().await.unwrap();
     let claims = executor.claims().await.unwrap();
@@ -383,13 +387,8 @@ fn is_undone_by_asking(step: &Step, plan: &Plan) -> bool {
     }
 }
 
-/// Fault 19: going on without what fails, an operation leaves out that unit and what waits for it, and nothing else.
-/// Fault 3: each request of each step arrives twice, or is made again after a crash: it has one effect.
-/// Fault 4: so does each request of each undo.
-/// Fault 5: an undo that never works ends in quarantine, which holds both ends and is left by `resolve`.
-#[test]
-fn every_request_of_every_operation_goes_wrong_in_every_way() {
-    let swept = each_form(sweep);
+fn sweep_all(managers: Managers) {
+    let swept = each_form(managers, sweep);
     let mut all = BTreeSet::new();
     for (form, swept) in &swept {
         let Swept {
@@ -415,6 +414,23 @@ fn every_request_of_every_operation_goes_wrong_in_every_way() {
     assert_eq!(all, BTreeSet::from(Verb::ALL), "some steps are in no operation");
     let cases: usize = swept.iter().map(|(_, swept)| swept.cases).sum();
     eprintln!("{} forms of operations, {cases} cases", swept.len());
+}
+
+/// Fault 19: going on without what fails, an operation leaves out that unit and what waits for it, and nothing else.
+/// Fault 3: each request of each step arrives twice, or is made again after a crash: it has one effect.
+/// Fault 4: so does each request of each undo.
+/// Fault 5: an undo that never works ends in quarantine, which holds both ends and is left by `resolve`.
+#[test]
+fn every_request_of_every_operation_goes_wrong_in_every_way() {
+    sweep_all(Managers::Alone);
+}
+
+/// Fault 3: nor where the manager stops at any request, goes on once another has taken over, and finds its lease gone.
+/// Fault 4: at those of the undo, too.
+/// Fault 8: whatever it was at, it changes nothing any more.
+#[test]
+fn every_request_goes_wrong_in_every_way_where_managers_take_over_from_each_other() {
+    sweep_all(Managers::Several);
 }
 
 /// The names that a register should have: those that may be read.

@@ -4,16 +4,18 @@ use super::{Answer, Body, id};
 use crate::{Api, problem::Problem};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
-use poolwright_service::Why;
 use poolwright_service::demand::{DemandRecord, DemandSpec};
+use poolwright_service::{Declaration, Declared, Why};
+use serde::Deserialize;
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/demands", get(all).post(add))
         .route("/demands/{id}", get(one).delete(remove))
         .route("/demands/{id}/why", get(why))
+        .route("/declare", post(declare))
 }
 
 async fn all(State(api): State<Api>) -> Answer<Vec<DemandRecord>> {
@@ -38,4 +40,17 @@ async fn remove(State(api): State<Api>, Path(text): Path<String>) -> Result<Stat
 
 async fn why(State(api): State<Api>, Path(text): Path<String>) -> Answer<Why> {
     Ok(Json(api.composer.why(&id(&text)?).await?))
+}
+
+/// What is declared, and whether it is only to be judged.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Declare {
+    what: Declaration,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+async fn declare(State(api): State<Api>, Body(Declare { what, dry_run }): Body<Declare>) -> Answer<Declared> {
+    Ok(Json(api.composer.declare(what, dry_run).await?))
 }

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use poolwright_service::endpoint::{Endpoint, EndpointSpec, Repair, Standing};
-use poolwright_service::{Accepting, Adopting, EndpointTest, How};
+use poolwright_service::{Accepting, Adopting, Credentials, EndpointTest, How};
 use serde::Deserialize;
 
 pub(super) fn routes() -> Router<Api> {
@@ -19,6 +19,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/endpoints/{id}/adopt", post(adopt))
         .route("/endpoints/{id}/accept", post(accept))
         .route("/endpoints/{id}/repair", post(repair))
+        .route("/endpoints/{id}/credentials", post(credentials))
 }
 
 async fn all(State(api): State<Api>) -> Answer<Vec<Endpoint>> {
@@ -105,6 +106,14 @@ async fn repair(
     Body(body): Body<Policy>,
 ) -> Answer<Endpoint> {
     Ok(Json(api.composer.set_repair(&id(&text)?, body.policy).await?))
+}
+
+async fn credentials(
+    State(api): State<Api>,
+    Path(text): Path<String>,
+    Body(body): Body<Credentials>,
+) -> Answer<EndpointTest> {
+    Ok(Json(api.composer.set_credentials(&id(&text)?, body).await?))
 }
 
 async fn one(State(api): State<Api>, Path(text): Path<String>) -> Answer<Endpoint> {

@@ -10,7 +10,7 @@ mod pool;
 mod probes;
 mod schedules;
 
-use crate::{Api, auth, problem::Problem};
+use crate::{Api, auth, problem::Problem, sessions};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, OriginalUri, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode};
@@ -48,6 +48,7 @@ pub(crate) fn router(api: Api) -> Router {
     Router::new()
         .nest("/api/v1", v1)
         .merge(probes::routes())
+        .merge(sessions::routes(&api))
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,

@@ -1,7 +1,8 @@
 //! The probes. They need no password, and tell nothing of the pool.
 //!
-//! `/livez`: the process answers. `/readyz`: it has recovered, its store answers, and the hardware was looked
-//! at; the body has each check, and the status is 503 while one fails.
+//! `/livez`: the process takes requests, and nothing more: a store that hangs is no reason to restart it.
+//! `/readyz`: it has recovered, its store answers, and the hardware was looked at; the body has each check, and the
+//! status is 503 while one fails.
 
 use crate::Api;
 use crate::problem::retry_later;

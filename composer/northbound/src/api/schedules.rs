@@ -2,13 +2,17 @@
 
 use super::{Answer, Body, id};
 use crate::{Api, problem::Problem};
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use poolwright_service::ScheduleStatus;
+use poolwright_model::id::ScheduleId;
 use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::ScheduleSpec;
+use poolwright_service::{DueOpening, MOST_OPENINGS, ScheduleStatus, ServiceError};
+use serde::Deserialize;
+
+const BY: &str = poolwright_service::accounts::ADMIN;
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
@@ -16,6 +20,8 @@ pub(super) fn routes() -> Router<Api> {
         .route("/schedules/{id}", get(one).delete(remove))
         .route("/schedules/{id}/pause", post(pause))
         .route("/schedules/{id}/resume", post(resume))
+        .route("/schedules/{id}/run", post(run))
+        .route("/schedule-openings", get(openings))
         .route("/schedule-runs", get(runs))
 }
 
@@ -47,6 +53,56 @@ async fn resume(State(api): State<Api>, Path(text): Path<String>) -> Answer<Sche
     Ok(Json(api.composer.pause_schedule(&id(&text)?, false).await?))
 }
 
-async fn runs(State(api): State<Api>) -> Answer<Vec<ScheduleRun>> {
-    Ok(Json(api.composer.schedule_runs().await?))
+/// How long it is to run.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Run {
+    /// Left out: until its window would close next.
+    #[serde(default)]
+    for_s: Option<u32>,
+}
+
+async fn run(
+    State(api): State<Api>,
+    Path(text): Path<String>,
+    Body(Run { for_s }): Body<Run>,
+) -> Answer<ScheduleStatus> {
+    Ok(Json(api.composer.run_schedule(&id(&text)?, for_s, BY).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// Only of this one.
+    schedule: Option<ScheduleId>,
+    /// The longest list.
+    most: Option<usize>,
+}
+
+/// So many are told unless more are asked for.
+const USUAL_OPENINGS: usize = 10;
+
+async fn openings(
+    State(api): State<Api>,
+    Query(Which { schedule, most }): Query<Which>,
+) -> Answer<Vec<DueOpening>> {
+    let most = most.unwrap_or(USUAL_OPENINGS);
+    if most == 0 || most > MOST_OPENINGS {
+        let message = format!("most={most} is refused: 1 to {MOST_OPENINGS} openings are told at once");
+        return Err(ServiceError::bad_request(message).into());
+    }
+    Ok(Json(api.composer.next_openings(schedule.as_ref(), most).await?))
+}
+
+async fn runs(
+    State(api): State<Api>,
+    Query(Which { schedule, most }): Query<Which>,
+) -> Answer<Vec<ScheduleRun>> {
+    let mut runs = api.composer.schedule_runs().await?;
+    if let Some(schedule) = &schedule {
+        api.composer.schedule(schedule).await?;
+        runs.retain(|run| run.is_of(schedule));
+    }
+    let older = runs.len().saturating_sub(most.unwrap_or(runs.len()));
+    Ok(Json(runs.split_off(older)))
 }

@@ -39,6 +39,15 @@ pub enum Broken {
         used: u32,
         most: u32,
     },
+    #[error(
+        "slot {slot}: {used} GPUs are in use and {kept} more are guaranteed to tenants that have demands for them, there are {count}"
+    )]
+    Guarantee {
+        slot: usize,
+        used: u32,
+        kept: u32,
+        count: u32,
+    },
     #[error("{host} has {got} slots for {group} in the plan, the horizon has {wanted}")]
     Length {
         host: String,
@@ -78,6 +87,7 @@ pub fn check(problem: &Problem, plan: &Assignment) -> Result<Cost, Broken> {
     let mut judge = Judge::new(problem, plan)?;
     let demands = judge.demands()?;
     judge.quotas()?;
+    judge.guarantees()?;
     Ok(demands + judge.hosts() + judge.attached()?)
 }
 
@@ -245,6 +255,49 @@ impl<'a> Judge<'a> {
                         most: quota.most,
                     });
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a tenant is guaranteed and has demands for is left for it, or in use by it.
+    fn guarantees(&self) -> Result<(), Broken> {
+        let problem = self.problem;
+        let served = self.plan.demands.iter().filter(|served| served.host.is_some());
+        let served: BTreeSet<&str> = served.map(|served| served.demand.as_str()).collect();
+        let count: u32 = problem.groups.iter().map(|group| u32::from(group.count)).sum();
+        let guaranteed = problem.quotas.iter().filter(|quota| quota.guaranteed > 0);
+        let guaranteed: Vec<_> = guaranteed.collect();
+        for slot in 0..problem.slots * usize::from(!guaranteed.is_empty()) {
+            let (mut used, mut kept) = (0, 0);
+            for demand in problem
+                .demands
+                .iter()
+                .filter(|demand| demand.window.contains(&slot))
+            {
+                if served.contains(demand.id.as_str()) {
+                    used += u32::from(demand.gpus);
+                }
+            }
+            for quota in &guaranteed {
+                let (mut wants, mut has) = (0, 0);
+                let of_tenant = problem
+                    .demands
+                    .iter()
+                    .filter(|demand| demand.tenant == quota.tenant);
+                for demand in of_tenant.filter(|demand| demand.window.contains(&slot)) {
+                    wants += u32::from(demand.gpus);
+                    has += u32::from(demand.gpus) * u32::from(served.contains(demand.id.as_str()));
+                }
+                kept += wants.min(quota.guaranteed).min(quota.most).saturating_sub(has);
+            }
+            if used + kept > count {
+                return Err(Broken::Guarantee {
+                    slot,
+                    used,
+                    kept,
+                    count,
+                });
             }
         }
         Ok(())

@@ -376,6 +376,7 @@ impl Reader {
                 id: demand.id.clone(),
                 tenant: demand.tenant.clone(),
                 window: demand.start as usize..demand.end as usize,
+                lead: 0,
                 gpus: demand.gpus as u16,
                 memory_gb,
                 unmet: unmet.round_ties_even() as Cost,

@@ -1,5 +1,6 @@
-//! What a problem may say beyond `cps-1`, in a file of the schema [`SCHEMA`]: which hosts are closed when, which hosts and
-//! GPUs a demand may have, and how many GPUs a tenant may use at a time.
+//! What a problem may say beyond `cps-1`, in a file of the schema [`SCHEMA`]: which hosts are closed when, which GPUs are
+//! pinned, which hosts and GPUs a demand may have and how long before it runs they are attached, and how many GPUs a
+//! tenant may use at a time and is guaranteed.
 
 use super::cps1::{self, Instance, Invalid, invalid};
 use super::problem::{Problem, Quota};
@@ -16,6 +17,8 @@ const MOST_GPUS: u64 = 1_000_000;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Extension {
     pub hosts: Vec<HostExtension>,
+    #[serde(default)]
+    pub gpus: Vec<GpuExtension>,
     pub demands: Vec<DemandExtension>,
     #[serde(default)]
     pub tenants: Vec<Tenant>,
@@ -27,6 +30,14 @@ pub struct HostExtension {
     /// Windows in which nothing runs there. What is attached may stay.
     #[serde(default)]
     pub closed: Vec<Window>,
+}
+
+/// Whether a GPU may be moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct GpuExtension {
+    /// It stays where it is, attached or not, takes its room there, and serves no demand.
+    #[serde(default)]
+    pub pinned: bool,
 }
 
 /// Slots, the end not among them.
@@ -45,14 +56,22 @@ pub struct DemandExtension {
     /// Types of GPU that it may have; left out: all with enough memory.
     #[serde(default)]
     pub types: Option<Vec<String>>,
+    /// Slots before its window in which its GPUs are attached and checked already; paid for as at work. What of them
+    /// would lie before the horizon is past.
+    #[serde(default)]
+    pub lead: u64,
 }
 
 /// What a tenant may use.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Tenant {
     pub id: String,
-    /// GPUs in use at a time.
-    pub most_gpus: u64,
+    /// GPUs in use at a time; left out: any number.
+    #[serde(default)]
+    pub most_gpus: Option<u64>,
+    /// GPUs that others leave for it whenever it has demands for as many.
+    #[serde(default)]
+    pub guaranteed_gpus: u64,
 }
 
 /// Judges a file of the schema and makes a problem of it. Both are read from the same file.
@@ -65,6 +84,7 @@ pub fn read(instance: &Instance, extension: &Extension) -> Result<Problem, Inval
         let name = format!("hosts[{index}] ({})", host.id);
         host.closed = closed(&name, &more.closed, problem.slots)?;
     }
+    pinned(&mut problem, instance, &extension.gpus)?;
     quotas(&mut problem, &extension.tenants)?;
     let host_of: HashMap<String, usize> = (problem.hosts.iter().enumerate())
         .map(|(index, host)| (host.id.clone(), index))
@@ -87,6 +107,13 @@ pub fn read(instance: &Instance, extension: &Extension) -> Result<Problem, Inval
             &kind_of,
             "a type of \"gpus\"",
         )?;
+        let most = demand.window.end as u64;
+        if more.lead > most {
+            let allowed = format!("its window ends at {most}: write 0 to {most}");
+            return invalid(field("lead"), more.lead.to_string(), allowed);
+        }
+        demand.lead = demand.window.start.min(more.lead as usize);
+        demand.window.start -= demand.lead;
         if let Some(kinds) = &demand.kinds {
             demand
                 .choices
@@ -120,21 +147,83 @@ fn closed(host: &str, windows: &[Window], slots: usize) -> Result<Vec<Range<usiz
     Ok(closed.into_iter().map(|(window, _)| window).collect())
 }
 
+/// Takes pinned GPUs out of the pool, and their room from the hosts where they are.
+fn pinned(problem: &mut Problem, instance: &Instance, gpus: &[GpuExtension]) -> Result<(), Invalid> {
+    let group_of: HashMap<String, usize> = (0..problem.groups.len())
+        .map(|group| (problem.group_name(group), group))
+        .collect();
+    for (index, (gpu, _)) in instance
+        .gpus
+        .iter()
+        .zip(gpus)
+        .enumerate()
+        .filter(|(_, (_, more))| more.pinned)
+    {
+        // Every GPU is of a group that was made of it.
+        let Some(group) = group_of.get(&format!("{}@{}", gpu.kind, gpu.switch)) else {
+            continue;
+        };
+        problem.groups[*group].count -= 1;
+        let Some(host) = problem
+            .hosts
+            .iter_mut()
+            .find(|host| Some(&host.id) == gpu.attached_to.as_ref())
+        else {
+            continue;
+        };
+        if host.room == 0 {
+            let found = format!("true, at {} where all room is pinned already", host.id);
+            let field = format!("gpus[{index}] ({}).pinned", gpu.id);
+            return invalid(
+                field,
+                found,
+                "no more GPUs are attached to a host than it has room for",
+            );
+        }
+        host.room -= 1;
+        for (_, count) in host.attached.iter_mut().filter(|(of, _)| of == group) {
+            *count -= 1;
+        }
+        host.attached.retain(|(_, count)| *count > 0);
+    }
+    Ok(())
+}
+
 fn quotas(problem: &mut Problem, tenants: &[Tenant]) -> Result<(), Invalid> {
-    let mut known = BTreeSet::new();
+    let (mut known, mut guaranteed) = (BTreeSet::new(), 0);
     for (index, tenant) in tenants.iter().enumerate() {
         let field = |name: &str| format!("tenants[{index}] ({}).{name}", tenant.id);
         if !known.insert(&tenant.id) {
             let found = format!("{:?} a second time", tenant.id);
             return invalid(field("id"), found, "a tenant has one limit");
         }
-        if tenant.most_gpus > MOST_GPUS {
-            let found = tenant.most_gpus.to_string();
-            return invalid(field("most_gpus"), found, format!("write 0 to {MOST_GPUS}"));
+        let most = tenant.most_gpus.unwrap_or(MOST_GPUS);
+        for (name, value) in [("most_gpus", most), ("guaranteed_gpus", tenant.guaranteed_gpus)] {
+            if value > MOST_GPUS {
+                return invalid(field(name), value.to_string(), format!("write 0 to {MOST_GPUS}"));
+            }
+        }
+        guaranteed += tenant.guaranteed_gpus;
+        if guaranteed > u64::from(problem.gpus()) {
+            let found = format!(
+                "{}, with which tenants are guaranteed {guaranteed}",
+                tenant.guaranteed_gpus
+            );
+            let allowed = format!("there are {} GPUs that may be moved", problem.gpus());
+            return invalid(field("guaranteed_gpus"), found, allowed);
+        }
+        if tenant.guaranteed_gpus > most {
+            let found = tenant.guaranteed_gpus.to_string();
+            return invalid(
+                field("guaranteed_gpus"),
+                found,
+                format!("most_gpus allows it {most}"),
+            );
         }
         problem.quotas.push(Quota {
             tenant: tenant.id.clone(),
-            most: tenant.most_gpus as u32,
+            most: most as u32,
+            guaranteed: tenant.guaranteed_gpus as u32,
         });
         for demand in problem
             .demands

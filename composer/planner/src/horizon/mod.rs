@@ -7,6 +7,7 @@
 //!   attached), `insertion` (where a demand is served best), `ruin` and `search` (taking away and placing anew),
 //!   `settle` (what is attached in each slot), `bound`, `relaxation` and `room` (what no plan can go below).
 //! * [`reasons`](mod@reasons): why a demand is not served, and what would help.
+//! * [`usage`]: what a plan uses in each slot.
 //! * [`check`](mod@check): a second opinion on every plan, which shares no code with the search.
 //!
 //! Invariants: the same problem, seed and number of rounds give the same plan; the bound is never above the cost of
@@ -19,6 +20,7 @@ pub mod extended;
 pub mod problem;
 pub mod reasons;
 pub mod solution;
+pub mod usage;
 
 mod bound;
 mod cover;
@@ -38,3 +40,4 @@ pub use problem::{Cost, Problem, UNIT};
 pub use reasons::{Unserved, reasons};
 pub use solution::{Assignment, Served};
 pub use solve::{Plan, Request, solve};
+pub use usage::Usage;

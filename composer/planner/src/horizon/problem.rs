@@ -29,11 +29,13 @@ pub struct Problem {
     pub quotas: Vec<Quota>,
 }
 
-/// How many GPUs a tenant may use at a time.
+/// How many GPUs a tenant may use at a time, and how many are kept for it while it wants them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quota {
     pub tenant: String,
     pub most: u32,
+    /// Others never take these from it in a slot in which it has demands for as many.
+    pub guaranteed: u32,
 }
 
 /// A host: how many GPUs it has room for, and what it costs to have it on.
@@ -69,8 +71,10 @@ pub struct Group {
 pub struct Demand {
     pub id: String,
     pub tenant: String,
-    /// Slots, the end not among them.
+    /// Slots, the end not among them; with the lead.
     pub window: Range<usize>,
+    /// Slots at the beginning of the window in which its GPUs are attached and checked, and it does not run yet.
+    pub lead: usize,
     pub gpus: u16,
     /// What a GPU must have at least.
     pub memory_gb: f64,
@@ -101,6 +105,27 @@ impl Problem {
     pub fn group_name(&self, group: usize) -> String {
         let group = &self.groups[group];
         format!("{}@{}", self.kinds[group.kind], self.switches[group.switch])
+    }
+
+    /// All GPUs that may be moved.
+    pub(super) fn gpus(&self) -> u32 {
+        self.groups.iter().map(|group| u32::from(group.count)).sum()
+    }
+
+    /// What is kept for each tenant with a quota, by slot: no more than it is guaranteed, may use, or has demands for.
+    pub(super) fn guarantees(&self) -> Vec<Vec<u32>> {
+        let mut wanted = vec![vec![0_u32; self.slots]; self.quotas.len()];
+        for demand in &self.demands {
+            let Some(quota) = demand.quota else { continue };
+            for slot in &mut wanted[quota][demand.window.clone()] {
+                *slot = slot.saturating_add(u32::from(demand.gpus));
+            }
+        }
+        for (quota, wanted) in self.quotas.iter().zip(&mut wanted) {
+            let most = quota.guaranteed.min(quota.most);
+            wanted.iter_mut().for_each(|slot| *slot = (*slot).min(most));
+        }
+        wanted
     }
 
     /// Whether a demand may run on a host in a window, as far as that is said.

@@ -189,7 +189,7 @@ fn no_room(state: &State<'_>, demand: &Demand) -> Option<(String, Vec<String>)> 
     let most_room = room(window.clone()).unwrap_or(0);
     let span = format!("slots {} to {}", window.start, window.end - 1);
     let mut help = Vec::new();
-    let left = state.free_quota(demand);
+    let left = state.within_limit(demand);
     if let Some(quota) = demand.quota.map(|quota| &problem.quotas[quota])
         && left < gpus
     {
@@ -199,6 +199,23 @@ fn no_room(state: &State<'_>, demand: &Demand) -> Option<(String, Vec<String>)> 
         return Some((
             reason,
             vec![format!("{} more GPUs in the limit of {tenant}", gpus - left)],
+        ));
+    }
+    let beside = state.beside_guarantees(demand);
+    if beside < gpus {
+        let reason = format!(
+            "it wants {gpus} GPUs, and in {span} others leave {beside} at most, for what tenants are guaranteed is kept for them"
+        );
+        let who = match demand.tenant.as_str() {
+            "" => "its tenant".to_owned(),
+            tenant => tenant.to_owned(),
+        };
+        return Some((
+            reason,
+            vec![
+                format!("a guarantee of more GPUs for {who}"),
+                format!("{} more GPUs", gpus - beside),
+            ],
         ));
     }
     let reason = if most < gpus {
@@ -228,8 +245,9 @@ fn no_room(state: &State<'_>, demand: &Demand) -> Option<(String, Vec<String>)> 
     starts.sort_by_key(|start| start.abs_diff(window.start));
     if let Some(start) = starts.into_iter().find(fits) {
         help.push(format!(
-            "a window that starts at slot {start}, and not at {}",
-            window.start
+            "a window that starts at slot {}, and not at {}",
+            start + demand.lead,
+            window.start + demand.lead
         ));
     }
     Some((reason, help))

@@ -145,6 +145,8 @@ fn room_for(state: &State<'_>, demand: usize, rng: &mut Rng) -> Vec<usize> {
     let mut gpus = i64::from(wanted.gpus) - i64::from(free);
     let mut room = i64::from(wanted.gpus) - i64::from(state.free_room(host, wanted.window.clone()));
     let mut quota = i64::from(wanted.gpus) - i64::from(state.free_quota(wanted));
+    // What others are guaranteed is in the way: anybody may make room.
+    let guarded = state.beside_guarantees(wanted) < u32::from(wanted.gpus);
     let mut others: Vec<usize> = some(problem, rng)
         .filter(|other| overlap(problem, demand, *other))
         .collect();
@@ -166,6 +168,7 @@ fn room_for(state: &State<'_>, demand: usize, rng: &mut Rng) -> Vec<usize> {
             0
         };
         let of_quota = match problem.demands[other].quota {
+            _ if guarded => i64::from(problem.demands[other].gpus),
             Some(other_quota) if wanted.quota == Some(other_quota) => i64::from(problem.demands[other].gpus),
             _ => 0,
         };

@@ -60,9 +60,47 @@ pub(super) struct State<'p> {
     log: Vec<(Of, Cost)>,
     /// GPUs in use by quota and slot.
     quotas: Vec<Vec<u32>>,
+    guarantees: Option<Guarantees>,
     /// Demands that are placed, by host.
     guests: Vec<Vec<usize>>,
     scratch: Scratch,
+}
+
+/// What is kept for tenants, where anything is.
+#[derive(Debug, Clone)]
+struct Guarantees {
+    /// By quota and slot.
+    kept: Vec<Vec<u32>>,
+    /// GPUs that are in use or kept for somebody, by slot.
+    claimed: Vec<u32>,
+    all: u32,
+}
+
+impl Guarantees {
+    fn of(problem: &Problem) -> Option<Self> {
+        if problem.quotas.iter().all(|quota| quota.guaranteed == 0) {
+            return None;
+        }
+        let kept = problem.guarantees();
+        let at = |slot: usize| kept.iter().map(|of_quota| of_quota[slot]).sum();
+        Some(Self {
+            claimed: (0..problem.slots).map(at).collect(),
+            kept,
+            all: problem.gpus(),
+        })
+    }
+
+    /// GPUs that a demand may use in a slot, while its tenant uses so many.
+    fn free(&self, quota: Option<usize>, slot: usize, used: u32) -> u32 {
+        let own = quota.map_or(0, |quota| self.kept[quota][slot].saturating_sub(used));
+        self.all.saturating_sub(self.claimed[slot]) + own
+    }
+
+    /// A tenant uses so many after so many before.
+    fn change(&mut self, quota: Option<usize>, slot: usize, before: u32, after: u32) {
+        let kept = quota.map_or(0, |quota| self.kept[quota][slot]);
+        self.claimed[slot] = self.claimed[slot] + after.max(kept) - before.max(kept);
+    }
 }
 
 /// Whose excess it is.
@@ -108,6 +146,7 @@ impl<'p> State<'p> {
             excess: 0,
             log: Vec::new(),
             quotas: vec![vec![0; problem.slots]; problem.quotas.len()],
+            guarantees: Guarantees::of(problem),
             guests: vec![Vec::new(); problem.hosts.len()],
             scratch: Scratch::default(),
         };
@@ -164,11 +203,26 @@ impl<'p> State<'p> {
 
     /// GPUs that a demand's tenant may use beside those that it uses, in every slot of the demand's window.
     pub fn free_quota(&self, demand: &Demand) -> u32 {
+        self.within_limit(demand).min(self.beside_guarantees(demand))
+    }
+
+    /// As far as its tenant's own limit goes.
+    pub fn within_limit(&self, demand: &Demand) -> u32 {
         let Some(quota) = demand.quota else {
             return u32::MAX;
         };
         let used = self.quotas[quota][demand.window.clone()].iter().copied().max();
         self.problem.quotas[quota].most.saturating_sub(used.unwrap_or(0))
+    }
+
+    /// As far as what others are guaranteed leaves it.
+    pub fn beside_guarantees(&self, demand: &Demand) -> u32 {
+        let Some(guarantees) = &self.guarantees else {
+            return u32::MAX;
+        };
+        let used = |slot: usize| demand.quota.map_or(0, |quota| self.quotas[quota][slot]);
+        let free = |slot: usize| guarantees.free(demand.quota, slot, used(slot));
+        demand.window.clone().map(free).min().unwrap_or(0)
     }
 
     /// Everything that is paid.
@@ -246,10 +300,19 @@ impl<'p> State<'p> {
         let sign = if comes { 1 } else { -1 };
         self.base -= sign * wanted.unmet;
         let host = placement.host;
-        if let Some(quota) = wanted.quota {
-            let gpus = u32::from(wanted.gpus);
-            for used in &mut self.quotas[quota][wanted.window.clone()] {
-                *used = if comes { *used + gpus } else { *used - gpus };
+        let gpus = u32::from(wanted.gpus);
+        for slot in wanted.window.clone() {
+            // Who has no quota is guaranteed nothing, so only the difference counts.
+            let before = match wanted.quota {
+                Some(quota) => self.quotas[quota][slot],
+                None => gpus,
+            };
+            let after = if comes { before + gpus } else { before - gpus };
+            if let Some(guarantees) = &mut self.guarantees {
+                guarantees.change(wanted.quota, slot, before, after);
+            }
+            if let Some(quota) = wanted.quota {
+                self.quotas[quota][slot] = after;
             }
         }
         for (group, count) in &placement.parts {

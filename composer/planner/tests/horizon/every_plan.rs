@@ -65,7 +65,7 @@ impl Every<'_> {
         }
         let Some(wanted) = problem.demands.get(demand) else {
             let cost = cost + self.on(used);
-            if cost < self.least {
+            if cost < self.least && self.leaves_what_is_guaranteed(used) {
                 self.least = self.least.min(cost.saturating_add(self.attached(used)));
             }
             return;
@@ -133,6 +133,24 @@ impl Every<'_> {
                 .clone()
                 .for_each(|slot| self.by_quota[quota][slot] -= gpus);
         }
+    }
+
+    /// In each slot, what is in use and what tenants may still claim of their guarantees is not more than there is.
+    fn leaves_what_is_guaranteed(&self, used: &[Counts]) -> bool {
+        let problem = self.problem;
+        let all: u32 = problem.groups.iter().map(|group| u32::from(group.count)).sum();
+        (0..problem.slots).all(|slot| {
+            let in_use: u32 = used[slot].iter().map(|count| u32::from(*count)).sum();
+            let claims = problem.quotas.iter().enumerate().map(|(place, quota)| {
+                let demands = problem.demands.iter();
+                let wants =
+                    demands.filter(|demand| demand.quota == Some(place) && demand.window.contains(&slot));
+                let wants: u32 = wants.map(|demand| u32::from(demand.gpus)).sum();
+                let may = wants.min(quota.guaranteed).min(quota.most);
+                may - may.min(self.by_quota[place][slot])
+            });
+            in_use + claims.sum::<u32>() <= all
+        })
     }
 
     /// Every way for each host to be on when it is used.

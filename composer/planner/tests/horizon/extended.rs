@@ -36,6 +36,57 @@ fn more_to_keep(seed: u64, size: Size) -> Value {
     value
 }
 
+/// The same, where GPUs are pinned, some demands want their GPUs beforehand, and tenants are guaranteed some.
+fn guaranteed_and_beforehand(seed: u64, size: Size) -> Value {
+    let mut rng = Rng::with_seed(seed);
+    let mut value = instance(seed, size);
+    value["schema"] = extended::SCHEMA.into();
+    let gpus = value["gpus"].as_array_mut().unwrap();
+    let pinned = rng.usize(..gpus.len());
+    gpus[pinned]["pinned"] = json!(rng.bool());
+    let most = gpus.len() as u64 - 1;
+    for demand in value["demands"].as_array_mut().unwrap() {
+        demand["lead"] = json!(rng.u8(..2));
+    }
+    let first = rng.u64(..=most.min(2));
+    value["tenants"] = json!([
+        {"id": "t0", "guaranteed_gpus": first},
+        {"id": "t1", "guaranteed_gpus": rng.u64(..=(most - first).min(2)), "most_gpus": 2},
+    ]);
+    value
+}
+
+#[test]
+fn guarantees_leads_and_pinned_gpus_are_kept_at_the_least_cost() {
+    let mut dearer = 0;
+    for seed in 0..16 {
+        let value = guaranteed_and_beforehand(seed, Size::TINY);
+        let problem = read(&value).unwrap_or_else(|error| panic!("seed {seed}: {error}: {value}"));
+        let least = every_plan::least(&problem);
+        let plan = planned(&problem, seed, 400, None);
+        assert_eq!(
+            check(&problem, &plan.assignment),
+            Ok(plan.cost),
+            "seed {seed}: {value}"
+        );
+        assert_eq!(plan.cost, least, "seed {seed}: {value}");
+        assert!(plan.bound <= least, "seed {seed}: {} above {least}", plan.bound);
+        let free = cps1::read(&serde_json::from_value(instance(seed, Size::TINY)).unwrap()).unwrap();
+        dearer += u32::from(least > planned(&free, seed, 400, None).cost);
+    }
+    assert!(dearer > 3, "what was to keep cost nothing: {dearer}");
+    for seed in 0..8 {
+        let problem = read(&guaranteed_and_beforehand(seed, Size::SMALL)).unwrap();
+        let plan = planned(&problem, seed, 60, None);
+        assert_eq!(check(&problem, &plan.assignment), Ok(plan.cost), "seed {seed}");
+        assert!(
+            reasons(&problem, &plan.assignment)
+                .iter()
+                .all(|one| !one.help.is_empty())
+        );
+    }
+}
+
 #[test]
 fn of_all_plans_that_keep_it_the_cheapest_is_found() {
     let mut dearer = 0;
@@ -126,6 +177,37 @@ fn a_plan_that_does_not_keep_it_is_found_out() {
         ),
         "{quota}"
     );
+    // A slot before, in which the plan attaches nothing.
+    let late = broken(&[("/demands/0/lead", json!(1))]);
+    assert!(matches!(late, Broken::NotAttached { slot: 1, .. }), "{late}");
+    let pinned = broken(&[("/gpus/0/pinned", json!(true))]);
+    assert!(matches!(pinned, Broken::Pool { count: 1, .. }), "{pinned}");
+    // Another tenant is guaranteed three of the four GPUs, and has a demand for as many.
+    let mut value = one_demand();
+    let other =
+        json!({"id": "e", "tenant": "u", "start": 0, "end": 8, "gpus": 3, "min_mem_gb": 24, "weight": 1});
+    value["demands"].as_array_mut().unwrap().push(other);
+    value["tenants"] = json!([{"id": "u", "guaranteed_gpus": 3}]);
+    let mut greedy = plan("large", "T24@s0");
+    greedy
+        .demands
+        .push(serde_json::from_value(json!({"demand": "e", "host": null})).unwrap());
+    let guarantee = check(&read(&value).unwrap(), &greedy).unwrap_err();
+    assert!(
+        matches!(
+            guarantee,
+            Broken::Guarantee {
+                slot: 2,
+                used: 2,
+                kept: 3,
+                count: 4
+            }
+        ),
+        "{guarantee}"
+    );
+    // It wants none of them by then.
+    value["demands"][1]["end"] = json!(2);
+    assert!(check(&read(&value).unwrap(), &greedy).is_ok());
 }
 
 #[test]
@@ -197,6 +279,22 @@ fn what_is_in_the_way_is_said() {
 }
 
 #[test]
+fn what_is_kept_for_another_tenant_is_said() {
+    let mut value = one_demand();
+    // Never served, for there are not four of a kind: what its tenant is guaranteed is kept for it all the same.
+    let other =
+        json!({"id": "e", "tenant": "u", "start": 0, "end": 8, "gpus": 4, "min_mem_gb": 24, "weight": 1});
+    value["demands"].as_array_mut().unwrap().push(other);
+    value["tenants"] = json!([{"id": "u", "guaranteed_gpus": 3}]);
+    let problem = read(&value).unwrap();
+    let plan = planned(&problem, 1, 20, None);
+    let reasons = reasons(&problem, &plan.assignment);
+    let of_d = reasons.iter().find(|one| one.demand == "d").unwrap();
+    assert!(of_d.reason.contains("others leave 1 at most"), "{of_d:?}");
+    assert!(of_d.help.contains(&"1 more GPUs".to_owned()), "{of_d:?}");
+}
+
+#[test]
 fn what_can_t_be_right_is_refused_by_field() {
     let cases = [
         (
@@ -236,6 +334,24 @@ fn what_can_t_be_right_is_refused_by_field() {
         (
             ("/tenants", json!([{"id": "t", "most_gpus": 1_000_000_000}])),
             "tenants[0] (t).most_gpus: 1000000000; write 0 to",
+        ),
+        (
+            (
+                "/tenants",
+                json!([{"id": "t", "guaranteed_gpus": 3}, {"id": "u", "guaranteed_gpus": 2}]),
+            ),
+            "tenants[1] (u).guaranteed_gpus: 2, with which tenants are guaranteed 5; there are 4 GPUs",
+        ),
+        (
+            (
+                "/tenants",
+                json!([{"id": "t", "guaranteed_gpus": 2, "most_gpus": 1}]),
+            ),
+            "tenants[0] (t).guaranteed_gpus: 2; most_gpus allows it 1",
+        ),
+        (
+            ("/demands/0/lead", json!(1_000_000_000)),
+            "demands[0] (d).lead: 1000000000; its window ends at 4",
         ),
         (("/schema", json!("cps-1")), "schema: \"cps-1\";"),
     ];

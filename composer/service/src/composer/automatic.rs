@@ -53,6 +53,13 @@ impl Automatic {
         });
     }
 
+    /// Takes what was begun in the future for begun now: the clock was set back since, and it is to count for an hour
+    /// and not for as long as the clock was wrong. Says whether there was any.
+    pub fn come_back_to(&mut self, now: Timestamp) -> bool {
+        let ahead = self.begun.iter_mut().filter(|begun| begun.at > now);
+        ahead.map(|begun| begun.at = now).count() > 0
+    }
+
     pub fn forgive(&mut self) {
         for begun in &mut self.begun {
             begun.forgiven = true;

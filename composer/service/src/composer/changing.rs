@@ -26,14 +26,31 @@ pub enum Release {
     Composition(CompositionId),
 }
 
+/// Plans that other managers may be ahead of. Each time one of them has begun something.
+const OUTRUN: usize = 20;
+
 impl Composer {
     /// Serves one demand now, as well as what is served already. If it can't be served whole it is not kept.
     /// What is stale is given only where nothing else would do, and after another look at it.
     pub async fn compose(&self, spec: DemandSpec, by: &str, how: &How) -> Result<Change, ServiceError> {
-        match self.compose_now(spec.clone(), by, how).await {
-            Err(refused) if self.looked_again(&refused).await => self.compose_now(spec, by, how).await,
-            done => done,
+        let mut looked = false;
+        for _ in 0..OUTRUN {
+            match self.compose_now(spec.clone(), by, how).await {
+                Err(refused) if self.was_outrun(&refused) => {}
+                Err(refused)
+                    if !looked && (self.looked_again(&refused).await || self.met_new(&refused).await?) =>
+                {
+                    looked = true;
+                }
+                done => return done,
+            }
         }
+        self.compose_now(spec, by, how).await
+    }
+
+    /// Whether another manager took meanwhile what this one had planned to take: then another plan may do.
+    fn was_outrun(&self, refused: &ServiceError) -> bool {
+        self.options.sharing.is_some() && refused.taken
     }
 
     async fn compose_now(&self, spec: DemandSpec, by: &str, how: &How) -> Result<Change, ServiceError> {
@@ -87,7 +104,7 @@ impl Composer {
         }
         let mut with = Batch::new();
         if record.course.is_some() {
-            self.note_calendar(&mut with, None).await?;
+            self.note_calendar(&mut with, &[]).await?;
         }
         // It may hold already what it needs: what was left of one of its name.
         if plan.steps.is_empty() {

@@ -61,13 +61,20 @@ impl Composer {
     {
         let parts = Arc::downgrade(&self.parts);
         self.go_on(async move {
+            // What is as it was is not told again.
+            let mut told: Option<String> = None;
             loop {
                 tokio::time::sleep(pause).await;
                 let Some(composer) = Self::within(&parts) else {
                     return;
                 };
-                if let Err(error) = act(composer).await {
-                    tracing::warn!("{what_failed}: {error}");
+                let failed = act(composer).await.err().map(|error| error.to_string());
+                if failed != told {
+                    match &failed {
+                        Some(error) => tracing::warn!("{what_failed}: {error}"),
+                        None => tracing::info!("no more of this: {what_failed}"),
+                    }
+                    told = failed;
                 }
             }
         });
@@ -82,15 +89,17 @@ impl Composer {
             .collect();
         let round = leases
             .round(&kept, &|| self.executor.busy_at(), self.clock.now())
-            .await?;
+            .await;
+        // Whatever came of the rest of it.
+        for taken in leases.to_cut_off() {
+            self.cut_off(leases.clone(), taken);
+        }
+        let round = round?;
         for endpoint in &round.handed_over {
             self.executor.let_go_of(endpoint);
         }
         for endpoint in leases.overdue() {
             self.executor.give_way(&endpoint);
-        }
-        for taken in round.taken_over {
-            self.cut_off(leases.clone(), taken);
         }
         Ok(())
     }
@@ -131,8 +140,8 @@ impl Composer {
         Ok(())
     }
 
-    /// Ends the sessions that a dead manager left at an endpoint, for as long as it takes: nothing is sent there
-    /// before.
+    /// Ends the sessions that a dead manager left at an endpoint, for as long as it takes and the endpoint is kept:
+    /// nothing is sent there before.
     fn cut_off(&self, leases: Arc<Leases>, taken: Takeover) {
         let parts = Arc::downgrade(&self.parts);
         self.go_on(async move {
@@ -140,24 +149,53 @@ impl Composer {
                 let Some(connections) = parts.upgrade().map(|parts| parts.connections.clone()) else {
                     return;
                 };
-                match end_sessions(&connections, &taken.endpoint).await {
-                    Ok(cut) => {
-                        tracing::info!(endpoint = %taken.endpoint, ?cut, "what the manager before may have sent is cut off");
-                        let Some(composer) = Self::within(&parts) else { return };
-                        match composer.beware_of_latecomers(&taken.endpoint, cut).await {
-                            Ok(()) => return leases.cut_off(&taken),
-                            Err(error) => {
-                                tracing::warn!(endpoint = %taken.endpoint, "what may come late is not written down yet: {error}");
-                            }
-                        }
-                    }
-                    Err(error) => {
-                        tracing::warn!(endpoint = %taken.endpoint, %error, "the sessions of the manager before are not ended yet");
-                    }
+                let cut = end_sessions(&connections, &taken.endpoint).await;
+                drop(connections);
+                let Some(composer) = Self::within(&parts) else {
+                    return;
+                };
+                if composer.is_cut_off(&leases, &taken, cut).await {
+                    return;
                 }
+                drop(composer);
                 tokio::time::sleep(CUT).await;
             }
         });
+    }
+
+    /// Takes note of how a try went to end the sessions of the manager before. Says whether it was the last.
+    async fn is_cut_off(
+        &self,
+        leases: &Leases,
+        taken: &Takeover,
+        cut: Result<Option<CutOff>, DriverError>,
+    ) -> bool {
+        let endpoint = &taken.endpoint;
+        match cut {
+            Ok(Some(cut)) => {
+                tracing::info!(%endpoint, ?cut, "what the manager before may have sent is cut off");
+                match self.beware_of_latecomers(endpoint, cut).await {
+                    Ok(()) => {
+                        leases.cut_off(taken);
+                        return true;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%endpoint, "what may come late is not written down yet: {error}");
+                    }
+                }
+            }
+            Ok(None) => match leases.abandon(taken, self.clock.now()).await {
+                Ok(()) => {
+                    tracing::info!(%endpoint, "it is not kept any more: nothing is to be cut off there");
+                    return true;
+                }
+                Err(error) => tracing::warn!(%endpoint, "its lease could not be given up yet: {error}"),
+            },
+            Err(error) => {
+                tracing::warn!(%endpoint, %error, "the sessions of the manager before are not ended yet");
+            }
+        }
+        false
     }
 
     async fn beware_of_latecomers(
@@ -191,12 +229,13 @@ impl Composer {
     }
 }
 
+/// `None`: the endpoint is not kept any more.
 async fn end_sessions(
     connections: &Connections,
     endpoint: &ControlEndpointId,
-) -> Result<CutOff, DriverError> {
+) -> Result<Option<CutOff>, DriverError> {
     match connections.fabric(endpoint).await? {
-        Some(fabric) => fabric.end_other_sessions(CUT).await,
-        None => Err(DriverError::no_effect("it is not kept any more")),
+        Some(fabric) => fabric.end_other_sessions(CUT).await.map(Some),
+        None => Ok(None),
     }
 }

@@ -4,7 +4,8 @@
 use super::automatic::Automatic;
 use super::keeping::DemandOf;
 use super::latecoming::Latecomer;
-use super::looking::{Ids, Speakers};
+use super::looking::naming::{Ids, Speakers};
+use super::pruning::Reckoned;
 use super::repairing::Repaired;
 use super::suspending::PutAside;
 use super::wanting::CalendarChange;
@@ -16,6 +17,7 @@ use crate::limits::Limits;
 use crate::runner::ScheduleRun;
 use crate::schedule::Schedule;
 use crate::sealed::Sealed;
+use crate::sessions::{Logins, Session};
 use crate::vanishing::Shown;
 use crate::walk::Walk;
 use poolwright_executor::documents::{self, again};
@@ -43,6 +45,9 @@ const OURS: &[&str] = &[
     Sealed::KIND,
     Shown::KIND,
     Walk::KIND,
+    Reckoned::KIND,
+    Session::KIND,
+    Logins::KIND,
 ];
 
 /// The names of all kinds.
@@ -73,6 +78,9 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Sealed::KIND => again::<Sealed>(json),
         Shown::KIND => again::<Shown>(json),
         Walk::KIND => again::<Walk>(json),
+        Reckoned::KIND => again::<Reckoned>(json),
+        Session::KIND => again::<Session>(json),
+        Logins::KIND => again::<Logins>(json),
         kind => return documents::reread(kind, json),
     })
 }

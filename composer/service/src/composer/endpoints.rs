@@ -1,6 +1,7 @@
 //! Adding, testing and removing the management services that the manager speaks to.
 
 use super::Composer;
+use super::credentials;
 use super::staleness::Ages;
 use crate::endpoint::{Connected, Endpoint, EndpointSpec, Repair, Standing};
 use crate::error::{ErrorCode, ServiceError};
@@ -75,6 +76,7 @@ impl Composer {
             )
             .with_hint("choose another name, or remove it first"));
         }
+        credentials::check(&spec)?;
         self.is_at_a_new_address(&spec).await?;
         self.connector.allow_one_more_try(&spec);
         let connected = self.connector.connect(&spec).await?;
@@ -130,8 +132,9 @@ impl Composer {
             self.claim(&spec.id, connected.fabric.as_ref(), seen, None)
                 .await?;
         }
+        let mut batch = Batch::new();
         let endpoint = Endpoint {
-            spec: spec.clone(),
+            spec: self.seal_password(spec, &mut batch)?,
             added: self.clock.now(),
             standing,
             repair: Repair::default(),
@@ -144,10 +147,10 @@ impl Composer {
         let _turn = self.turn.lock().await;
         self.is_at_a_new_address(spec).await?;
         self.is_another_service(spec, &look)?;
-        let mut batch = Batch::new();
         batch.expect(Endpoint::KIND, endpoint.id(), None).put(&endpoint)?;
         self.store.commit(batch).await?;
-        self.connections.take_into_use(spec, connected.clone()).await;
+        let kept = &endpoint.spec;
+        self.connections.take_into_use(kept, connected.clone()).await;
         self.take_in(began, vec![look]);
         Ok(tested)
     }
@@ -155,14 +158,15 @@ impl Composer {
     /// Looks at an endpoint anew, with a new connection. Credentials that were refused too often are tried once.
     pub async fn test_endpoint(&self, id: &ControlEndpointId) -> Result<EndpointTest, ServiceError> {
         let endpoint = self.endpoint(id).await?;
-        self.connector.allow_one_more_try(&endpoint.spec);
-        let connected = self.connector.connect(&endpoint.spec).await?;
+        let spec = self.ready_to_connect(&endpoint.spec).await?;
+        self.connector.allow_one_more_try(&spec);
+        let connected = self.connector.connect(&spec).await?;
         let observed = self.observe(&connected).await;
         connected.fabric.close().await;
         Ok(EndpointTest::of(&observed?))
     }
 
-    async fn observe(&self, connected: &Connected) -> Result<Observation, DriverError> {
+    pub(super) async fn observe(&self, connected: &Connected) -> Result<Observation, DriverError> {
         let deadline = self.options.collect.endpoint_deadline;
         let observed = tokio::time::timeout(deadline, connected.fabric.observe(&())).await;
         observed.unwrap_or_else(|_| {
@@ -203,6 +207,7 @@ impl Composer {
             .delete(Shown::KIND, id.as_str())
             .delete(Walk::KIND, id.as_str())
             .delete(Pause::KIND, &Paused::Endpoint(id.clone()).to_string());
+        Self::forget_password(&kept.spec, &mut batch);
         self.store.commit(batch).await?;
         self.recall_pauses().await?;
         if let Some(connected) = self.connections.remove(id) {
@@ -235,11 +240,7 @@ impl Composer {
             return Err(at_work(&beginning));
         }
         for open in self.store.open_operations().await? {
-            let steps = self.operation(&open).await?.steps;
-            if steps
-                .iter()
-                .any(|record| record.step.target.unit_at.endpoint == *id)
-            {
+            if self.operation(&open).await?.endpoints().contains(id) {
                 return Err(at_work(&open));
             }
         }
@@ -272,7 +273,7 @@ fn known_already(spec: &EndpointSpec, other: &ControlEndpointId) -> ServiceError
 }
 
 impl EndpointTest {
-    fn of(observed: &Observation) -> Self {
+    pub(super) fn of(observed: &Observation) -> Self {
         let topology = &observed.topology;
         Self {
             gpus: topology.gpus.len(),

@@ -8,13 +8,16 @@ use super::Composer;
 use crate::error::ServiceError;
 use poolwright_executor::{Operation, OperationKind, OperationState};
 use poolwright_model::id::{ControlEndpointId, OperationId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// After a look at what operations left, the next is not before so long.
 const GATHERS: Duration = Duration::from_secs(1);
+
+/// For each endpoint, held while what operations left there is looked at; when that was done last.
+pub(super) type Looking = BTreeMap<ControlEndpointId, Arc<tokio::sync::Mutex<Option<Instant>>>>;
 
 /// Whether the runner is told of an operation's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,22 +60,40 @@ impl Composer {
         }
     }
 
-    /// Looks at what operations left. One look does for all that ended before it began: where many end each endpoint is
-    /// walked now and then, and not for each.
+    /// Looks at what operations left, at each endpoint by itself: one that is slow keeps nobody from seeing the others.
     async fn look_at_what_is_left(&self, endpoints: BTreeSet<ControlEndpointId>) -> Result<(), ServiceError> {
-        self.left().extend(endpoints);
-        let mut looked = self.looking.lock().await;
-        if self.left().is_empty() {
-            // Whoever had the turn before began after ours were added.
+        self.left().extend(endpoints.iter().cloned());
+        let looks = endpoints.iter().map(|endpoint| self.look_once_at(endpoint));
+        let looks = futures_util::future::join_all(looks).await;
+        looks.into_iter().collect()
+    }
+
+    /// One look does for all operations that ended before it began: where many end the endpoint is walked now and then,
+    /// and not for each.
+    async fn look_once_at(&self, endpoint: &ControlEndpointId) -> Result<(), ServiceError> {
+        let turn = self.looking().entry(endpoint.clone()).or_default().clone();
+        let mut looked = turn.lock().await;
+        if !self.left().contains(endpoint) {
+            // Whoever had the turn before began after ours was added.
             return Ok(());
         }
         if let Some(looked) = *looked {
             tokio::time::sleep_until(looked + GATHERS).await;
         }
-        let left = std::mem::take(&mut *self.left());
-        let done = self.look_again(&left).await;
+        self.left().remove(endpoint);
+        let done = self.look_again(&BTreeSet::from([endpoint.clone()])).await;
         *looked = Some(Instant::now());
         done
+    }
+
+    /// Nothing is left to be looked at where nobody looks any more.
+    pub(super) fn forget_looks_at(&self, endpoint: &ControlEndpointId) {
+        self.left().remove(endpoint);
+        self.looking().remove(endpoint);
+    }
+
+    fn looking(&self) -> MutexGuard<'_, Looking> {
+        self.looking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn left(&self) -> MutexGuard<'_, BTreeSet<ControlEndpointId>> {

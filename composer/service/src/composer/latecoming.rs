@@ -24,9 +24,13 @@ use poolwright_planner::adopt_units;
 use poolwright_store::{Batch, Stored, read_all};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::sync::PoisonError;
+use std::time::Duration;
+use tokio::time::Instant;
 
-/// For so long something may come late.
-const WITHIN: SignedDuration = SignedDuration::from_hours(1);
+/// For so long something may come late: reckoned from when this manager first knew of it, for the machine's clock may be
+/// set meanwhile.
+const WITHIN: Duration = Duration::from_secs(3600);
 /// From one try to undo it to the next: its host may be using it.
 const PAUSE: SignedDuration = SignedDuration::from_secs(30);
 /// In whose name it is undone.
@@ -93,11 +97,17 @@ impl Composer {
 
     /// What may still be moved by a late request, after those are forgotten that can't be late any more.
     async fn latecomers(&self) -> Result<Vec<Latecomer>, ServiceError> {
-        let now = self.clock.now();
         let known = read_all::<Latecomer>(self.store.as_ref()).await?;
-        let known = known.into_iter().map(|known| known.value);
-        let (late, over): (Vec<_>, Vec<_>) =
-            known.partition(|known| now.duration_since(known.noted) <= WITHIN);
+        let known: Vec<Latecomer> = known.into_iter().map(|known| known.value).collect();
+        let (late, over): (Vec<_>, Vec<_>) = {
+            let mut since = self.late_since.lock().unwrap_or_else(PoisonError::into_inner);
+            since.retain(|id, _| known.iter().any(|known| known.id == *id));
+            let is_late = |known: &Latecomer| {
+                let since = since.entry(known.id.clone()).or_insert_with(Instant::now);
+                since.elapsed() <= WITHIN
+            };
+            known.into_iter().partition(is_late)
+        };
         if !over.is_empty() {
             let mut batch = Batch::new();
             for over in &over {

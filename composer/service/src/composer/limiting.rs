@@ -8,7 +8,7 @@ use poolwright_executor::Operation;
 use poolwright_model::id::{CompositionId, OperationId, TenantId};
 use poolwright_model::step::{Step, Verb};
 use poolwright_planner::Plan;
-use poolwright_store::{Batch, Stored, read};
+use poolwright_store::{Batch, StoreError, Stored, read};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,14 +61,35 @@ impl Composer {
 
     /// Sets some limits, and tries at once what they held back.
     pub async fn set_limits(&self, new: &NewLimits) -> Result<LimitsStatus, ServiceError> {
-        let limits = self.kept_limits().await?;
-        let limits = limits.with(new).map_err(ServiceError::bad_request)?;
-        let mut batch = Batch::new();
-        batch.put(&limits)?;
-        self.store.commit(batch).await?;
+        let limits = self.put_limits(new).await?;
         tracing::info!(?limits, "limits of what runs by itself");
         self.calendar_changed.notify_one();
         self.limits().await
+    }
+
+    /// What others set meanwhile stays.
+    async fn put_limits(&self, new: &NewLimits) -> Result<Limits, ServiceError> {
+        /// Each but the last finds that somebody else has just set some.
+        const TRIES: usize = 8;
+        let mut tries = 0;
+        loop {
+            let found = read::<Limits>(self.store.as_ref(), Limits::default().id()).await?;
+            let revision = found.as_ref().map(|found| found.revision);
+            let limits = found.map(|found| found.value).unwrap_or_default();
+            let limits = limits.with(new).map_err(ServiceError::bad_request)?;
+            let mut batch = Batch::new();
+            batch.expect(Limits::KIND, limits.id(), revision).put(&limits)?;
+            tries += 1;
+            match self.store.commit(batch).await {
+                Err(StoreError::Conflict { .. }) if tries < TRIES => {}
+                Err(error @ StoreError::Conflict { .. }) => {
+                    return Err(
+                        ServiceError::from(error).with_hint("somebody else sets limits just now; try again")
+                    );
+                }
+                committed => return committed.map(|_| limits).map_err(ServiceError::from),
+            }
+        }
     }
 
     pub(super) async fn kept_limits(&self) -> Result<Limits, ServiceError> {
@@ -85,6 +106,12 @@ impl Composer {
         with: &mut Batch,
     ) -> Result<(), ServiceError> {
         let now = self.clock.now();
+        let mut automatic = self.automatic().await?;
+        if automatic.come_back_to(now) {
+            let mut batch = Batch::new();
+            automatic.put_into(&mut batch)?;
+            self.store.commit(batch).await?;
+        }
         let limits = self.kept_limits().await?;
         if let Err(exceeded) = judge(&limits, &self.ran().await?, &moves_of_plan(plan), now) {
             return Err(ServiceError::new(ErrorCode::Conflict, exceeded.to_string()));

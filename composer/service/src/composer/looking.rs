@@ -4,6 +4,8 @@
 //! wrote down since is laid over it, so that the answer is right at any moment, and not only after the next
 //! look.
 
+pub(super) mod naming;
+
 use super::Composer;
 use crate::books::Pages;
 use crate::connections::NotReached;
@@ -19,14 +21,13 @@ use futures_util::StreamExt;
 use jiff::Timestamp;
 use poolwright_collector::{Look, assemble, look};
 use poolwright_driver::{Bindings, DriverError, Fabric, Progress};
-use poolwright_inventory::{Snapshot, remember};
+use poolwright_inventory::Snapshot;
 use poolwright_model::composable::WhyNot;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::{ControlEndpointId, HostId};
-use poolwright_model::topology::{Host, Topology};
-use poolwright_store::{Batch, Stored, read, read_all};
-use serde::{Deserialize, Serialize};
+use poolwright_model::topology::Topology;
+use poolwright_store::read_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -42,20 +43,33 @@ pub(super) struct Seen {
     looks: u64,
     /// How long the last look at everything took.
     elapsed_ms: u64,
-    /// What everything that was ever seen is called.
-    ids: Topology,
-    /// Who was ever seen to speak for each host. One that is silent just now still does.
-    speakers: BTreeMap<HostId, ControlEndpointId>,
-    /// There are new ones, which the store doesn't have yet.
-    ids_to_keep: bool,
+    names: Names,
     /// All sights in one; `None` where one of them has changed.
     joined: Option<Arc<Joined>>,
     /// All sights in one as they were before.
     before: Option<Arc<Joined>>,
+    /// The last of those whose names the store has.
+    settled: Option<Arc<Joined>>,
     /// When each was read; `None` where one was read again.
     looked_at: Option<Arc<LookedAt>>,
     /// The last answer.
     shown: Option<PoolShown>,
+}
+
+/// What everything that was ever seen is called; see [`naming`].
+#[derive(Default)]
+struct Names {
+    ids: Topology,
+    /// Who was ever seen to speak for each host. One that is silent just now still does.
+    speakers: BTreeMap<HostId, ControlEndpointId>,
+    /// The store's, when it was read or written last; `None`: it has none.
+    revision: Option<u64>,
+    /// So far the store was asked for what others have named.
+    asked: u64,
+    /// There is something new, which the store doesn't have yet.
+    to_keep: bool,
+    /// Endpoints that speak for nobody any more, of which the store does not know yet.
+    silenced: BTreeSet<ControlEndpointId>,
 }
 
 impl Seen {
@@ -84,7 +98,7 @@ impl Seen {
             pages,
             closed,
             looked_at: looked_at.clone(),
-            ids: &self.ids,
+            ids: &self.names.ids,
         };
         let shown = match self.shown.take() {
             Some(shown) => shown.renewed(facts),
@@ -96,31 +110,6 @@ impl Seen {
 
 /// Endpoints of which nothing may be had, and why.
 type Closed = BTreeMap<ControlEndpointId, WhyNot>;
-
-/// What everything is called, kept over a restart: records and compositions name GPUs and hosts by it.
-#[derive(Serialize, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Ids(Topology);
-
-impl Stored for Ids {
-    const KIND: &'static str = "ids";
-    fn id(&self) -> &'static str {
-        "pool"
-    }
-}
-
-/// Who speaks for each host, kept over a restart: an endpoint that is silent at the first look is still asked who
-/// uses a GPU, and its silence is no leave to pull it.
-#[derive(Serialize, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Speakers(BTreeMap<HostId, ControlEndpointId>);
-
-impl Stored for Speakers {
-    const KIND: &'static str = "speakers";
-    fn id(&self) -> &'static str {
-        "pool"
-    }
-}
 
 impl Composer {
     /// Looks at every endpoint.
@@ -242,18 +231,6 @@ impl Composer {
         Ok(unknown)
     }
 
-    /// Takes over what everything was called, and who spoke for whom, before the restart.
-    pub(super) async fn recall_ids(&self) -> Result<(), ServiceError> {
-        if let Some(kept) = read::<Ids>(self.store.as_ref(), Ids(Topology::default()).id()).await? {
-            self.lock_seen().ids = kept.value.0;
-        }
-        let none = Speakers(BTreeMap::new());
-        if let Some(kept) = read::<Speakers>(self.store.as_ref(), none.id()).await? {
-            self.lock_seen().speakers = kept.value.0;
-        }
-        Ok(())
-    }
-
     /// To be called before a look, whose answers then go to [`Composer::take_in`].
     pub(super) async fn begin_look(&self) -> Result<Began, ServiceError> {
         let revision = self.store.revision().await?;
@@ -368,64 +345,12 @@ impl Composer {
 
     /// Forgets what an endpoint showed.
     pub(super) fn forget(&self, endpoint: &ControlEndpointId) {
+        self.forget_looks_at(endpoint);
         let mut seen = self.lock_seen();
         seen.sights.remove(endpoint);
         seen.baselines.forget(endpoint);
-        let before = seen.speakers.len();
-        seen.speakers.retain(|_, speaker| speaker != endpoint);
-        seen.ids_to_keep |= seen.speakers.len() < before;
+        seen.names.forget(endpoint);
         seen.changed(true);
-    }
-
-    /// Everything that was seen in one. Where that can't be written down just now it is shown all the same; nothing is
-    /// begun on it before it is, see [`Composer::keep_what_was_seen`].
-    pub(super) async fn joined(&self) -> Arc<Joined> {
-        let joined = {
-            let mut seen = self.lock_seen();
-            match &seen.joined {
-                Some(joined) => joined.clone(),
-                None => self.join(&mut seen),
-            }
-        };
-        if let Err(error) = self.keep_what_was_seen().await {
-            tracing::warn!("what was seen can't be written down: {error}");
-        }
-        joined
-    }
-
-    /// Writes down what was seen: what is new in it has an id that stays, before anybody uses it.
-    pub(super) async fn keep_what_was_seen(&self) -> Result<(), ServiceError> {
-        let (ids, shown, walks) = {
-            let seen = self.lock_seen();
-            let known = || (Ids(seen.ids.clone()), Speakers(seen.speakers.clone()));
-            let walks: Vec<_> = seen.sights.values().filter_map(Sight::to_keep).collect();
-            (seen.ids_to_keep.then(known), seen.baselines.to_keep(), walks)
-        };
-        let mut batch = Batch::new();
-        if let Some((ids, speakers)) = &ids {
-            batch.put(ids)?.put(speakers)?;
-        }
-        for shown in &shown {
-            batch.put(shown)?;
-        }
-        for (walk, _) in &walks {
-            batch.put(walk)?;
-        }
-        if ids.is_none() && shown.is_empty() && walks.is_empty() {
-            return Ok(());
-        }
-        self.store.commit(batch).await?;
-        let mut seen = self.lock_seen();
-        if let Some((ids, speakers)) = ids {
-            seen.ids_to_keep &= seen.ids != ids.0 || seen.speakers != speakers.0;
-        }
-        shown.iter().for_each(|shown| seen.baselines.kept(shown));
-        for (walk, nth) in walks {
-            if let Some(sight) = seen.sights.get_mut(&walk.endpoint) {
-                sight.kept(nth);
-            }
-        }
-        Ok(())
     }
 
     fn join(&self, seen: &mut Seen) -> Arc<Joined> {
@@ -433,14 +358,12 @@ impl Composer {
         let began = seen.sights.values().filter_map(Sight::read_last);
         let taken_at = began.map(|began| began.at).max();
         let taken_at = taken_at.unwrap_or_else(|| self.clock.now());
-        let mut snapshot = assemble(looks, Some(&seen.ids), taken_at);
+        let called = seen.names.to_join_by(&self.books.pages());
+        let mut snapshot = assemble(looks, Some(&called), taken_at);
+        drop(called);
         snapshot.elapsed_ms = seen.elapsed_ms;
-        seen.ids_to_keep |= remember(&mut seen.ids, &snapshot.topology);
-        for (host, speaker) in speakers(&snapshot.topology.hosts) {
-            seen.ids_to_keep |= seen.speakers.get(&host) != Some(&speaker);
-            seen.speakers.insert(host, speaker);
-        }
-        self.connections.set_speakers(seen.speakers.clone());
+        seen.names.learn(&snapshot);
+        self.connections.set_speakers(seen.names.speakers.clone());
         let mut vanished = Vanished::default();
         if let Some(before) = &seen.before {
             vanished.clone_from(&before.vanished);
@@ -473,10 +396,4 @@ fn without_the_gone(mut read: Bindings) -> Bindings {
         *bound = Err(DriverError::cannot_tell("too many are gone at once"));
     }
     read
-}
-
-/// Who is seen to speak for each host.
-fn speakers(hosts: &[Host]) -> impl Iterator<Item = (HostId, ControlEndpointId)> {
-    let speaks = |host: &Host| Some((host.id.clone(), host.bmc.clone()?));
-    hosts.iter().filter_map(speaks)
 }

@@ -16,6 +16,7 @@
 //! * [`undoing`]: the contrary of what was done.
 //! * [`repairing`]: binding again what a fabric lost.
 //! * [`requests`]: from a plan to an operation; once a key.
+//! * [`credentials`]: the passwords of endpoints.
 //! * [`charge`]: one of several managers.
 //! * [`following`]: what is done once an operation is over.
 //! * [`automatic`]: what ran by itself of late.
@@ -37,6 +38,8 @@ mod automatic;
 mod beginning;
 mod changing;
 mod charge;
+mod credentials;
+mod declaring;
 pub mod documents;
 mod drifting;
 mod endpoints;
@@ -55,6 +58,7 @@ mod pruning;
 mod readiness;
 mod repairing;
 mod requests;
+mod scheduling;
 mod silence;
 mod staleness;
 mod starting;
@@ -66,10 +70,14 @@ pub use accepting::{Accepting, Lost};
 pub use adopting::Adopting;
 pub use asking::{Check, CheckResult, OperationAlarm, Resolution, Status, Why};
 pub use changing::Release;
+pub use credentials::Credentials;
+pub(crate) use credentials::{Unopened, unsealed};
+pub use declaring::{Declaration, Declared, DeclaredEntry, DeclaredKind, Difference, DoesNotFit};
 pub use endpoints::EndpointTest;
 pub(crate) use following::Tell;
 pub use limiting::{LimitsStatus, MovedMost};
 pub use planning::{Change, How};
+pub use scheduling::{DueOpening, MOST_OPENINGS, openings_of};
 pub use silence::Silent;
 pub use staleness::Observed;
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
@@ -83,12 +91,14 @@ use crate::error::ServiceError;
 use crate::ids::Ids;
 use crate::leases::{Leases, Sharing};
 use crate::runner::Trouble;
+use crate::sealed::Keys;
+use crate::sessions::Sessions;
 use poolwright_collector::CollectOptions;
 use poolwright_executor::{Alone, Charge, Executor};
 use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_sizing::Calibration;
 use poolwright_store::{Remembering, Store, Watched};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -109,6 +119,8 @@ pub struct Options {
     pub walk: Duration,
     /// Where several managers have one store; `None` for the only one.
     pub sharing: Option<Sharing>,
+    /// With what the passwords of endpoints are sealed and opened.
+    pub keys: Keys,
     /// Constants of sizing as measured peaks corrected them; whatever they change says so.
     pub calibration: Calibration,
     /// For simulation: with a seed, the same calls give new things the same ids.
@@ -123,6 +135,7 @@ impl Default for Options {
             poll: Some(Duration::from_secs(30)),
             walk: Duration::from_secs(300),
             sharing: None,
+            keys: Keys::default(),
             calibration: Calibration::default(),
             seed: None,
         }
@@ -165,14 +178,16 @@ pub struct Parts {
     beginning: beginning::Beginning,
     /// Endpoints that operations left to be looked at.
     left: Mutex<BTreeSet<ControlEndpointId>>,
-    /// Held while what operations left is looked at; when that was done last.
-    looking: tokio::sync::Mutex<Option<Instant>>,
-    /// Held while pauses are changed: what the executor is told last is what stands.
-    pausing: tokio::sync::Mutex<()>,
+    looking: Mutex<following::Looking>,
+    /// Held while pauses are changed: what the executor is told last is what stands. Why the store is a restored one, as
+    /// it was told last.
+    pausing: tokio::sync::Mutex<Option<String>>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
     pub(crate) calendar_changed: Notify,
     /// What keeps the pool from following the calendar just now.
     trouble: Mutex<Option<Trouble>>,
+    /// Since when it is known of a request that may come late, by its id.
+    late_since: Mutex<BTreeMap<String, Instant>>,
     /// The last of those outside was dropped.
     ended: CancellationToken,
     /// What goes on by itself; it ends with the composer.
@@ -212,6 +227,7 @@ impl Composer {
             shown.clone(),
             connector.clone(),
             options.sharing.is_some(),
+            options.keys.clone(),
         ));
         let (now, execute, drivers) = (clock.clone(), options.execute.clone(), connections.clone());
         let executor = Executor::with_charge(store, drivers, charge, now, execute, Arc::new(()));
@@ -233,10 +249,11 @@ impl Composer {
             turn: tokio::sync::Mutex::default(),
             beginning: beginning::Beginning::default(),
             left: Mutex::default(),
-            looking: tokio::sync::Mutex::default(),
+            looking: Mutex::default(),
             pausing: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
             trouble: Mutex::default(),
+            late_since: Mutex::default(),
             tasks: Mutex::default(),
         });
         Self { parts, outside }
@@ -290,6 +307,7 @@ impl Composer {
     pub async fn take_up(&self) -> Result<(), ServiceError> {
         self.recall_ids().await?;
         self.recall_pauses().await?;
+        self.share_secrets().await?;
         self.settle_demands().await?;
         self.look_first().await?;
         self.begin_charge().await?;
@@ -320,6 +338,11 @@ impl Composer {
 
     fn new_operation(&self) -> OperationId {
         OperationId::from_lossy(&format!("op-{}", self.new_id()))
+    }
+
+    /// Those of the API's clients.
+    pub fn sessions(&self) -> Sessions {
+        Sessions::new(self.store.clone(), self.clock.clone())
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

@@ -11,7 +11,7 @@ use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::{Pause, Paused};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_planner::Plan;
-use poolwright_store::{Batch, Stored, read};
+use poolwright_store::{Batch, StoreError, Stored, read};
 
 impl Composer {
     /// What is paused, by its name. Whatever is told here holds, and nothing else does: also where the answer to a
@@ -82,18 +82,50 @@ impl Composer {
     /// What was paused before a restart is paused still; so is everything, where the store is an older state than
     /// the one that managers acted by. To be called before anything goes on.
     pub(super) async fn recall_pauses(&self) -> Result<(), ServiceError> {
-        let _pausing = self.pausing.lock().await;
-        if let Some(why) = self.store.restored().await? {
-            let pause = Pause::new(Paused::Restored, "the manager", &why, self.clock.now());
-            let known = read::<Pause>(self.store.as_ref(), pause.id()).await?;
-            if known.is_none_or(|known| known.value.reason != why) {
-                let mut batch = Batch::new();
-                batch.put(&pause)?;
-                self.store.commit(batch).await?;
+        let mut told = self.pausing.lock().await;
+        match self.store.restored().await? {
+            Some(why) => {
+                let pause = Pause::new(Paused::Restored, "the manager", &why, self.clock.now());
+                self.keep_restored(&pause).await?;
+                if told.as_ref() != Some(&why) {
+                    tracing::warn!("{pause}");
+                    *told = Some(why);
+                }
             }
-            tracing::warn!("{pause}");
+            None => *told = None,
         }
         self.pauses().await.map(drop)
+    }
+
+    /// Writes it down, unless somebody accepts in this moment what the store says.
+    async fn keep_restored(&self, pause: &Pause) -> Result<(), ServiceError> {
+        let known = read::<Pause>(self.store.as_ref(), pause.id()).await?;
+        if known
+            .as_ref()
+            .is_some_and(|known| known.value.reason == pause.reason)
+        {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        let revision = known.map(|known| known.revision);
+        batch.expect(Pause::KIND, pause.id(), revision).put(pause)?;
+        let committed = match self.store.commit(batch).await {
+            // Another manager was faster, with this or with the end of it; the next look tells.
+            Err(StoreError::Conflict { .. }) => return Ok(()),
+            committed => committed?,
+        };
+        if self.store.restored().await?.is_some() {
+            return Ok(());
+        }
+        // It was accepted after we looked.
+        let mut batch = Batch::new();
+        batch
+            .expect(Pause::KIND, pause.id(), Some(committed.revision))
+            .delete(Pause::KIND, pause.id());
+        match self.store.commit(batch).await {
+            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Nothing holds what is written at an endpoint beside operations.

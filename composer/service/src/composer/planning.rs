@@ -160,6 +160,12 @@ impl Basis {
         self.cordoned.hosts.extend(hosts.map(|host| host.id.clone()));
     }
 
+    /// The same, if these were wanted.
+    pub fn wanting(mut self, demands: Vec<Demand>) -> Self {
+        self.demands = demands;
+        self
+    }
+
     /// With all compositions as nobody's but their holder's: a plan keeps them.
     pub fn standing(mut self) -> Self {
         self.demands.clear();

@@ -1,12 +1,16 @@
 //! What is forgotten of the past, so that it does not grow for ever: operations and keys as the executor says,
-//! and what ran by the clock.
+//! what ran by the clock, and sessions that are over.
+//!
+//! The machine's clock may be wrong, and what is forgotten is gone. So the time up to which the past is forgotten is
+//! kept, and comes nearer to the clock no faster than twice as fast as managers run.
 
 use super::Composer;
 use super::keeping::DemandOf;
 use crate::error::ServiceError;
 use crate::runner::ScheduleRun;
 use jiff::{SignedDuration, Timestamp};
-use poolwright_store::{Batch, Order, Stored, written};
+use poolwright_store::{Batch, Order, Stored, read, written};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// What ran by the clock is kept for as long as operations are.
@@ -16,7 +20,20 @@ const MOST_RUNS: u64 = 5_000;
 /// Documents in one commit.
 const AT_ONCE: u32 = 100;
 /// Between two times, in real time.
-const DAILY: Duration = Duration::from_secs(24 * 3600);
+const HOURLY: Duration = Duration::from_secs(3600);
+
+/// By which time ages are reckoned of what may be forgotten.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Reckoned {
+    at: Timestamp,
+}
+
+impl Stored for Reckoned {
+    const KIND: &'static str = "reckoned";
+    fn id(&self) -> &'static str {
+        "pruning"
+    }
+}
 
 impl Composer {
     /// Forgets what is over and was kept for long enough.
@@ -25,10 +42,12 @@ impl Composer {
         self.settle_demands().await?;
         let pruned = self.executor.prune(now, &[DemandOf::KIND]).await?;
         let runs = self.prune_runs(now).await?;
+        let sessions = self.sessions().prune(now).await?;
         tracing::debug!(
             pruned.operations,
             pruned.keys,
             runs,
+            sessions,
             "forgotten, for they are old"
         );
         Ok(())
@@ -58,13 +77,39 @@ impl Composer {
         }
     }
 
-    /// Forgets at once and then daily, for as long as somebody waits for it.
+    /// Forgets what is old, for as long as somebody waits for it.
     pub(crate) async fn keep_pruning(&self) {
         loop {
-            if let Err(error) = self.prune(self.clock.now()).await {
-                tracing::warn!("what is old is kept until tomorrow: {error}");
+            tokio::time::sleep(HOURLY).await;
+            if let Err(error) = self.prune_after(HOURLY).await {
+                tracing::warn!("what is old is kept for another hour: {error}");
             }
-            tokio::time::sleep(DAILY).await;
+        }
+    }
+
+    /// Forgets what is old after the manager has run for so long since it did so last.
+    async fn prune_after(&self, ran: Duration) -> Result<(), ServiceError> {
+        let now = self.clock.now();
+        let known = read::<Reckoned>(self.store.as_ref(), Reckoned { at: now }.id()).await?;
+        let nearer = |known: Timestamp| known.saturating_add(ran * 2).unwrap_or(Timestamp::MAX);
+        let reckoned = Reckoned {
+            at: known
+                .as_ref()
+                .map_or(now, |known| now.min(nearer(known.value.at))),
+        };
+        let mut batch = Batch::new();
+        batch
+            .expect(
+                Reckoned::KIND,
+                reckoned.id(),
+                known.as_ref().map(|known| known.revision),
+            )
+            .put(&reckoned)?;
+        self.store.commit(batch).await?;
+        match known {
+            Some(_) => self.prune(reckoned.at).await,
+            // A clock that is right all this while comes first.
+            None => Ok(()),
         }
     }
 }

@@ -2,8 +2,9 @@
 //! manager may have done it; elsewhere it is only told.
 //!
 //! Only what is held and bound to nothing is bound again: what is bound elsewhere is somebody's. It is done by an
-//! operation of its own kind, a few GPUs of an endpoint at a time, and never fought over: what is unbound again and
-//! again is left alone until somebody says otherwise.
+//! operation of its own kind, a few GPUs of an endpoint at a time, and never fought over: what was bound again and is
+//! unbound time and again is left alone until somebody says otherwise. A repair that did not come to bind it is no such
+//! time: it is tried again, later each time.
 
 use super::Composer;
 use super::planning::{How, Wanted};
@@ -12,8 +13,9 @@ use crate::drift::DriftKind;
 use crate::endpoint::{Endpoint, Repair, Standing};
 use crate::error::ServiceError;
 use jiff::{SignedDuration, Timestamp};
-use poolwright_executor::OperationKind;
-use poolwright_model::id::{CompositionId, ControlEndpointId, GpuId, UnitId};
+use poolwright_executor::{Operation, OperationKind, OperationState, StepState};
+use poolwright_model::id::{CompositionId, ControlEndpointId, GpuId, OperationId, UnitId};
+use poolwright_model::step::Verb;
 use poolwright_planner::{Held, direct};
 use poolwright_store::{Batch, Stored, read, read_all};
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,10 @@ const AT_ONCE: usize = 4;
 const REPAIRS: usize = 3;
 const WITHIN: SignedDuration = SignedDuration::from_hours(1);
 
+/// From a repair that failed to the next; twice as long each time.
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_mins(1);
+const LAST_PAUSE: SignedDuration = SignedDuration::from_mins(30);
+
 /// When a unit was bound again, and whether that has stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Repaired {
@@ -34,6 +40,14 @@ pub(super) struct Repaired {
     endpoint: ControlEndpointId,
     /// Within the last hour before the last repair.
     times: Vec<Timestamp>,
+    /// The last repair, until it is known what came of it.
+    #[serde(default)]
+    last: Option<OperationId>,
+    /// Repairs in a row that did not bind it, and when the next may begin.
+    #[serde(default)]
+    failures: u32,
+    #[serde(default)]
+    not_before: Option<Timestamp>,
     /// It is left alone until somebody lets it go on.
     held_back: bool,
 }
@@ -42,6 +56,31 @@ impl Stored for Repaired {
     const KIND: &'static str = "repaired";
     fn id(&self) -> &str {
         self.unit.as_str()
+    }
+}
+
+impl Repaired {
+    /// Takes in what came of the last repair; one that nobody knows of any more is taken for done.
+    fn came_of(&mut self, operation: Option<&Operation>, now: Timestamp) {
+        let is_bound = |operation: &Operation| {
+            operation.state == OperationState::Completed
+                || operation.steps.iter().any(|record| {
+                    record.step.verb == Verb::Bind
+                        && record.step.target.unit == self.unit
+                        && record.state == StepState::Done
+                })
+        };
+        let Some(failed) = operation.filter(|operation| !is_bound(operation)) else {
+            self.times
+                .push(operation.and_then(|done| done.ended).unwrap_or(now));
+            (self.failures, self.not_before) = (0, None);
+            return;
+        };
+        let pause = FIRST_PAUSE
+            .saturating_mul(1 << self.failures.min(8))
+            .min(LAST_PAUSE);
+        self.failures += 1;
+        self.not_before = failed.ended.unwrap_or(now).checked_add(pause).ok();
     }
 }
 
@@ -178,29 +217,42 @@ impl Composer {
         Ok(())
     }
 
-    /// The next repair of a unit; `None` where it was repaired so often that it is left alone.
+    /// The next repair of a unit; `None` where it is not time yet, or it was bound again so often that it is left alone.
     async fn next_repair(&self, held: &Held) -> Result<Option<Repaired>, ServiceError> {
         let now = self.clock.now();
         let known = read::<Repaired>(self.store.as_ref(), held.unit.as_str()).await?;
-        let known = known.map(|known| known.value);
-        if known.as_ref().is_some_and(|known| known.held_back) {
+        let mut repaired = known.map_or_else(
+            || Repaired {
+                unit: held.unit.clone(),
+                gpus: held.gpus.clone(),
+                endpoint: held.unit_at.endpoint.clone(),
+                times: Vec::new(),
+                last: None,
+                failures: 0,
+                not_before: None,
+                held_back: false,
+            },
+            |known| known.value,
+        );
+        if repaired.held_back {
             return Ok(None);
         }
-        let mut times = known.map(|known| known.times).unwrap_or_default();
-        times.retain(|time| now.duration_since(*time) <= WITHIN);
-        let mut repaired = Repaired {
-            unit: held.unit.clone(),
-            gpus: held.gpus.clone(),
-            endpoint: held.unit_at.endpoint.clone(),
-            times,
-            held_back: false,
-        };
-        if repaired.times.len() < REPAIRS {
-            repaired.times.push(now);
+        if let Some(last) = repaired.last.take() {
+            let last = self.executor.get(&last).await?;
+            if last.as_ref().is_some_and(|last| !last.state.has_ended()) {
+                return Ok(None);
+            }
+            repaired.came_of(last.as_ref(), now);
+        }
+        repaired
+            .times
+            .retain(|time| now.duration_since(*time).abs() <= WITHIN);
+        repaired.held_back = repaired.times.len() >= REPAIRS;
+        if repaired.held_back {
+            tracing::warn!(unit = %repaired.unit, "unbound again after {REPAIRS} repairs within an hour: left alone");
+        } else if repaired.not_before.is_none_or(|time| time <= now) {
             return Ok(Some(repaired));
         }
-        repaired.held_back = true;
-        tracing::warn!(unit = %repaired.unit, "unbound again after {REPAIRS} repairs within an hour: left alone");
         let mut batch = Batch::new();
         batch.put(&repaired)?;
         self.store.commit(batch).await?;
@@ -215,11 +267,15 @@ impl Composer {
         let _turn = self.turn.lock().await;
         let basis = self.basis(Wanted::Named).await?;
         let plan = direct::repair(&units, &self.input(&basis))?;
+        let operation = self.new_operation();
         let mut with = Batch::new();
-        for repaired in &lost {
-            with.put(repaired)?;
+        for repaired in lost {
+            with.put(&Repaired {
+                last: Some(operation.clone()),
+                ..repaired
+            })?;
         }
-        self.submit(request, self.new_operation(), plan, with).await?;
+        self.submit(request, operation, plan, with).await?;
         Ok(())
     }
 }

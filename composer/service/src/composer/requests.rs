@@ -45,11 +45,15 @@ impl<'a> Request<'a> {
                 let message = format!("a key has 1 to {LONGEST_KEY} bytes, this one has {}", key.len());
                 return Err(ServiceError::bad_request(message));
             }
-            // What is kept under keys of before there were parts stays what it is.
-            Some(key) if !how.dry_run && how.partial_ok => {
-                Some(Key::new(key, kind, what, &(body, &how.force, "partial"))?)
+            Some(key) if !how.dry_run => {
+                let asked = (body, &how.force);
+                // What is kept under keys of before there was more to ask for stays what it is.
+                Some(match (how.partial_ok, how.deadline_s, how.allow_stale) {
+                    (false, None, false) => Key::new(key, kind, what, &asked)?,
+                    (true, None, false) => Key::new(key, kind, what, &(body, &how.force, "partial"))?,
+                    more => Key::new(key, kind, what, &(asked, more))?,
+                })
             }
-            Some(key) if !how.dry_run => Some(Key::new(key, kind, what, &(body, &how.force))?),
             _ => None,
         };
         Ok(Self { kind, by, how, key })
@@ -101,6 +105,7 @@ impl Composer {
         self.may_begin(&request, &plan).await?;
         self.are_adopted(request.kind, &plan, &mut with).await?;
         self.is_fresh(&request, &plan)?;
+        self.is_named_so(&plan, &mut with).await?;
         if automatic {
             self.is_believed(&plan)?;
             self.within_limits(&id, &plan, &mut with).await?;
@@ -133,6 +138,12 @@ impl Composer {
         let Some(seconds) = how.deadline_s else {
             return Ok(None);
         };
+        if seconds == 0 {
+            return Err(
+                ServiceError::bad_request("deadline_s is 0, and nothing is done in no time")
+                    .with_hint("give the seconds after which it is undone, or none"),
+            );
+        }
         let deadline = self
             .clock
             .now()

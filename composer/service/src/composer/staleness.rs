@@ -224,6 +224,28 @@ impl Composer {
         true
     }
 
+    /// Whether a request was refused for want of GPUs, and an endpoint that another manager added was looked at since.
+    pub(super) async fn met_new(&self, refused: &ServiceError) -> Result<bool, ServiceError> {
+        if self.options.sharing.is_none() || refused.code != ErrorCode::Unplaced {
+            return Ok(false);
+        }
+        let kept = self.kept_endpoints().await?.into_iter();
+        let new: BTreeSet<ControlEndpointId> =
+            kept.filter(|id| self.with_sight(id, |_| ()).is_none()).collect();
+        if new.is_empty() {
+            return Ok(false);
+        }
+        match tokio::time::timeout(BRIEFLY, self.look_again(&new)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("what was added elsewhere can't be looked at: {error}"),
+            Err(_) => tracing::debug!(
+                "what was added elsewhere does not answer within {} s",
+                BRIEFLY.as_secs()
+            ),
+        }
+        Ok(true)
+    }
+
     /// Leaves what is stale out of what may be given away. Says whether there is any.
     pub(super) fn leave_out_stale(&self, basis: &mut Basis) -> bool {
         let stale = self.last_looks(|sight| self.stale_sight(sight));

@@ -36,9 +36,7 @@ impl Composer {
     pub(super) async fn note_put_aside(&self) -> Result<BTreeSet<DemandId>, ServiceError> {
         let now = self.clock.now();
         let calendars = self.calendars().await?;
-        let open = calendars
-            .into_iter()
-            .filter(|calendar| calendar.window.is_open(now));
+        let open = calendars.into_iter().filter(|calendar| calendar.is_open(now));
         let suspended: BTreeSet<DemandId> = open.flat_map(|calendar| calendar.suspends).collect();
         let before = self.put_aside().await?;
         let all = before.union(&suspended).cloned().collect();

@@ -2,9 +2,11 @@
 
 use super::Composer;
 use super::changing::may_be_withdrawn;
+use super::declaring::schedule_of;
 use crate::course::Course;
-use crate::demand::{DemandRecord, DemandSpec, PoolKind, Sized};
+use crate::demand::{DemandRecord, DemandSpec, PoolKind, Sized, check_name};
 use crate::error::{ErrorCode, ServiceError};
+use crate::occurrence::{Fate, Returns};
 use crate::runner::Trouble;
 use crate::schedule::{Calendar, Schedule, ScheduleSpec, wanted};
 use crate::size::Site;
@@ -25,6 +27,12 @@ pub struct ScheduleStatus {
     #[serde(flatten)]
     pub schedule: Schedule,
     pub open: bool,
+    /// What was decided about the opening of now, where somebody has to decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fate: Option<Fate>,
+    /// How long recompositions took, where what it lends must be back by the closing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returns: Option<Returns>,
     /// When it opens or closes next.
     pub next_change: Option<Timestamp>,
     pub next_openings: Vec<Timestamp>,
@@ -54,14 +62,19 @@ impl Stored for CalendarChange {
 }
 
 impl Composer {
-    /// Keeps a demand. It is served by the next plan that is applied; one with phases by the calendar.
+    /// Keeps a demand. It is served by the next plan that is applied; one with phases or a window by the calendar.
     pub async fn add_demand(&self, spec: DemandSpec) -> Result<DemandRecord, ServiceError> {
+        if spec.window.is_some() {
+            let id = spec.id.clone();
+            self.add_schedule(schedule_of(spec)).await?;
+            return self.demand(&id).await;
+        }
         let _turn = self.turn.lock().await;
         let record = self.record_of(spec, None).await?;
         let mut batch = Batch::new();
         self.add_to(&mut batch, &record).await?;
         match record.course {
-            Some(_) => self.commit_calendar(batch, None).await?,
+            Some(_) => self.commit_calendar(batch, &[]).await?,
             None => drop(self.store.commit(batch).await?),
         }
         Ok(record)
@@ -77,10 +90,11 @@ impl Composer {
 
     pub async fn schedules(&self) -> Result<Vec<ScheduleStatus>, ServiceError> {
         let found = read_all::<Schedule>(self.store.as_ref()).await?;
-        found
-            .into_iter()
-            .map(|found| self.status_of(found.value))
-            .collect()
+        let mut schedules = Vec::new();
+        for found in found {
+            schedules.push(self.status_of(found.value).await?);
+        }
+        Ok(schedules)
     }
 
     pub async fn schedule(&self, id: &ScheduleId) -> Result<ScheduleStatus, ServiceError> {
@@ -90,52 +104,25 @@ impl Composer {
                 .ok_or_else(|| ServiceError::not_found("schedule", id.as_str()))?
                 .value,
         )
+        .await
     }
 
     /// Keeps a schedule with its demands, all or nothing. If its window is open it takes effect at
     /// once, on its own demands and those that it suspends; other changes that wait for a plan go on waiting.
     pub async fn add_schedule(&self, spec: ScheduleSpec) -> Result<ScheduleStatus, ServiceError> {
-        let now = self.clock.now();
-        let window = spec.window.parse(now);
-        let window = window.map_err(|e| ServiceError::bad_request(format!("schedule {}: {e}", spec.id)))?;
-        if !window.ever_opens(now) {
-            let WindowSpec { opens, closes, .. } = &spec.window;
-            let message = format!(
-                "schedule {}: its window never opens: whenever {opens:?} opens it, {closes:?} closes it",
-                spec.id
-            );
-            return Err(
-                ServiceError::bad_request(message).with_hint("let it close at another time than it opens")
-            );
-        }
-        if spec.demands.is_empty() && spec.suspends.is_empty() {
-            return Err(ServiceError::bad_request(format!(
-                "schedule {} neither wants nor suspends anything",
-                spec.id
-            ))
-            .with_hint("give at least one demand, or one demand to suspend"));
-        }
         let _turn = self.turn.lock().await;
-        for id in &spec.suspends {
-            if let Some(other) = self.demand(id).await?.schedule {
-                return Err(ServiceError::bad_request(format!(
-                    "demand {id} belongs to schedule {other}: a schedule suspends standing demands only"
-                )));
-            }
-        }
+        self.judge_schedule(&spec, &BTreeSet::new()).await?;
         let mut batch = Batch::new();
-        let mut names = BTreeSet::new();
         for demand in &spec.demands {
-            if !names.insert(&demand.id) {
-                return Err(ServiceError::bad_request(format!(
-                    "schedule {} names demand {} twice",
-                    spec.id, demand.id
-                )));
-            }
             let record = self.record_of(demand.clone(), Some(spec.id.clone())).await?;
             self.add_to(&mut batch, &record).await?;
         }
-        let schedule = Schedule { spec, created: now };
+        let schedule = Schedule {
+            spec,
+            created: self.clock.now(),
+            mark: None,
+            by_hand: None,
+        };
         if read::<Schedule>(self.store.as_ref(), schedule.id())
             .await?
             .is_some()
@@ -147,8 +134,66 @@ impl Composer {
             .with_hint("choose another name, or remove it first"));
         }
         batch.expect(Schedule::KIND, schedule.id(), None).put(&schedule)?;
-        self.commit_calendar(batch, None).await?;
-        self.status_of(schedule)
+        self.commit_calendar(batch, &[]).await?;
+        self.status_of(schedule).await
+    }
+
+    /// Whether a schedule makes sense: its window opens, it wants or suspends something, and what it suspends are
+    /// standing demands, of which these come with it.
+    pub(super) async fn judge_schedule(
+        &self,
+        spec: &ScheduleSpec,
+        coming: &BTreeSet<DemandId>,
+    ) -> Result<(), ServiceError> {
+        let (id, now) = (&spec.id, self.clock.now());
+        let window = spec.window.parse(now);
+        let window = window.map_err(|e| ServiceError::bad_request(format!("schedule {id}: {e}")))?;
+        if !window.ever_opens(now) {
+            let WindowSpec { opens, closes, .. } = &spec.window;
+            let message = format!(
+                "schedule {id}: its window never opens: whenever {opens:?} opens it, {closes:?} closes it"
+            );
+            return Err(
+                ServiceError::bad_request(message).with_hint("let it close at another time than it opens")
+            );
+        }
+        if spec.demands.is_empty() && spec.suspends.is_empty() {
+            let message = format!("schedule {id} neither wants nor suspends anything");
+            return Err(ServiceError::bad_request(message)
+                .with_hint("give at least one demand, or one demand to suspend"));
+        }
+        let opening = window.next_openings(now, 1).into_iter().next();
+        if let Some(opening) = opening.filter(|_| spec.back_by_close) {
+            let schedule = Schedule {
+                spec: spec.clone(),
+                created: now,
+                mark: None,
+                by_hand: None,
+            };
+            let calendar = schedule.understood(now);
+            let calendar = calendar.map_err(|e| ServiceError::bad_request(format!("schedule {id}: {e}")))?;
+            calendar
+                .end_of(self.returns().await?, opening.opens)
+                .map_err(|because| {
+                    ServiceError::bad_request(format!("schedule {id}: {because}"))
+                        .with_hint("let its window be longer, or leave out back_by_close")
+                })?;
+        }
+        for demand in spec.suspends.iter().filter(|demand| !coming.contains(*demand)) {
+            if let Some(other) = self.demand(demand).await?.schedule {
+                return Err(ServiceError::bad_request(format!(
+                    "demand {demand} belongs to schedule {other}: a schedule suspends standing demands only"
+                )));
+            }
+        }
+        let mut names = BTreeSet::new();
+        match spec.demands.iter().find(|demand| !names.insert(&demand.id)) {
+            None => Ok(()),
+            Some(demand) => Err(ServiceError::bad_request(format!(
+                "schedule {id} names demand {} twice",
+                demand.id
+            ))),
+        }
     }
 
     /// Forgets a schedule and its demands; what they hold is let go at once, and what it suspended comes back.
@@ -161,7 +206,7 @@ impl Composer {
         for demand in &found.value.spec.demands {
             batch.delete(DemandRecord::KIND, demand.id.as_str());
         }
-        self.commit_calendar(batch, Some(&found.value)).await
+        self.commit_calendar(batch, &[found.value]).await
     }
 
     /// Pauses a schedule or lets it go on.
@@ -174,17 +219,24 @@ impl Composer {
         let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
         let mut found = found.ok_or_else(|| ServiceError::not_found("schedule", id.as_str()))?;
         found.value.spec.paused = paused;
+        if paused {
+            found.value.by_hand = None;
+        }
         let mut batch = Batch::new();
         batch
             .expect(Schedule::KIND, id.as_str(), Some(found.revision))
             .put(&found.value)?;
-        self.commit_calendar(batch, None).await?;
-        self.status_of(found.value)
+        self.commit_calendar(batch, &[]).await?;
+        self.status_of(found.value).await
     }
 
     /// Commits a change of the calendar, with the note that the pool is to follow it: also where the last
     /// schedule is gone, and where nobody is there to see to it just now. To be called with the turn.
-    async fn commit_calendar(&self, mut batch: Batch, gone: Option<&Schedule>) -> Result<(), ServiceError> {
+    pub(super) async fn commit_calendar(
+        &self,
+        mut batch: Batch,
+        gone: &[Schedule],
+    ) -> Result<(), ServiceError> {
         self.note_calendar(&mut batch, gone).await?;
         self.store.commit(batch).await?;
         self.calendar_changed.notify_one();
@@ -195,11 +247,11 @@ impl Composer {
     pub(super) async fn note_calendar(
         &self,
         batch: &mut Batch,
-        gone: Option<&Schedule>,
+        gone: &[Schedule],
     ) -> Result<(), ServiceError> {
         let before = self.calendar_change().await?;
         let mut concerns = before.map(|before| before.value.concerns).unwrap_or_default();
-        concerns.extend(gone.into_iter().flat_map(Schedule::own_demands).cloned());
+        concerns.extend(gone.iter().flat_map(Schedule::own_demands).cloned());
         let at = self.clock.now();
         batch.put(&CalendarChange { at, concerns })?;
         Ok(())
@@ -288,6 +340,7 @@ impl Composer {
         spec: DemandSpec,
         schedule: Option<ScheduleId>,
     ) -> Result<DemandRecord, ServiceError> {
+        check_name(&spec.id)?;
         let snapshot = self.snapshot().await?;
         let site = Site {
             pool: &pool_kinds(&snapshot),
@@ -333,17 +386,21 @@ impl Composer {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
-    fn status_of(&self, schedule: Schedule) -> Result<ScheduleStatus, ServiceError> {
+    pub(super) async fn status_of(&self, schedule: Schedule) -> Result<ScheduleStatus, ServiceError> {
         let now = self.clock.now();
-        let window = schedule
-            .spec
-            .window
-            .parse(now)
+        let calendar = schedule
+            .understood(now)
             .map_err(|e| ServiceError::new(ErrorCode::Internal, e.to_string()))?;
+        let openings = calendar.window.next_openings(now, 3);
         Ok(ScheduleStatus {
-            open: !schedule.spec.paused && window.is_open(now),
-            next_change: window.next_change(now),
-            next_openings: window.next_openings(now, 3),
+            open: !schedule.spec.paused && calendar.is_open(now),
+            returns: match schedule.spec.back_by_close {
+                true => Some(self.returns().await?),
+                false => None,
+            },
+            fate: calendar.mark_at(now).map(|mark| mark.fate.clone()),
+            next_change: calendar.next_change(now),
+            next_openings: openings.into_iter().map(|opening| opening.opens).collect(),
             trouble: self.trouble().filter(|trouble| trouble.is_of(&schedule)),
             schedule,
         })

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
+mod ending;
 mod wishes;
 
 /// For so long a manager may be silent. With a margin and a beat, whoever is dead is replaced within 20 s.
@@ -86,6 +87,8 @@ struct State {
     wanted: Vec<BTreeSet<ControlEndpointId>>,
     /// What others wait for, and since when this manager knows.
     wished: BTreeMap<String, Duration>,
+    /// The endpoints that are kept, as of the last round.
+    kept: BTreeSet<ControlEndpointId>,
     /// How often this manager was buried: each life has a name of its own.
     lives: u32,
     /// It was given back, and is over for good.
@@ -98,12 +101,20 @@ struct Mine {
     epoch: u64,
     /// `None`: nothing of a manager before can be on its way.
     from: Option<Instant>,
-    /// Sessions of the manager before are being ended.
-    cutting: bool,
+    /// Sessions of the manager before are to be ended first.
+    cutting: Option<Cutting>,
+}
+
+/// It stays until the sessions are ended, whatever else fails meanwhile.
+#[derive(Debug, Clone)]
+struct Cutting {
+    taken: Takeover,
+    /// Somebody is at it.
+    told: bool,
 }
 
 /// An endpoint that this manager took over from one that died. Its sessions there are to be ended, and that told
-/// ([`Leases::cut_off`]).
+/// ([`Leases::cut_off`]); or it is not kept any more ([`Leases::abandon`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Takeover {
     pub endpoint: ControlEndpointId,
@@ -116,7 +127,6 @@ pub struct Takeover {
 /// What came of a look at managers and leases.
 #[derive(Debug, Default)]
 pub struct Round {
-    pub taken_over: Vec<Takeover>,
     /// Endpoints that go to others now.
     pub handed_over: Vec<ControlEndpointId>,
 }
@@ -164,6 +174,10 @@ impl Charge for Leases {
         let holder = state.holders.get(&lease_of(endpoint));
         holder.map_or_else(|| "nobody".to_owned(), |name| format!("manager {name}"))
     }
+
+    fn keeps(&self, endpoint: &ControlEndpointId) -> bool {
+        self.state().kept.contains(endpoint)
+    }
 }
 
 impl Leases {
@@ -210,58 +224,31 @@ impl Leases {
         if self.state().over {
             return Ok(Round::default());
         }
+        self.state().kept.clone_from(kept);
         self.beat(now).await?;
         let mut found = self.find().await?;
         let mut round = Round::default();
-        self.look_at_others(&found, &mut round);
+        self.look_at_others(&found);
         self.bury_the_dead(&mut found).await?;
         let names = kept.iter().map(lease_of).chain([CALENDAR.to_owned()]);
         let free: Vec<Lease> = names.filter_map(|id| self.if_free(&id, &found, now)).collect();
-        self.take(&free, &found, &mut round).await?;
+        self.take(&free, &found).await?;
         self.note_wishes(&found);
         self.hand_over(&found, busy, now, &mut round).await?;
         self.wish(&found).await?;
         Ok(round)
     }
 
-    /// Ends this manager's life in order: what it was in charge of is anybody's at once. Only for one of which
-    /// nothing is on its way any more.
-    pub async fn give_back(&self, now: Timestamp) -> Result<(), StoreError> {
-        let _turn = self.turn.lock().await;
-        let (mine, beat) = {
-            let mut state = self.state();
-            state.over = true;
-            (std::mem::take(&mut state.mine), state.beat.take())
-        };
-        let Some((_, me)) = beat else { return Ok(()) };
-        let mut batch = Batch::new();
-        for (id, Mine { revision, epoch, .. }) in mine {
-            batch.expect(Lease::KIND, &id, Some(revision)).put(&Lease {
-                id,
-                epoch: epoch + 1,
-                manager: None,
-                after: None,
-                since: now,
-            })?;
-        }
-        batch.delete(ManagerRecord::KIND, &me.who.id);
-        match self.store.commit(batch).await {
-            // Somebody took over in the meantime.
-            Err(StoreError::Conflict { .. }) => Ok(()),
-            result => result.map(drop),
-        }
-    }
-
-    /// The sessions of the manager before are ended at an endpoint that was taken over, or it has none: from
-    /// here on only what was on its way then may still come.
-    pub fn cut_off(&self, taken: &Takeover) {
+    /// What was taken over and is to be cut off; each is told once. To be asked after each round, also after one that
+    /// failed: a part of it may have been committed.
+    pub fn to_cut_off(&self) -> Vec<Takeover> {
         let mut state = self.state();
-        if let Some(mine) = state.mine.get_mut(&lease_of(&taken.endpoint))
-            && mine.epoch == taken.epoch
-        {
-            mine.cutting = false;
-            mine.from = Some(Instant::now() + taken.write_deadline);
-        }
+        let cutting = state.mine.values_mut().filter_map(|mine| mine.cutting.as_mut());
+        let told_now = cutting.filter_map(|cutting| {
+            let untold = !std::mem::replace(&mut cutting.told, true);
+            untold.then(|| cutting.taken.clone())
+        });
+        told_now.collect()
     }
 
     async fn beat(&self, now: Timestamp) -> Result<(), StoreError> {
@@ -301,6 +288,7 @@ impl Leases {
                 *state = State {
                     lives,
                     wanted: std::mem::take(&mut state.wanted),
+                    kept: std::mem::take(&mut state.kept),
                     ..State::default()
                 };
                 Err(error)
@@ -345,7 +333,7 @@ impl Leases {
         })
     }
 
-    fn look_at_others(&self, found: &Found, round: &mut Round) {
+    fn look_at_others(&self, found: &Found) {
         let now = self.sharing.clock.now();
         let mut state = self.state();
         state.beats.retain(|id, _| found.managers.contains_key(id));
@@ -373,15 +361,13 @@ impl Leases {
         state.mine.retain(|id, mine| stands(id, mine));
         for (id, lease) in &found.leases {
             if ours(&lease.value) && !state.mine.contains_key(id) {
-                round
-                    .taken_over
-                    .extend(self.possess(&mut state, &lease.value, lease.revision));
+                self.possess(&mut state, &lease.value, lease.revision);
             }
         }
     }
 
     /// From here on this manager is in charge. Where the one before died, its sessions are to be ended first.
-    fn possess(&self, state: &mut State, lease: &Lease, revision: u64) -> Option<Takeover> {
+    fn possess(&self, state: &mut State, lease: &Lease, revision: u64) {
         // Of an earlier process on this machine nothing is left that could send anything.
         let dead = lease.after.as_ref().filter(|dead| dead.home != self.sharing.home);
         let taken = dead.zip(endpoint_of(&lease.id)).map(|(dead, endpoint)| Takeover {
@@ -394,10 +380,9 @@ impl Leases {
             revision,
             epoch: lease.epoch,
             from: taken.as_ref().map(|_| far_off()),
-            cutting: taken.is_some(),
+            cutting: taken.map(|taken| Cutting { taken, told: false }),
         };
         state.mine.insert(lease.id.clone(), mine);
-        taken
     }
 
     /// The managers that gave no sign of life for a term and a margin, and an earlier life of this one.
@@ -454,6 +439,8 @@ impl Leases {
         let here = |holder: &Holder| holder.home == self.sharing.home;
         let after = match (holder, known.and_then(|lease| lease.after.clone())) {
             (Some(holder), Some(before)) if here(&holder) && !here(&before) => Some(before),
+            // Nobody has ended yet what that one left there.
+            (None, before) => before,
             (holder, _) => holder,
         };
         Some(Lease {
@@ -466,7 +453,7 @@ impl Leases {
     }
 
     /// Takes leases: all in one commit, and where somebody else was faster at one of them, one by one.
-    async fn take(&self, free: &[Lease], found: &Found, round: &mut Round) -> Result<(), StoreError> {
+    async fn take(&self, free: &[Lease], found: &Found) -> Result<(), StoreError> {
         if free.is_empty() {
             return Ok(());
         }
@@ -490,16 +477,14 @@ impl Leases {
                             "taken over from a manager that is dead"
                         );
                     }
-                    round
-                        .taken_over
-                        .extend(self.possess(&mut state, lease, committed.revision));
+                    self.possess(&mut state, lease, committed.revision);
                 }
                 Ok(())
             }
             Err(StoreError::Conflict { .. }) => {
                 if let [_, _, ..] = free {
                     for lease in free {
-                        Box::pin(self.take(std::slice::from_ref(lease), found, round)).await?;
+                        Box::pin(self.take(std::slice::from_ref(lease), found)).await?;
                     }
                 }
                 Ok(())
@@ -524,8 +509,8 @@ impl Leases {
                 .map(|manager| manager.value.who.clone());
             let to = to.filter(|to| Some(to) != me.as_ref());
             let mine = self.state().mine.get(id).cloned();
-            let Some(mine) =
-                mine.filter(|mine| !mine.cutting && mine.from.is_none_or(|from| from <= Instant::now()))
+            let Some(mine) = mine
+                .filter(|mine| mine.cutting.is_none() && mine.from.is_none_or(|from| from <= Instant::now()))
             else {
                 continue;
             };

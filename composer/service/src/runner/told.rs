@@ -18,8 +18,14 @@ pub struct ScheduleRun {
     pub at: Timestamp,
     /// Whose windows were open.
     pub open: Vec<ScheduleId>,
+    /// Whose demands it was about, at a closing as well.
+    #[serde(default)]
+    pub concerns: Vec<ScheduleId>,
     /// That of the last try.
     pub operation: Option<OperationId>,
+    /// Seconds that the operation took, where it was waited for to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_s: Option<u32>,
     /// For people.
     pub outcome: String,
     pub succeeded: bool,
@@ -50,6 +56,28 @@ impl ScheduleRun {
         self.tries += 1;
         self.last_at = Some(at);
         self.operation = operation.or(self.operation.take());
+    }
+
+    /// An opening that was left out.
+    pub(crate) fn left_out(id: String, at: Timestamp, schedule: &ScheduleId, because: &str) -> Self {
+        Self {
+            id,
+            at,
+            open: Vec::new(),
+            concerns: vec![schedule.clone()],
+            operation: None,
+            took_s: None,
+            outcome: format!("{schedule} is left out until its window closes: {because}"),
+            succeeded: true,
+            reason: None,
+            tries: 1,
+            last_at: None,
+        }
+    }
+
+    /// Whether it was about this schedule.
+    pub fn is_of(&self, schedule: &ScheduleId) -> bool {
+        self.open.contains(schedule) || self.concerns.contains(schedule)
     }
 
     fn is_of_this_window(&self, next: impl Fn(Timestamp) -> Option<Timestamp>, now: Timestamp) -> bool {

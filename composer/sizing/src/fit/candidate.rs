@@ -10,6 +10,7 @@ use crate::inference;
 use crate::job::{Job, Precision, WeightFormat};
 use crate::need::{Advice, GpuSet};
 use crate::roofline::{self, Speed};
+use crate::training;
 use poolwright_model::profile::NumberFormat;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -113,6 +114,23 @@ impl Sketch {
         Some(sketch)
     }
 
+    /// Whether a host has the memory for what its GPUs of the set keep there, where that is known.
+    pub(super) fn fits_its_hosts(&self, memo: &Memo<'_>, limits: Limits) -> bool {
+        limits
+            .host_memory
+            .is_none_or(|has| self.on_its_host(memo, limits) <= has)
+    }
+
+    /// What the GPUs of the set on one host, as many as it takes, keep in its memory.
+    pub(super) fn on_its_host(&self, memo: &Memo<'_>, limits: Limits) -> Bytes {
+        let (Job::Training(job), Division::Training(parallel)) = (memo.job(), self.found.division) else {
+            return Bytes(0);
+        };
+        let each = training::on_host(memo.model(), job, &parallel).unwrap_or_default();
+        let together = self.count.min(limits.host_slots.unwrap_or(USUAL_HOST));
+        Bytes((each * f64::from(together)).ceil() as u64)
+    }
+
     fn set(&self, offer: &Offer) -> GpuSet {
         GpuSet {
             kind: offer.kind.clone(),
@@ -128,7 +146,12 @@ impl Sketch {
         if let Job::Inference(job) = memo.job() {
             advice = inference::share_advice(job, estimate.safe, offer.memory);
             let requests = inference::requests_note(job, &estimate, offer.memory);
-            estimate.notes.extend(advice.clone().into_iter().chain(requests));
+            let elsewhere = offer
+                .kind
+                .as_deref()
+                .and_then(|kind| inference::measured_elsewhere(job, kind));
+            let told = advice.clone().into_iter().chain(requests).chain(elsewhere);
+            estimate.notes.extend(told);
         }
         estimate
             .notes

@@ -31,7 +31,7 @@ pub(super) struct Room<'a> {
     pub memory: Bytes,
     pub most: u32,
     /// How many of them may share every layer: those of one host, and of one switch or island.
-    widest: u32,
+    pub widest: u32,
 }
 
 impl<'a> Room<'a> {

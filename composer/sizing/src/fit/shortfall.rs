@@ -31,6 +31,10 @@ pub enum Shortfall {
         #[serde(default)]
         asked: bool,
     },
+    /// So many GPUs are to share every matrix, and no host, switch or island joins as many.
+    Group { wanted: u64, widest: u32 },
+    /// What the GPUs of a host offload is more than it has.
+    HostMemory { needed: Bytes, has: Bytes },
     /// Even divided over so many, each would have to hold more than it has.
     Memory {
         over: u64,
@@ -61,7 +65,8 @@ impl Shortfall {
                 (0, f64::from(*needed) / f64::from((*has).max(1)))
             }
             Shortfall::Memory { needed, has, .. } => (1, needed.gib() / has.gib().max(f64::MIN_POSITIVE)),
-            Shortfall::Layout { .. } => (2, 0.0),
+            Shortfall::HostMemory { needed, has } => (1, needed.gib() / has.gib().max(f64::MIN_POSITIVE)),
+            Shortfall::Layout { .. } | Shortfall::Group { .. } => (2, 0.0),
             Shortfall::Slots => (3, 0.0),
             Shortfall::Kind => (4, 0.0),
         }
@@ -86,6 +91,14 @@ impl fmt::Display for Shortfall {
                 ),
                 CountLimit::Allowed(most) => write!(f, "needs {needed}, at most {most} are allowed"),
             },
+            Shortfall::Group { wanted, widest } => write!(
+                f,
+                "tensor {wanted} needs {wanted} GPUs on one host and one switch or island, which join {widest} at most"
+            ),
+            Shortfall::HostMemory { needed, has } => write!(
+                f,
+                "the GPUs of a host would keep {needed} in its memory, and it has {has}; over more hosts each keeps less"
+            ),
             Shortfall::Layout { gpus, asked: true } => write!(
                 f,
                 "no layout that was asked for divides over {gpus} GPUs with each group on one host and one switch or island"

@@ -10,6 +10,7 @@ mod kinds;
 mod stored;
 mod vision;
 
+use crate::linear::Linear;
 use crate::model::{Experts, Family, Implausible, Latent, Mlp, Model, Window};
 use fields::Fields;
 use kinds::{Kind, Mixture};
@@ -76,7 +77,7 @@ fn implausible(fields: &Fields, kind: Kind, found: Implausible) -> ConfigError {
         "kv_heads" => &["num_key_value_heads", "num_kv_heads", "n_head_kv"],
         "head_dim" => &["head_dim", "v_head_dim"],
         "ffn" => &MLP,
-        "vocab" => &["vocab_size"],
+        "vocab" => &VOCAB,
         "context" => &CONTEXT,
         "experts.count" => &count,
         "experts.ffn" => &expert_width,
@@ -90,6 +91,12 @@ fn implausible(fields: &Fields, kind: Kind, found: Implausible) -> ConfigError {
         "latent.rope_dim" => &["qk_rope_head_dim"],
         "latent.nope_dim" => &["qk_nope_head_dim"],
         "latent.value_dim" => &["v_head_dim"],
+        "linear.full_layers" => &["layer_types", "full_attention_interval"],
+        "linear.key_heads" => &["linear_num_key_heads"],
+        "linear.value_heads" => &["linear_num_value_heads"],
+        "linear.key_dim" => &["linear_key_head_dim"],
+        "linear.value_dim" => &["linear_value_head_dim"],
+        "linear.kernel" => &["linear_conv_kernel_dim"],
         _ => &[],
     };
     match fields.named(names) {
@@ -101,6 +108,14 @@ fn implausible(fields: &Fields, kind: Kind, found: Implausible) -> ConfigError {
 const HIDDEN: [&str; 4] = ["hidden_size", "n_embd", "n_embed", "d_model"];
 const HEADS: [&str; 4] = ["num_attention_heads", "n_head", "num_heads", "n_heads"];
 const LAYERS: [&str; 4] = ["num_hidden_layers", "n_layer", "num_layers", "n_layers"];
+/// ChatGLM fills its vocabulary up.
+const VOCAB: [&str; 2] = ["padded_vocab_size", "vocab_size"];
+const COUNTS: [&str; 4] = [
+    "num_local_experts",
+    "num_experts",
+    "n_routed_experts",
+    "moe_num_experts",
+];
 const MLP: [&str; 5] = [
     "intermediate_size_mlp",
     "intermediate_size",
@@ -152,9 +167,13 @@ fn shape(name: &str, fields: &Fields, kind: Kind) -> Result<Model, ConfigError> 
                 let ratio = fields.whole(&["expansion_ratio"])?.unwrap_or(4);
                 hidden.saturating_mul(ratio)
             }
+            // No layer has a plain MLP.
+            None if experts.is_some_and(|experts| experts.first_dense_layers == 0) => {
+                experts.map_or(0, |experts| experts.ffn)
+            }
             None => fields.need(&["intermediate_size"])?,
         },
-        vocab: fields.need(&["vocab_size"])?,
+        vocab: fields.need(&[fields.named(&VOCAB).unwrap_or("vocab_size")])?,
         tied: fields.flag("tie_word_embeddings")?.unwrap_or(kind.tied),
         mlp: match fields
             .text("activation_function")
@@ -175,6 +194,7 @@ fn shape(name: &str, fields: &Fields, kind: Kind) -> Result<Model, ConfigError> 
         context,
         latent,
         window: window(fields, kind, layers)?,
+        linear: linear(fields, kind, layers)?,
         experts,
         stored: None,
         vision: None,
@@ -184,7 +204,7 @@ fn shape(name: &str, fields: &Fields, kind: Kind) -> Result<Model, ConfigError> 
 
 /// As stated, or the heads' part of the width.
 fn head_dim(fields: &Fields, hidden: u64, heads: u64) -> Result<u64, ConfigError> {
-    if let Some(stated) = fields.whole(&["head_dim"])? {
+    if let Some(stated) = fields.whole(&["head_dim", "kv_channels"])? {
         return Ok(stated);
     }
     if heads == 0 || !hidden.is_multiple_of(heads) {
@@ -226,21 +246,51 @@ fn window(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Window>, Co
 
 /// Every how many layers there is one with full attention, by the list of all.
 fn full_every(fields: &Fields, layers: u64) -> Result<u64, ConfigError> {
-    let allowed = "a list of full_attention, sliding_attention and chunked_attention, one for each layer";
+    let full = listed_as_full(fields, layers, &["sliding_attention", "chunked_attention"])?;
+    Ok(layers.checked_div(full).unwrap_or(layers + 1))
+}
+
+/// How many layers the list has with full attention; all others are of these kinds.
+fn listed_as_full(fields: &Fields, layers: u64, others: &[&str]) -> Result<u64, ConfigError> {
+    let allowed = format!(
+        "a list of full_attention and {}, one for each layer",
+        others.join(" and ")
+    );
     let listed = fields.get("layer_types").and_then(|types| types.as_array());
-    let listed = listed.ok_or_else(|| fields.bad("layer_types", allowed))?;
+    let listed = listed.ok_or_else(|| fields.bad("layer_types", &allowed))?;
     let mut full = 0;
     for layer in listed {
         match layer.as_str() {
             Some("full_attention") => full += 1,
-            Some("sliding_attention" | "chunked_attention") => {}
-            _ => return Err(fields.bad("layer_types", allowed)),
+            Some(other) if others.contains(&other) => {}
+            _ => return Err(fields.bad("layer_types", &allowed)),
         }
     }
     if listed.len() as u64 != layers {
-        return Err(fields.bad("layer_types", allowed));
+        return Err(fields.bad("layer_types", &allowed));
     }
-    Ok(layers.checked_div(full).unwrap_or(layers + 1))
+    Ok(full)
+}
+
+/// Layers with linear attention, where the kind has them.
+fn linear(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Linear>, ConfigError> {
+    if kind.family != Family::Qwen3Next {
+        return Ok(None);
+    }
+    let full_layers = match fields.whole(&["full_attention_interval"])? {
+        _ if fields.get("layer_types").is_some() => listed_as_full(fields, layers, &["linear_attention"])?,
+        Some(0) => return Err(fields.bad("full_attention_interval", "1 or more")),
+        every => layers / every.unwrap_or(4),
+    };
+    let or = |key: &'static str, usual: u64| Ok::<u64, ConfigError>(fields.whole(&[key])?.unwrap_or(usual));
+    Ok(Some(Linear {
+        full_layers,
+        key_heads: or("linear_num_key_heads", 16)?,
+        value_heads: or("linear_num_value_heads", 32)?,
+        key_dim: or("linear_key_head_dim", 128)?,
+        value_dim: or("linear_value_head_dim", 128)?,
+        kernel: or("linear_conv_kernel_dim", 4)?,
+    }))
 }
 
 fn experts(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Experts>, ConfigError> {
@@ -252,7 +302,7 @@ fn experts(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Experts>, 
     let width = fields.need(&[ffn])?;
     let shared = match kind.family {
         Family::Llama4 => 1,
-        Family::Qwen2Moe => {
+        Family::Qwen2Moe | Family::Qwen3Next => {
             let shared = fields.need(&["shared_expert_intermediate_size"])?;
             if width == 0 || !shared.is_multiple_of(width) {
                 let allowed = format!("a multiple of {ffn}, {width}");
@@ -260,16 +310,38 @@ fn experts(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Experts>, 
             }
             shared / width
         }
-        _ => fields.whole(&["n_shared_experts"])?.unwrap_or(0),
+        _ => fields
+            .whole(&["n_shared_experts", "num_shared_experts"])?
+            .unwrap_or(0),
     };
     Ok(Some(Experts {
-        count: fields.need(&[count])?,
+        // What a class reads under one name it may write under another.
+        count: fields.need(&[fields.named(&COUNTS).unwrap_or(count)])?,
         per_token,
         ffn: width,
         shared,
-        first_dense_layers: fields.whole(&["first_k_dense_replace"])?.unwrap_or(0).min(layers),
+        first_dense_layers: first_dense(fields)?.min(layers),
         every: fields.whole(&["interleave_moe_layer_step"])?.unwrap_or(1),
     }))
+}
+
+/// Layers at the start with a plain MLP: as a number, or by a list of all.
+fn first_dense(fields: &Fields) -> Result<u64, ConfigError> {
+    let Some(listed) = fields.get("mlp_layer_types") else {
+        return Ok(fields.whole(&["first_k_dense_replace"])?.unwrap_or(0));
+    };
+    let kinds: Option<Vec<&str>> = listed
+        .as_array()
+        .and_then(|list| list.iter().map(|kind| kind.as_str()).collect());
+    let kinds = kinds.unwrap_or_default();
+    let dense = kinds.iter().take_while(|kind| **kind == "dense").count();
+    if kinds.is_empty() || kinds[dense..].iter().any(|kind| *kind != "sparse") {
+        return Err(fields.bad(
+            "mlp_layer_types",
+            "a list of dense, then sparse, one for each layer",
+        ));
+    }
+    Ok(dense as u64)
 }
 
 #[cfg(test)]

@@ -42,13 +42,18 @@ fn quantisation(fields: &Fields) -> Result<WeightFormat, ConfigError> {
         },
         Some("fp8" | "fbgemm_fp8") => Ok(WeightFormat::Fp8),
         Some("mxfp4") => Ok(WeightFormat::Mxfp4),
+        Some("modelopt") => match fields.text("quant_algo").as_deref() {
+            Some("FP8") => Ok(WeightFormat::Fp8),
+            Some("NVFP4") => Ok(WeightFormat::Nvfp4),
+            _ => Err(fields.bad("quant_algo", "FP8, NVFP4")),
+        },
         Some("bitsandbytes") => bitsandbytes(fields),
         // Earlier files of bitsandbytes state no method.
         None if fields.named(&["load_in_4bit", "load_in_8bit"]).is_some() => bitsandbytes(fields),
         Some("compressed-tensors") => compressed(fields),
         _ => Err(fields.bad(
             "quant_method",
-            "gptq, awq, fp8, fbgemm_fp8, mxfp4, bitsandbytes, compressed-tensors; without quantization_config the \
+            "gptq, awq, fp8, fbgemm_fp8, mxfp4, modelopt, bitsandbytes, compressed-tensors; without quantization_config the \
              weights are sized in 16 bits, or as --weights says",
         )),
     }
@@ -77,6 +82,7 @@ fn compressed(fields: &Fields) -> Result<WeightFormat, ConfigError> {
         (Some(8), Some("float")) => Ok(WeightFormat::Fp8),
         (Some(8), _) => Ok(WeightFormat::Int8),
         (Some(4), Some("int")) => Ok(WeightFormat::GptqInt4),
+        (Some(4), Some("float")) => Ok(WeightFormat::Nvfp4),
         _ => Err(fields.bad("config_groups", allowed)),
     }
 }

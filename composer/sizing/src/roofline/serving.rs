@@ -112,7 +112,12 @@ impl Round<'_> {
         let elements = m.cache_width(self.tensor as u64) as f64;
         let (full, windowed) = m.full_and_windowed_layers();
         let kept = m.window.map_or(context, |w| context.min(w.tokens as f64));
-        elements * self.job.cache_bytes as f64 * (full as f64 * context + windowed as f64 * kept)
+        let keys = elements * self.job.cache_bytes as f64 * (full as f64 * context + windowed as f64 * kept);
+        // States are read and written.
+        let states = m.linear.map_or(0, |linear| {
+            2 * m.linear_layers() * linear.kept_bytes(self.tensor as u64)
+        });
+        keys + states as f64
     }
 
     /// Two all-reduces a layer inside the groups, and a hand-over between stages, for so many tokens.

@@ -17,7 +17,11 @@ use super::part::{Part, words};
 use super::rank::Rank;
 use crate::estimate::grouped;
 use crate::job::{AdapterType, Attention, Method, Recompute, Targets};
+use crate::linear::Linear;
 use crate::model::{Experts, Family, Latent, Mlp};
+
+/// Tokens of a chunk of the gated delta rule, whose keys are multiplied with each other.
+const CHUNK: f64 = 64.0;
 
 /// What one layer keeps, in bytes per token.
 pub(super) struct Layer {
@@ -57,11 +61,43 @@ impl Rank<'_> {
         )
     }
 
-    /// The layer that keeps the most: with experts where the model has them.
+    /// What a layer keeps where all of the stage do, with experts where the model has them; of a hybrid, the mean of
+    /// its layers.
     pub fn layer(&self) -> Layer {
+        let Some(linear) = self.model.linear else {
+            return self.layer_of(self.attention(), self.scores());
+        };
+        let full = self.attention() + self.scores();
+        let share = self.share_of_linear(self.linear_attention(linear) > full);
+        let attention = (1.0 - share) * self.attention() + share * self.linear_attention(linear);
+        self.layer_of(attention, (1.0 - share) * self.scores())
+    }
+
+    /// The layer that keeps the most.
+    fn largest_layer(&self) -> Layer {
+        let full = self.attention() + self.scores();
+        let linear = self
+            .model
+            .linear
+            .map_or(0.0, |linear| self.linear_attention(linear));
+        if linear > full {
+            self.layer_of(linear, 0.0)
+        } else {
+            self.layer_of(self.attention(), self.scores())
+        }
+    }
+
+    /// Of this stage's layers those with linear attention: as many as there can be in a row of so many, or as few.
+    fn share_of_linear(&self, many: bool) -> f64 {
+        let here = self.stage.layers.max(1.0);
+        let exact = here * self.model.linear_layers() as f64 / self.model.layers as f64;
+        (if many { exact.ceil() } else { exact.floor() }) / here
+    }
+
+    fn layer_of(&self, attention: f64, scores: f64) -> Layer {
         let mut layer = Layer {
-            attention: self.attention(),
-            scores: self.scores(),
+            attention,
+            scores,
             mlp: match self.model.experts {
                 Some(experts) if self.stage.layers > 0.0 => self.experts(experts),
                 _ => self.dense_mlp(),
@@ -87,13 +123,34 @@ impl Rank<'_> {
         } else {
             0.0
         };
+        // A gate on the output: its sigmoid, and the product that the last matrix takes.
+        let gate = if m.family == Family::Qwen3Next {
+            2.0 * e * q
+        } else {
+            0.0
+        };
         let log_sum_exp = 4.0 * m.heads as f64 / self.tensor();
         let matrix_inputs = match (self.gated() && self.autocast(), self.side_by_side()) {
             (true, _) => 5.0,
             (false, true) => 1.0,
             (false, false) => 2.0,
         };
-        norms + matrix_inputs * e * h / inputs + products + head_norms + log_sum_exp
+        norms + matrix_inputs * e * h / inputs + products + head_norms + gate + log_sum_exp
+    }
+
+    /// Input and output of the convolution, of which the values are a part; normed queries and keys, and the products of
+    /// a chunk's keys; decay and rate of learning with what they are made of. Then the norm of the output with its gate,
+    /// step by step: the output and the gate in fp32, what the gate's activation gives, the output normed and scaled,
+    /// and the input of the last matrix.
+    fn linear_attention(&self, linear: Linear) -> f64 {
+        let (e, h) = (self.element(), self.model.hidden as f64);
+        let (key, value) = (linear.key() as f64, linear.value() as f64);
+        let heads = linear.value_heads as f64;
+        let rule = e * (2.0 * linear.convolved() as f64 + 2.0 * key + CHUNK * heads);
+        let norm = (12.0 + 3.0 * e) * value;
+        let decay = (16.0 + e) * heads + 8.0 * linear.key_heads as f64;
+        let inputs = if self.autocast() { 5.0 } else { 2.0 };
+        self.norms() + inputs * e * h / self.inputs() + (rule + norm + decay) / self.tensor()
     }
 
     /// What the norms of a layer keep, and the dropout masks beside them (or as much in copies of queries and keys).
@@ -115,7 +172,7 @@ impl Rank<'_> {
     /// Bytes of an element of what a norm of the root mean square multiplies with its weights.
     fn scaled(&self) -> f64 {
         match self.model.family {
-            Family::Gemma2 | Family::Gemma3 | Family::Olmo2 => 4.0,
+            Family::Gemma2 | Family::Gemma3 | Family::Olmo2 | Family::Qwen3Next => 4.0,
             _ if self.autocast() => 4.0,
             _ => self.element(),
         }
@@ -135,6 +192,8 @@ impl Rank<'_> {
             self.model.family,
             Family::Qwen3
                 | Family::Qwen3Moe
+                | Family::Qwen3Next
+                | Family::Apertus
                 | Family::Glm4Moe
                 | Family::Gemma3
                 | Family::Olmo2
@@ -226,9 +285,16 @@ impl Rank<'_> {
             Recompute::Full => self.stream() * h / self.sequence(),
             Recompute::OpSac => {
                 let (q, kv) = self.widths();
+                let (mut out, mut made) = (q, q + 2.0 * kv);
+                if let Some(linear) = m.linear {
+                    let share = self.share_of_linear(true);
+                    let of =
+                        |full: f64, width: u64| (1.0 - share) * full + share * width as f64 / self.tensor();
+                    (out, made) = (of(out, linear.value()), of(made + q, linear.projected()));
+                }
                 let f = m.active_ffn() as f64 / self.tensor();
                 let between = h / self.sequence();
-                2.0 * (between + q + (q + 2.0 * kv + 2.0 * between + 2.0 * f) / 2.0)
+                2.0 * (between + out + (made + 2.0 * between + 2.0 * f) / 2.0)
             }
         }
     }
@@ -316,7 +382,7 @@ impl Rank<'_> {
     pub fn one_layer(&self) -> Part {
         let m = self.model;
         let (e, h) = (self.element(), m.hidden as f64);
-        let layer = self.layer();
+        let layer = self.largest_layer();
         let f = match m.experts {
             Some(x) => (x.per_token * x.ffn) as f64,
             None => m.ffn as f64,

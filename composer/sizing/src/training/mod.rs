@@ -19,7 +19,7 @@ mod states;
 
 use crate::constants::{Constants, Framework};
 use crate::error::SizingError;
-use crate::estimate::{Estimate, Term};
+use crate::estimate::{Estimate, OFFLOADED, Term, WARNING, whole};
 use crate::job::within;
 use crate::job::{Job, Method, Offload, Optimizer, Precision, Sharding, Training};
 use crate::model::Model;
@@ -72,12 +72,17 @@ pub fn estimate(
         formula,
     ));
     terms.extend(overhead::terms(vendor, parallel.gpus()));
-    notes.extend(on_host(model, job, parallel, framework(job)?));
+    let held = held_on_host(model, job, parallel, framework(job)?, true);
+    notes.extend(offloaded(&held));
     notes.extend(unconfirmed(model, job, parallel));
     if model.vision.is_some() {
         notes.push("estimate: of the language part alone, without its vision tower".into());
     }
-    Ok(Estimate::of(terms, notes))
+    let bytes: f64 = held.iter().map(|part| part.bytes).sum();
+    Ok(Estimate {
+        on_host: (bytes > 0.0).then(|| whole(bytes)),
+        ..Estimate::of(terms, notes)
+    })
 }
 
 /// Live tensors only: no allocator, no runtime.
@@ -163,8 +168,26 @@ fn gib(bytes: f64) -> f64 {
     bytes / f64::from(1 << 30)
 }
 
-/// What a GPU's process holds in the host's memory, where something is offloaded.
-fn on_host(model: &Model, job: &Training, parallel: &Parallel, framework: &Framework) -> Option<String> {
+/// Bytes that a GPU's process holds in the host's memory: 0 where nothing is offloaded.
+pub fn on_host(model: &Model, job: &Training, parallel: &Parallel) -> Result<f64, SizingError> {
+    if job.offload == Offload::None {
+        return Ok(0.0);
+    }
+    let framework = checked(model, job, parallel)?;
+    Ok(held_on_host(model, job, parallel, framework, false)
+        .iter()
+        .map(|part| part.bytes)
+        .sum())
+}
+
+/// The parts of it, of the stage that has the most there.
+fn held_on_host(
+    model: &Model,
+    job: &Training,
+    parallel: &Parallel,
+    framework: &Framework,
+    words: bool,
+) -> Vec<Part> {
     let held = rank::stages(model, job, parallel).into_iter().map(|stage| {
         let rank = Rank {
             model,
@@ -172,19 +195,24 @@ fn on_host(model: &Model, job: &Training, parallel: &Parallel, framework: &Frame
             parallel,
             framework,
             stage,
-            words: true,
+            words,
         };
         rank.states().on_host
     });
     let bytes = |parts: &[Part]| parts.iter().map(|part| part.bytes).sum::<f64>();
-    let most = held.max_by(|a, b| bytes(a).total_cmp(&bytes(b)))?;
-    let parts = most
+    held.max_by(|a, b| bytes(a).total_cmp(&bytes(b)))
+        .unwrap_or_default()
+}
+
+fn offloaded(held: &[Part]) -> Option<String> {
+    let parts = held
         .iter()
         .map(|part| format!("{} {:.2}", part.name, gib(part.bytes)));
-    (!most.is_empty()).then(|| {
+    let sum = held.iter().map(|part| part.bytes).sum();
+    (!held.is_empty()).then(|| {
         format!(
-            "offloaded: {:.2} GiB of the host's memory for each GPU: {}",
-            gib(bytes(&most)),
+            "{OFFLOADED} {:.2} GiB of the host's memory for each GPU: {}",
+            gib(sum),
             parts.collect::<Vec<_>>().join(", ")
         )
     })
@@ -204,7 +232,7 @@ fn notes(model: &Model, job: &Training, parallel: &Parallel, peak: &Peak) -> Vec
     )];
     if let Some(context) = model.context.filter(|c| job.seq_len > *c) {
         notes.push(format!(
-            "{} tokens are more than the model's context of {context}",
+            "{WARNING} {} tokens are more than the model's context of {context}",
             job.seq_len
         ));
     }
@@ -244,6 +272,14 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
     say(
         job.method != Method::Full && model.experts.is_some(),
         "activations of adapters on a mixture of experts",
+    );
+    say(
+        model.linear.is_some() && (parallel.tensor > 1 || parallel.context > 1),
+        "linear attention whose heads or tokens are divided over GPUs",
+    );
+    say(
+        parallel.gpus() > 8,
+        "buffers of the communication library over more than 8 GPUs, counted as over 8",
     );
     say(job.offload == Offload::Parameters, "buffers of offloaded weights");
     say(

@@ -16,9 +16,10 @@ const CONNECTIONS: usize = 8;
 const CONNECT: Duration = Duration::from_secs(5);
 /// A peer that answers nothing for so long is gone.
 const SILENCE: Duration = Duration::from_secs(10);
-/// What the server ends by itself, so that no lock outlives a manager that was cut off.
+/// What the server ends by itself, so that no lock outlives a manager that was cut off. One that hangs in the middle of a
+/// commit holds up those of all others, their leases and their clients: not for longer than 5 s.
 const LIMITS: &str = "-c statement_timeout=20s -c lock_timeout=15s \
-     -c idle_in_transaction_session_timeout=15s -c tcp_user_timeout=10s -c synchronous_commit=on";
+     -c idle_in_transaction_session_timeout=5s -c tcp_user_timeout=10s -c synchronous_commit=on";
 
 /// Where the database is.
 #[derive(Clone, Default)]

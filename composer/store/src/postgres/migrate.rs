@@ -132,6 +132,7 @@ async fn found(transaction: &Transaction<'_>, applied: u32) -> Result<Found, tok
     Ok(Found {
         cluster: marked(transaction, CLUSTER).await?,
         revision: Some(revision.get::<_, i64>(0).unsigned_abs()),
+        unclean: false,
     })
 }
 

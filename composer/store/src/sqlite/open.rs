@@ -35,6 +35,9 @@ pub(super) fn open(dir: &Path) -> Result<Opened, OpenError> {
     let remembered = dir.remembered()?;
     // All that may be refused is found before the first change.
     let found = inspect(&path)?;
+    if found.unclean {
+        tracing::warn!(path = %path.display(), "the store was not closed well; it was checked, and is sound");
+    }
     let place = path.display().to_string();
     let cluster = belonging(&place, remembered.as_ref(), &found)?.unwrap_or_else(new_name);
     let older = match &remembered {
@@ -148,14 +151,16 @@ pub(super) fn inspect(path: &Path) -> Result<Found, OpenError> {
     }
     let marked = |name| super::sql::marked(&connection, name).map_err(|e| refused(path, &e));
     format::judge(&path.display().to_string(), marked(FORMAT)?.as_deref())?;
-    // Stopped before it was first marked: as good as unclean.
-    if marked(STOP)?.as_deref() != Some(CLEAN) {
-        check_after_unclean_stop(path, &connection)?;
+    // Stopped before it was first marked: as good as unclean. Or its manager runs.
+    let unclean = marked(STOP)?.as_deref() != Some(CLEAN);
+    if unclean {
+        check(path, &connection)?;
     }
     let revision = super::sql::last_revision(&connection).map_err(|e| refused(path, &e))?;
     Ok(Found {
         cluster: marked(CLUSTER)?,
         revision: Some(revision),
+        unclean,
     })
 }
 
@@ -278,11 +283,6 @@ pub(super) fn mark(connection: &Connection, name: &str, value: &str) -> rusqlite
 /// A write that changes nothing: it says again that the store is in use.
 pub(super) fn touch(connection: &Connection) -> rusqlite::Result<()> {
     mark(connection, STOP, UNCLEAN)
-}
-
-fn check_after_unclean_stop(path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    tracing::warn!(path = %path.display(), "the store was not closed well; checking it");
-    check(path, connection)
 }
 
 fn check(path: &Path, connection: &Connection) -> Result<(), OpenError> {

@@ -219,6 +219,10 @@ impl HostSide for RedfishDriver {
         Err(only_the_host_knows("who uses a GPU"))
     }
 
+    fn can_drain(&self) -> bool {
+        false
+    }
+
     async fn drain(&self, _target: &HostTarget, _deadline: Duration) -> Result<(), DriverError> {
         Err(only_the_host_knows("the host to let go of a GPU"))
     }

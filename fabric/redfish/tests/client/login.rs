@@ -23,6 +23,9 @@ const PASSWORD: &str = "canary-of-this-test";
 struct Sessions {
     open: Mutex<HashSet<String>>,
     opened: AtomicUsize,
+    /// How many there may be at once, and how many there were; 0: as many as anybody wants.
+    places: AtomicUsize,
+    most: AtomicUsize,
 }
 
 impl Sessions {
@@ -37,6 +40,11 @@ fn with_sessions(sessions: &Arc<Sessions>) -> Router {
         if login["UserName"] != "operator" || login["Password"] != PASSWORD {
             return error_body(401, "Base.1.18.ResourceAtUriUnauthorized", "wrong");
         }
+        let (there, places) = (sessions.open.lock().unwrap().len(), &sessions.places);
+        if (1..=there).contains(&places.load(Ordering::SeqCst)) {
+            return error_body(503, "Base.1.18.SessionLimitExceeded", "all are taken");
+        }
+        sessions.most.fetch_max(there + 1, Ordering::SeqCst);
         let token = format!("t{}", sessions.opened.fetch_add(1, Ordering::SeqCst));
         sessions.open.lock().unwrap().insert(token.clone());
         let place = format!("{SESSIONS}/{token}");
@@ -171,6 +179,69 @@ async fn a_session_refused_for_another_reason_is_not_leaked() {
     assert_eq!(sessions.open.lock().unwrap().len(), 1);
     client.close().await.unwrap();
     assert!(sessions.open.lock().unwrap().is_empty());
+}
+
+/// Fault 38: ten thousand requests of clients that come and go, of which sessions lapse and requests are refused, at a
+/// table of four: none is ever left, and never are there more than two.
+#[tokio::test]
+async fn ten_thousand_requests_leave_a_table_of_four_empty() {
+    let sessions = Arc::new(Sessions::default());
+    sessions.places.store(4, Ordering::SeqCst);
+    let odd = get(|| async { answer(401, &[], "") });
+    let service = Service::http(with_sessions(&sessions).route("/redfish/v1/Odd", odd));
+    for comes in 0..20 {
+        let client = Client::connect(service.endpoint().auth(auth())).await.unwrap();
+        for turn in 0..10 {
+            let many = (0..50).map(|_| client.get("/redfish/v1/Systems/1"));
+            for outcome in futures_util::future::join_all(many).await {
+                outcome.unwrap();
+            }
+            match turn {
+                3 => sessions.lapse_all(),
+                7 => drop(client.get("/redfish/v1/Odd").await.unwrap_err()),
+                _ => {}
+            }
+            assert_eq!(sessions.open.lock().unwrap().len(), usize::from(turn != 3));
+        }
+        client.close().await.unwrap();
+        assert!(sessions.open.lock().unwrap().is_empty(), "after client {comes}");
+        // The recorder is not what this is about.
+        service.recorder.seen().clear();
+    }
+    assert!(sessions.most.load(Ordering::SeqCst) <= 2);
+}
+
+/// Fault 38: others have taken all places. It is told so, asked again only when somebody asks, and no worse after it.
+#[tokio::test]
+async fn a_full_table_is_told_and_nothing_is_left_in_it() {
+    let sessions = Arc::new(Sessions::default());
+    sessions.places.store(4, Ordering::SeqCst);
+    let others = ["a", "b", "c", "d"].map(str::to_owned);
+    sessions.open.lock().unwrap().extend(others.clone());
+    let service = Service::http(with_sessions(&sessions));
+    for _ in 0..3 {
+        let error = Client::connect(service.endpoint().auth(auth()))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (error.status(), error.effect()),
+            (Some(503), Effect::None),
+            "{error}"
+        );
+        assert!(error.message().unwrap().is("SessionLimitExceeded"), "{error}");
+    }
+    assert_eq!(service.recorder.count("POST", SESSIONS), 3);
+    assert_eq!(
+        *sessions.open.lock().unwrap(),
+        HashSet::from(others),
+        "those of others stay"
+    );
+    // One of them is done. That the table was full says nothing of the password.
+    sessions.open.lock().unwrap().remove("a");
+    let client = Client::connect(service.endpoint().auth(auth())).await.unwrap();
+    client.get("/redfish/v1/Systems/1").await.unwrap();
+    client.close().await.unwrap();
+    assert_eq!(sessions.open.lock().unwrap().len(), 3);
 }
 
 #[tokio::test]

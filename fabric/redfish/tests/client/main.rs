@@ -10,6 +10,7 @@ mod collections;
 mod http2;
 mod limits;
 mod login;
+mod redirects;
 mod service;
 mod tasks;
 mod tls;

@@ -65,6 +65,7 @@ impl Recorder {
 pub struct Service {
     pub url: String,
     pub recorder: Arc<Recorder>,
+    tls: Option<RustlsConfig>,
     handle: axum_server::Handle<SocketAddr>,
 }
 
@@ -100,7 +101,7 @@ impl Service {
         let address = listener.local_addr().unwrap();
         let handle = axum_server::Handle::new();
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let running = handle.clone();
+        let (running, config) = (handle.clone(), tls.clone());
         tokio::spawn(async move {
             let service = router.into_make_service();
             match tls {
@@ -119,8 +120,15 @@ impl Service {
         Self {
             url: format!("{scheme}://{address}"),
             recorder,
+            tls: config,
             handle,
         }
+    }
+
+    /// Whoever connects from now on is shown another certificate.
+    pub fn change_certificate(&self, certificate: &Certified) {
+        let tls = self.tls.as_ref().unwrap();
+        tls.reload_from_config(certificate.tls_config(&["http/1.1"]));
     }
 
     pub fn endpoint(&self) -> Endpoint {
@@ -268,6 +276,10 @@ impl Authority {
 
 impl Certified {
     fn server_config(&self, alpn: &[&str]) -> RustlsConfig {
+        RustlsConfig::from_config(self.tls_config(alpn))
+    }
+
+    fn tls_config(&self, alpn: &[&str]) -> Arc<rustls::ServerConfig> {
         use rustls::pki_types::pem::PemObject as _;
         use rustls::pki_types::{CertificateDer, PrivateKeyDer};
         let chain = CertificateDer::pem_slice_iter(self.chain_pem.as_bytes())
@@ -282,6 +294,6 @@ impl Certified {
             .with_single_cert(chain, key)
             .unwrap();
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-        RustlsConfig::from_config(Arc::new(config))
+        Arc::new(config)
     }
 }

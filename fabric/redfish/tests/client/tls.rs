@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use axum::Router;
+use axum::routing::get;
 use poolwright_redfish::client::{
-    Client, Effect, Endpoint, Error, ErrorKind, Fingerprint, Limits, NotSent, Tls, TlsFault, Transport,
+    Auth, Client, Effect, Endpoint, Error, ErrorKind, Fingerprint, Limits, NotSent, Secret, Tls, TlsFault,
+    Transport, WriteOptions,
 };
 
-use crate::service::{Authority, Service, quick, raw, root};
+use crate::service::{Authority, Service, answer, quick, raw, root};
 
 fn tls_fault(error: &Error) -> &TlsFault {
     match error.kind() {
@@ -103,6 +105,47 @@ async fn a_pin_holds_for_one_certificate_only() {
     let error = refusal(&service, Tls::Pinned(pin)).await;
     assert_eq!(tls_fault(&error), &TlsFault::PinMismatch { expected: pin, found });
     assert!(error.to_string().contains(&found.to_string()), "{error}");
+}
+
+/// Fault 36: while somebody speaks to it; nothing is sent, and it goes on once the new one is pinned.
+#[tokio::test]
+async fn a_certificate_that_changes_under_a_client_is_refused_until_it_is_pinned() {
+    const PLACE: &str = "/redfish/v1/Systems/1";
+    let ca = Authority::new();
+    let (old, fresh) = (ca.issue(&["127.0.0.1"], |_| {}), ca.issue(&["127.0.0.1"], |_| {}));
+    let (pin, found) = (Fingerprint::of(&old.der), Fingerprint::of(&fresh.der));
+    // Each request has a connection of its own, as after a restart.
+    let place = || async { answer(200, &[("connection", "close")], "{}") };
+    let service = Service::https_1(root().route(PLACE, get(place).patch(place)), &old);
+    let auth = Auth::basic("operator", Secret::new("a secret of this test"));
+    let endpoint = service.endpoint().auth(auth).tls(Tls::Pinned(pin));
+    let client = Client::connect(endpoint.clone()).await.unwrap();
+    client.get(PLACE).await.unwrap();
+
+    service.change_certificate(&fresh);
+    let seen = service.recorder.seen().len();
+    for _ in 0..3 {
+        let (nothing, how) = (serde_json::json!({}), WriteOptions::default());
+        for error in [
+            client.get(PLACE).await.unwrap_err(),
+            client.patch(PLACE, &nothing, how).await.unwrap_err(),
+            Client::connect(endpoint.clone()).await.unwrap_err(),
+        ] {
+            assert_eq!(tls_fault(&error), &TlsFault::PinMismatch { expected: pin, found });
+            assert_eq!(error.effect(), Effect::None, "{error}");
+            for fingerprint in [pin, found] {
+                assert!(error.to_string().contains(&fingerprint.to_string()), "{error}");
+            }
+        }
+    }
+    assert_eq!(
+        service.recorder.seen().len(),
+        seen,
+        "nothing was sent, and no password"
+    );
+
+    let pinned = Client::connect(endpoint.tls(Tls::Pinned(found))).await.unwrap();
+    pinned.get(PLACE).await.unwrap();
 }
 
 #[tokio::test]

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::routing::{patch, post};
+use axum::routing::{get, patch, post};
+use futures_util::stream;
 use poolwright_redfish::client::{
-    Auth, Client, Effect, Error, ErrorKind, LinkFault, NotSent, Secret, WriteOptions,
+    Auth, Client, Effect, Error, ErrorKind, Limits, LinkFault, NotSent, Secret, WriteOptions,
 };
 use serde_json::{Value, json};
 
@@ -143,6 +145,50 @@ async fn a_5xx_and_garbage_leave_the_outcome_open() {
     let error = redirected.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Redirected { status: 303, .. }));
     assert_eq!(error.effect(), Effect::Unknown);
+}
+
+/// Fault 26: an answer to a write without end.
+#[tokio::test]
+async fn an_endless_answer_to_a_write_is_cut_at_a_cap_of_its_own() {
+    const PIECE: usize = 4 * 1024;
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&sent);
+    let endless = post(move || async move {
+        let pieces = stream::repeat_with(move || {
+            counter.fetch_add(PIECE, Ordering::Relaxed);
+            Ok::<_, std::io::Error>(Bytes::from_static(&[b'{'; PIECE]))
+        });
+        Body::from_stream(pieces)
+    });
+    let service = Service::http(root().route(ZONES, endless));
+    let client = service.connect().await;
+    let error = client
+        .post(ZONES, &json!({}), WriteOptions::default())
+        .await
+        .unwrap_err();
+    // What it did it did before it answered: that has to be read back.
+    assert!(is_unknown(&error), "{error}");
+    assert_eq!(service.recorder.count("POST", ZONES), 1);
+    // Beyond the cap, only what sockets buffer: of an endless document it would be twice as much and more.
+    let sent = sent.load(Ordering::Relaxed);
+    assert!(sent < 8 * 1024 * 1024, "{sent}");
+}
+
+/// Fault 26: each cap to the byte.
+#[tokio::test]
+async fn what_is_as_large_as_its_cap_is_taken_and_a_byte_more_is_not() {
+    // Around `{"a":""}`.
+    let filled = |bytes: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(bytes - 8));
+    let limits = Limits::default();
+    assert_eq!((limits.document_bytes, limits.answer_bytes), (8 << 20, 64 << 10));
+    for more in [0, 1] {
+        let (outcome, _) = post_answered(move || answer(200, &[], filled((64 << 10) + more))).await;
+        assert_eq!(outcome.is_ok(), more == 0, "{more}");
+        let document = filled((8 << 20) + more);
+        let service = Service::http(root().route(ZONES, get(move || async move { document })));
+        let read = service.connect().await.get_bytes(ZONES).await;
+        assert_eq!(read.is_ok(), more == 0, "{more}");
+    }
 }
 
 /// Fault 39: a write.

@@ -6,18 +6,22 @@ use poolwright_model::id::ControlEndpointId;
 use poolwright_store::{Batch, StoreError, Stored};
 use std::time::Duration;
 
-/// What runs at an endpoint when somebody begins to wait for it has so long before it is paused.
-const FAIR_TURN: Duration = Duration::from_secs(30);
-
 impl Leases {
+    /// What runs at an endpoint when somebody begins to wait for it has so long before it is paused. With the beats in
+    /// which it is asked for, seen, given up and taken (five thirds of a term) nobody waits for 30 s with the product's
+    /// term, but for what was sent.
+    fn fair_turn(&self) -> Duration {
+        self.sharing.pause() * 2
+    }
+
     /// The endpoints that somebody else has waited for so long that what runs there is to pause.
     pub fn overdue(&self) -> Vec<ControlEndpointId> {
-        let now = self.sharing.clock.now();
+        let (now, fair_turn) = (self.sharing.clock.now(), self.fair_turn());
         let state = self.state();
         let overdue = state
             .wished
             .iter()
-            .filter(|(_, since)| now.saturating_sub(**since) >= FAIR_TURN);
+            .filter(|(_, since)| now.saturating_sub(**since) >= fair_turn);
         overdue.filter_map(|(id, _)| endpoint_of(id)).collect()
     }
 

@@ -1,0 +1,144 @@
+//! `apply -f`: what is wanted, declared in a file, set against what the manager keeps.
+
+use super::change::ChangeArgs;
+use super::{Outcome, model_file, written};
+use crate::api_client::Api;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::{Cell, Output, Table, column, say};
+use poolwright_planner::Plan;
+use poolwright_service::{Declaration, Declared, DeclaredEntry, Difference};
+use serde::Serialize;
+use std::path::Path;
+
+pub const HELP: &str = "\
+A file says what is wanted (TOML; or YAML or JSON, with the same names):
+  [[demands]]
+  id = \"chat\"
+  model = \"70B\"
+  task = \"infer\"
+  concurrency = 64
+  tenant = \"web\"
+  priority = 10
+  [[demands]]
+  id = \"batch\"
+  gpus = 8
+  kind = \"h100-pcie-80gb\"
+  window = { weekly = [\"SAT,SUN 00:00-24:00\"], zone = \"Europe/Berlin\" }
+  [[schedules]]
+  id = \"nights\"
+  suspends = [\"chat\"]
+  window = { opens = \"0 20 * * *\", closes = \"30 7 * * *\", zone = \"Europe/Berlin\" }
+  demands = [{ id = \"train\", model = \"8B\", task = \"full\" }]";
+
+#[derive(Serialize)]
+struct Declare<'a> {
+    what: &'a Declaration,
+    dry_run: bool,
+}
+
+/// Keeps what the file declares, or shows what that would be.
+pub async fn run(api: &Api, file: &Path, dry_run: bool) -> Result<Declared, Failure> {
+    let mut what: Declaration = written::read(file, "poolwright apply --help shows a whole file")?;
+    let of_schedules = what
+        .schedules
+        .iter_mut()
+        .flat_map(|schedule| &mut schedule.demands);
+    for demand in what.demands.iter_mut().chain(of_schedules) {
+        model_file::send_along(demand, file)?;
+    }
+    let request = Declare { what: &what, dry_run };
+    api.post(&["declare"], &request).await
+}
+
+/// Shows it, and says how to go on.
+pub fn show(declared: &Declared, output: Output) -> Outcome {
+    output.show_as(declared, &table(declared), |width| {
+        let mut lines = vec![table(declared).render(width)];
+        lines.extend(declared.entries.iter().flat_map(told));
+        lines.join("\n")
+    })?;
+    let lacks = declared
+        .entries
+        .iter()
+        .any(|entry| !entry.does_not_fit.is_empty());
+    say(match (declared.dry_run, lacks) {
+        (true, _) => "this was a dry run: nothing was kept",
+        (false, true) => {
+            "kept; what does not fit is served as soon as there is room: poolwright plan shows why not"
+        }
+        (false, false) => {
+            "kept; demands are served by the next plan that is applied, schedules by the calendar"
+        }
+    });
+    Ok(match lacks {
+        true => ExitCode::Partial,
+        false => ExitCode::Ok,
+    })
+}
+
+fn table(declared: &Declared) -> Table {
+    let mut table = Table::new([
+        column("KIND"),
+        column("NAME").named("id"),
+        column("DIFFERENCE"),
+        column("FITS"),
+    ]);
+    for entry in &declared.entries {
+        table.row([
+            crate::tables::word(&entry.kind),
+            Cell::text(&entry.id),
+            crate::tables::word(&entry.difference),
+            Cell::yes(entry.does_not_fit.is_empty()),
+        ]);
+    }
+    table
+}
+
+/// What is different about it, and why it does not fit.
+fn told(entry: &DeclaredEntry) -> Vec<String> {
+    let fields = entry
+        .fields
+        .iter()
+        .filter(|_| entry.difference == Difference::Changed);
+    let fields = fields.map(|field| format!("{}: {field}", entry.id));
+    let lacks = entry.does_not_fit.iter().flat_map(|lack| {
+        let reason = format!("{} does not fit: {}", lack.demand, lack.reason);
+        let help = lack.help.iter().map(|help| format!("  would help: {help}"));
+        [reason].into_iter().chain(help)
+    });
+    fields.chain(lacks).collect()
+}
+
+#[derive(Serialize)]
+struct Apply {
+    plan: Plan,
+}
+
+/// Serves all that is wanted, by a plan that is made now.
+pub async fn serve(api: &Api, declared: &Declared, change: &ChangeArgs, output: Output) -> Outcome {
+    for entry in &declared.entries {
+        let what = match entry.difference {
+            Difference::New => "is new",
+            Difference::Changed => "is changed",
+            Difference::Same => "is as it was",
+        };
+        say(&format!("{} {what}", entry.id));
+        told(entry).iter().for_each(|line| say(line));
+    }
+    let plan: Plan = api.post(&["plan"], &serde_json::json!({})).await?;
+    let lacks = !plan.unplaced.is_empty();
+    let done = change
+        .make(
+            api,
+            &["apply"],
+            &Apply { plan },
+            super::change::Allowed::default(),
+            output,
+        )
+        .await?;
+    Ok(match (done, lacks) {
+        (ExitCode::Ok, true) => ExitCode::Partial,
+        (done, _) => done,
+    })
+}

@@ -1,0 +1,210 @@
+//! What is wanted, declared in files; and windows, told before they come.
+
+use crate::support::{Manager, run, run_with};
+
+const WANTED: &str = r#"
+[[demands]]
+id = "chat"
+gpus = 4
+kind = "h100-pcie-80gb"
+priority = 1
+
+[[demands]]
+id = "weekend"
+gpus = 2
+window = { weekly = ["SAT,SUN 00:00-24:00"], zone = "Europe/Berlin" }
+
+[[schedules]]
+id = "nights"
+suspends = ["chat"]
+window = { opens = "0 20 * * *", closes = "30 7 * * *", zone = "Asia/Tokyo" }
+demands = [{ id = "train", gpus = 8, kind = "h100-pcie-80gb" }]
+"#;
+
+#[tokio::test]
+async fn what_a_file_declares_is_kept_and_told_apart_from_what_there_is() {
+    let data = tempfile::tempdir().unwrap();
+    let manager = Manager::start(data.path(), &["--rack", "demo"]).await;
+    let file = data.path().join("wanted.toml");
+    let say = |text: &str| std::fs::write(&file, text).unwrap();
+    say(WANTED);
+    let apply = format!("apply -f {}", file.display());
+    let differences = |declared: serde_json::Value| -> Vec<String> {
+        let entries = declared["entries"].as_array().unwrap().clone();
+        let entries = entries.iter();
+        entries
+            .map(|entry| {
+                format!(
+                    "{} {}",
+                    entry["id"].as_str().unwrap(),
+                    entry["difference"].as_str().unwrap()
+                )
+            })
+            .collect()
+    };
+
+    let dry = manager.run(&format!("{apply} --dry-run -o json")).await;
+    let dry = dry.expect(0, &["nothing was kept"]).json();
+    assert_eq!(differences(dry), ["chat new", "nights new", "weekend new"]);
+    let listed = manager.run("demand list -o csv").await.expect(0, &[]);
+    assert!(!listed.out.contains("chat"), "{listed:?}");
+
+    manager
+        .run(&format!("{apply} -o json"))
+        .await
+        .expect(0, &["kept"]);
+    let due = manager.run("schedule next nights --count 2 -o json").await;
+    let due = due.expect(0, &[]).json();
+    assert!(
+        due[0]["opens_there"]
+            .as_str()
+            .unwrap()
+            .contains("T20:00:00+09:00[Asia/Tokyo]"),
+        "{due}"
+    );
+    assert_eq!(due.as_array().unwrap().len(), 2);
+
+    // One field is changed, one demand can't be, and the rest is as it was.
+    say(&WANTED
+        .replace("gpus = 4", "gpus = 4000")
+        .replace("priority = 1", "priority = 7"));
+    let changed = manager.run(&format!("{apply} --dry-run")).await;
+    changed.expect(
+        8,
+        &[
+            "chat: gpus: 4000, was 4",
+            "chat: priority: 7, was 1",
+            "chat does not fit",
+            "would help",
+        ],
+    );
+    say(WANTED);
+    let again = manager
+        .run(&format!("{apply} -o json"))
+        .await
+        .expect(0, &[])
+        .json();
+    assert_eq!(differences(again), ["chat same", "nights same", "weekend same"]);
+
+    // A part of it that can't be keeps all of it from being kept.
+    for (from, to, said) in [
+        ("Asia/Tokyo", "Asia/Atlantis", "is not an IANA time zone"),
+        ("0 20 * * *", "30 7 * * *", "never opens"),
+        ("\"chat\"]", "\"nobody\"]", "nobody"),
+        (
+            "SAT,SUN 00:00-24:00",
+            "SAT 10:00-09:00\", \"SUN 08:00-10:00",
+            "both are open",
+        ),
+        (
+            "id = \"train\"",
+            "id = \"weekend\"",
+            "demand weekend is declared twice",
+        ),
+        (
+            "id = \"nights\"",
+            "id = \"weekend\"",
+            "schedule weekend is declared twice",
+        ),
+    ] {
+        say(&WANTED.replace(from, to).replace("priority = 1", "priority = 9"));
+        let refused = manager.run(&apply).await;
+        assert_ne!(refused.code, 0, "{to}: {refused:?}");
+        assert!(refused.err.contains(said), "{to}: {refused:?}");
+    }
+    say(WANTED);
+    let kept = manager.run("get demands -o json").await.expect(0, &[]).json();
+    let chat = kept
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|demand| demand["spec"]["id"] == "chat");
+    assert_eq!(chat.unwrap()["spec"]["priority"], 1);
+
+    manager
+        .run(&format!("{apply} --serve"))
+        .await
+        .expect(0, &["chat is as it was", "completed"]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_wrong_is_refused_with_its_line_and_its_field() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text, said) in [
+        ("a.toml", "[[demands]]\nid = \"a\"\ngpu = 4\n", "line 3"),
+        (
+            "a.yaml",
+            "demands:\n  - id: a\n    gpus: many\n",
+            "demands[0].gpus",
+        ),
+        (
+            "a.json",
+            "{\"demands\": [{\"id\": \"a\",\n\"gpus\": -1}]}",
+            "line 2",
+        ),
+        ("b.yaml", "demands: [", "line "),
+    ] {
+        let file = folder.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        let file = file.to_str().unwrap();
+        let refused = run_with(["apply", "-f", file, "--password-file", file]).await;
+        refused.refused(2, &[said, name]);
+    }
+    run("apply").await.refused(2, &["FILE"]);
+    run("apply plan.json -f wanted.toml")
+        .await
+        .refused(2, &["cannot be used with"]);
+}
+
+/// Fault 54: told before it comes, in three zones, without a manager.
+#[tokio::test]
+async fn a_window_is_told_by_the_clocks_of_its_zone() {
+    for (zone, from, opens, lasts) in [
+        (
+            "Europe/Berlin",
+            "2026-03-28T12:00:00Z",
+            "Sat 2026-03-28 20:00 +01:00",
+            "10 h 30 min",
+        ),
+        (
+            "America/New_York",
+            "2026-10-31T12:00:00Z",
+            "Sat 2026-10-31 20:00 -04:00",
+            "12 h 30 min",
+        ),
+        (
+            "Australia/Sydney",
+            "2026-10-03T02:00:00Z",
+            "Sat 2026-10-03 20:00 +10:00",
+            "10 h 30 min",
+        ),
+    ] {
+        let next = [
+            "schedule",
+            "next",
+            "--weekly",
+            "SAT 20:00-07:30",
+            "--zone",
+            zone,
+            "--from",
+            from,
+        ];
+        run_with(next).await.expect(0, &[opens, lasts]);
+    }
+    let wrong = ["schedule", "next", "--weekly", "SAT", "--zone", "Europe/Berlin"];
+    run_with(wrong)
+        .await
+        .refused(2, &["is no range of the week", "MON-FRI 20:00-07:30"]);
+    let never = [
+        "schedule",
+        "next",
+        "--opens",
+        "0 8 * * *",
+        "--closes",
+        "0 8 * * *",
+    ];
+    run_with(never).await.refused(2, &["never opens"]);
+    run("schedule next --count 0 --weekly x")
+        .await
+        .refused(2, &["1 to 1000"]);
+}

@@ -1,0 +1,185 @@
+//! What is done with the openings of schedules: told beforehand, begun by hand, and decided about where they give way to
+//! one another or were missed.
+
+use super::{Composer, ScheduleStatus};
+use crate::error::{ErrorCode, ServiceError};
+use crate::occurrence::{ByHand, Fate, Returns, decide};
+use crate::runner::ScheduleRun;
+use crate::schedule::{Calendar, Schedule};
+use crate::window::Window;
+use jiff::{SignedDuration, Timestamp, Zoned};
+use poolwright_executor::Paused;
+use poolwright_model::id::{DemandId, ScheduleId};
+use poolwright_store::{Batch, Stored, read, read_all};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// The most openings that are told at once.
+pub const MOST_OPENINGS: usize = 1000;
+/// The longest run by hand: 31 days.
+const LONGEST_RUN_S: u32 = 31 * 24 * 3600;
+
+/// A time in which a window will be open, in its own zone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DueOpening {
+    /// Nothing for a window that is no schedule's yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleId>,
+    pub opens: Timestamp,
+    /// `None`: it does not close any more.
+    pub closes: Option<Timestamp>,
+    /// The same by the clocks of its zone.
+    pub opens_there: Zoned,
+    pub closes_there: Option<Zoned>,
+}
+
+/// The next openings of a window after a moment.
+pub fn openings_of(
+    schedule: Option<&ScheduleId>,
+    window: &Window,
+    after: Timestamp,
+    count: usize,
+) -> Vec<DueOpening> {
+    let there = |at: Timestamp| at.to_zoned(window.zone().clone());
+    let openings = window.next_openings(after, count.min(MOST_OPENINGS)).into_iter();
+    let due = openings.map(|opening| DueOpening {
+        schedule: schedule.cloned(),
+        opens: opening.opens,
+        closes: opening.closes,
+        opens_there: there(opening.opens),
+        closes_there: opening.closes.map(there),
+    });
+    due.collect()
+}
+
+impl Composer {
+    /// The next openings of all schedules that are not paused, or of this one, the earliest first.
+    pub async fn next_openings(
+        &self,
+        of: Option<&ScheduleId>,
+        count: usize,
+    ) -> Result<Vec<DueOpening>, ServiceError> {
+        let now = self.clock.now();
+        let calendars = match of {
+            Some(id) => {
+                let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
+                let found = found.ok_or_else(|| ServiceError::not_found("schedule", id.as_str()))?;
+                let calendar = found.value.calendar(now);
+                let calendar = calendar.map_err(|e| ServiceError::new(ErrorCode::Internal, e.to_string()))?;
+                vec![calendar.ok_or_else(|| is_paused(id, "does not open"))?]
+            }
+            None => self.calendars().await?,
+        };
+        let openings = |calendar: &Calendar| openings_of(Some(&calendar.id), &calendar.window, now, count);
+        let mut all: Vec<DueOpening> = calendars.iter().flat_map(openings).collect();
+        all.sort_by(|a, b| (a.opens, &a.schedule).cmp(&(b.opens, &b.schedule)));
+        all.truncate(count);
+        Ok(all)
+    }
+
+    /// Opens a schedule's window now: for so many seconds, or until it would close next.
+    pub async fn run_schedule(
+        &self,
+        id: &ScheduleId,
+        for_s: Option<u32>,
+        by: &str,
+    ) -> Result<ScheduleStatus, ServiceError> {
+        let _turn = self.turn.lock().await;
+        let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
+        let mut found = found.ok_or_else(|| ServiceError::not_found("schedule", id.as_str()))?;
+        let now = self.clock.now();
+        let calendar = found.value.calendar(now);
+        let calendar = calendar.map_err(|e| ServiceError::new(ErrorCode::Internal, e.to_string()))?;
+        let calendar = calendar.ok_or_else(|| is_paused(id, "is not run"))?;
+        if calendar.is_open(now) {
+            let until = calendar.next_change(now);
+            let until = until.map_or_else(String::new, |until| format!(", until {until}"));
+            let message = format!("schedule {id} runs already{until}");
+            return Err(ServiceError::new(ErrorCode::Conflict, message)
+                .with_hint("see what it does: poolwright schedule runs"));
+        }
+        let until = match for_s {
+            Some(0) => return Err(too_long(id, 0)),
+            Some(seconds) if seconds > LONGEST_RUN_S => return Err(too_long(id, seconds)),
+            Some(seconds) => now.checked_add(SignedDuration::from_secs(seconds.into())).ok(),
+            None => calendar.window.next_closing(now),
+        };
+        let Some(until) = until else {
+            let message =
+                format!("schedule {id} does not close any more, so how long it is to run must be said");
+            return Err(ServiceError::bad_request(message).with_hint("give a time, such as --for 2h"));
+        };
+        found.value.by_hand = Some(ByHand {
+            from: now,
+            until,
+            by: by.to_owned(),
+        });
+        let mut batch = Batch::new();
+        batch
+            .expect(Schedule::KIND, id.as_str(), Some(found.revision))
+            .put(&found.value)?;
+        self.commit_calendar(batch, &[]).await?;
+        self.status_of(found.value).await
+    }
+
+    /// Decides about the openings of now, and keeps that, unless what runs by itself is paused. What is left out is
+    /// noted in the same commit.
+    pub(crate) async fn decide_openings(&self, now: Timestamp) -> Result<(), ServiceError> {
+        let stops = |paused: &Paused| matches!(paused, Paused::All | Paused::Automation | Paused::Restored);
+        if self.pauses().await?.iter().any(|pause| stops(&pause.what)) {
+            return Ok(());
+        }
+        // By turns with those who change schedules here; managers elsewhere are refused by the revision.
+        let _turn = self.turn.lock().await;
+        let decided = decide(&self.calendars().await?, self.returns().await?, now);
+        if decided.is_empty() {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        for (id, mark) in decided {
+            let Some(mut found) = read::<Schedule>(self.store.as_ref(), id.as_str()).await? else {
+                continue;
+            };
+            if let Fate::LeftOut { because } = &mark.fate {
+                batch.put(&ScheduleRun::left_out(self.new_id(), now, &id, because))?;
+            }
+            found.value.mark = Some(mark);
+            batch
+                .expect(Schedule::KIND, id.as_str(), Some(found.revision))
+                .put(&found.value)?;
+        }
+        self.store.commit(batch).await?;
+        Ok(())
+    }
+
+    /// How long recompositions by the clock took of late.
+    pub(super) async fn returns(&self) -> Result<Returns, ServiceError> {
+        let runs = self.schedule_runs().await?.into_iter();
+        let took: Vec<u32> = runs.filter_map(|run| run.took_s).collect();
+        Ok(Returns::of(&took))
+    }
+
+    /// The schedules that add or suspend any of these demands.
+    pub(crate) async fn schedules_of(
+        &self,
+        demands: &BTreeSet<DemandId>,
+    ) -> Result<Vec<ScheduleId>, ServiceError> {
+        let all = read_all::<Schedule>(self.store.as_ref()).await?.into_iter();
+        let of = all.filter(|found| demands.iter().any(|demand| found.value.concerns(demand)));
+        Ok(of.map(|found| found.value.spec.id).collect())
+    }
+}
+
+fn too_long(id: &ScheduleId, seconds: u32) -> ServiceError {
+    let message = format!("schedule {id} can't run for {seconds} s: 1 s to 31 days are allowed");
+    ServiceError::bad_request(message)
+        .with_hint("leave the time out to run it until its window would close next")
+}
+
+fn is_paused(id: &ScheduleId, so: &str) -> ServiceError {
+    ServiceError::new(
+        ErrorCode::Conflict,
+        format!("schedule {id} is paused, so it {so}"),
+    )
+    .with_hint(format!("let it go on first: poolwright schedule resume {id}"))
+}

@@ -1,0 +1,412 @@
+//! The single times that a schedule's window opens, where it matters whether one was begun: schedules that make room for
+//! one another, or that leave out what was missed, and runs that somebody asked for by hand.
+//!
+//! All others follow from the calendar alone and need nothing here. What is decided about an opening is kept with its
+//! schedule, by a commit that expects the schedule as it was read: of several managers one decides, once, also after a
+//! restart.
+
+use crate::schedule::Calendar;
+use jiff::{SignedDuration, Timestamp};
+use poolwright_model::id::ScheduleId;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// An opening that nobody looked at for so long was missed.
+pub const MISSED_AFTER: SignedDuration = SignedDuration::from_mins(5);
+
+/// What happens where a window opens while another schedule runs that suspends one of the same demands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overlap {
+    /// Both run.
+    #[default]
+    Both,
+    /// This opening is left out.
+    Skip,
+    /// It begins when the other is over, if its window is still open then.
+    Queue,
+}
+
+/// What happens with an opening that was missed: the manager was down, or automation paused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Missed {
+    /// It begins late, if its window is still open.
+    #[default]
+    MakeUp,
+    /// It is left out.
+    Skip,
+}
+
+/// How long recompositions by the clock took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Returns {
+    /// The 95th percentile of those that were measured; an assumption where there are too few.
+    pub p95_s: u32,
+    pub measured: u32,
+}
+
+impl Returns {
+    /// Fewer say nothing.
+    const ENOUGH: usize = 5;
+    /// So many of the latest count.
+    const LATEST: usize = 100;
+    /// What is assumed until enough were measured.
+    const ASSUMED_S: u32 = 300;
+
+    /// Of the seconds that each took, the latest last.
+    pub fn of(took_s: &[u32]) -> Self {
+        let mut latest = took_s[took_s.len().saturating_sub(Self::LATEST)..].to_vec();
+        latest.sort_unstable();
+        let rank = (latest.len() * 95).div_ceil(100);
+        let p95_s = match latest.get(rank.saturating_sub(1)) {
+            Some(p95) if latest.len() >= Self::ENOUGH => *p95,
+            _ => Self::ASSUMED_S,
+        };
+        Self {
+            p95_s,
+            measured: latest.len() as u32,
+        }
+    }
+
+    /// The whole seconds before the closing at which a return begins.
+    fn early(self) -> SignedDuration {
+        SignedDuration::from_secs(i64::from(self.p95_s.max(1)))
+    }
+}
+
+impl fmt::Display for Returns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { p95_s, measured } = self;
+        match *measured as usize >= Self::ENOUGH {
+            true => write!(f, "{p95_s} s, the 95th percentile of {measured}"),
+            false => write!(
+                f,
+                "{p95_s} s, which is assumed until {} were measured",
+                Self::ENOUGH
+            ),
+        }
+    }
+}
+
+/// What was decided about an opening.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// When the window opened; nothing where it always was open.
+    pub opened: Option<Timestamp>,
+    /// When it ends, where that is before the window closes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends: Option<Timestamp>,
+    #[serde(flatten)]
+    pub fate: Fate,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "fate", rename_all = "kebab-case")]
+pub enum Fate {
+    Begun,
+    /// Until another one is over.
+    Waits {
+        r#for: ScheduleId,
+    },
+    LeftOut {
+        because: String,
+    },
+}
+
+/// A run that somebody asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByHand {
+    pub from: Timestamp,
+    pub until: Timestamp,
+    /// Who asked.
+    pub by: String,
+}
+
+impl ByHand {
+    pub fn is_on(&self, at: Timestamp) -> bool {
+        self.from <= at && at < self.until
+    }
+}
+
+impl Calendar {
+    /// Whether openings are begun only after somebody decided so.
+    fn decides(&self) -> bool {
+        self.overlap != Overlap::Both || self.missed != Missed::MakeUp || self.back_by_close
+    }
+
+    /// What was decided about the opening that is on at `at`.
+    pub fn mark_at(&self, at: Timestamp) -> Option<&Mark> {
+        let mark = self.mark.as_ref()?;
+        (self.window.is_open(at) && mark.opened == self.window.opened_at(at)).then_some(mark)
+    }
+
+    /// Whether it runs: by its window, or by hand.
+    pub fn is_open(&self, at: Timestamp) -> bool {
+        if self.by_hand.as_ref().is_some_and(|run| run.is_on(at)) {
+            return true;
+        }
+        match self.decides() {
+            false => self.window.is_open(at),
+            true => {
+                let begun = self.mark_at(at).filter(|mark| mark.fate == Fate::Begun);
+                begun.is_some_and(|mark| mark.ends.is_none_or(|ends| at < ends))
+            }
+        }
+    }
+
+    /// The next moment after `at` at which it may be otherwise.
+    pub fn next_change(&self, at: Timestamp) -> Option<Timestamp> {
+        let by_hand = self.by_hand.iter().flat_map(|run| [run.from, run.until]);
+        let ends = self.mark_at(at).and_then(|mark| mark.ends);
+        let sooner = by_hand.chain(ends).filter(|edge| *edge > at);
+        self.window.next_change(at).into_iter().chain(sooner).min()
+    }
+
+    /// What is to be decided now, while the others run that run.
+    fn decide(&self, others: &[Calendar], returns: Returns, now: Timestamp) -> Option<Mark> {
+        if !self.decides() || !self.window.is_open(now) {
+            return None;
+        }
+        let opened = self.window.opened_at(now);
+        let before = self.mark_at(now).map(|mark| &mark.fate);
+        if matches!(before, Some(Fate::Begun | Fate::LeftOut { .. })) {
+            return None;
+        }
+        let late = opened.map_or(SignedDuration::ZERO, |opened| now.duration_since(opened));
+        if self.missed == Missed::Skip && before.is_none() && late > MISSED_AFTER {
+            let minutes = late.as_mins();
+            let because = format!("it was missed: nothing ran by itself for the first {minutes} minutes");
+            return Some(Mark {
+                opened,
+                ends: None,
+                fate: Fate::LeftOut { because },
+            });
+        }
+        let rivals = || {
+            let shares = |other: &&Self| other.id != self.id && other.is_open(now) && self.shares_with(other);
+            others.iter().filter(shares)
+        };
+        // Who waits for one goes on to wait for that one, while it runs.
+        let waits_for = |other: &&Self| matches!(before, Some(Fate::Waits { r#for }) if *r#for == other.id);
+        let rival = rivals().find(waits_for).or_else(|| rivals().next());
+        let fate = match (rival, self.overlap) {
+            (None, _) | (_, Overlap::Both) => Fate::Begun,
+            (Some(rival), Overlap::Queue) => Fate::Waits {
+                r#for: rival.id.clone(),
+            },
+            (Some(rival), Overlap::Skip) => Fate::LeftOut {
+                because: format!("schedule {} was running, which suspends the same", rival.id),
+            },
+        };
+        let (ends, fate) = match fate {
+            Fate::Begun => match self.end_of(returns, now) {
+                Ok(ends) => (ends, Fate::Begun),
+                Err(because) => (None, Fate::LeftOut { because }),
+            },
+            fate => (None, fate),
+        };
+        (before != Some(&fate)).then_some(Mark { opened, ends, fate })
+    }
+
+    /// When a run that begins now ends, so that all is back by the closing.
+    ///
+    /// # Errors
+    /// Why it can't be.
+    pub fn end_of(&self, returns: Returns, now: Timestamp) -> Result<Option<Timestamp>, String> {
+        let Some(closes) = self.window.next_change(now).filter(|_| self.back_by_close) else {
+            return Ok(None);
+        };
+        match closes.checked_sub(returns.early()) {
+            Ok(ends) if ends > now => Ok(Some(ends)),
+            _ => Err(format!(
+                "what it lends can't be back by {closes}: a return takes {returns}, and there are {} s",
+                closes.duration_since(now).as_secs()
+            )),
+        }
+    }
+
+    fn shares_with(&self, other: &Self) -> bool {
+        !self.suspends.is_disjoint(&other.suspends)
+    }
+}
+
+/// What is to be decided about the openings of now; of several that open together the first in the order of their names
+/// goes first.
+pub fn decide(calendars: &[Calendar], returns: Returns, now: Timestamp) -> Vec<(ScheduleId, Mark)> {
+    let mut calendars = calendars.to_vec();
+    calendars.sort_by(|a, b| a.id.cmp(&b.id));
+    // Who waits goes before who comes.
+    let waits = |calendar: &Calendar| {
+        calendar
+            .mark_at(now)
+            .is_some_and(|mark| matches!(mark.fate, Fate::Waits { .. }))
+    };
+    calendars.sort_by_key(|calendar| match waits(calendar) {
+        true => calendar.window.opened_at(now).unwrap_or(Timestamp::MIN),
+        false => Timestamp::MAX,
+    });
+    let mut decided = Vec::new();
+    for place in 0..calendars.len() {
+        if let Some(mark) = calendars[place].decide(&calendars, returns, now) {
+            calendars[place].mark = Some(mark.clone());
+            decided.push((calendars[place].id.clone(), mark));
+        }
+    }
+    decided
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::window::WindowSpec;
+    use poolwright_model::id::DemandId;
+    use std::collections::BTreeSet;
+
+    fn at(text: &str) -> Timestamp {
+        format!("2026-03-02T{text}:00Z").parse().unwrap()
+    }
+
+    fn calendar(id: &str, hours: (&str, &str), overlap: Overlap, missed: Missed) -> Calendar {
+        let window = WindowSpec::cron(
+            format!("0 {} * * *", hours.0),
+            format!("0 {} * * *", hours.1),
+            "UTC",
+        );
+        Calendar {
+            id: ScheduleId::new(id).unwrap(),
+            window: window.parse(at("00:00")).unwrap(),
+            suspends: BTreeSet::from([DemandId::new("chat").unwrap()]),
+            overlap,
+            missed,
+            back_by_close: false,
+            mark: None,
+            by_hand: None,
+        }
+    }
+
+    /// Decides, keeps what was decided, and says who runs.
+    fn step(calendars: &mut [Calendar], time: &str) -> Vec<String> {
+        for (id, mark) in decide(calendars, Returns::of(&[]), at(time)) {
+            let decided = calendars.iter_mut().find(|calendar| calendar.id == id).unwrap();
+            decided.mark = Some(mark);
+        }
+        assert_eq!(decide(calendars, Returns::of(&[]), at(time)), [], "decided once");
+        let open = calendars.iter().filter(|calendar| calendar.is_open(at(time)));
+        open.map(|calendar| calendar.id.to_string()).collect()
+    }
+
+    #[test]
+    fn one_that_waits_begins_when_the_other_is_over() {
+        let first = calendar("a", ("8", "12"), Overlap::Both, Missed::MakeUp);
+        let mut both = [first, calendar("b", ("10", "14"), Overlap::Queue, Missed::Skip)];
+        assert_eq!(step(&mut both, "09:00"), ["a"]);
+        assert_eq!(step(&mut both, "10:00"), ["a"]);
+        assert!(matches!(
+            both[1].mark_at(at("11:00")).unwrap().fate,
+            Fate::Waits { .. }
+        ));
+        assert_eq!(step(&mut both, "12:00"), ["b"], "it waited, and was not missed");
+        assert_eq!(step(&mut both, "14:00"), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn one_that_gives_way_is_left_out_for_the_whole_of_its_window() {
+        let first = calendar("a", ("8", "12"), Overlap::Both, Missed::MakeUp);
+        let mut both = [first, calendar("b", ("10", "14"), Overlap::Skip, Missed::MakeUp)];
+        assert_eq!(step(&mut both, "10:00"), ["a"]);
+        assert_eq!(step(&mut both, "13:00"), [] as [&str; 0]);
+        let Fate::LeftOut { because } = &both[1].mark_at(at("13:00")).unwrap().fate else {
+            panic!("{both:?}")
+        };
+        assert!(because.contains("schedule a"), "{because}");
+        // With nothing in common they don't meet.
+        let mut apart = calendar("b", ("10", "14"), Overlap::Skip, Missed::MakeUp);
+        apart.suspends.clear();
+        both[1] = apart;
+        assert_eq!(step(&mut both, "10:00"), ["a", "b"]);
+    }
+
+    #[test]
+    fn of_two_that_open_together_one_runs() {
+        let new = |id| calendar(id, ("8", "12"), Overlap::Queue, Missed::MakeUp);
+        let mut three = [new("c"), new("b"), new("a")];
+        assert_eq!(step(&mut three, "08:00"), ["a"]);
+        // Whoever came first goes on, also where another is looked at earlier.
+        three[2].by_hand = None;
+        assert_eq!(step(&mut three, "11:00"), ["a"]);
+    }
+
+    #[test]
+    fn what_was_missed_is_made_up_for_or_left_out() {
+        let mut both = [
+            calendar("made-up", ("8", "12"), Overlap::Both, Missed::MakeUp),
+            calendar("strict", ("8", "12"), Overlap::Both, Missed::Skip),
+        ];
+        assert_eq!(step(&mut both, "08:06"), ["made-up"]);
+        assert_eq!(step(&mut both, "11:00"), ["made-up"]);
+        both[1].mark = None;
+        assert_eq!(
+            step(&mut both, "08:05"),
+            ["made-up", "strict"],
+            "not too late yet"
+        );
+        assert_eq!(step(&mut both, "11:00"), ["made-up", "strict"], "and it goes on");
+    }
+
+    #[test]
+    fn what_is_lent_is_back_by_the_closing_or_is_not_lent() {
+        let mut one = [calendar("a", ("8", "9"), Overlap::Both, Missed::MakeUp)];
+        one[0].back_by_close = true;
+        assert_eq!(step(&mut one, "08:00"), ["a"]);
+        assert_eq!(
+            one[0].next_change(at("08:00")),
+            Some(at("08:55")),
+            "5 minutes are assumed"
+        );
+        assert_eq!(step(&mut one, "08:54"), ["a"]);
+        assert_eq!(step(&mut one, "08:55"), [] as [&str; 0]);
+        assert_eq!(step(&mut one, "08:59"), [] as [&str; 0], "it does not open again");
+        // Begun so late that what is lent could not be back: not lent.
+        one[0].mark = None;
+        assert_eq!(step(&mut one, "08:56"), [] as [&str; 0]);
+        let Some(Fate::LeftOut { because }) = one[0].mark.as_ref().map(|mark| &mark.fate) else {
+            panic!("{one:?}")
+        };
+        assert!(
+            because.contains("300 s, which is assumed") && because.contains("there are 240 s"),
+            "{because}"
+        );
+    }
+
+    #[test]
+    fn returns_are_measured() {
+        let times: Vec<u32> = (1..=100).collect();
+        assert_eq!(
+            Returns::of(&times),
+            Returns {
+                p95_s: 95,
+                measured: 100
+            }
+        );
+        assert_eq!(Returns::of(&[7, 9, 8, 40, 6]).p95_s, 40);
+        assert_eq!(Returns::of(&[7, 9, 8, 40]).p95_s, 300, "too few");
+        let old_and_new: Vec<u32> = [vec![900; 50], vec![10; 100]].concat();
+        assert_eq!(Returns::of(&old_and_new).p95_s, 10, "the latest count");
+    }
+
+    #[test]
+    fn a_run_by_hand_is_on_for_its_time() {
+        let mut one = [calendar("a", ("8", "12"), Overlap::Both, Missed::Skip)];
+        one[0].by_hand = Some(ByHand {
+            from: at("06:00"),
+            until: at("07:00"),
+            by: "somebody".into(),
+        });
+        assert_eq!(one[0].next_change(at("05:00")), Some(at("06:00")));
+        assert_eq!(step(&mut one, "06:30"), ["a"]);
+        assert_eq!(one[0].next_change(at("06:30")), Some(at("07:00")));
+        assert_eq!(step(&mut one, "07:00"), [] as [&str; 0]);
+        assert_eq!(one[0].next_change(at("07:00")), Some(at("08:00")));
+    }
+}

@@ -1,0 +1,268 @@
+//! Sessions of the API's clients: a token that stands for name and password for a while.
+//!
+//! They are kept in the store, so that one that was opened at a manager is good at every other. Of the token only a
+//! digest is kept: whoever reads the store can't use it. Invariant: an account has at most [`MOST`] at a time, however
+//! many managers it logs in at.
+
+use crate::clock::Clock;
+use crate::error::{ErrorCode, ServiceError};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::{SignedDuration, Timestamp};
+use poolwright_store::{Batch, Store, StoreError, Stored, Versioned, read, read_all};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+
+/// A session that nobody uses ends after this time, or up to [`NOTED_EACH`] later.
+pub const IDLE: SignedDuration = SignedDuration::from_mins(30);
+/// And each ends after this one.
+pub const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+/// Sessions of one account at a time.
+pub const MOST: usize = 64;
+/// A use is written down where the last was so long ago: not with each request.
+const NOTED_EACH: SignedDuration = SignedDuration::from_mins(1);
+/// How often a login is tried that others come in the way of.
+const TRIES: usize = 16;
+/// Longer ones are none of ours.
+const LONGEST_TOKEN: usize = 128;
+
+/// A session as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Its name; it opens nothing.
+    pub id: String,
+    pub account: String,
+    pub opened: Timestamp,
+    /// When it was used last, to the minute.
+    pub used: Timestamp,
+    /// SHA-256 of the secret part of its token, in base64.
+    digest: String,
+}
+
+impl Session {
+    fn is_over(&self, now: Timestamp) -> bool {
+        now.duration_since(self.used) > IDLE + NOTED_EACH || now.duration_since(self.opened) > LONGEST
+    }
+}
+
+impl Stored for Session {
+    const KIND: &'static str = "session";
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// Written with each login of an account: so logins come one after another, at all managers.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Logins {
+    account: String,
+}
+
+impl Stored for Logins {
+    const KIND: &'static str = "logins";
+    fn id(&self) -> &str {
+        &self.account
+    }
+}
+
+/// A session that was opened just now.
+pub struct Opened {
+    pub session: Session,
+    /// What its client shows from now on. It is told once, and kept nowhere.
+    pub token: String,
+}
+
+/// The sessions of all managers of a store.
+pub struct Sessions {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    /// Held while somebody logs in here: only other managers come in the way.
+    login: tokio::sync::Mutex<()>,
+}
+
+impl Sessions {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            clock,
+            login: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Opens one for an account whose password was right. Those that are over are forgotten meanwhile.
+    pub async fn open(&self, account: &str) -> Result<Opened, ServiceError> {
+        let _login = self.login.lock().await;
+        for _ in 0..TRIES {
+            match self.try_to_open(account).await {
+                // Somebody logged in elsewhere at the same moment.
+                Err(NotOpened::Store(StoreError::Conflict { .. })) => {}
+                Err(NotOpened::Store(error)) => return Err(error.into()),
+                Err(NotOpened::Refused(error)) => return Err(error),
+                Ok(opened) => return Ok(opened),
+            }
+        }
+        let message = format!("too many log in as {account} at other managers just now");
+        Err(ServiceError::new(ErrorCode::Unavailable, message).with_hint("try again in a moment"))
+    }
+
+    async fn try_to_open(&self, account: &str) -> Result<Opened, NotOpened> {
+        let last = read::<Logins>(self.store.as_ref(), account).await?;
+        let now = self.clock.now();
+        let mut batch = Batch::new();
+        let mut open = 0;
+        for Versioned { value, .. } in read_all::<Session>(self.store.as_ref()).await? {
+            match value.is_over(now) {
+                true => drop(batch.delete(Session::KIND, &value.id)),
+                false => open += usize::from(value.account == account),
+            }
+        }
+        if open >= MOST {
+            let message = format!("{account} has {open} sessions open, and no more are allowed");
+            let hint = "end one that is not needed, or wait: one that nobody uses ends after 30 minutes";
+            let refused = ServiceError::new(ErrorCode::Unavailable, message).with_hint(hint);
+            return Err(NotOpened::Refused(refused));
+        }
+        let (id, secret) = (random::<12>()?, random::<32>()?);
+        let session = Session {
+            id: id.clone(),
+            account: account.to_owned(),
+            opened: now,
+            used: now,
+            digest: digest(&secret),
+        };
+        let logins = Logins {
+            account: account.to_owned(),
+        };
+        batch
+            .expect(Logins::KIND, account, last.map(|last| last.revision))
+            .put(&logins)?
+            .put(&session)?;
+        self.store.commit(batch).await?;
+        let token = format!("{id}.{secret}");
+        Ok(Opened { session, token })
+    }
+
+    /// The session that a token belongs to, if it is a good one. Using it keeps it from ending.
+    pub async fn of(&self, token: &str) -> Result<Option<Session>, ServiceError> {
+        let Some((id, secret)) = token.split_once('.').filter(|_| token.len() <= LONGEST_TOKEN) else {
+            return Ok(None);
+        };
+        let Some(Versioned { value, revision }) = read::<Session>(self.store.as_ref(), id).await? else {
+            return Ok(None);
+        };
+        let right: bool = digest(secret).as_bytes().ct_eq(value.digest.as_bytes()).into();
+        let now = self.clock.now();
+        if !right || value.is_over(now) {
+            return Ok(None);
+        }
+        if now.duration_since(value.used) > NOTED_EACH {
+            self.note_use(&value, revision, now).await;
+        }
+        Ok(Some(value))
+    }
+
+    /// That it is used. Where that can't be written now, the next request does.
+    async fn note_use(&self, session: &Session, revision: u64, now: Timestamp) {
+        let used = Session {
+            used: now,
+            ..session.clone()
+        };
+        let mut batch = Batch::new();
+        batch.expect(Session::KIND, &session.id, Some(revision));
+        let noted = match batch.put(&used) {
+            Ok(_) => self.store.commit(batch).await.map(drop),
+            Err(error) => Err(error),
+        };
+        match noted {
+            // Another request has noted it, or ended the session.
+            Ok(()) | Err(StoreError::Conflict { .. }) => {}
+            Err(error) => tracing::warn!(
+                session = session.id,
+                "that it is used is not written down: {error}"
+            ),
+        }
+    }
+
+    /// Those of an account that are not over, the oldest first.
+    pub async fn all(&self, account: &str) -> Result<Vec<Session>, ServiceError> {
+        let now = self.clock.now();
+        let kept = read_all::<Session>(self.store.as_ref()).await?.into_iter();
+        let kept = kept.map(|found| found.value);
+        let mut open: Vec<_> = kept
+            .filter(|session| session.account == account && !session.is_over(now))
+            .collect();
+        open.sort_by(|a, b| (a.opened, &a.id).cmp(&(b.opened, &b.id)));
+        Ok(open)
+    }
+
+    /// One of an account's.
+    pub async fn one(&self, account: &str, id: &str) -> Result<Session, ServiceError> {
+        let found = read::<Session>(self.store.as_ref(), id).await?;
+        let found = found.map(|found| found.value);
+        let open = found.filter(|it| it.account == account && !it.is_over(self.clock.now()));
+        open.ok_or_else(|| {
+            ServiceError::new(ErrorCode::NotFound, format!("there is no session {id:?}")).with_hint(
+                "it may have ended: GET /redfish/v1/SessionService/Sessions has those that are open",
+            )
+        })
+    }
+
+    /// Ends one of an account's, at all managers at once.
+    pub async fn end(&self, account: &str, id: &str) -> Result<(), ServiceError> {
+        let session = self.one(account, id).await?;
+        let mut batch = Batch::new();
+        batch.delete(Session::KIND, &session.id);
+        self.store.commit(batch).await?;
+        Ok(())
+    }
+
+    /// Forgets those that are over; how many.
+    pub(crate) async fn prune(&self, now: Timestamp) -> Result<usize, ServiceError> {
+        let mut batch = Batch::new();
+        let mut over = 0;
+        for found in read_all::<Session>(self.store.as_ref()).await? {
+            if found.value.is_over(now) {
+                batch.delete(Session::KIND, &found.value.id);
+                over += 1;
+            }
+        }
+        if over > 0 {
+            self.store.commit(batch).await?;
+        }
+        Ok(over)
+    }
+}
+
+/// Why there is no session.
+enum NotOpened {
+    Refused(ServiceError),
+    Store(StoreError),
+}
+
+impl From<StoreError> for NotOpened {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<ServiceError> for NotOpened {
+    fn from(error: ServiceError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+fn digest(secret: &str) -> String {
+    URL_SAFE_NO_PAD.encode(Sha256::digest(secret))
+}
+
+/// So many random bytes, in letters that may stand in an address.
+fn random<const BYTES: usize>() -> Result<String, ServiceError> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        let message = format!("the machine gives no random bytes: {error}");
+        ServiceError::new(ErrorCode::Internal, message)
+    })?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}

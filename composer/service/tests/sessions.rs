@@ -1,0 +1,182 @@
+//! Sessions of the API's clients, on both stores.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use poolwright_executor::Clock as Now;
+use poolwright_service::ErrorCode;
+use poolwright_service::clock::Clock;
+use poolwright_service::sessions::{IDLE, LONGEST, MOST, Session, Sessions};
+use poolwright_store::{PostgresOptions, PostgresStore, SqliteStore, Store, read_all};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+/// A clock that the test moves.
+#[derive(Default)]
+struct Hands(Mutex<Timestamp>);
+
+impl Hands {
+    fn pass(&self, time: SignedDuration) {
+        *self.0.lock().unwrap() += time;
+    }
+}
+
+impl Now for Hands {
+    fn now(&self) -> Timestamp {
+        *self.0.lock().unwrap()
+    }
+}
+
+#[async_trait]
+impl Clock for Hands {
+    async fn sleep_until(&self, _: Timestamp) {}
+}
+
+/// Two managers, each with a way of its own to one store.
+struct Site {
+    stores: [Arc<dyn Store>; 2],
+    clock: Arc<Hands>,
+    managers: [Sessions; 2],
+}
+
+impl Site {
+    fn new(stores: [Arc<dyn Store>; 2]) -> Self {
+        let clock = Arc::new(Hands::default());
+        let managers = stores.clone().map(|store| Sessions::new(store, clock.clone()));
+        Self {
+            stores,
+            clock,
+            managers,
+        }
+    }
+
+    async fn is_good(&self, token: &str) -> bool {
+        let [first, second] = &self.managers;
+        let found = first.of(token).await.unwrap();
+        assert_eq!(found.is_some(), second.of(token).await.unwrap().is_some());
+        found.is_some()
+    }
+
+    async fn kept(&self) -> Vec<Session> {
+        let kept = read_all::<Session>(self.stores[0].as_ref()).await.unwrap();
+        kept.into_iter().map(|found| found.value).collect()
+    }
+}
+
+/// What holds on every store.
+async fn hold(stores: [Arc<dyn Store>; 2]) {
+    let site = Site::new(stores);
+    let [first, second] = &site.managers;
+
+    // Opened at one, good at the other; of its token the store learns nothing.
+    let opened = first.open("admin").await.unwrap();
+    assert_eq!(second.of(&opened.token).await.unwrap().unwrap().account, "admin");
+    let (id, secret) = opened.token.split_once('.').unwrap();
+    let document = site.stores[0].get("session", id).await.unwrap().unwrap();
+    assert!(!document.json.get().contains(secret));
+    for wrong in [
+        "",
+        ".",
+        id,
+        &format!("{id}."),
+        &format!("{id}.{secret}x"),
+        &"x.".repeat(500),
+    ] {
+        assert!(!site.is_good(wrong).await, "{wrong}");
+    }
+
+    // Ended at one, and at once good at none; nobody ends another's.
+    let other = first.open("else").await.unwrap();
+    let refused = second.end("admin", &other.session.id).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::NotFound);
+    second.end("admin", id).await.unwrap();
+    assert!(!site.is_good(&opened.token).await);
+    assert!(site.is_good(&other.token).await);
+
+    // One that is used goes on, and not for ever; one that is idle ends.
+    let (busy, idle) = (
+        first.open("admin").await.unwrap(),
+        second.open("admin").await.unwrap(),
+    );
+    let often = IDLE - SignedDuration::from_mins(5);
+    let mut passed = SignedDuration::ZERO;
+    while passed + often <= LONGEST {
+        site.clock.pass(often);
+        passed += often;
+        assert!(site.is_good(&busy.token).await, "after {passed:?}");
+    }
+    assert!(!site.is_good(&idle.token).await);
+    site.clock.pass(often);
+    assert!(!site.is_good(&busy.token).await, "each ends after a day");
+    assert_eq!(first.all("admin").await.unwrap(), []);
+
+    // What is over is forgotten at the next login.
+    let last = first.open("admin").await.unwrap();
+    assert_eq!(site.kept().await, std::slice::from_ref(&last.session));
+
+    // Many log in at once, at both: so many have a session, and nobody one more.
+    let logins = (0..MOST + 6).map(|n| site.managers[n % 2].open("admin"));
+    let mut opened = 1;
+    for login in futures_util::future::join_all(logins).await {
+        match login {
+            Ok(_) => opened += 1,
+            Err(refused) => assert_eq!(refused.code, ErrorCode::Unavailable, "{refused}"),
+        }
+    }
+    while opened < MOST {
+        first.open("admin").await.unwrap();
+        opened += 1;
+    }
+    assert_eq!(second.all("admin").await.unwrap().len(), MOST);
+    let full = second.open("admin").await.err().unwrap();
+    assert!(
+        full.message.contains("64 sessions") && full.hint.is_some(),
+        "{full}"
+    );
+    second.open("else").await.unwrap();
+    first.end("admin", &last.session.id).await.unwrap();
+    second.open("admin").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_is_good_at_all_managers_until_it_ends() {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    hold([store.clone(), store]).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn a_session_is_good_at_all_managers_of_a_postgres_database_until_it_ends() {
+    let port = std::env::var("POOLWRIGHT_TEST_POSTGRES_PORT").expect("it is set by tests/run postgres");
+    let name = format!("sessions_{}", std::process::id());
+    let mut psql = Command::new("psql");
+    psql.args([
+        "--quiet",
+        "--no-psqlrc",
+        "--username",
+        "poolwright",
+        "--host",
+        "127.0.0.1",
+    ]);
+    psql.args([
+        "--port",
+        &port,
+        "postgres",
+        "--command",
+        &format!("CREATE DATABASE {name}"),
+    ]);
+    assert!(psql.status().unwrap().success());
+    let folder = tempfile::tempdir().unwrap();
+    let open = async |manager: &str| {
+        let options = PostgresOptions {
+            url: format!("postgres://poolwright@127.0.0.1:{port}/{name}"),
+            password: None,
+            ca: None,
+        };
+        let home = folder.path().join(manager);
+        let store: Arc<dyn Store> = Arc::new(PostgresStore::open(&home, options).await.unwrap());
+        store
+    };
+    hold([open("first").await, open("second").await]).await;
+}

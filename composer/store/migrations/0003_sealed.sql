@@ -1,0 +1,3 @@
+-- No table is changed. From this version on a document of an endpoint may name a password that is kept sealed, and hold
+-- the authority that is believed there: an earlier program would lose both when it writes the document, so it must
+-- refuse the store.
