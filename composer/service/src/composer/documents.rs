@@ -30,7 +30,6 @@ const OURS: &[&str] = &[
     Latecomer::KIND,
     Ids::KIND,
     Speakers::KIND,
-    Reckoned::KIND,
     Repaired::KIND,
     PutAside::KIND,
     CalendarChange::KIND,
@@ -44,10 +43,11 @@ const OURS: &[&str] = &[
     ScheduleRun::KIND,
     Schedule::KIND,
     Sealed::KIND,
-    Session::KIND,
-    Logins::KIND,
     Shown::KIND,
     Walk::KIND,
+    Reckoned::KIND,
+    Session::KIND,
+    Logins::KIND,
 ];
 
 /// The names of all kinds.
@@ -63,7 +63,6 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Latecomer::KIND => again::<Latecomer>(json),
         Ids::KIND => again::<Ids>(json),
         Speakers::KIND => again::<Speakers>(json),
-        Reckoned::KIND => again::<Reckoned>(json),
         Repaired::KIND => again::<Repaired>(json),
         PutAside::KIND => again::<PutAside>(json),
         CalendarChange::KIND => again::<CalendarChange>(json),
@@ -77,10 +76,11 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         ScheduleRun::KIND => again::<ScheduleRun>(json),
         Schedule::KIND => again::<Schedule>(json),
         Sealed::KIND => again::<Sealed>(json),
-        Session::KIND => again::<Session>(json),
-        Logins::KIND => again::<Logins>(json),
         Shown::KIND => again::<Shown>(json),
         Walk::KIND => again::<Walk>(json),
+        Reckoned::KIND => again::<Reckoned>(json),
+        Session::KIND => again::<Session>(json),
+        Logins::KIND => again::<Logins>(json),
         kind => return documents::reread(kind, json),
     })
 }
