@@ -2,6 +2,7 @@
 
 use crate::calendar::*;
 use crate::kit::{Pool, at, demand_id, gpus};
+use crate::managers::{all_is_well, two};
 use jiff::SignedDuration;
 use poolwright_emulator::rack::Rack;
 use poolwright_service::limits::{Limits, NewLimits};
@@ -220,4 +221,30 @@ async fn limits_are_set_one_by_one_and_kept() {
     };
     let refused = pool.composer().set_limits(&nothing).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::BadRequest);
+}
+
+/// One is stopped between the look at the limits and the commit of its own.
+#[tokio::test(start_paused = true)]
+async fn limits_that_are_set_at_two_managers_at_once_hold_both() {
+    let (mut pool, a, b) = two("demo").await;
+    a.gate.stop_before("commit");
+    let per_plan = NewLimits {
+        per_plan: Some(23),
+        ..NewLimits::default()
+    };
+    let composer = a.composer.clone();
+    let first = tokio::spawn(async move { composer.set_limits(&per_plan).await });
+    a.gate.is_stopped().await;
+    let per_hour = NewLimits {
+        per_hour: Some(77),
+        ..NewLimits::default()
+    };
+    b.composer.set_limits(&per_hour).await.unwrap();
+    a.gate.go_on();
+    first.await.unwrap().unwrap();
+    for manager in [&a, &b] {
+        let limits = manager.composer.limits().await.unwrap().limits;
+        assert_eq!((limits.per_plan, limits.per_hour), (23, 77));
+    }
+    all_is_well(&mut pool, &[&a, &b]).await;
 }

@@ -9,7 +9,6 @@ use poolwright_executor::{Line, Operation};
 use poolwright_model::id::{GpuId, HostId, OperationId};
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Standing};
 use poolwright_service::leases::{Lease, ManagerRecord, Sharing, TokioClock};
-use poolwright_service::limits::NewLimits;
 use poolwright_service::{Composer, ErrorCode, How, OperationState, Options, Paused, Resolution};
 use poolwright_store::{Batch, Stored, read};
 use poolwright_tests::stopped::{Gate, StoppableLine, StoppableStore};
@@ -28,7 +27,7 @@ const WRITE: Duration = Duration::from_secs(80);
 /// A manager, and the gate at which it can be stopped.
 pub struct Manager {
     pub composer: Composer,
-    gate: Gate,
+    pub gate: Gate,
 }
 
 pub async fn manager(pool: &Pool, name: &str) -> Manager {
@@ -60,7 +59,7 @@ async fn manager_over(pool: &Pool, name: &str, line: Arc<dyn Connector>) -> Mana
 }
 
 /// A pool whose endpoints are kept, with two managers; the first is in charge.
-async fn two(rack: &str) -> (Pool, Manager, Manager) {
+pub async fn two(rack: &str) -> (Pool, Manager, Manager) {
     let mut pool = Pool::of(rack).await;
     pool.composer().close().await;
     pool.crash().await;
@@ -70,7 +69,7 @@ async fn two(rack: &str) -> (Pool, Manager, Manager) {
 }
 
 /// Nothing goes on any more, and everybody says the same as the rack.
-async fn all_is_well(pool: &mut Pool, managers: &[&Manager]) {
+pub async fn all_is_well(pool: &mut Pool, managers: &[&Manager]) {
     pool.quiet().await;
     for manager in managers {
         manager.composer.close().await;
@@ -390,32 +389,6 @@ async fn many_at_both_managers_get_each_gpu_once() {
         (6, 24),
         "nobody is refused while there are GPUs, because another one was quicker at those that it had chosen"
     );
-    all_is_well(&mut pool, &[&a, &b]).await;
-}
-
-/// One is stopped between the look at the limits and the commit of its own.
-#[tokio::test(start_paused = true)]
-async fn limits_that_are_set_at_two_managers_at_once_hold_both() {
-    let (mut pool, a, b) = two("demo").await;
-    a.gate.stop_before("commit");
-    let per_plan = NewLimits {
-        per_plan: Some(23),
-        ..NewLimits::default()
-    };
-    let composer = a.composer.clone();
-    let first = tokio::spawn(async move { composer.set_limits(&per_plan).await });
-    a.gate.is_stopped().await;
-    let per_hour = NewLimits {
-        per_hour: Some(77),
-        ..NewLimits::default()
-    };
-    b.composer.set_limits(&per_hour).await.unwrap();
-    a.gate.go_on();
-    first.await.unwrap().unwrap();
-    for manager in [&a, &b] {
-        let limits = manager.composer.limits().await.unwrap().limits;
-        assert_eq!((limits.per_plan, limits.per_hour), (23, 77));
-    }
     all_is_well(&mut pool, &[&a, &b]).await;
 }
 
