@@ -4,6 +4,8 @@
 //! * [`wire_up`] is the only place that names concrete drivers, stores and servers.
 //! * [`api_client`] speaks to the manager, [`follow`] waits for its operations.
 //! * [`output`] is the only place that writes on stdout; [`tables`] says what is shown of each noun.
+//! * [`silence`], [`drifting`] and [`paused`] say beside what is shown what does not answer, what is not as recorded,
+//!   and what is paused.
 //! * [`names`] says what a mistyped name may have meant.
 //! * [`failure`] and [`exit_code`] are how a command fails, [`stop`] is how it is interrupted, [`access`] is how
 //!   services are reached.
@@ -13,11 +15,13 @@ mod api_client;
 mod args;
 mod commands;
 mod confirm;
+mod drifting;
 mod exit_code;
 mod failure;
 mod follow;
 mod names;
 mod output;
+mod paused;
 mod progress;
 mod silence;
 mod stop;

@@ -22,8 +22,10 @@ Examples:
   poolwright backup --data-dir /var/lib/poolwright --out monday.backup
 
 The file is one moment of everything that is kept, read back before it has its name. It holds the accounts, and is for
-its owner alone. Passwords of endpoints are sealed in it with DIR/secret-key, or with the cluster's key, which are not
-in it: keep them apart. A manager with --store keeps everything in PostgreSQL: copy that with pg_dump.";
+its owner alone. Certificates (DIR/tls) and the first password (DIR/initial-admin-password) are files of their own: keep
+them with it, or a restored manager has a new authority, and wants serve --new-admin-password. Passwords of endpoints are
+sealed in it with DIR/secret-key, or with the cluster's key, which are not in it: keep them apart. A manager with --store
+keeps everything in PostgreSQL: copy that with pg_dump.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = RESTORE)]
@@ -42,6 +44,10 @@ Examples:
   poolwright serve --data-dir /var/lib/poolwright
   poolwright diff
   poolwright resume --restored
+
+The accounts are those of the backup. Copy tls and initial-admin-password of the earlier data directory into the new one
+before the start; where they are lost, serve --new-admin-password makes a password, and clients need the new
+DIR/tls/ca.pem (POOLWRIGHT_CA).
 
 The manager that is started there looks, and changes nothing, until the difference between what the backup says and what
 the hardware shows is accepted.";
@@ -70,6 +76,12 @@ pub fn restore(args: &RestoreArgs) -> Outcome {
         copied.cluster,
         copied.revision
     ));
+    if !copied.has_checksum {
+        say("it has no checksum, as backups of earlier versions: what was changed in it since can't be told");
+    }
+    say(
+        "hint: copy tls and initial-admin-password of the earlier data directory there; without them clients need the new tls/ca.pem, and poolwright serve --new-admin-password makes a password",
+    );
     say(
         "hint: start its manager with poolwright serve; it changes nothing until poolwright resume --restored accepts what poolwright diff shows",
     );

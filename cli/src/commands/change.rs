@@ -6,9 +6,10 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::follow::{WaitArgs, conclude, follow, interrupts, some_time};
 use crate::output::{Output, say};
+use crate::paused;
 use crate::tables;
 use poolwright_planner::explain;
-use poolwright_service::{Change, How};
+use poolwright_service::{Change, How, Operation};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -125,6 +126,19 @@ impl ChangeArgs {
         allowed: impl Into<Allowed>,
         output: Output,
     ) -> Outcome {
+        self.make_known(api, path, what, allowed, None, output).await
+    }
+
+    /// The same, for a change that is one also where nothing is done on the hardware: `done` says what is so then.
+    pub async fn make_known(
+        &self,
+        api: &Api,
+        path: &[&str],
+        what: &impl Serialize,
+        allowed: impl Into<Allowed>,
+        done: Option<&str>,
+        output: Output,
+    ) -> Outcome {
         // A dry run under a key would be answered with the operation of that key.
         let key = (!self.dry_run).then(|| {
             self.key
@@ -152,12 +166,16 @@ impl ChangeArgs {
             _ => failure,
         })?;
         let Some(started) = &change.operation else {
-            show(&change, output)?;
-            say(match (self.dry_run, change.replayed) {
-                (true, _) => "this was a dry run: nothing was done",
-                (false, true) => "asked for before under this key, and there was nothing to do",
-                (false, false) => "there was nothing to do on the hardware: no operation was started",
+            show(&change, done, output)?;
+            say(match (self.dry_run, change.replayed, done) {
+                (true, ..) => "this was a dry run: nothing was done",
+                (false, true, _) => "asked for before under this key, and there was nothing to do",
+                (false, false, Some(_)) => "nothing was to be done on the hardware: no operation was started",
+                (false, false, None) => "there was nothing to do on the hardware: no operation was started",
             });
+            if self.dry_run {
+                paused::tell(api, &change.plan).await;
+            }
             return Ok(ExitCode::Ok);
         };
         let mut interrupts = interrupts()?;
@@ -167,7 +185,7 @@ impl ChangeArgs {
             (true, true) => format!("already done by operation {}", started.id),
         });
         if !self.wait.waits() {
-            show(&change, output)?;
+            show(&change, done, output)?;
             say(&format!("wait for it: poolwright ops wait {}", started.id));
             return Ok(ExitCode::Ok);
         }
@@ -178,16 +196,25 @@ impl ChangeArgs {
         };
         let code = conclude(&ended);
         change.operation = Some(ended);
-        show(&change, output)?;
+        show(&change, done, output)?;
         Ok(code)
     }
 }
 
 const STEPS_SHOWN: usize = 50;
 
-fn show(change: &Change, output: Output) -> Result<(), Failure> {
+fn show(change: &Change, done: Option<&str>, output: Output) -> Result<(), Failure> {
     output.show_as(change, &tables::plan_steps(&change.plan), |_| {
-        let mut lines = explain(&change.plan);
+        // What was planned reads as if it were so. Of an operation that failed that is not said.
+        let failed = change.operation.as_ref().filter(|operation| has_failed(operation));
+        if let Some(operation) = failed {
+            return format!("operation {} is {}", operation.id, operation.state);
+        }
+        let mut lines = match (done, change.plan.steps.is_empty()) {
+            (Some(done), true) => vec![done.to_owned()],
+            (Some(done), false) => [vec![done.to_owned()], explain(&change.plan)].concat(),
+            (None, _) => explain(&change.plan),
+        };
         let given_up = change.given_up.iter();
         lines.extend(given_up.map(|gpu| {
             format!("{gpu} is given up: it is not where it was put; if it comes back it is reset before anybody gets it")
@@ -208,15 +235,21 @@ fn show(change: &Change, output: Output) -> Result<(), Failure> {
     })
 }
 
+/// It is settled, and what it was to do is not so, or not known to be.
+fn has_failed(operation: &Operation) -> bool {
+    let code = ExitCode::of_operation(operation);
+    operation.is_settled() && !matches!(code, ExitCode::Ok | ExitCode::Partial)
+}
+
 /// How an operation ended whose steps were told while it ran.
-pub fn show_ended(operation: &poolwright_executor::Operation, output: Output) -> Result<(), Failure> {
+pub fn show_ended(operation: &Operation, output: Output) -> Result<(), Failure> {
     output.show_as(operation, &tables::steps(operation), |width| {
         tables::operations(std::slice::from_ref(operation)).render(width)
     })
 }
 
 /// The table of operations, for a single one.
-pub fn show_operation(operation: &poolwright_executor::Operation, output: Output) -> Result<(), Failure> {
+pub fn show_operation(operation: &Operation, output: Output) -> Result<(), Failure> {
     output.show_as(operation, &tables::steps(operation), |width| {
         let summary = tables::operations(std::slice::from_ref(operation)).render(width);
         format!("{summary}\n{}", tables::steps(operation).render(width))

@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use crate::api_client::{Api, ManagerArgs};
+use crate::drifting;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Output, Table};
@@ -10,7 +11,7 @@ use crate::tables;
 use clap::ValueEnum;
 use poolwright_model::topology::{Gpu, Host};
 use poolwright_planner::Composition;
-use poolwright_service::Observed;
+use poolwright_service::{Drift, Observed};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -76,7 +77,7 @@ pub async fn run(args: GetArgs, output: Output) -> Outcome {
         Noun::Fabrics => list(&api, "fabrics", output, tables::fabrics).await,
         Noun::Switches => list(&api, "switches", output, tables::switches).await,
         Noun::Faults => list(&api, "faults", output, tables::faults).await,
-        Noun::Compositions => list(&api, "compositions", output, tables::compositions).await,
+        Noun::Compositions => compositions(&api, output).await,
         Noun::Demands => list(&api, "demands", output, tables::demands).await,
         Noun::Schedules => list(&api, "schedules", output, tables::schedules).await,
         Noun::Ops => list(&api, "operations", output, tables::operations).await,
@@ -104,10 +105,19 @@ pub async fn list<T: Serialize + DeserializeOwned>(
 async fn gpus(api: &Api, output: Output) -> Result<(), Failure> {
     let gpus: Vec<Observed<Gpu>> = api.get(&["gpus"]).await?;
     let compositions: Vec<Composition> = api.get(&["compositions"]).await?;
-    let table = tables::held_gpus(&gpus, &compositions);
+    let drift: Vec<Drift> = api.get(&["drift"]).await?;
+    let table = tables::held_gpus(&gpus, &compositions, &drift);
     output.show_as(&gpus, &table, |width| {
         table.render(width) + &tables::not_composable(gpus.iter().map(|gpu| &gpu.what))
-    })
+    })?;
+    drifting::say_of(&drift);
+    Ok(())
+}
+
+async fn compositions(api: &Api, output: Output) -> Result<(), Failure> {
+    list(api, "compositions", output, tables::compositions).await?;
+    drifting::tell(api).await;
+    Ok(())
 }
 
 /// The table says how many GPUs a host holds, which the GPUs know.

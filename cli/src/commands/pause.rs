@@ -7,7 +7,7 @@ use crate::names;
 use crate::output::{Output, human::counted, say};
 use crate::tables;
 use poolwright_model::id::{ControlEndpointId, ScheduleId};
-use poolwright_service::{Pause, Paused, ScheduleStatus};
+use poolwright_service::{Pause, Paused};
 use serde_json::json;
 
 #[derive(Debug, clap::Args)]
@@ -16,7 +16,7 @@ pub struct PauseArgs {
     #[command(flatten)]
     what: WhatArgs,
     /// Why; whoever waits is told
-    #[arg(long, value_name = "TEXT", default_value = "", conflicts_with = "schedule")]
+    #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
     #[command(flatten)]
     manager: ManagerArgs,
@@ -71,40 +71,29 @@ struct WhatArgs {
     schedule: Option<ScheduleId>,
 }
 
-enum What {
-    Changes(Paused),
-    Schedule(ScheduleId),
-}
-
 impl WhatArgs {
-    fn what(self) -> What {
+    fn what(self) -> Paused {
         match (self.schedule, self.endpoint) {
-            (Some(schedule), _) => What::Schedule(schedule),
-            (None, Some(endpoint)) => What::Changes(Paused::Endpoint(endpoint)),
-            (None, None) if self.restored => What::Changes(Paused::Restored),
-            (None, None) if self.automation => What::Changes(Paused::Automation),
-            (None, None) => What::Changes(Paused::All),
+            (Some(schedule), _) => Paused::Schedule(schedule),
+            (None, Some(endpoint)) => Paused::Endpoint(endpoint),
+            (None, None) if self.restored => Paused::Restored,
+            (None, None) if self.automation => Paused::Automation,
+            (None, None) => Paused::All,
         }
     }
 }
 
 pub async fn pause(args: PauseArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
-    match args.what.what() {
-        What::Changes(what) => {
-            let body = json!({ "what": what, "reason": args.reason });
-            switch(&api, "pause", &what, &body, output).await
-        }
-        What::Schedule(schedule) => switch_schedule(&api, &schedule, "pause", output).await,
-    }
+    let what = args.what.what();
+    let body = json!({ "what": what, "reason": args.reason });
+    switch(&api, "pause", &what, &body, output).await
 }
 
 pub async fn resume(args: ResumeArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
-    match args.what.what() {
-        What::Changes(what) => switch(&api, "resume", &what, &json!({ "what": what }), output).await,
-        What::Schedule(schedule) => switch_schedule(&api, &schedule, "resume", output).await,
-    }
+    let what = args.what.what();
+    switch(&api, "resume", &what, &json!({ "what": what }), output).await
 }
 
 /// Shows all that is paused then.
@@ -112,11 +101,12 @@ async fn switch(api: &Api, verb: &str, what: &Paused, body: &serde_json::Value, 
     let paused: Vec<Pause> = match api.post(&[verb], body).await {
         Ok(paused) => paused,
         Err(failure) => {
-            let endpoint = match what {
-                Paused::Endpoint(endpoint) if verb == "pause" => endpoint.as_str(),
+            let named = match what {
+                Paused::Endpoint(endpoint) if verb == "pause" => ("endpoints", endpoint.as_str()),
+                Paused::Schedule(schedule) if verb == "pause" => ("schedules", schedule.as_str()),
                 _ => return Err(failure),
             };
-            return Err(names::suggest(api, failure, &[("endpoints", endpoint)]).await);
+            return Err(names::suggest(api, failure, &[named]).await);
         }
     };
     output.show(&paused, &tables::pauses(&paused))?;
@@ -124,17 +114,5 @@ async fn switch(api: &Api, verb: &str, what: &Paused, body: &serde_json::Value, 
         0 => "nothing is paused any more".to_owned(),
         count => counted(count, "pause"),
     });
-    Ok(ExitCode::Ok)
-}
-
-async fn switch_schedule(api: &Api, schedule: &ScheduleId, verb: &str, output: Output) -> Outcome {
-    let path = ["schedules", schedule.as_str(), verb];
-    let status: ScheduleStatus = match api.post(&path, &json!({})).await {
-        Ok(status) => status,
-        Err(failure) => {
-            return Err(names::suggest(api, failure, &[("schedules", schedule.as_str())]).await);
-        }
-    };
-    output.show(&status, &tables::schedules(std::slice::from_ref(&status)))?;
     Ok(ExitCode::Ok)
 }

@@ -7,9 +7,11 @@ mod picture;
 use super::change::{ChangeArgs, PartialArgs, StaleArgs};
 use super::{Outcome, declare};
 use crate::api_client::{Api, ManagerArgs};
+use crate::drifting;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Output, say};
+use crate::paused;
 use crate::silence;
 use crate::tables::plan_steps;
 use poolwright_planner::{Plan, explain};
@@ -119,6 +121,8 @@ pub async fn plan(args: PlanArgs, output: Output) -> Outcome {
         lines.join("\n")
     })?;
     silence::tell(&api).await;
+    drifting::tell(&api).await;
+    paused::tell(&api, &plan).await;
     Ok(ExitCode::Ok)
 }
 

@@ -44,6 +44,9 @@ pub struct ServeArgs {
     /// they change says so, with this file
     #[arg(long, value_name = "FILE.json")]
     calibration: Option<PathBuf>,
+    /// Make a new password for the account admin where DIR/initial-admin-password is missing, or opens nothing
+    #[arg(long)]
+    new_admin_password: bool,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -60,6 +63,7 @@ The first start writes DIR/tls/ca.pem, DIR/tls/server.pem and DIR/initial-admin-
 To ask it:
   export POOLWRIGHT_CA=pool/tls/ca.pem POOLWRIGHT_PASSWORD_FILE=pool/initial-admin-password
   poolwright get gpus
+Nobody has the password any more, as after a restore: start it with --new-admin-password.
 SIGTERM and SIGINT stop it; operations under way are carried on at the next start.";
 
 /// The longest that a stop may take.
@@ -104,14 +108,17 @@ pub async fn run(args: ServeArgs) -> Outcome {
     options.sharing = args
         .store
         .sharing(&args.data_dir, args.listen, &options.execute)?;
-    let composer = Composer::new(store, connector, Arc::new(WallClock), options);
+    let composer = Composer::new(store.clone(), connector, Arc::new(WallClock), options);
     // Nothing is sent to any endpoint before the address is ours.
     let api = wire_up::serve_api(
         composer.clone(),
         listener,
-        &args.data_dir,
-        &args.name,
-        cluster_key,
+        wire_up::ApiServing {
+            data_dir: args.data_dir.clone(),
+            names: args.name.clone(),
+            cluster_key,
+            new_admin_password: args.new_admin_password,
+        },
     )
     .await?;
     let mut served = None;
@@ -123,6 +130,8 @@ pub async fn run(args: ServeArgs) -> Outcome {
         }
     };
     stop(composer, api, served).await;
+    // Whoever is still busy with it must not keep it from being closed well.
+    store.close().await;
     managed
 }
 
@@ -139,6 +148,9 @@ async fn manage(
     if let (Some(named), Some(rack)) = (&args.rack, rack) {
         *served = Some(start_rack(named, rack, &rack_dir).await?);
     }
+    if let Some(rack) = served {
+        follow_moved_files(composer, rack, &rack_dir).await?;
+    }
     composer.take_up().await?;
     if let Some(rack) = served {
         add_endpoints(composer, rack, &rack_dir).await?;
@@ -152,6 +164,10 @@ async fn manage(
         ));
     }
     say(&format!("authority {}, account admin", api.ca.display()));
+    if args.new_admin_password {
+        let file = args.data_dir.join("initial-admin-password");
+        say(&format!("its password is in {}", file.display()));
+    }
     say(&format!("ready https://{}", reachable(api.address)));
     runner::run(composer.clone(), CancellationToken::new()).await;
     std::future::pending().await
@@ -189,9 +205,27 @@ async fn start_rack(named: &str, rack: Rack, data_dir: &Path) -> Result<ServedRa
     Ok(running)
 }
 
+/// Where the data directory was moved, or copied, the files of its rack lie elsewhere; its services are the same. To
+/// be called before anything is connected.
+async fn follow_moved_files(composer: &Composer, rack: &ServedRack, data_dir: &Path) -> Result<(), Failure> {
+    let known = composer.endpoints().await?;
+    for spec in wire_up::endpoints_of(rack, &in_full(data_dir)?) {
+        let kept = known.iter().find(|endpoint| endpoint.spec.id == spec.id);
+        if kept.is_some_and(|kept| kept.spec.differs_in_files_alone(&spec)) {
+            tracing::info!(endpoint = %spec.id, "its files were moved with the data directory");
+            composer.move_files(spec).await?;
+        }
+    }
+    Ok(())
+}
+
+fn in_full(folder: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(folder).map_err(|error| Failure::file(folder, "found", &error))
+}
+
 /// Adds the rack's endpoints that the manager does not know yet, many at a time.
 async fn add_endpoints(composer: &Composer, rack: &ServedRack, data_dir: &Path) -> Result<(), Failure> {
-    let data_dir = std::path::absolute(data_dir).map_err(|error| Failure::file(data_dir, "found", &error))?;
+    let data_dir = in_full(data_dir)?;
     let known = composer.endpoints().await?;
     let mut new = Vec::new();
     for spec in wire_up::endpoints_of(rack, &data_dir) {
@@ -199,10 +233,12 @@ async fn add_endpoints(composer: &Composer, rack: &ServedRack, data_dir: &Path) 
             None => new.push(spec),
             Some(endpoint) if endpoint.spec == spec => {}
             Some(endpoint) => {
-                let message = format!(
-                    "endpoint {} of the rack is at {} now, and was added as {}",
-                    spec.id, spec.url, endpoint.spec.url
-                );
+                let difference = match endpoint.spec.url == spec.url {
+                    false => format!("is at {} now, and was added as {}", spec.url, endpoint.spec.url),
+                    true => "is reached with another account, or believed in another way, than it was added"
+                        .to_owned(),
+                };
+                let message = format!("endpoint {} of the rack {difference}", spec.id);
                 return Err(Failure::new(ExitCode::Conflict, message).with_hint(
                     "start with the rack that this data directory was made with, or with another --data-dir",
                 ));

@@ -7,8 +7,8 @@ mod work;
 
 pub use pool::{fabrics, faults, gpus, held_gpus, hosts, not_composable, snapshot, switches};
 pub use work::{
-    checks, compositions, demands, drifts, endpoints, limits, openings, operations, pauses, plan_steps,
-    schedule_runs, schedules, steps,
+    checks, checks_in_lines, compositions, demands, drifts, endpoints, limits, openings, operations, pauses,
+    plan_steps, schedule_runs, schedules, steps,
 };
 
 use crate::output::{Cell, Table, column};

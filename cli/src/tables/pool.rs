@@ -9,17 +9,18 @@ use poolwright_model::fault::Fault;
 use poolwright_model::id::GpuId;
 use poolwright_model::topology::{Fabric, Gpu, Health, Host, PowerState, Switch};
 use poolwright_planner::Composition;
-use poolwright_service::Observed;
+use poolwright_service::{Drift, Observed};
 use std::collections::BTreeMap;
 
 /// GPUs as the hardware shows them, without whom they are for.
 pub fn gpus(gpus: &[Gpu]) -> Table {
     let now: Vec<Observed<Gpu>> = gpus.iter().cloned().map(Observed::now).collect();
-    held_gpus(&now, &[])
+    held_gpus(&now, &[], &[])
 }
 
-/// GPUs by chassis and slot, with who holds them: a demand, or a composition that somebody made by name.
-pub fn held_gpus(gpus: &[Observed<Gpu>], compositions: &[Composition]) -> Table {
+/// GPUs by chassis and slot, with who holds them: a demand, or a composition that somebody made by name; and with
+/// those that are not where they are recorded.
+pub fn held_gpus(gpus: &[Observed<Gpu>], compositions: &[Composition], drift: &[Drift]) -> Table {
     let mut table = Table::new([
         column("GPU").named("id"),
         column("KIND").for_people(),
@@ -49,6 +50,7 @@ pub fn held_gpus(gpus: &[Observed<Gpu>], compositions: &[Composition]) -> Table 
         .iter()
         .flat_map(|composition| composition.gpus().map(move |gpu| (gpu, composition)))
         .collect();
+    let drift: BTreeMap<&GpuId, &Drift> = drift.iter().map(|drift| (&drift.gpu, drift)).collect();
     let mut sorted: Vec<&Observed<Gpu>> = gpus.iter().collect();
     sorted.sort_by(|a, b| {
         let (a, b) = (&a.what, &b.what);
@@ -77,7 +79,7 @@ pub fn held_gpus(gpus: &[Observed<Gpu>], compositions: &[Composition]) -> Table 
             Cell::text(gpu.state.name()),
             Cell::maybe(gpu.host.as_ref()),
             held_for,
-            note(observed),
+            note(observed, drift.get(&gpu.id).copied()),
             Cell::maybe(gpu.uuid.as_ref()),
             Cell::maybe(gpu.serial.as_ref()),
             Cell::text(&gpu.unit),
@@ -95,7 +97,7 @@ pub fn held_gpus(gpus: &[Observed<Gpu>], compositions: &[Composition]) -> Table 
 }
 
 /// What is not as it should be, in a word or two.
-fn note(observed: &Observed<Gpu>) -> Cell {
+fn note(observed: &Observed<Gpu>, drift: Option<&Drift>) -> Cell {
     let gpu = &observed.what;
     let health = match gpu.health {
         Health::Ok | Health::Unknown => None,
@@ -107,7 +109,11 @@ fn note(observed: &Observed<Gpu>) -> Cell {
         .map(|why| why.kind.to_string())
         .filter(|why| why != gpu.state.name());
     let stale = observed.stale.then(|| "stale".to_owned());
-    let notes: Vec<String> = fixed.into_iter().chain(health).chain(stale).collect();
+    // What its state or another note says already is not said twice.
+    let drift = drift.map(|drift| drift.kind.to_string());
+    let drift = drift.filter(|drift| drift != gpu.state.name() && fixed.as_ref() != Some(drift));
+    let notes = fixed.into_iter().chain(drift).chain(health).chain(stale);
+    let notes: Vec<String> = notes.collect();
     Cell::maybe((!notes.is_empty()).then(|| notes.join(", ")))
 }
 

@@ -444,6 +444,25 @@ pub fn drifts(drifts: &[Drift]) -> Table {
     table
 }
 
+/// The same where nothing says how wide a line may be: a long text makes its own line long, and no other.
+pub fn checks_in_lines(checks: &[Check]) -> String {
+    let wide = checks.iter().map(|check| check.name.chars().count()).max();
+    let wide = wide.unwrap_or_default();
+    let mut text = String::new();
+    for check in checks {
+        let result = match check.result {
+            CheckResult::Ok => "ok",
+            CheckResult::Warning => "warning",
+            CheckResult::Problem => "PROBLEM",
+        };
+        text.push_str(&format!("{:wide$}  {result:7}  {}\n", check.name, check.message));
+        if let Some(hint) = &check.hint {
+            text.push_str(&format!("{:wide$}  {:7}  do next: {hint}\n", "", ""));
+        }
+    }
+    text
+}
+
 pub fn checks(checks: &[Check]) -> Table {
     let mut table = Table::new([
         column("CHECK"),

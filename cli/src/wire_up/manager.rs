@@ -2,13 +2,14 @@
 
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use poolwright_northbound::{Listener, Options, ServeError};
+use poolwright_northbound::{Listener, ServeError};
 use poolwright_redfish::client::{self, Endpoint, ErrorKind, NotSent, TlsFault};
-use poolwright_service::{ClusterKey, Composer};
+use poolwright_service::Composer;
 use std::net::SocketAddr;
-use std::path::Path;
 use url::Url;
 
+/// Where an API keeps its files, and for whom it is.
+pub use poolwright_northbound::Options as ApiServing;
 /// An API that is being served.
 pub use poolwright_northbound::Running as ServedApi;
 
@@ -72,21 +73,14 @@ pub fn listen(address: SocketAddr) -> Result<Listener, Failure> {
     Listener::bind(address).map_err(unserved)
 }
 
-/// Serves the API, also for clients that ask by these names. The first start makes certificates and the
-/// administrator's password; with the key of a cluster its managers have one authority.
+/// Serves the API. The first start makes certificates and the administrator's password; with the key of a cluster its
+/// managers have one authority.
 pub async fn serve_api(
     composer: Composer,
     listener: Listener,
-    data_dir: &Path,
-    names: &[String],
-    cluster_key: Option<ClusterKey>,
+    serving: ApiServing,
 ) -> Result<ServedApi, Failure> {
-    let options = Options {
-        data_dir: data_dir.to_owned(),
-        names: names.to_vec(),
-        cluster_key,
-    };
-    let served = poolwright_northbound::serve(composer, listener, options).await;
+    let served = poolwright_northbound::serve(composer, listener, serving).await;
     served.map_err(unserved)
 }
 

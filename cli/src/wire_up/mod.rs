@@ -9,7 +9,7 @@ mod rack;
 mod redfish;
 mod store;
 
-pub use manager::{ServedApi, listen, manager_address, serve_api, unreached};
+pub use manager::{ApiServing, ServedApi, listen, manager_address, serve_api, unreached};
 pub use rack::{
     EndpointInfo, Rack, RackServing, ServedRack, endpoints_of, last_address, read_rack, serve_rack,
     serve_recording,

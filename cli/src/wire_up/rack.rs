@@ -19,19 +19,23 @@ pub use poolwright_emulator::Running as ServedRack;
 
 /// A rack file, or the name of a rack that comes with Poolwright.
 pub fn read_rack(named: &str) -> Result<Rack, Failure> {
-    let path = Path::new(named);
-    if !path.exists() {
+    read_rack_at(Path::new(named), named)
+}
+
+fn read_rack_at(path: &Path, named: &str) -> Result<Rack, Failure> {
+    // A folder that happens to have the name of a rack is none.
+    if !path.exists() || path.is_dir() {
         if let Ok(rack) = Rack::builtin(named) {
             return Ok(rack);
         }
         let known: Vec<&str> = Rack::builtin_names().collect();
         let question = did_you_mean(&nearest(named, known.iter().copied()));
         let question = question.map_or_else(String::new, |question| format!("{question} "));
-        return Err(Failure::new(
-            ExitCode::NotFound,
-            format!("there is no rack file {named}, and no rack of that name"),
-        )
-        .with_hint(format!(
+        let what = match path.is_dir() {
+            true => format!("{named} is a folder, and no rack file; nor is there a rack of that name"),
+            false => format!("there is no rack file {named}, and no rack of that name"),
+        };
+        return Err(Failure::new(ExitCode::NotFound, what).with_hint(format!(
             "{question}give a file, or one of these: {}",
             known.join(", ")
         )));
@@ -122,4 +126,23 @@ pub fn endpoints_of(rack: &ServedRack, data_dir: &Path) -> Vec<EndpointSpec> {
         .iter()
         .partition(|endpoint| endpoint.kind == "bmc");
     bmcs.into_iter().chain(others).map(spec).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_its_name_does_not_hide_a_rack() {
+        let folder = tempfile::tempdir().unwrap();
+        let named = folder.path().join("demo");
+        fs::create_dir(&named).unwrap();
+        assert_eq!(read_rack_at(&named, "demo").unwrap().name, "demo");
+        let failure = read_rack_at(&named, "mine").unwrap_err();
+        assert_eq!(failure.code, ExitCode::NotFound);
+        assert!(
+            failure.message.contains("mine is a folder, and no rack file"),
+            "{failure}"
+        );
+    }
 }

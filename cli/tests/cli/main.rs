@@ -28,4 +28,5 @@ mod serving;
 mod sharing;
 mod simulating;
 mod sizing;
+mod telling;
 mod wanting;

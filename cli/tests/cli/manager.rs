@@ -397,7 +397,7 @@ async fn endpoints_come_and_go() {
     manager
         .run("endpoint adopt box-1 --yes")
         .await
-        .expect(0, &["no operation was started"]);
+        .expect(0, &["endpoint box-1 is adopted", "no operation was started"]);
     manager
         .run("endpoints")
         .await

@@ -28,16 +28,19 @@ async fn a_manager_is_paused_and_resumed() {
             "poolwright resume --all",
         ],
     );
-    manager
-        .run("compose --gpus 1 --name web --dry-run")
-        .await
-        .expect(0, &["bind "]);
+    manager.run("compose --gpus 1 --name web --dry-run").await.expect(
+        0,
+        &["bind ", "can't be done just now: everything is paused by admin"],
+    );
     let paused = manager.run("get pauses -o json").await.expect(0, &[]).json();
     assert_eq!(
         (&paused[0]["what"], &paused[0]["by"]),
         (&Value::from("all"), &Value::from("admin"))
     );
-    manager.run("doctor").await.expect(0, &["everything is paused"]);
+    manager
+        .run("doctor")
+        .await
+        .expect(0, &["everything is paused", "do next: poolwright resume --all"]);
     manager
         .run("resume --all")
         .await

@@ -96,11 +96,24 @@ async fn a_restored_manager_changes_nothing_until_the_difference_is_accepted() {
             .await
             .refused(5, &["restored from", "resume --restored"]);
         manager.run("release web --yes").await.refused(5, &["is seen at"]);
-        manager.run("doctor").await.expect(1, &["restored from", &served]);
+        manager
+            .run("doctor")
+            .await
+            .expect(1, &["restored from", "poolwright resume --restored", &served]);
         manager
             .run("diff")
             .await
             .expect(1, &["elsewhere", &served, "foreign", &unused]);
+        // What is recorded is not shown as if all were well.
+        let elsewhere = manager.run("get gpus").await.expect(0, &["not as recorded"]);
+        let line = elsewhere.out.lines().find(|line| line.contains(&served));
+        assert!(line.unwrap().contains("elsewhere"), "{elsewhere:?}");
+        for shown in ["get compositions", "plan"] {
+            manager
+                .run(shown)
+                .await
+                .expect(0, &["1 GPU not as recorded", &served]);
+        }
         manager
             .run(&format!("ops show {id}"))
             .await
@@ -158,4 +171,68 @@ async fn what_is_no_backup_is_refused_and_nothing_is_made() {
     let backup = format!("backup --data-dir {} --out {}", text(&data), text(&path("copy")));
     run(&backup).await.refused(3, &["no such file", "pg_dump"]);
     assert!(!path("copy").exists());
+}
+
+/// Whoever lost the data directory has lost the file with the password as well.
+#[tokio::test]
+async fn after_a_restore_an_administrator_gets_in_with_a_new_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (first, second) = (path("first"), path("second"));
+    let manager = Manager::start(&first, &[]).await;
+    let old = manager.password();
+    let backup = format!("backup --data-dir {} --out {}", text(&first), text(&path("copy")));
+    run(&backup).await.expect(0, &["commit"]);
+    assert_eq!(manager.server.terminate().await, 0);
+    std::fs::remove_dir_all(&first).unwrap();
+
+    let restore = format!("restore {} --data-dir {}", text(&path("copy")), text(&second));
+    run(&restore)
+        .await
+        .expect(0, &["serve --new-admin-password", "tls/ca.pem"]);
+    let file = second.join("initial-admin-password");
+    let manager = Manager::start(&second, &[]).await;
+    assert!(!file.exists(), "a password is not made anew unasked");
+    assert_eq!(manager.server.terminate().await, 0);
+
+    let anew = ["--new-admin-password"];
+    let manager = Manager::start(&second, &anew).await;
+    let new = manager.password();
+    assert_ne!(new, old);
+    manager.run("get pauses").await.expect(0, &["restored"]);
+    assert_eq!(manager.server.terminate().await, 0);
+    // One that holds stays, be it asked for at every start; and the old one opens nothing any more.
+    let manager = Manager::start(&second, &anew).await;
+    assert_eq!(manager.password(), new);
+    std::fs::write(&file, &old).unwrap();
+    manager.run("get pauses").await.refused(4, &[]);
+    assert_eq!(manager.server.terminate().await, 0);
+    let manager = Manager::start(&second, &anew).await;
+    assert!(![&new, &old].contains(&&manager.password()));
+    manager.run("get pauses").await.expect(0, &["restored"]);
+}
+
+#[tokio::test]
+async fn a_backup_in_which_one_byte_is_otherwise_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let manager = Manager::start(&path("data"), &["--rack", "zones"]).await;
+    let backup = format!(
+        "backup --data-dir {} --out {}",
+        text(&path("data")),
+        text(&path("copy"))
+    );
+    run(&backup).await.expect(0, &["commit"]);
+    assert_eq!(manager.server.terminate().await, 0);
+    let restore = |file: &str| format!("restore {} --data-dir {}", text(&path(file)), text(&path("new")));
+
+    // Within a text, where every page stays as sound as it was.
+    let mut bytes = std::fs::read(path("copy")).unwrap();
+    let word = b"rack/password";
+    let at = bytes.windows(word.len()).position(|bytes| bytes == word).unwrap();
+    bytes[at] = b'X';
+    std::fs::write(path("changed"), &bytes).unwrap();
+    run(&restore("changed")).await.refused(1, &["checksum"]);
+    assert!(!path("new").exists());
+    run(&restore("copy")).await.expect(0, &["resume --restored"]);
 }

@@ -12,13 +12,13 @@ use crate::live::Live;
 use crate::observed::Observed;
 use crate::operation::OperationKind;
 use jiff::Timestamp;
-use poolwright_model::id::ControlEndpointId;
+use poolwright_model::id::{ControlEndpointId, ScheduleId};
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What can be paused. Written `all`, `automation`, `restored` or `endpoint/NAME`.
+/// What can be paused. Written `all`, `automation`, `restored`, `endpoint/NAME` or `schedule/NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Paused {
@@ -31,6 +31,8 @@ pub enum Paused {
     Restored,
     /// Every change at one control endpoint.
     Endpoint(ControlEndpointId),
+    /// What one schedule wants. It holds no operation: a schedule that is paused begins none.
+    Schedule(ScheduleId),
 }
 
 impl Paused {
@@ -41,6 +43,7 @@ impl Paused {
             Self::Automation => "poolwright resume --automation".to_owned(),
             Self::Restored => "poolwright resume --restored".to_owned(),
             Self::Endpoint(endpoint) => format!("poolwright resume --endpoint {endpoint}"),
+            Self::Schedule(schedule) => format!("poolwright resume --schedule {schedule}"),
         }
     }
 }
@@ -74,6 +77,7 @@ impl Pause {
             Paused::All | Paused::Restored => true,
             Paused::Automation => kind.is_automatic(),
             Paused::Endpoint(paused) => paused == endpoint,
+            Paused::Schedule(_) => false,
         }
     }
 }
@@ -92,6 +96,7 @@ impl fmt::Display for Pause {
             Paused::All | Paused::Restored => f.write_str("everything")?,
             Paused::Automation => f.write_str("automation")?,
             Paused::Endpoint(endpoint) => write!(f, "endpoint {endpoint}")?,
+            Paused::Schedule(schedule) => write!(f, "schedule {schedule}")?,
         }
         write!(f, " is paused by {} since {}", self.by, self.since)?;
         match self.reason.as_str() {
@@ -108,6 +113,7 @@ impl fmt::Display for Paused {
             Self::Automation => f.pad("automation"),
             Self::Restored => f.pad("restored"),
             Self::Endpoint(endpoint) => write!(f, "endpoint/{endpoint}"),
+            Self::Schedule(schedule) => write!(f, "schedule/{schedule}"),
         }
     }
 }
@@ -115,16 +121,20 @@ impl fmt::Display for Paused {
 impl FromStr for Paused {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        match (text, text.strip_prefix("endpoint/")) {
+        match (text, text.split_once('/')) {
             ("all", _) => Ok(Self::All),
             ("automation", _) => Ok(Self::Automation),
             ("restored", _) => Ok(Self::Restored),
-            (_, Some(endpoint)) => endpoint
+            (_, Some(("endpoint", endpoint))) => endpoint
                 .parse()
                 .map(Self::Endpoint)
                 .map_err(|error| format!("{text:?} names no endpoint: {error}")),
+            (_, Some(("schedule", schedule))) => schedule
+                .parse()
+                .map(Self::Schedule)
+                .map_err(|error| format!("{text:?} names no schedule: {error}")),
             _ => Err(format!(
-                "{text:?} can't be paused: say all, automation or endpoint/NAME"
+                "{text:?} can't be paused: say all, automation, endpoint/NAME or schedule/NAME"
             )),
         }
     }
@@ -243,12 +253,19 @@ mod tests {
     #[test]
     fn what_is_paused_is_written_as_it_is_read() {
         let endpoint = Paused::Endpoint(ControlEndpointId::from_lossy("box-1"));
-        for what in [Paused::All, Paused::Automation, Paused::Restored, endpoint] {
+        let schedule = Paused::Schedule(ScheduleId::from_lossy("nights"));
+        for what in [
+            Paused::All,
+            Paused::Automation,
+            Paused::Restored,
+            endpoint,
+            schedule,
+        ] {
             assert_eq!(what.to_string().parse(), Ok(what.clone()));
             let json = serde_json::to_string(&what).unwrap();
             assert_eq!(serde_json::from_str::<Paused>(&json).unwrap(), what, "{json}");
         }
-        for wrong in ["", "everything", "endpoint/", "endpoint"] {
+        for wrong in ["", "everything", "endpoint/", "endpoint", "schedule/"] {
             assert!(wrong.parse::<Paused>().is_err(), "{wrong:?}");
         }
     }

@@ -28,6 +28,8 @@ pub struct Options {
     pub names: Vec<String>,
     /// With it, all managers of one store have one certificate authority.
     pub cluster_key: Option<ClusterKey>,
+    /// Make a new password for the administrator, unless the file of the first one still opens the account.
+    pub new_admin_password: bool,
 }
 
 /// Why the API can't be served.
@@ -74,7 +76,7 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
     let tell = |password: &str| {
         tracing::info!(
             account = ADMIN,
-            "making the first account; its password is in initial-admin-password"
+            "a new password is made, and is in initial-admin-password"
         );
         let written = tls::write(&first_password, &format!("{password}\n"), 0o600);
         written.map_err(|error| ServiceError::new(ErrorCode::Unavailable, error.to_string()))
@@ -88,6 +90,13 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         removed.map_err(|error| ServiceError::new(ErrorCode::Unavailable, error.to_string()))
     };
     let accounts = Accounts::open(composer.store().clone(), tell, take_back).await?;
+    if options.new_admin_password {
+        let written = std::fs::read_to_string(&first_password).unwrap_or_default();
+        let known = written.lines().next().unwrap_or_default();
+        if !accounts.verify(ADMIN, known).await? {
+            accounts.renew(tell).await?;
+        }
+    }
 
     let router = api::router(Api {
         sessions: Arc::new(composer.sessions()),

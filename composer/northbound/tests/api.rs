@@ -109,6 +109,7 @@ async fn served_as(composer: Composer, data_dir: &Path, names: &[&str]) -> Runni
         data_dir: data_dir.to_owned(),
         names: names.iter().map(|name| (*name).to_owned()).collect(),
         cluster_key: None,
+        new_admin_password: false,
     };
     serve_with(composer, options).await.unwrap()
 }
@@ -140,6 +141,7 @@ async fn managers_that_share_a_key_are_trusted_by_the_authority_of_the_first() {
             data_dir: dir.path().join(name),
             names: vec![],
             cluster_key: secret.map(|secret| ClusterKey::new(secret).unwrap()),
+            new_admin_password: false,
         };
         std::fs::create_dir_all(&options.data_dir).unwrap();
         serve_with(composer(store.clone()), options).await

@@ -44,6 +44,19 @@ impl EndpointSpec {
         let url = url::Url::parse(&self.url).ok()?;
         Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
     }
+
+    /// Whether nothing differs but where files lie: of the password, and of the authority that is believed.
+    pub fn differs_in_files_alone(&self, other: &Self) -> bool {
+        let without_files = |spec: &Self| Self {
+            password_file: spec.password_file.as_ref().map(|_| String::new()),
+            trust: match &spec.trust {
+                Trust::CaFile(_) => Trust::CaFile(String::new()),
+                trust => trust.clone(),
+            },
+            ..spec.clone()
+        };
+        self != other && without_files(self) == without_files(other)
+    }
 }
 
 /// A password in memory. It is not shown, and can't be written down as it is.

@@ -4,11 +4,13 @@
 //! suspends; when it closes they come back. What is wanted at a moment follows from the calendar alone
 //! ([`wanted`]), so nothing is lost when the manager was down at 20:00, and nothing is done twice.
 
+use crate::accounts::ADMIN;
 use crate::course::Course;
 use crate::demand::{DemandRecord, DemandSpec};
 use crate::occurrence::{ByHand, Mark, Missed, Overlap};
 use crate::window::{Window, WindowSpec};
 use jiff::Timestamp;
+use poolwright_executor::{Pause, Paused};
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_planner::Demand;
 use poolwright_store::Stored;
@@ -54,6 +56,18 @@ pub struct Schedule {
     /// The latest run that somebody asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_hand: Option<ByHand>,
+    /// Who paused it, while it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
+}
+
+/// Who paused a schedule, when and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopped {
+    pub by: String,
+    pub since: Timestamp,
+    #[serde(default)]
+    pub reason: String,
 }
 
 impl Stored for Schedule {
@@ -77,6 +91,18 @@ pub struct Calendar {
 }
 
 impl Schedule {
+    /// Its pause, if it has one. One that was added as paused is so since then.
+    pub fn pause(&self) -> Option<Pause> {
+        if !self.spec.paused {
+            return None;
+        }
+        let what = Paused::Schedule(self.spec.id.clone());
+        Some(match &self.stopped {
+            Some(stopped) => Pause::new(what, &stopped.by, &stopped.reason, stopped.since),
+            None => Pause::new(what, ADMIN, "", self.created),
+        })
+    }
+
     /// The demands that it adds.
     pub fn own_demands(&self) -> impl Iterator<Item = &DemandId> {
         self.spec.demands.iter().map(|demand| &demand.id)
@@ -183,6 +209,7 @@ mod tests {
             created: Timestamp::UNIX_EPOCH,
             mark: None,
             by_hand: None,
+            stopped: None,
         }
     }
 

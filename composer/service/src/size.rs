@@ -233,7 +233,7 @@ pub(crate) fn windows_of_run(spec: &DemandSpec, site: &Site<'_>) -> Result<Vec<N
 pub fn fits_nowhere(fit: &Fit, job: &JobSpec) -> ServiceError {
     let kinds = fit.rejections.len();
     let why = match (fit.nearest_miss(), kinds) {
-        (None, _) => "no GPU of a known kind is in the pool".to_owned(),
+        (None, _) => "no GPU of a known kind that is in the pool may be given away".to_owned(),
         (Some(only), 1) => format!("{}: {}", only.kind, only.reason),
         (Some(nearest), _) => format!(
             "{kinds} kinds of GPU were tried, and {} comes nearest: {}",

@@ -105,6 +105,10 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// Ends the store, whoever still has a hand on it: what was handed over is committed, and nothing after it. Where
+    /// nobody calls it that happens with the last hand.
+    async fn close(&self) {}
+
     /// The lines of an operation with a number above `after`, in order.
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError>;
 

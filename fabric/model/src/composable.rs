@@ -36,6 +36,8 @@ pub enum WhyNotKind {
     Missing,
     /// Too little is known of it just now: its endpoint does not answer.
     Stale,
+    /// Somebody paused its endpoint, so nothing is changed there.
+    Paused,
     /// An operator closed it.
     Cordoned,
 }
@@ -56,6 +58,7 @@ const KINDS: &[(WhyNotKind, &str)] = &[
     (WhyNotKind::HostGone, "host-gone"),
     (WhyNotKind::Missing, "missing"),
     (WhyNotKind::Stale, "stale"),
+    (WhyNotKind::Paused, "paused"),
     (WhyNotKind::Cordoned, "cordoned"),
 ];
 

@@ -4,7 +4,8 @@ use crate::calendar::*;
 use crate::kit::{ME, Pool, demand_id, gpus, spec};
 use poolwright_emulator::Rack;
 use poolwright_model::id::ControlEndpointId;
-use poolwright_service::{CheckResult, ErrorCode, How, OperationState, Paused};
+use poolwright_planner::Plan;
+use poolwright_service::{CheckResult, ErrorCode, How, OperationKind, OperationState, Paused};
 use poolwright_store::SqliteStore;
 use std::sync::Arc;
 use std::time::Duration;
@@ -187,4 +188,112 @@ async fn an_endpoint_is_paused_by_itself() {
         .await
         .unwrap();
     assert_eq!((twice.len(), twice[0].by.as_str()), (1, ME), "it stays as it was");
+}
+
+/// One box is paused, the other has what is wanted: nobody has to name it.
+#[tokio::test(start_paused = true)]
+async fn what_is_paused_is_not_chosen_while_there_is_enough_elsewhere() {
+    let kind = "h100-pcie-80gb";
+    let pool = Pool::of("demo").await;
+    let boxes = pool
+        .snapshot()
+        .await
+        .topology
+        .gpus
+        .iter()
+        .filter_map(|gpu| {
+            let at = gpu
+                .control
+                .first()
+                .filter(|_| gpu.profile.as_deref() == Some(kind));
+            at.map(|at| at.endpoint.clone())
+        })
+        .collect::<Vec<_>>();
+    let first = pool.composed(gpus("one", kind, 1)).await;
+    let chosen = first.steps[0].step.target.unit_at.endpoint.clone();
+    let elsewhere = boxes.iter().filter(|endpoint| **endpoint != chosen).count();
+    let here = boxes.len() - elsewhere;
+    assert!(here > 1 && elsewhere > 1, "two boxes have the kind: {boxes:?}");
+    let what = Paused::Endpoint(chosen.clone());
+    pool.pause(&what).await;
+
+    let dry = How {
+        dry_run: true,
+        ..How::default()
+    };
+    let second = spec(gpus("two", kind, 1));
+    let tried = pool.composer().compose(second.clone(), ME, &dry).await.unwrap();
+    let second = pool.composed(gpus("two", kind, 1)).await;
+    pool.composer()
+        .add_demand(spec(gpus("three", kind, 1)))
+        .await
+        .unwrap();
+    let planned = pool.composer().plan().await.unwrap();
+    let chosen_by = |plan: &Plan| plan.steps[0].target.unit_at.endpoint.clone();
+    for endpoint in [
+        chosen_by(&tried.plan),
+        chosen_by(&planned),
+        second.steps[0].step.target.unit_at.endpoint.clone(),
+    ] {
+        assert_ne!(endpoint, chosen);
+    }
+    let change = pool
+        .composer()
+        .apply(planned, OperationKind::Apply, ME, &How::default())
+        .await
+        .unwrap();
+    pool.done(&change).await;
+
+    // Where only the paused box is left, that is what stands in the way, and not that there is nothing.
+    let rest = gpus("rest", kind, u32::try_from(elsewhere).unwrap());
+    let refused = pool.compose(rest).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Conflict, "{refused}");
+    assert!(refused.hint.unwrap().contains(&what.resume()));
+}
+
+/// A schedule's pause is a pause as any other: listed, with who did it and why, and told by `doctor`.
+#[tokio::test(start_paused = true)]
+async fn a_schedule_that_is_paused_is_among_the_pauses() {
+    let pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 8)).await;
+    pool.schedule(night()).await;
+    let what = Paused::Schedule(night_id());
+    let nobody = Paused::Schedule("nobody".parse().unwrap());
+    let unknown = pool.composer().pause(nobody, ME, "").await.unwrap_err();
+    assert_eq!(unknown.code, ErrorCode::NotFound);
+
+    pool.pause(&what).await;
+    let status = pool.composer().pause_schedule(&night_id(), true).await.unwrap();
+    assert!(status.schedule.spec.paused);
+    let pauses = pool.composer().all_pauses().await.unwrap();
+    let [pause] = pauses.as_slice() else {
+        panic!("{pauses:?}")
+    };
+    assert_eq!(
+        (&pause.what, pause.by.as_str(), pause.reason.as_str()),
+        (&what, ME, "the rack is moved")
+    );
+    let checks = pool.composer().doctor().await.unwrap();
+    let check = checks.iter().find(|check| check.name == "pauses").unwrap();
+    assert_eq!(check.result, CheckResult::Warning);
+    assert!(
+        check.message.contains("schedule night is paused by tester"),
+        "{check:?}"
+    );
+    assert!(
+        check
+            .hint
+            .as_ref()
+            .unwrap()
+            .contains("poolwright resume --schedule night"),
+        "{check:?}"
+    );
+    // It holds nothing else.
+    pool.composed(gpus("more", "h100-pcie-80gb", 1)).await;
+
+    pool.resume(&what).await;
+    assert_eq!(pool.composer().all_pauses().await.unwrap(), []);
+    let again = pool.composer().resume(&what, ME).await.unwrap_err();
+    assert_eq!(again.code, ErrorCode::NotFound);
+    assert!(!pool.composer().schedules().await.unwrap()[0].schedule.spec.paused);
 }

@@ -329,7 +329,11 @@ async fn adopt(args: AdoptArgs, output: Output) -> Outcome {
     let path = ["endpoints", args.id.as_str(), "adopt"];
     if args.yes && !args.change.is_dry_run() {
         let (body, force) = (json!({ "take_over": args.take_over }), ForceArgs::default());
-        return match args.change.make(&api, &path, &body, force, output).await {
+        let done = format!("endpoint {} is adopted", args.id);
+        let made = args
+            .change
+            .make_known(&api, &path, &body, force, Some(&done), output);
+        return match made.await {
             Ok(code) => Ok(code),
             Err(failure) => Err(names::suggest(&api, failure, &[("endpoints", args.id.as_str())]).await),
         };

@@ -32,7 +32,7 @@ struct GoOn {
 }
 
 async fn all(State(api): State<Api>) -> Answer<Vec<Pause>> {
-    Ok(Json(api.composer.pauses().await?))
+    Ok(Json(api.composer.all_pauses().await?))
 }
 
 async fn pause(State(api): State<Api>, Body(body): Body<Stop>) -> Answer<Vec<Pause>> {

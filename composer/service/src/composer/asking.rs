@@ -373,13 +373,14 @@ impl Composer {
                 "poolwright schedule list",
             ),
         });
-        let pauses: Vec<String> = self.pauses().await?.iter().map(ToString::to_string).collect();
-        checks.push(match pauses.is_empty() {
-            true => Check::ok("pauses", "nothing is paused"),
-            false => Check::warning(
+        let pauses = self.all_pauses().await?;
+        let told: Vec<String> = pauses.iter().map(ToString::to_string).collect();
+        checks.push(match pauses.first() {
+            None => Check::ok("pauses", "nothing is paused"),
+            Some(first) => Check::warning(
                 "pauses",
-                pauses.join("; "),
-                "poolwright resume, once that is right",
+                told.join("; "),
+                format!("{}, once that is right", first.what.resume()),
             ),
         });
         let held_back = self.held_back().await?;

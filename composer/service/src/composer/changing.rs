@@ -63,8 +63,10 @@ impl Composer {
         if self.find_demand(&spec.id).await?.is_some() {
             return Err(there_is_one_already(&spec.id));
         }
-        let record = self.record_of(spec, None).await;
-        let mut record = record.map_err(|error| self.beside_silence(error))?;
+        let mut record = match self.record_of(spec, None).await {
+            Ok(record) => record,
+            Err(error) => return Err(self.beside_observed(self.beside_silence(error)).await),
+        };
         if let Some(course) = record
             .course
             .as_ref()
@@ -83,9 +85,9 @@ impl Composer {
         let mut basis = self.basis(Wanted::Only(&record.demand)).await?;
         let whole = basis.clone();
         let left_out = self.leave_out_stale(&mut basis);
-        let mut plan = poolwright_planner::plan(&self.input(&basis));
+        let mut plan = self.plan_beside_pauses(&basis).await?;
         if left_out && plan.unplaced.iter().any(|unplaced| unplaced.demand == id) {
-            plan = poolwright_planner::plan(&self.input(&whole));
+            plan = self.plan_beside_pauses(&whole).await?;
         }
         if let Some(unplaced) = plan.unplaced.iter().find(|unplaced| unplaced.demand == id) {
             let error = ServiceError::new(ErrorCode::Unplaced, unplaced.shortfall());

@@ -175,7 +175,7 @@ impl Composer {
         let connected = self.connector.connect(&wanted).await?;
         let observed = self.observe(&connected).await;
         connected.fabric.close().await;
-        let tested = EndpointTest::of(&observed?);
+        let tested = EndpointTest::of(&observed?, kept.standing);
         let mut batch = Batch::new();
         batch.expect(Endpoint::KIND, id.as_str(), Some(revision));
         let spec = self.seal_password(&wanted, &mut batch)?;

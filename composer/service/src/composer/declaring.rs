@@ -210,6 +210,11 @@ impl Composer {
             created: before
                 .as_ref()
                 .map_or_else(|| self.clock.now(), |before| before.value.created),
+            // One that stays paused stays so by whom it was.
+            stopped: before
+                .as_ref()
+                .filter(|_| spec.paused)
+                .and_then(|before| before.value.stopped.clone()),
             spec,
             mark: None,
             by_hand: None,

@@ -123,7 +123,7 @@ impl Composer {
         self.recall_baselines([&spec.id]).await?;
         let began = self.begin_look().await?;
         let observed = self.observe(connected).await?;
-        let tested = EndpointTest::of(&observed);
+        let tested = EndpointTest::of(&observed, standing);
         let look = Look::answered(spec.id.clone(), observed, self.clock.now());
         self.is_another_service(spec, &look)?;
         if standing == Standing::Adopted {
@@ -163,7 +163,31 @@ impl Composer {
         let connected = self.connector.connect(&spec).await?;
         let observed = self.observe(&connected).await;
         connected.fabric.close().await;
-        Ok(EndpointTest::of(&observed?))
+        Ok(EndpointTest::of(&observed?, endpoint.standing))
+    }
+
+    /// Has an endpoint reached with other files from now on: they were moved, and it is the same service at the same
+    /// address with the same account. It is connected anew when it is needed next.
+    pub async fn move_files(&self, spec: EndpointSpec) -> Result<(), ServiceError> {
+        let Versioned {
+            value: kept,
+            revision,
+        } = self.kept_endpoint(&spec.id).await?;
+        if !kept.spec.differs_in_files_alone(&spec) {
+            let message = format!(
+                "endpoint {} is another service, or reached in another way",
+                spec.id
+            );
+            return Err(ServiceError::bad_request(message).with_hint("remove it, and add it anew"));
+        }
+        let id = spec.id.clone();
+        let mut batch = Batch::new();
+        batch
+            .expect(Endpoint::KIND, id.as_str(), Some(revision))
+            .put(&Endpoint { spec, ..kept })?;
+        self.store.commit(batch).await?;
+        self.connections.drop_driver(&id).await;
+        Ok(())
     }
 
     pub(super) async fn observe(&self, connected: &Connected) -> Result<Observation, DriverError> {
@@ -273,14 +297,16 @@ fn known_already(spec: &EndpointSpec, other: &ControlEndpointId) -> ServiceError
 }
 
 impl EndpointTest {
-    pub(super) fn of(observed: &Observation) -> Self {
+    /// What is only observed gives nothing away, whatever its hardware can do.
+    pub(super) fn of(observed: &Observation, standing: Standing) -> Self {
         let topology = &observed.topology;
+        let adopted = standing == Standing::Adopted;
         Self {
             gpus: topology.gpus.len(),
             composable: topology
                 .gpus
                 .iter()
-                .filter(|gpu| gpu.composability.is_composable())
+                .filter(|gpu| adopted && gpu.composability.is_composable())
                 .count(),
             hosts: topology.hosts.len(),
             fabrics: topology.fabrics.len(),

@@ -8,10 +8,12 @@ use super::failing::MANAGER;
 use super::planning::endpoints_of;
 use super::requests::Request;
 use crate::error::{ErrorCode, ServiceError};
+use crate::schedule::Schedule;
 use poolwright_executor::{Pause, Paused};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_planner::Plan;
-use poolwright_store::{Batch, StoreError, Stored, read};
+use poolwright_store::{Batch, StoreError, Stored, read, read_all};
+use std::collections::BTreeMap;
 
 impl Composer {
     /// What is paused, by its name. Whatever is told here holds, and nothing else does: also where the answer to a
@@ -25,6 +27,14 @@ impl Composer {
         Ok(pauses)
     }
 
+    /// The same, and the schedules that are paused: they hold nothing that has begun, and are somebody's pauses too.
+    pub async fn all_pauses(&self) -> Result<Vec<Pause>, ServiceError> {
+        let mut pauses = self.pauses().await?;
+        let schedules = read_all::<Schedule>(self.store.as_ref()).await?;
+        pauses.extend(schedules.iter().filter_map(|found| found.value.pause()));
+        Ok(pauses)
+    }
+
     /// Stops something; what is on its way is answered and read back. What was paused before stays as it was,
     /// with who did it. Returns all that is paused.
     pub async fn pause(&self, what: Paused, by: &str, reason: &str) -> Result<Vec<Pause>, ServiceError> {
@@ -34,6 +44,10 @@ impl Composer {
                 let message = "whether the store was restored is known, and not for anybody to say";
                 let error = ServiceError::new(ErrorCode::BadRequest, message);
                 return Err(error.with_hint("to stop every change: poolwright pause --all"));
+            }
+            Paused::Schedule(schedule) => {
+                self.switch_schedule(schedule, true, by, reason).await?;
+                return self.all_pauses().await;
             }
             Paused::All | Paused::Automation => {}
         }
@@ -45,22 +59,21 @@ impl Composer {
             batch.expect(Pause::KIND, pause.id(), None).put(&pause)?;
             self.store.commit(batch).await?;
             tracing::warn!("{pause}");
+            self.pauses().await?;
         }
-        self.pauses().await
+        self.all_pauses().await
     }
 
     /// Lets it go on. Other pauses stay: they are returned.
     pub async fn resume(&self, what: &Paused, by: &str) -> Result<Vec<Pause>, ServiceError> {
-        let _pausing = self.pausing.lock().await;
-        let paused = self.pauses().await?;
-        if paused.iter().all(|pause| pause.what != *what) {
-            let others: Vec<String> = paused.iter().map(ToString::to_string).collect();
-            let hint = match others.is_empty() {
-                true => "nothing is paused".to_owned(),
-                false => others.join("; "),
-            };
-            return Err(ServiceError::not_found("pause", &what.to_string()).with_hint(hint));
+        if let Paused::Schedule(schedule) = what {
+            // The calendar's turn is never waited for with the lock of pauses.
+            is_among(&self.all_pauses().await?, what)?;
+            self.switch_schedule(schedule, false, by, "").await?;
+            return self.all_pauses().await;
         }
+        let _pausing = self.pausing.lock().await;
+        is_among(&self.all_pauses().await?, what)?;
         let mut batch = Batch::new();
         batch.delete(Pause::KIND, &what.to_string());
         if *what == Paused::Automation {
@@ -74,9 +87,9 @@ impl Composer {
         }
         self.store.commit(batch).await?;
         tracing::warn!("{what} goes on: resumed by {by}");
-        let left = self.pauses().await?;
+        self.pauses().await?;
         self.calendar_changed.notify_one();
-        Ok(left)
+        self.all_pauses().await
     }
 
     /// What was paused before a restart is paused still; so is everything, where the store is an older state than
@@ -95,6 +108,17 @@ impl Composer {
             None => *told = None,
         }
         self.pauses().await.map(drop)
+    }
+
+    /// The endpoints that somebody paused, each with its pause. Where everything is paused, no endpoint is worse than
+    /// another.
+    pub(super) async fn paused_endpoints(&self) -> Result<BTreeMap<ControlEndpointId, Pause>, ServiceError> {
+        let pauses = self.pauses().await?.into_iter();
+        let at_one = pauses.filter_map(|pause| match &pause.what {
+            Paused::Endpoint(endpoint) => Some((endpoint.clone(), pause)),
+            Paused::All | Paused::Automation | Paused::Restored | Paused::Schedule(_) => None,
+        });
+        Ok(at_one.collect())
     }
 
     /// Writes it down, unless somebody accepts in this moment what the store says.
@@ -136,6 +160,7 @@ impl Composer {
             // Pausing an endpoint for another's mark must not keep anybody from taking it over.
             Paused::Automation => false,
             Paused::Endpoint(paused) => paused == endpoint && pause.by != MANAGER,
+            Paused::Schedule(_) => false,
         };
         match pauses.iter().find(holds) {
             Some(pause) => Err(held_by(pause)),
@@ -153,6 +178,19 @@ impl Composer {
         });
         held.map_or(Ok(()), |pause| Err(held_by(pause)))
     }
+}
+
+/// Refuses to let go on what is not paused, with all that is.
+fn is_among(paused: &[Pause], what: &Paused) -> Result<(), ServiceError> {
+    if paused.iter().any(|pause| pause.what == *what) {
+        return Ok(());
+    }
+    let others: Vec<String> = paused.iter().map(ToString::to_string).collect();
+    let hint = match others.is_empty() {
+        true => "nothing is paused".to_owned(),
+        false => others.join("; "),
+    };
+    Err(ServiceError::not_found("pause", &what.to_string()).with_hint(hint))
 }
 
 fn held_by(pause: &Pause) -> ServiceError {

@@ -8,7 +8,7 @@ use poolwright_executor::{Claim, Operation, OperationKind};
 use poolwright_inventory::Snapshot;
 use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::id::{ControlEndpointId, DemandId, GpuId, HostId, OperationId, PlanId};
-use poolwright_model::topology::Host;
+use poolwright_model::topology::{Gpu, Host};
 use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, Reserved, World};
 use poolwright_store::StoreError;
 use serde::{Deserialize, Serialize};
@@ -145,19 +145,21 @@ impl Basis {
         stale: &BTreeMap<ControlEndpointId, Stale>,
         speaker: impl Fn(&HostId) -> Option<ControlEndpointId>,
     ) {
+        self.close(WhyNotKind::Stale, stale);
+        let silent = |host: &&Host| speaker(&host.id).is_some_and(|id| stale.contains_key(&id));
+        let hosts = self.snapshot.topology.hosts.iter().filter(silent);
+        self.cordoned.hosts.extend(hosts.map(|host| host.id.clone()));
+    }
+
+    /// Gives away no GPU that is bound at these endpoints, for these reasons. What is held there stays.
+    fn close<R: ToString>(&mut self, kind: WhyNotKind, at: &BTreeMap<ControlEndpointId, R>) {
         let topology = &mut Arc::make_mut(&mut self.snapshot).topology;
-        for gpu in topology
-            .gpus
-            .iter_mut()
-            .filter(|gpu| gpu.composability.is_composable())
-        {
-            if let Some(stale) = gpu.control.iter().find_map(|at| stale.get(&at.endpoint)) {
-                gpu.composability = Composability::no(WhyNotKind::Stale, stale.to_string());
+        let open = |gpu: &&mut Gpu| gpu.composability.is_composable();
+        for gpu in topology.gpus.iter_mut().filter(open) {
+            if let Some(reason) = gpu.control.iter().find_map(|point| at.get(&point.endpoint)) {
+                gpu.composability = Composability::no(kind, reason.to_string());
             }
         }
-        let silent = |host: &&Host| speaker(&host.id).is_some_and(|id| stale.contains_key(&id));
-        let hosts = topology.hosts.iter().filter(silent);
-        self.cordoned.hosts.extend(hosts.map(|host| host.id.clone()));
     }
 
     /// The same, if these were wanted.
@@ -181,7 +183,7 @@ impl Composer {
     pub async fn plan(&self) -> Result<Plan, ServiceError> {
         let mut basis = self.basis(Wanted::All).await?;
         self.leave_out_stale(&mut basis);
-        Ok(poolwright_planner::plan(&self.input(&basis)))
+        self.plan_beside_pauses(&basis).await
     }
 
     /// What would be changed now so that the pool follows the calendar, and nothing beside it. Changes
@@ -190,7 +192,7 @@ impl Composer {
         let suspended = self.note_put_aside().await?;
         let mut basis = self.basis(Wanted::Scheduled).await?;
         self.leave_out_stale(&mut basis);
-        let plan = poolwright_planner::plan(&self.input(&basis));
+        let plan = self.plan_beside_pauses(&basis).await?;
         let unplaced = plan.unplaced.iter().map(|unplaced| unplaced.demand.clone());
         let stays = |c: &&Composition| plan.deferred.iter().any(|deferred| deferred.composition == c.id);
         let deferred = basis.held.iter().filter(stays).filter_map(|c| c.demand.clone());
@@ -342,6 +344,37 @@ impl Composer {
             Ok(None) | Err(StoreError::Malformed { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// A plan that gives away nothing at endpoints that are paused, unless more is served with what is there: such a
+    /// plan waits for the pause to end, and says more than that there is nothing.
+    pub(super) async fn plan_beside_pauses(&self, basis: &Basis) -> Result<Plan, ServiceError> {
+        let paused = self.paused_endpoints().await?;
+        let whole = || poolwright_planner::plan(&self.input(basis));
+        if paused.is_empty() {
+            return Ok(whole());
+        }
+        let mut open = basis.clone();
+        open.close(WhyNotKind::Paused, &paused);
+        let mut plan = poolwright_planner::plan(&self.input(&open));
+        if plan.unplaced.is_empty() {
+            return Ok(plan);
+        }
+        let whole = whole();
+        if whole.unplaced.len() < plan.unplaced.len() {
+            return Ok(whole);
+        }
+        let names = |plan: &Plan| -> BTreeSet<DemandId> {
+            plan.unplaced
+                .iter()
+                .map(|unplaced| unplaced.demand.clone())
+                .collect()
+        };
+        if names(&whole) == names(&plan) {
+            // They can't be served either way, so what is paused is not why.
+            plan.unplaced = whole.unplaced;
+        }
+        Ok(plan)
     }
 
     pub(super) fn input<'a>(&self, basis: &'a Basis) -> PlanInput<'a> {

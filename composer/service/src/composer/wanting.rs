@@ -3,12 +3,13 @@
 use super::Composer;
 use super::changing::may_be_withdrawn;
 use super::declaring::schedule_of;
+use crate::accounts::ADMIN;
 use crate::course::Course;
 use crate::demand::{DemandRecord, DemandSpec, PoolKind, Sized, check_name};
 use crate::error::{ErrorCode, ServiceError};
 use crate::occurrence::{Fate, Returns};
 use crate::runner::Trouble;
-use crate::schedule::{Calendar, Schedule, ScheduleSpec, wanted};
+use crate::schedule::{Calendar, Schedule, ScheduleSpec, Stopped, wanted};
 use crate::size::Site;
 use crate::window::WindowSpec;
 use jiff::Timestamp;
@@ -122,6 +123,7 @@ impl Composer {
             created: self.clock.now(),
             mark: None,
             by_hand: None,
+            stopped: None,
         };
         if read::<Schedule>(self.store.as_ref(), schedule.id())
             .await?
@@ -169,6 +171,7 @@ impl Composer {
                 created: now,
                 mark: None,
                 by_hand: None,
+                stopped: None,
             };
             let calendar = schedule.understood(now);
             let calendar = calendar.map_err(|e| ServiceError::bad_request(format!("schedule {id}: {e}")))?;
@@ -215,10 +218,29 @@ impl Composer {
         id: &ScheduleId,
         paused: bool,
     ) -> Result<ScheduleStatus, ServiceError> {
+        self.switch_schedule(id, paused, ADMIN, "").await
+    }
+
+    /// The same, with who did it and why. One that is paused already stays as it was, with who did it.
+    pub(super) async fn switch_schedule(
+        &self,
+        id: &ScheduleId,
+        paused: bool,
+        by: &str,
+        reason: &str,
+    ) -> Result<ScheduleStatus, ServiceError> {
         let _turn = self.turn.lock().await;
         let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
         let mut found = found.ok_or_else(|| ServiceError::not_found("schedule", id.as_str()))?;
+        if paused && found.value.spec.paused {
+            return self.status_of(found.value).await;
+        }
         found.value.spec.paused = paused;
+        found.value.stopped = paused.then(|| Stopped {
+            by: by.to_owned(),
+            since: self.clock.now(),
+            reason: reason.to_owned(),
+        });
         if paused {
             found.value.by_hand = None;
         }

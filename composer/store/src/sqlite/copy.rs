@@ -3,6 +3,7 @@
 //! Invariants: a copy is one moment of the store, whole and checked before it has its name. What is there is never
 //! overwritten. A store that was made from a copy says so, until somebody accepts it.
 
+use super::checksum::{self, Checksum};
 use super::open::{CLEAN, DATABASE, STOP, inspect, looking, mark, mark_restored, refused};
 use crate::OpenError;
 use crate::cluster::{CLUSTER, Remembered, new_name};
@@ -20,6 +21,8 @@ pub struct Copied {
     /// The number of the last commit in it.
     pub revision: u64,
     pub bytes: u64,
+    /// Whether the file has a checksum, which was right. Backups of earlier versions have none.
+    pub has_checksum: bool,
 }
 
 /// Copies the store of this data directory into a new file, be its manager running or not. Blocks on the disk.
@@ -28,6 +31,12 @@ pub fn backup(dir: &Path, file: &Path) -> Result<Copied, OpenError> {
     let from = dir.join(DATABASE);
     let partial = beside(file, ".partial");
     let copied = copy(&from, &partial).and_then(|copied| {
+        let bytes = checksum::add(&partial).map_err(|e| unusable(&partial, &e))?;
+        let copied = Copied {
+            bytes,
+            has_checksum: true,
+            ..copied
+        };
         keep(&partial, file).map_err(|e| unusable(file, &e))?;
         Ok(copied)
     });
@@ -45,6 +54,16 @@ pub fn restore(file: &Path, dir: &Path, why: &str) -> Result<Copied, OpenError> 
     // What can't be restored is refused before the directory is made.
     present(file)?;
     inspect(file)?;
+    let has_checksum = match checksum::look(file).map_err(|e| unusable(file, &e))? {
+        Checksum::Right => true,
+        Checksum::None => false,
+        Checksum::Wrong => {
+            return Err(OpenError::Damaged {
+                place: file.display().to_string(),
+                reason: "its content is not what the backup wrote: the checksum is another".to_owned(),
+            });
+        }
+    };
     let dir = DataDir::open(dir)?;
     let (path, partial) = (dir.file(DATABASE), dir.file("poolwright.db.partial"));
     let restored = copy(file, &partial).and_then(|copied| {
@@ -56,7 +75,10 @@ pub fn restore(file: &Path, dir: &Path, why: &str) -> Result<Copied, OpenError> 
         dir.remember(&remembered)
             .map_err(|e| unusable(&dir.file(""), &e))?;
         keep(&partial, &path).map_err(|e| unusable(&path, &e))?;
-        Ok(copied)
+        Ok(Copied {
+            has_checksum,
+            ..copied
+        })
     });
     restored.inspect_err(|_| discard(&partial))
 }
@@ -94,6 +116,7 @@ fn copy(from: &Path, to: &Path) -> Result<Copied, OpenError> {
         cluster,
         revision,
         bytes,
+        has_checksum: false,
     })
 }
 

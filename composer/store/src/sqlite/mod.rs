@@ -3,6 +3,7 @@
 //! One thread owns the only connection that writes (see [`writer`]); reads have connections of their own
 //! and never wait for it (write-ahead log). A lock file keeps a second process away.
 
+mod checksum;
 mod copy;
 mod open;
 mod sql;
@@ -117,6 +118,12 @@ impl Store for SqliteStore {
                 let mut results = writer::commit_group(&connection, &[batch]);
                 results.pop().unwrap_or_else(|| Err(writer::gone()))
             }
+        }
+    }
+
+    async fn close(&self) {
+        if let Place::File { writer, .. } = &self.place {
+            writer.close().await;
         }
     }
 

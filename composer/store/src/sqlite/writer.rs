@@ -14,7 +14,7 @@ use crate::{Batch, Committed, OpenError, StoreError};
 use rusqlite::Connection;
 use std::path::PathBuf;
 use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -28,8 +28,10 @@ struct Job {
     answer: oneshot::Sender<Result<Committed, StoreError>>,
 }
 
-/// The way to the thread. When dropped, what was handed over is still committed, and the file closed.
-pub(super) struct Writer {
+/// The way to the thread. When closed or dropped, what was handed over is still committed, and the file closed.
+pub(super) struct Writer(Mutex<Way>);
+
+struct Way {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     unwritable: Arc<Unwritable>,
@@ -48,24 +50,40 @@ impl Writer {
                 place,
                 reason: e.to_string(),
             })?;
-        Ok(Self {
+        Ok(Self(Mutex::new(Way {
             jobs: Some(jobs),
             thread: Some(thread),
             unwritable,
-        })
+        })))
+    }
+
+    fn way(&self) -> MutexGuard<'_, Way> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread, which ends now that nobody can send any more.
+    fn end(&self) -> Option<JoinHandle<()>> {
+        let mut way = self.way();
+        way.jobs = None;
+        way.thread.take()
+    }
+
+    pub async fn close(&self) {
+        let Some(thread) = self.end() else { return };
+        if !matches!(tokio::task::spawn_blocking(|| thread.join()).await, Ok(Ok(()))) {
+            tracing::error!("the store's writer did not end well");
+        }
     }
 
     /// Why nothing can be committed, since the last commit that failed.
     pub fn unwritable(&self) -> Option<String> {
-        self.unwritable.told()
+        self.way().unwritable.told()
     }
 
     pub async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let sent = self
-            .jobs
-            .as_ref()
-            .is_some_and(|jobs| jobs.send(Job { batch, answer }).is_ok());
+        let jobs = self.way().jobs.clone();
+        let sent = jobs.is_some_and(|jobs| jobs.send(Job { batch, answer }).is_ok());
         if !sent {
             return Err(gone());
         }
@@ -75,9 +93,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // The thread ends when nobody can send any more.
-        self.jobs = None;
-        if let Some(thread) = self.thread.take()
+        if let Some(thread) = self.end()
             && thread.join().is_err()
         {
             tracing::error!("the store's writer ended in a panic");
