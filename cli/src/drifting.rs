@@ -8,10 +8,17 @@ use poolwright_service::{Drift, DriftKind};
 
 /// Asks what drifts, and says so on stderr.
 pub async fn tell(api: &Api) {
-    match api.get::<Vec<Drift>>(&["drift"]).await {
-        Ok(drift) => say_of(&drift),
-        // What was asked for is shown already.
-        Err(failure) => tracing::debug!("what drifts is not known: {failure}"),
+    say_of(&known(api).await);
+}
+
+/// What drifts; where that can't be told, what was asked for is shown without it.
+pub async fn known(api: &Api) -> Vec<Drift> {
+    match api.get(&["drift"]).await {
+        Ok(drift) => drift,
+        Err(failure) => {
+            say(&format!("whether GPUs are as recorded is not known: {failure}"));
+            Vec::new()
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::tables;
 use clap::ValueEnum;
 use poolwright_model::topology::{Gpu, Host};
 use poolwright_planner::Composition;
-use poolwright_service::{Drift, Observed};
+use poolwright_service::Observed;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -105,7 +105,7 @@ pub async fn list<T: Serialize + DeserializeOwned>(
 async fn gpus(api: &Api, output: Output) -> Result<(), Failure> {
     let gpus: Vec<Observed<Gpu>> = api.get(&["gpus"]).await?;
     let compositions: Vec<Composition> = api.get(&["compositions"]).await?;
-    let drift: Vec<Drift> = api.get(&["drift"]).await?;
+    let drift = drifting::known(api).await;
     let table = tables::held_gpus(&gpus, &compositions, &drift);
     output.show_as(&gpus, &table, |width| {
         table.render(width) + &tables::not_composable(gpus.iter().map(|gpu| &gpu.what))

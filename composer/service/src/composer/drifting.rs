@@ -48,9 +48,13 @@ impl Composer {
             gone: &gone,
         };
         let mut drifts = drift(snapshot, &recorded);
-        let held_back = self.held_back().await?;
-        for drift in drifts.iter_mut().filter(|drift| drift.kind == DriftKind::Unbound) {
-            drift.detail = held_back.get(&drift.gpu).cloned();
+        let is_unbound = |drift: &Drift| drift.kind == DriftKind::Unbound;
+        // Seldom, so it is seldom read: with every list of GPUs comes what drifts.
+        if drifts.iter().any(is_unbound) {
+            let held_back = self.held_back().await?;
+            for drift in drifts.iter_mut().filter(|drift| is_unbound(drift)) {
+                drift.detail = held_back.get(&drift.gpu).cloned();
+            }
         }
         Ok(drifts)
     }
