@@ -76,6 +76,8 @@ fn add_gpu(gpu: &mut Gpu, before: &Gpu) -> bool {
 }
 
 fn add_host(host: &mut Host, before: &Host) -> bool {
+    // Its id was made of it; a fabric may call it otherwise.
+    host.name.clone_from(&before.name);
     fill(&mut host.uuid, &before.uuid);
     fill(&mut host.serial, &before.serial);
     let known = names::of_host(before);

@@ -289,10 +289,10 @@ async fn an_unbind_that_comes_late_is_refused_where_its_session_was_ended() {
 async fn a_bind_that_comes_late_where_there_are_no_sessions_is_seen_and_undone() {
     let (scene, late) = a_late_bind(false).await;
     late.unwrap();
-    let released = scene.second.completed(OperationKind::Release).await;
+    let released = scene.second.completed(OperationKind::Late).await;
     scene
         .until("it is let go of", async || {
-            scene.second.completed(OperationKind::Release).await > released
+            scene.second.completed(OperationKind::Late).await > released
         })
         .await;
     assert_eq!(scene.second.completed(OperationKind::Adopt).await, 1);

@@ -466,17 +466,18 @@ impl Manager {
 
     /// Repeats a command until its JSON is as wanted.
     pub async fn until(&self, line: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
         let ask = async {
             loop {
-                let value = self.run(line).await.expect(0, &[]).json();
-                if wanted(&value) {
-                    return value;
+                last = self.run(line).await.expect(0, &[]).json();
+                if wanted(&last) {
+                    return;
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, ask)
-            .await
-            .unwrap_or_else(|_| panic!("{line} was never as wanted"))
+        let asked = tokio::time::timeout(PATIENCE, ask).await;
+        assert!(asked.is_ok(), "{line} was never as wanted, but {last}");
+        last
     }
 }
 

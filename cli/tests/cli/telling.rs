@@ -104,8 +104,11 @@ async fn a_manager_that_waits_for_a_dead_endpoint_closes_its_store_well() {
         .unwrap()
         .to_owned();
     let show = format!("ops show {id} -o json");
-    let runs = |operation: &serde_json::Value| operation["state"] == "running";
-    manager.until(&show, runs).await;
+    let is_sent = |operation: &serde_json::Value| {
+        let mut steps = operation["steps"].as_array().unwrap().iter();
+        steps.any(|record| record["verb"] == "bind" && record["state"] == "running")
+    };
+    manager.until(&show, is_sent).await;
     rack.server.kill().await;
     let waits = |operation: &serde_json::Value| operation["state"] == "indeterminate";
     manager.until(&show, waits).await;

@@ -30,8 +30,8 @@ pub enum OperationKind {
     Move,
     /// A schedule's recomposition.
     Schedule,
-    /// Resets of units that are dirty.
-    Clean,
+    /// Letting go of what a late request of a manager before had bound.
+    Late,
     /// The contrary of an operation that is completed.
     Undo,
     /// Taking over what somebody else bound: it reads back, and sends nothing.
@@ -45,7 +45,7 @@ pub enum OperationKind {
 impl OperationKind {
     /// Whether it runs by itself, and not because somebody asked for it just then.
     pub fn is_automatic(self) -> bool {
-        matches!(self, Self::Schedule | Self::Repair)
+        matches!(self, Self::Schedule | Self::Repair | Self::Late)
     }
 
     /// Whether one of this kind may be asked to go on without what fails. What lets go of all that a demand holds, or
@@ -66,7 +66,7 @@ impl OperationKind {
         Self::Detach,
         Self::Move,
         Self::Schedule,
-        Self::Clean,
+        Self::Late,
         Self::Undo,
         Self::Adopt,
         Self::Repair,

@@ -3,7 +3,6 @@
 
 use crate::kit::{Kit, run_as, submission_of};
 use crate::plans::{point, port};
-use crate::rack::{Call, How};
 use crate::runs::Way;
 use jiff::Timestamp;
 use poolwright_executor::{GpuRecord, OperationKind, OperationState, Submission};
@@ -87,8 +86,9 @@ pub fn swept(managers: Managers) -> impl Iterator<Item = Form> {
 pub fn verbs(kind: OperationKind) -> &'static [Verb] {
     match kind {
         OperationKind::Compose | OperationKind::Attach => &[Verb::Preflight, Verb::Bind, Verb::Verify],
-        OperationKind::Release | OperationKind::Detach => &[Verb::Drain, Verb::Unbind, Verb::Reset],
-        OperationKind::Clean => &[Verb::Reset],
+        OperationKind::Release | OperationKind::Detach | OperationKind::Late => {
+            &[Verb::Drain, Verb::Unbind, Verb::Reset]
+        }
         OperationKind::Apply
         | OperationKind::Move
         | OperationKind::Repair
@@ -160,13 +160,10 @@ pub async fn prepare(kit: &Kit, form: Form) -> Plan {
             kit.given(wanted(kit, before, &[("day", 2)]).await).await;
             wanted(kit, "schedule", &[("night", 1)]).await
         }
-        OperationKind::Clean => {
-            kit.given(attach(kit, before, &["u1", "u2"]).await).await;
-            let detach = detach(kit, "dirty").await;
-            kit.rack.break_down(Call::Reset, None, How::Refuse, 1);
-            kit.given(detach.clone()).await;
-            kit.rack.mend();
-            clean("clean", detach)
+        // It was adopted before.
+        OperationKind::Late => {
+            kit.given(attach(kit, before, &["u1"]).await).await;
+            detach(kit, "late").await
         }
         OperationKind::Undo => {
             kit.given(wanted(kit, before, &[("red", 1), ("blue", 1)]).await)
@@ -248,16 +245,6 @@ async fn release(kit: &Kit, id: &str, unit: &str) -> Plan {
     let holder = held.find(|c| c.held.iter().any(|held| held.unit.as_str() == unit));
     let holder = holder.unwrap().id.clone();
     seen.plan(id, |input| direct::release(&holder, input).unwrap())
-}
-
-/// A plan that resets what the first step of this one is about.
-fn clean(id: &str, mut plan: Plan) -> Plan {
-    let mut step = plan.steps[0].clone();
-    (step.verb, step.after) = (Verb::Reset, vec![]);
-    plan.id = id.parse().unwrap();
-    (plan.releases, plan.composes, plan.steps) = (vec![], vec![], vec![step]);
-    plan.reads.units.clear();
-    plan
 }
 
 /// What the planner is shown.

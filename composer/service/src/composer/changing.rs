@@ -146,7 +146,18 @@ impl Composer {
 
     /// Lets go of a demand or of one composition. By force also where some of it is gone: that is given up.
     pub async fn release(&self, what: Release, by: &str, how: &How) -> Result<Change, ServiceError> {
-        let request = Request::new(OperationKind::Release, what.to_string(), &what, by, how)?;
+        self.release_as(OperationKind::Release, what, by, how).await
+    }
+
+    /// The same, as an operation of a kind of its own.
+    pub(super) async fn release_as(
+        &self,
+        kind: OperationKind,
+        what: Release,
+        by: &str,
+        how: &How,
+    ) -> Result<Change, ServiceError> {
+        let request = Request::new(kind, what.to_string(), &what, by, how)?;
         let mut holding = BTreeSet::new();
         if how.force.is_some() {
             // What is back by now is not given up.

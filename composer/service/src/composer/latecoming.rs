@@ -5,7 +5,8 @@
 //! its way there, before anything else is sent. What comes true of it within the hour and is not wanted is undone:
 //!
 //! - A unit that came to be bound is taken over and then let go of, by two operations in the ordinary way: its host
-//!   may use it by now, and what is in use is never pulled.
+//!   may use it by now, and what is in use is never pulled. Nobody asked for that just then, so it is within the limits
+//!   of what runs by itself, and waits while that is paused.
 //! - A unit that a composition holds and that was unbound is bound again, whatever the endpoint's policy.
 //!
 //! After the hour it is told like any drift: somebody else may have meant it.
@@ -209,7 +210,8 @@ impl Composer {
             ..late
         })?;
         self.store.commit(batch).await?;
-        self.release(Release::Composition(taken), BY, &How::default())
+        let what = Release::Composition(taken);
+        self.release_as(OperationKind::Late, what, BY, &How::default())
             .await?;
         Ok(())
     }

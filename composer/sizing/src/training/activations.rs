@@ -67,7 +67,11 @@ impl Rank<'_> {
         let Some(linear) = self.model.linear else {
             return self.layer_of(self.attention(), self.scores());
         };
-        let full = self.attention() + self.scores();
+        // The stage that keeps the most counts, and what is computed again is not kept.
+        let full = match self.job.recompute {
+            Recompute::Selective => self.attention(),
+            _ => self.attention() + self.scores(),
+        };
         let share = self.share_of_linear(self.linear_attention(linear) > full);
         let attention = (1.0 - share) * self.attention() + share * self.linear_attention(linear);
         self.layer_of(attention, (1.0 - share) * self.scores())
