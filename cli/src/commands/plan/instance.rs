@@ -209,7 +209,7 @@ fn served(problem: &Problem, solution: &Solution<'_>) -> Table {
             Cell::text(&demand.tenant),
             Cell::text(demand.window.start),
             Cell::text(demand.window.end),
-            Cell::text(demand.gpus),
+            Cell::text(served.got().unwrap_or(u32::from(demand.gpus()))),
             Cell::maybe(served.host.as_ref()),
             Cell::text(groups.join(", ")),
         ]);
@@ -268,7 +268,7 @@ fn gantt(problem: &Problem, assignment: &Assignment, width: usize) -> Vec<String
             if served.host.as_ref() == Some(&host.id) {
                 used[demand.window.clone()]
                     .iter_mut()
-                    .for_each(|used| *used += u32::from(demand.gpus));
+                    .for_each(|used| *used += served.got().unwrap_or(0));
             }
         }
         let drawn = |slots: &[u32]| match slots.iter().copied().max().unwrap_or(0) {

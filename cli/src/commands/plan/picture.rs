@@ -177,7 +177,8 @@ demands of those that are</text>",
         let demand = &self.problem.demands[block.demand];
         let (from, to) = (self.x(demand.window.start), self.x(demand.window.end));
         let y = top + LANE * block.lane as f64;
-        let gpus = &self.assignment.demands[block.demand].gpus;
+        let served = &self.assignment.demands[block.demand];
+        let (gpus, count) = (&served.gpus, served.got().unwrap_or(0));
         let groups: Vec<String> = gpus
             .iter()
             .map(|(group, count)| format!("{count} {group}"))
@@ -192,12 +193,12 @@ demands of those that are</text>",
             self.colour(&demand.tenant),
             escaped(block.id),
             escaped(&demand.tenant),
-            demand.gpus,
+            count,
             demand.window.start,
             demand.window.end - 1,
             escaped(&groups.join(", "))
         );
-        let label = format!("{} ({})", block.id, demand.gpus);
+        let label = format!("{} ({count})", block.id);
         // Where it has room, at some 6 units a letter.
         if to - from > 6.0 * label.chars().count() as f64 {
             let _ = writeln!(

@@ -6,7 +6,7 @@
 //! leaves no GPUs for is ruled out in it.
 
 use super::problem::{Cost, Demand, Problem};
-use super::relaxation::{Climb, LEFT_OUT, MOST_CHOICES, Options, Prices, Relaxation};
+use super::relaxation::{Climb, LEFT_OUT, MOST_CHOICES, Offer, Options, Prices, Relaxation};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -29,6 +29,8 @@ pub(super) struct Bound<'p> {
     problem: &'p Problem,
     relaxation: Relaxation<'p>,
     all: Climb,
+    /// What a demand may do at most: so many choices, and being left out.
+    width: usize,
     /// `None`: there are no cases yet, or never.
     cases: Option<Cases>,
 }
@@ -62,10 +64,12 @@ impl<'p> Bound<'p> {
     pub fn new(problem: &'p Problem) -> Self {
         let relaxation = Relaxation::new(problem);
         let all = Climb::from(relaxation.no_prices(), 1.0);
+        let choices = problem.demands.iter().map(|demand| demand.choices.len());
         Self {
             problem,
             relaxation,
             all,
+            width: choices.max().unwrap_or(0) + 1,
             cases: None,
         }
     }
@@ -166,7 +170,7 @@ impl<'p> Bound<'p> {
     /// a plan that there is.
     fn judge(&mut self, mut case: Case, steps: u32, target: Cost) {
         let mut climb = Climb::from(case.prices, A_CASE);
-        let width = self.problem.kinds.len() + 1;
+        let width = self.width;
         let mut counts = vec![0_u16; case.may.len() * width];
         for step in 0..steps {
             self.relaxation
@@ -198,9 +202,12 @@ impl<'p> Bound<'p> {
             let of = &counts[index * width..][..width];
             let all = of.iter().map(|count| f64::from(*count)).sum::<f64>();
             let offers = &self.relaxation.offers[index];
-            let cheapest = offers.iter().map(|(_, work)| *work).fold(f64::INFINITY, f64::min);
+            let cheapest = offers
+                .iter()
+                .map(|offer| offer.work)
+                .fold(f64::INFINITY, f64::min);
             let choices = offers.iter().enumerate();
-            let choices = choices.map(|(choice, (_, work))| (choice, 1 << choice, work - cheapest));
+            let choices = choices.map(|(choice, offer)| (choice, 1 << choice, offer.work - cheapest));
             for (place, option, matters) in choices.chain([(width - 1, LEFT_OUT, demand.unmet as f64)]) {
                 let share = f64::from(of[place]) / all;
                 let share = share.min(1.0 - share);
@@ -221,25 +228,26 @@ impl<'p> Bound<'p> {
             let choice = of
                 .max_by_key(|(_, count)| **count)
                 .map_or(width - 1, |(choice, _)| choice);
-            Some((choice, self.relaxation.offers[index].get(choice)?.0))
+            Some((choice, self.relaxation.offers[index].get(choice)?))
         };
         let mut used = vec![vec![0_u32; problem.slots]; problem.kinds.len()];
         for (index, demand) in problem.demands.iter().enumerate() {
-            if let Some((_, kind)) = does(index) {
-                let row = used[kind][demand.window.clone()].iter_mut();
-                row.for_each(|used| *used += u32::from(demand.gpus));
+            if let Some((_, offer)) = does(index) {
+                let row = used[offer.kind][demand.window.clone()].iter_mut();
+                row.for_each(|used| *used += u32::from(offer.gpus));
             }
         }
         let count = self.relaxation.counts();
         let stands = (0..problem.demands.len()).filter_map(|index| {
-            let (choice, kind) = does(index)?;
+            let (choice, Offer { kind, gpus, .. }) = does(index)?;
             let demand = &problem.demands[index];
-            let too_many = used[kind][demand.window.clone()]
+            let too_many = used[*kind][demand.window.clone()]
                 .iter()
-                .any(|used| *used > count[kind]);
-            (too_many && is_open(may[index], 1 << choice)).then_some((index, 1 << choice))
+                .any(|used| *used > count[*kind]);
+            (too_many && is_open(may[index], 1 << choice)).then_some((index, 1 << choice, *gpus))
         });
-        stands.max_by_key(|(index, _)| problem.demands[*index].gpus)
+        let widest = stands.max_by_key(|(_, _, gpus)| *gpus);
+        widest.map(|(index, option, _)| (index, option))
     }
 }
 
@@ -262,14 +270,14 @@ fn rule_out(problem: &Problem, relaxation: &Relaxation<'_>, may: &mut [Options])
         for (index, demand) in problem.demands.iter().enumerate() {
             let served = may[index] & LEFT_OUT == 0 && may[index].is_power_of_two();
             if served && !std::mem::replace(&mut counted[index], true) {
-                let (kind, _) = relaxation.offers[index][may[index].trailing_zeros() as usize];
+                let Offer { kind, gpus, .. } = relaxation.offers[index][may[index].trailing_zeros() as usize];
                 let take = |row: &mut [u32], weight: u32, most: u32| {
                     row[demand.window.clone()].iter_mut().all(|taken| {
                         *taken += weight;
                         *taken <= most
                     })
                 };
-                let enough = take(&mut used[kind], u32::from(demand.gpus), count[kind]);
+                let enough = take(&mut used[kind], u32::from(gpus), count[kind]);
                 let mut filled = filled.iter_mut().zip(&ways.weights).zip(&room);
                 if !enough || !filled.all(|((filled, weights), most)| take(filled, weights[index], *most)) {
                     return false;
@@ -288,14 +296,14 @@ fn rule_out(problem: &Problem, relaxation: &Relaxation<'_>, may: &mut [Options])
                     .iter()
                     .all(|taken| taken + more <= most)
             };
-            let has_room = demand.gpus <= largest
+            let has_room = demand.fewest() <= largest
                 && filled
                     .iter()
                     .zip(&ways.weights)
                     .zip(&room)
                     .all(|((filled, weights), most)| left(filled, weights[index], *most));
-            for (choice, (kind, _)) in relaxation.offers[index].iter().enumerate() {
-                let fits = has_room && left(&used[*kind], u32::from(demand.gpus), count[*kind]);
+            for (choice, Offer { kind, gpus, .. }) in relaxation.offers[index].iter().enumerate() {
+                let fits = has_room && *gpus <= largest && left(&used[*kind], u32::from(*gpus), count[*kind]);
                 if !fits && may[index] >> choice & 1 > 0 {
                     may[index] &= !(1 << choice);
                     news = true;

@@ -1,9 +1,11 @@
 //! A second opinion on a plan over time: whether it keeps every rule, and what it costs. Shares no code with the
 //! search; it goes through the problem and the plan slot by slot.
 
+mod needs;
+
 use super::problem::{Cost, Demand, Problem};
 use super::solution::Assignment;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 /// A rule that a plan over time breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +20,8 @@ pub enum Broken {
     UnknownGroup(String),
     #[error("demand {demand} gets {got} GPUs and wants {wanted}")]
     Count { demand: String, got: u32, wanted: u32 },
+    #[error("demand {demand} gets {got}, which is none of the sets that it can do with")]
+    NoOption { demand: String, got: String },
     #[error("demand {0} gets GPUs of several kinds")]
     Mixed(String),
     #[error("demand {demand} gets GPUs of {group}, which have too little memory")]
@@ -183,36 +187,15 @@ impl<'a> Judge<'a> {
                 let (demand, host) = (id(), host.clone());
                 return Err(Broken::Closed { demand, host, slot });
             }
-            let got = served.gpus.values().map(|count| u32::from(*count)).sum();
-            if got != u32::from(demand.gpus) {
-                return Err(Broken::Count {
-                    demand: id(),
-                    got,
-                    wanted: u32::from(demand.gpus),
-                });
+            let mut groups = Vec::new();
+            for name in served.gpus.keys() {
+                let group = self.groups.get(name);
+                groups.push(*group.ok_or_else(|| Broken::UnknownGroup(name.clone()))?);
             }
-            let mut kinds = Vec::new();
-            for (name, count) in &served.gpus {
-                let index = *self
-                    .groups
-                    .get(name)
-                    .ok_or_else(|| Broken::UnknownGroup(name.clone()))?;
+            let of_groups = groups.iter().map(|group| &self.problem.groups[*group]);
+            total += needs::met(demand, &served.gpus, of_groups)?;
+            for (index, count) in groups.into_iter().zip(served.gpus.values()) {
                 let group = &self.problem.groups[index];
-                kinds.push(group.kind);
-                if group.memory_gb < demand.memory_gb {
-                    return Err(Broken::Memory {
-                        demand: id(),
-                        group: name.clone(),
-                    });
-                }
-                if demand
-                    .kinds
-                    .as_ref()
-                    .is_some_and(|kinds| !kinds.contains(&group.kind))
-                {
-                    let (demand, group) = (id(), name.clone());
-                    return Err(Broken::Kind { demand, group });
-                }
                 let far = group.switch != self.problem.hosts[at].switch;
                 let a_slot = group.active + if far { self.problem.costs.hop } else { 0 };
                 let row = self
@@ -224,10 +207,6 @@ impl<'a> Judge<'a> {
                     total += Cost::from(*count) * a_slot;
                 }
             }
-            kinds.dedup();
-            if kinds.len() > 1 {
-                return Err(Broken::Mixed(id()));
-            }
         }
         match left.keys().next() {
             Some(id) => Err(Broken::NotOnce((*id).to_owned())),
@@ -235,18 +214,23 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// GPUs of each demand that is served.
+    fn served(&self) -> HashMap<&'a str, u32> {
+        let served = self.plan.demands.iter().filter(|served| served.host.is_some());
+        let gpus = served.map(|served| (served.demand.as_str(), &served.gpus));
+        gpus.map(|(demand, gpus)| (demand, gpus.values().map(|count| u32::from(*count)).sum()))
+            .collect()
+    }
+
     /// No tenant uses more than it may.
     fn quotas(&self) -> Result<(), Broken> {
-        let served = self.plan.demands.iter().filter(|served| served.host.is_some());
-        let served: BTreeSet<&str> = served.map(|served| served.demand.as_str()).collect();
+        let served = self.served();
         for quota in &self.problem.quotas {
             for slot in 0..self.problem.slots {
-                let demands = self.problem.demands.iter().filter(|demand| {
-                    demand.tenant == quota.tenant
-                        && demand.window.contains(&slot)
-                        && served.contains(demand.id.as_str())
-                });
-                let used = demands.map(|demand| u32::from(demand.gpus)).sum();
+                let demands = self.problem.demands.iter();
+                let demands =
+                    demands.filter(|demand| demand.tenant == quota.tenant && demand.window.contains(&slot));
+                let used = demands.filter_map(|demand| served.get(demand.id.as_str())).sum();
                 if used > quota.most {
                     return Err(Broken::Quota {
                         tenant: quota.tenant.clone(),
@@ -262,9 +246,8 @@ impl<'a> Judge<'a> {
 
     /// What a tenant is guaranteed and has demands for is left for it, or in use by it.
     fn guarantees(&self) -> Result<(), Broken> {
-        let problem = self.problem;
-        let served = self.plan.demands.iter().filter(|served| served.host.is_some());
-        let served: BTreeSet<&str> = served.map(|served| served.demand.as_str()).collect();
+        let (problem, served) = (self.problem, self.served());
+        let gpus = |demand: &Demand| served.get(demand.id.as_str()).copied().unwrap_or(0);
         let count: u32 = problem.groups.iter().map(|group| u32::from(group.count)).sum();
         let guaranteed = problem.quotas.iter().filter(|quota| quota.guaranteed > 0);
         let guaranteed: Vec<_> = guaranteed.collect();
@@ -275,9 +258,7 @@ impl<'a> Judge<'a> {
                 .iter()
                 .filter(|demand| demand.window.contains(&slot))
             {
-                if served.contains(demand.id.as_str()) {
-                    used += u32::from(demand.gpus);
-                }
+                used += gpus(demand);
             }
             for quota in &guaranteed {
                 let (mut wants, mut has) = (0, 0);
@@ -286,8 +267,8 @@ impl<'a> Judge<'a> {
                     .iter()
                     .filter(|demand| demand.tenant == quota.tenant);
                 for demand in of_tenant.filter(|demand| demand.window.contains(&slot)) {
-                    wants += u32::from(demand.gpus);
-                    has += u32::from(demand.gpus) * u32::from(served.contains(demand.id.as_str()));
+                    wants += u32::from(demand.gpus());
+                    has += gpus(demand);
                 }
                 kept += wants.min(quota.guaranteed).min(quota.most).saturating_sub(has);
             }

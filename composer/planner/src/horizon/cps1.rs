@@ -3,7 +3,8 @@
 //! Energy is priced as the schema says: watts times the length of a slot in kilowatt-hours times the price,
 //! rounded to thousandths, half to even. GPUs of one type behind one switch are one group and must be alike.
 
-use super::problem::{Cost, Costs, Demand, Group, Host, Problem, UNIT};
+use super::problem::{Cost, Costs, Group, Host, Problem, UNIT};
+use super::wanted::{self, Wanted};
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,11 +16,9 @@ const MOST_DEMANDS: usize = 1_000_000;
 /// Hosts times slots: what is kept in memory for each.
 const MOST_HOST_SLOTS: u64 = 50_000_000;
 /// GPUs that one demand, group or host may have.
-const MOST_TOGETHER: u64 = 32_767;
+pub(super) const MOST_TOGETHER: u64 = 32_767;
 /// No single price, weight or number of watts is larger: sums stay exact.
 const MOST_VALUE: f64 = 1e7;
-/// What all demands together may cost unserved.
-const MOST_COST: f64 = 1e15;
 
 /// A file in the schema. Further keys are ignored.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -67,8 +66,10 @@ pub struct InstanceDemand {
     pub start: i64,
     /// The first slot after it.
     pub end: i64,
-    pub gpus: i64,
-    pub min_mem_gb: f64,
+    #[serde(default)]
+    pub gpus: Option<i64>,
+    #[serde(default)]
+    pub min_mem_gb: Option<f64>,
     pub weight: f64,
 }
 
@@ -109,11 +110,11 @@ pub(super) fn invalid<T>(
 /// # Errors
 /// The first field that can't be right.
 pub fn read(instance: &Instance) -> Result<Problem, Invalid> {
-    problem(instance, "cps-1")
+    problem(instance, "cps-1", &[])
 }
 
 /// What is said of a problem in every schema that begins with this one.
-pub(super) fn problem(instance: &Instance, schema: &str) -> Result<Problem, Invalid> {
+pub(super) fn problem(instance: &Instance, schema: &str, wanted: &[Wanted]) -> Result<Problem, Invalid> {
     if instance.schema != schema {
         let allowed = format!("this program reads \"cps-1\" and {:?}", super::extended::SCHEMA);
         return invalid("schema", format!("{:?}", instance.schema), allowed);
@@ -129,7 +130,12 @@ pub(super) fn problem(instance: &Instance, schema: &str) -> Result<Problem, Inva
     let mut reader = Reader::default();
     let mut hosts = reader.hosts(instance, energy)?;
     let groups = reader.groups(instance, energy, &mut hosts)?;
-    let demands = reader.demands(instance, &groups)?;
+    let known = wanted::Known {
+        groups: &groups,
+        kinds: reader.kinds.iter().map(String::as_str).collect(),
+        hosts: &reader.host_of,
+    };
+    let demands = wanted::read(instance, wanted, &known)?;
     Ok(Problem {
         slots: instance.horizon_slots as usize,
         hosts,
@@ -173,7 +179,7 @@ fn sizes(instance: &Instance) -> Result<(), Invalid> {
 }
 
 /// A number that is there, and is not negative.
-fn amount(field: impl Into<String>, value: f64) -> Result<f64, Invalid> {
+pub(super) fn amount(field: impl Into<String>, value: f64) -> Result<f64, Invalid> {
     match (0.0..=MOST_VALUE).contains(&value) {
         true => Ok(value),
         false => invalid(field, value.to_string(), format!("write 0 to {MOST_VALUE}")),
@@ -329,78 +335,5 @@ impl Reader {
             }
         }
         Ok(groups)
-    }
-
-    fn demands(&self, instance: &Instance, groups: &[Group]) -> Result<Vec<Demand>, Invalid> {
-        let (mut ids, mut total, mut demands) = (BTreeSet::new(), 0.0, Vec::new());
-        let slots = instance.horizon_slots as i64;
-        for (index, demand) in instance.demands.iter().enumerate() {
-            let field = |name: &str| format!("demands[{index}] ({}).{name}", demand.id);
-            if !ids.insert(&demand.id) {
-                return invalid(
-                    field("id"),
-                    format!("{:?} a second time", demand.id),
-                    "ids of demands differ",
-                );
-            }
-            if !(0..slots).contains(&demand.start) {
-                let allowed = format!("the horizon has slots 0 to {}", slots - 1);
-                return invalid(field("start"), demand.start.to_string(), allowed);
-            }
-            if demand.end <= demand.start || demand.end > slots {
-                let allowed = format!(
-                    "the window starts at {} and must end after that, by {slots}",
-                    demand.start
-                );
-                return invalid(field("end"), demand.end.to_string(), allowed);
-            }
-            if !(1..=MOST_TOGETHER as i64).contains(&demand.gpus) {
-                return invalid(
-                    field("gpus"),
-                    demand.gpus.to_string(),
-                    format!("write 1 to {MOST_TOGETHER}"),
-                );
-            }
-            let memory_gb = amount(field("min_mem_gb"), demand.min_mem_gb)?;
-            let weight = amount(field("weight"), demand.weight)?;
-            let gpu_slots = (demand.gpus * (demand.end - demand.start)) as f64;
-            let unmet = instance.costs.unmet_per_gpu_slot * UNIT * weight * gpu_slots;
-            total += unmet;
-            if total > MOST_COST {
-                let found = format!(
-                    "{weight}, with which all demands together cost more than {MOST_COST} thousandths"
-                );
-                return invalid(field("weight"), found, "use a larger unit of cost");
-            }
-            demands.push(Demand {
-                id: demand.id.clone(),
-                tenant: demand.tenant.clone(),
-                window: demand.start as usize..demand.end as usize,
-                lead: 0,
-                gpus: demand.gpus as u16,
-                memory_gb,
-                unmet: unmet.round_ties_even() as Cost,
-                choices: self.choices(groups, memory_gb),
-                kinds: None,
-                hosts: None,
-                quota: None,
-            });
-        }
-        Ok(demands)
-    }
-
-    fn choices(&self, groups: &[Group], memory_gb: f64) -> Vec<Vec<usize>> {
-        let enough = |group: &usize| groups[*group].memory_gb >= memory_gb;
-        let of_kind = |kind: usize| {
-            (0..groups.len())
-                .filter(move |group| groups[*group].kind == kind)
-                .filter(enough)
-        };
-        let mut choices: Vec<Vec<usize>> = (0..self.kinds.len())
-            .map(|kind| of_kind(kind).collect())
-            .collect();
-        choices.retain(|groups| !groups.is_empty());
-        choices.sort_by_key(|choice| groups[choice[0]].active);
-        choices
     }
 }

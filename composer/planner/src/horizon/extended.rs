@@ -1,9 +1,9 @@
 //! What a problem may say beyond `cps-1`, in a file of the schema [`SCHEMA`]: which hosts are closed when, which GPUs are
-//! pinned, which hosts and GPUs a demand may have and how long before it runs they are attached, and how many GPUs a
-//! tenant may use at a time and is guaranteed.
+//! pinned, how many GPUs a tenant may use at a time and is guaranteed, and more of [what is wanted](super::wanted).
 
 use super::cps1::{self, Instance, Invalid, invalid};
 use super::problem::{Problem, Quota};
+use super::wanted::Wanted;
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub struct Extension {
     pub hosts: Vec<HostExtension>,
     #[serde(default)]
     pub gpus: Vec<GpuExtension>,
-    pub demands: Vec<DemandExtension>,
+    pub demands: Vec<Wanted>,
     #[serde(default)]
     pub tenants: Vec<Tenant>,
 }
@@ -47,21 +47,6 @@ pub struct Window {
     pub end: i64,
 }
 
-/// What a demand may have.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct DemandExtension {
-    /// Hosts that it may run on; left out: all.
-    #[serde(default)]
-    pub hosts: Option<Vec<String>>,
-    /// Types of GPU that it may have; left out: all with enough memory.
-    #[serde(default)]
-    pub types: Option<Vec<String>>,
-    /// Slots before its window in which its GPUs are attached and checked already; paid for as at work. What of them
-    /// would lie before the horizon is past.
-    #[serde(default)]
-    pub lead: u64,
-}
-
 /// What a tenant may use.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Tenant {
@@ -79,47 +64,13 @@ pub struct Tenant {
 /// # Errors
 /// The first field that can't be right.
 pub fn read(instance: &Instance, extension: &Extension) -> Result<Problem, Invalid> {
-    let mut problem = cps1::problem(instance, SCHEMA)?;
+    let mut problem = cps1::problem(instance, SCHEMA, &extension.demands)?;
     for (index, (host, more)) in problem.hosts.iter_mut().zip(&extension.hosts).enumerate() {
         let name = format!("hosts[{index}] ({})", host.id);
         host.closed = closed(&name, &more.closed, problem.slots)?;
     }
     pinned(&mut problem, instance, &extension.gpus)?;
     quotas(&mut problem, &extension.tenants)?;
-    let host_of: HashMap<String, usize> = (problem.hosts.iter().enumerate())
-        .map(|(index, host)| (host.id.clone(), index))
-        .collect();
-    let kind_of: HashMap<String, usize> = (problem.kinds.iter().enumerate())
-        .map(|(index, kind)| (kind.clone(), index))
-        .collect();
-    let groups = &problem.groups;
-    for (index, (demand, more)) in problem.demands.iter_mut().zip(&extension.demands).enumerate() {
-        let field = |name: &str| format!("demands[{index}] ({}).{name}", demand.id);
-        demand.hosts = named(
-            field("hosts"),
-            more.hosts.as_deref(),
-            &host_of,
-            "a host of \"hosts\"",
-        )?;
-        demand.kinds = named(
-            field("types"),
-            more.types.as_deref(),
-            &kind_of,
-            "a type of \"gpus\"",
-        )?;
-        let most = demand.window.end as u64;
-        if more.lead > most {
-            let allowed = format!("its window ends at {most}: write 0 to {most}");
-            return invalid(field("lead"), more.lead.to_string(), allowed);
-        }
-        demand.lead = demand.window.start.min(more.lead as usize);
-        demand.window.start -= demand.lead;
-        if let Some(kinds) = &demand.kinds {
-            demand
-                .choices
-                .retain(|choice| kinds.contains(&groups[choice[0]].kind));
-        }
-    }
     Ok(problem)
 }
 
@@ -234,27 +185,4 @@ fn quotas(problem: &mut Problem, tenants: &[Tenant]) -> Result<(), Invalid> {
         }
     }
     Ok(())
-}
-
-/// The indices of names, in order.
-fn named(
-    field: String,
-    names: Option<&[String]>,
-    known: &HashMap<String, usize>,
-    what: &str,
-) -> Result<Option<Vec<usize>>, Invalid> {
-    let Some(names) = names else { return Ok(None) };
-    if names.is_empty() {
-        return invalid(field, "none", format!("name {what}, or leave it out"));
-    }
-    let mut found = Vec::new();
-    for name in names {
-        match known.get(name) {
-            Some(index) => found.push(*index),
-            None => return invalid(field, format!("{name:?}"), format!("name {what}")),
-        }
-    }
-    found.sort_unstable();
-    found.dedup();
-    Ok(Some(found))
 }

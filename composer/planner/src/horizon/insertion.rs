@@ -1,6 +1,6 @@
 //! Where a demand is served best, given what is placed already.
 
-use super::problem::{Cost, Problem};
+use super::problem::{Choice, Cost, Demand, Problem};
 use super::state::{Placement, Scratch, State};
 use fastrand::Rng;
 
@@ -17,7 +17,13 @@ const GROUPS: usize = 4;
 pub(super) const HOSTS: usize = 24;
 
 /// What is free of the groups that a demand may have, by kind.
-type Offers = Vec<Vec<(usize, u16)>>;
+type Offers<'p> = Vec<Offer<'p>>;
+
+/// What is free of the groups that meet a need.
+struct Offer<'p> {
+    choice: &'p Choice,
+    groups: Vec<(usize, u16)>,
+}
 
 /// Looks for places; keeps its scratch between calls.
 #[derive(Default)]
@@ -59,7 +65,7 @@ impl Inserter {
         let wanted = &state.problem.demands[demand];
         let fits = |host: &usize| {
             state.problem.may_run(wanted, *host, &wanted.window)
-                && state.free_room(*host, wanted.window.clone()) >= wanted.gpus
+                && state.free_room(*host, wanted.window.clone()) >= fewest(&offers)
         };
         let first = rng.usize(..self.hosts.len());
         self.hosts.rotate_left(first);
@@ -74,7 +80,7 @@ impl Inserter {
             .map(|(_, found)| found)
     }
 
-    fn choose_hosts(&mut self, state: &State<'_>, demand: usize, offers: &Offers, rng: &mut Rng) {
+    fn choose_hosts(&mut self, state: &State<'_>, demand: usize, offers: &Offers<'_>, rng: &mut Rng) {
         let all = state.problem.hosts.len();
         self.hosts.clear();
         if all <= HOSTS {
@@ -91,7 +97,7 @@ impl Inserter {
         }
         self.hosts.extend(&self.near);
         for _ in 0..HOSTS / 2 {
-            let choice = &offers[rng.usize(..offers.len())];
+            let choice = &offers[rng.usize(..offers.len())].groups;
             let there = state.hosts_of(choice[rng.usize(..choice.len())].0);
             if !there.is_empty() {
                 self.hosts.push(there[rng.usize(..there.len())]);
@@ -108,7 +114,7 @@ impl Inserter {
         &mut self,
         state: &State<'_>,
         demand: usize,
-        offers: &Offers,
+        offers: &Offers<'_>,
         blink: usize,
         rng: &mut Rng,
     ) -> Option<(Insertion, Cost)> {
@@ -137,26 +143,33 @@ impl Inserter {
         &mut self,
         state: &State<'_>,
         demand: usize,
-        offers: &Offers,
+        offers: &Offers<'_>,
         host: usize,
         least: Cost,
         rng: &mut Rng,
     ) -> Option<(Cost, Insertion)> {
         let problem = state.problem;
         let wanted = &problem.demands[demand];
-        if !problem.may_run(wanted, host, &wanted.window)
-            || state.free_room(host, wanted.window.clone()) < wanted.gpus
-        {
+        if !problem.may_run(wanted, host, &wanted.window) {
+            return None;
+        }
+        let room = state.free_room(host, wanted.window.clone());
+        if room < fewest(offers) {
             return None;
         }
         let fixed = state.more_on(host, wanted.window.clone()) - wanted.unmet;
         let mut best: Option<(Cost, Insertion)> = None;
-        for groups in offers {
+        for Offer { choice, groups } in offers {
+            let gpus = choice.gpus;
+            if room < gpus {
+                continue;
+            }
             // Attaching costs nothing at best, and what was idle may be put to work.
             let at_work =
                 |(group, _): &(usize, u16)| problem.groups[*group].active - problem.groups[*group].idle;
             let a_slot = groups.iter().map(at_work).min().unwrap_or(0);
-            let at_least = fixed + Cost::from(wanted.gpus) * wanted.window.len() as Cost * a_slot;
+            let fixed = fixed + choice.penalty;
+            let at_least = fixed + Cost::from(gpus) * wanted.window.len() as Cost * a_slot;
             if at_least >= best.as_ref().map_or(least, |(best, _)| least.min(*best)) {
                 continue;
             }
@@ -168,19 +181,18 @@ impl Inserter {
                     .copied()
                     .filter(|(group, _)| *group != shunned)
                     .collect();
-                if spared.iter().map(|(_, free)| u32::from(*free)).sum::<u32>() < u32::from(wanted.gpus) {
+                if spared.iter().map(|(_, free)| u32::from(*free)).sum::<u32>() < u32::from(gpus) {
                     continue;
                 }
                 groups = &spared;
             }
             let (cost, parts) = match groups.as_slice() {
                 [(group, _)] => {
-                    let attached =
-                        state.more_attached(host, *group, wanted.gpus, &wanted.window, &mut self.scratch);
-                    let work = Cost::from(wanted.gpus) * problem.work(wanted, host, *group);
-                    (attached + work, vec![(*group, wanted.gpus)])
+                    let attached = state.more_attached(host, *group, gpus, &wanted.window, &mut self.scratch);
+                    let work = Cost::from(gpus) * problem.work(wanted, host, *group);
+                    (attached + work, vec![(*group, gpus)])
                 }
-                several => self.share(state, demand, several, host),
+                several => self.share(state, (wanted, gpus), several, host),
             };
             let cost = fixed + cost;
             let seems = if self.noise > 0 {
@@ -206,7 +218,7 @@ impl Inserter {
     fn share(
         &mut self,
         state: &State<'_>,
-        demand: usize,
+        (wanted, gpus): (&Demand, u16),
         groups: &[(usize, u16)],
         host: usize,
     ) -> (Cost, Vec<(usize, u16)>) {
@@ -219,7 +231,6 @@ impl Inserter {
             with_next: Cost,
         }
         let problem: &Problem = state.problem;
-        let wanted = &problem.demands[demand];
         let near = |(group, _): &&(usize, u16)| {
             problem.groups[*group].switch == problem.hosts[host].switch
                 || state.rows(host).iter().any(|row| row.group == *group)
@@ -231,7 +242,7 @@ impl Inserter {
             let others = groups.iter().filter(|group| !near(group)).copied();
             let mut free: u32 = chosen.iter().map(|(_, free)| u32::from(*free)).sum();
             for (extra, other) in others.enumerate() {
-                if extra >= 2 && free >= u32::from(wanted.gpus) {
+                if extra >= 2 && free >= u32::from(gpus) {
                     break;
                 }
                 chosen.push(other);
@@ -244,7 +255,7 @@ impl Inserter {
             };
             let spared: Vec<(usize, u16)> =
                 chosen.iter().map(spare).filter(|(_, spare)| *spare > 0).collect();
-            if spared.iter().map(|(_, spare)| u32::from(*spare)).sum::<u32>() >= u32::from(wanted.gpus) {
+            if spared.iter().map(|(_, spare)| u32::from(*spare)).sum::<u32>() >= u32::from(gpus) {
                 chosen = spared;
             }
         }
@@ -261,7 +272,7 @@ impl Inserter {
                 with_next: more(*group, 1),
             })
             .collect();
-        for left in (1..=wanted.gpus).rev() {
+        for left in (1..=gpus).rev() {
             let next = shares
                 .iter_mut()
                 .filter(|share| share.taken < share.free)
@@ -287,20 +298,35 @@ impl Inserter {
     }
 }
 
+/// The fewest GPUs that any of these takes.
+fn fewest(offers: &Offers<'_>) -> u16 {
+    offers
+        .iter()
+        .map(|offer| offer.choice.gpus)
+        .min()
+        .unwrap_or(u16::MAX)
+}
+
 /// The kinds of which there are enough GPUs free over the window of a demand, the freest groups first. Looks at so many
 /// kinds, from the cheapest on. None where the tenant's quota leaves none.
-fn offers(state: &State<'_>, demand: usize, kinds: usize) -> Offers {
+fn offers<'p>(state: &State<'p>, demand: usize, kinds: usize) -> Offers<'p> {
     let wanted = &state.problem.demands[demand];
     let mut offers = Vec::new();
-    if state.free_quota(wanted) < u32::from(wanted.gpus) {
-        return offers;
-    }
+    let quota = state.free_quota(wanted);
     for choice in wanted.choices.iter().take(kinds) {
+        if quota < u32::from(choice.gpus) {
+            continue;
+        }
         let free = |group: &usize| (*group, state.free_gpus(*group, wanted.window.clone()));
-        let mut groups: Vec<(usize, u16)> = choice.iter().map(free).filter(|(_, free)| *free > 0).collect();
-        if groups.iter().map(|(_, free)| u32::from(*free)).sum::<u32>() >= u32::from(wanted.gpus) {
+        let mut groups: Vec<(usize, u16)> = choice
+            .groups
+            .iter()
+            .map(free)
+            .filter(|(_, free)| *free > 0)
+            .collect();
+        if groups.iter().map(|(_, free)| u32::from(*free)).sum::<u32>() >= u32::from(choice.gpus) {
             groups.sort_by_key(|(_, free)| std::cmp::Reverse(*free));
-            offers.push(groups);
+            offers.push(Offer { choice, groups });
         }
     }
     offers

@@ -1,9 +1,10 @@
 //! The problem of planning over time: a horizon of equal slots, hosts with room for so many GPUs, groups of
-//! like GPUs, and demands that each want some GPUs of one kind on one host for a window of slots.
+//! like GPUs, and demands that each want some GPUs of one kind on one host for a window of slots; where a demand
+//! can do with one of several needs, it gets one of them.
 //!
 //! Invariants, kept by [`cps1`](super::cps1) and taken for granted by everything else in this module: indices
-//! point into the vectors beside them; every window lies in the horizon and is not empty; every demand wants at
-//! least one GPU; no cost is negative, and the sum of all that can be paid fits in a [`Cost`].
+//! point into the vectors beside them; every window lies in the horizon and is not empty; every demand has a
+//! need, and every need wants at least one GPU; no cost is negative, and the sum of all that can be paid fits in a [`Cost`].
 
 use std::ops::Range;
 
@@ -75,19 +76,38 @@ pub struct Demand {
     pub window: Range<usize>,
     /// Slots at the beginning of the window in which its GPUs are attached and checked, and it does not run yet.
     pub lead: usize,
-    pub gpus: u16,
-    /// What a GPU must have at least.
-    pub memory_gb: f64,
+    /// What it can do with, one of them. It counts as the first where it is not served.
+    pub needs: Vec<Need>,
     /// What not serving it costs.
     pub unmet: Cost,
-    /// Groups by kind that are good enough, the kinds that are cheapest at work first.
-    pub choices: Vec<Vec<usize>>,
-    /// Kinds that it may have; `None`: all that have the memory.
-    pub kinds: Option<Vec<usize>>,
+    /// What is good enough, need by need and kind by kind, the cheapest at work first. What another is never worse than
+    /// is left out.
+    pub choices: Vec<Choice>,
     /// Hosts that it may run on, in order; `None`: all.
     pub hosts: Option<Vec<usize>>,
     /// Its tenant's.
     pub quota: Option<usize>,
+}
+
+/// GPUs that a demand can do with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Need {
+    pub gpus: u16,
+    /// What a GPU must have at least.
+    pub memory_gb: f64,
+    /// Kinds that it may have; `None`: all that have the memory.
+    pub kinds: Option<Vec<usize>>,
+    /// What being served so costs, above being served as it likes best.
+    pub penalty: Cost,
+}
+
+/// A need met by one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    pub gpus: u16,
+    pub penalty: Cost,
+    /// Groups of the kind that are good enough, at least one.
+    pub groups: Vec<usize>,
 }
 
 /// What changes cost.
@@ -100,7 +120,37 @@ pub struct Costs {
     pub hop: Cost,
 }
 
+impl Demand {
+    /// GPUs that it counts for where it is not served: those of its first need.
+    pub fn gpus(&self) -> u16 {
+        self.needs.first().map_or(0, |need| need.gpus)
+    }
+
+    /// The fewest GPUs that it can be served with.
+    pub(super) fn fewest(&self) -> u16 {
+        self.needs.iter().map(|need| need.gpus).min().unwrap_or(0)
+    }
+
+    /// What it costs to be served by so many GPUs of these groups and not as it likes best.
+    pub(super) fn penalty(&self, parts: &[(usize, u16)]) -> Cost {
+        if self.choices.iter().all(|choice| choice.penalty == 0) {
+            return 0;
+        }
+        let gpus: u32 = parts.iter().map(|(_, count)| u32::from(*count)).sum();
+        let meets = |choice: &&Choice| {
+            u32::from(choice.gpus) == gpus && parts.iter().all(|(group, _)| choice.groups.contains(group))
+        };
+        let met = self.choices.iter().filter(meets);
+        met.map(|choice| choice.penalty).min().unwrap_or(0)
+    }
+}
+
 impl Problem {
+    /// The groups that are good enough for a need, by kind.
+    pub(super) fn groups_for(&self, need: &Need) -> Vec<Vec<usize>> {
+        groups_for(&self.groups, self.kinds.len(), need)
+    }
+
     /// The name of a group, as solutions have it: `KIND@SWITCH`.
     pub fn group_name(&self, group: usize) -> String {
         let group = &self.groups[group];
@@ -118,7 +168,7 @@ impl Problem {
         for demand in &self.demands {
             let Some(quota) = demand.quota else { continue };
             for slot in &mut wanted[quota][demand.window.clone()] {
-                *slot = slot.saturating_add(u32::from(demand.gpus));
+                *slot = slot.saturating_add(u32::from(demand.gpus()));
             }
         }
         for (quota, wanted) in self.quotas.iter().zip(&mut wanted) {
@@ -146,4 +196,50 @@ impl Problem {
         };
         demand.window.len() as Cost * (group.active + hop)
     }
+}
+
+/// The groups that are good enough for a need, by kind.
+fn groups_for(groups: &[Group], kinds: usize, need: &Need) -> Vec<Vec<usize>> {
+    let mut by_kind = vec![Vec::new(); kinds];
+    for (index, group) in groups.iter().enumerate() {
+        let may = need
+            .kinds
+            .as_ref()
+            .is_none_or(|kinds| kinds.contains(&group.kind));
+        if may && group.memory_gb >= need.memory_gb {
+            by_kind[group.kind].push(index);
+        }
+    }
+    by_kind.retain(|groups| !groups.is_empty());
+    by_kind
+}
+
+/// What is good enough for one of several needs over so many slots, as [`Demand::choices`] has it.
+pub(super) fn choices(groups: &[Group], kinds: usize, needs: &[Need], slots: usize) -> Vec<Choice> {
+    let mut all = Vec::new();
+    for need in needs {
+        let of_kinds = groups_for(groups, kinds, need).into_iter();
+        all.extend(of_kinds.map(|groups| Choice {
+            gpus: need.gpus,
+            penalty: need.penalty,
+            groups,
+        }));
+    }
+    let at_work = |choice: &Choice| {
+        let a_slot = choice.groups.first().map_or(0, |group| groups[*group].active);
+        a_slot
+            .saturating_mul(slots as Cost * Cost::from(choice.gpus))
+            .saturating_add(choice.penalty)
+    };
+    all.sort_by_key(at_work);
+    let mut choices: Vec<Choice> = Vec::new();
+    for choice in all {
+        let no_worse = |other: &Choice| {
+            other.groups == choice.groups && other.gpus <= choice.gpus && other.penalty <= choice.penalty
+        };
+        if !choices.iter().any(no_worse) {
+            choices.push(choice);
+        }
+    }
+    choices
 }

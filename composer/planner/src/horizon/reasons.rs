@@ -2,7 +2,7 @@
 //! and then what would cost more than it is worth.
 
 use super::insertion::Inserter;
-use super::problem::{Demand, Problem, UNIT};
+use super::problem::{Demand, Need, Problem, UNIT};
 use super::solution::Assignment;
 use super::solve::placements;
 use super::state::State;
@@ -33,11 +33,39 @@ pub fn reasons(problem: &Problem, plan: &Assignment) -> Vec<Unserved> {
         .collect()
 }
 
+/// A reason, and what would help.
+type Why = (String, Vec<String>);
+
+/// Why a demand can have none of its needs; `None` where it can have one.
+fn of_all(demand: &Demand, why: impl Fn(&Need) -> Option<Why>) -> Option<Why> {
+    let mut each: Vec<Why> = demand.needs.iter().map(why).collect::<Option<_>>()?;
+    if each.len() < 2 {
+        return each.pop();
+    }
+    let (reasons, help): (Vec<String>, Vec<Vec<String>>) = each.into_iter().unzip();
+    let mut different: Vec<String> = Vec::new();
+    for help in help.into_iter().flatten() {
+        if !different.contains(&help) {
+            different.push(help);
+        }
+    }
+    let reason = format!(
+        "it can have none of its {} options: {}",
+        reasons.len(),
+        reasons.join("; ")
+    );
+    Some((reason, different))
+}
+
 fn explain(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Unserved {
     let problem = state.problem;
     let demand = &problem.demands[index];
-    let (reason, help) = never(problem, demand)
-        .or_else(|| no_room(state, demand))
+    let (reason, help) = of_all(demand, |need| never(problem, demand, need))
+        .or_else(|| {
+            of_all(demand, |need| {
+                never(problem, demand, need).or_else(|| no_room(state, demand, need))
+            })
+        })
         .unwrap_or_else(|| {
             let places = 0..problem.hosts.len();
             let cheapest = places
@@ -69,18 +97,18 @@ fn units(cost: i64) -> String {
 }
 
 /// What no plan could serve.
-fn never(problem: &Problem, demand: &Demand) -> Option<(String, Vec<String>)> {
-    let gpus = demand.gpus;
-    if let Some(kinds) = demand.kinds.as_ref().filter(|_| demand.choices.is_empty()) {
+fn never(problem: &Problem, demand: &Demand, need: &Need) -> Option<Why> {
+    let (gpus, choices) = (need.gpus, problem.groups_for(need));
+    if let Some(kinds) = need.kinds.as_ref().filter(|_| choices.is_empty()) {
         let kinds: Vec<&str> = kinds.iter().map(|kind| problem.kinds[*kind].as_str()).collect();
         let reason = format!(
             "it may have GPUs of {}, and none of them has {} GB or more",
             kinds.join(" or "),
-            demand.memory_gb
+            need.memory_gb
         );
         return Some((reason, vec!["other types of GPU in its list".to_owned()]));
     }
-    if demand.choices.is_empty() {
+    if choices.is_empty() {
         let most = problem
             .groups
             .iter()
@@ -88,13 +116,13 @@ fn never(problem: &Problem, demand: &Demand) -> Option<(String, Vec<String>)> {
             .fold(0.0, f64::max);
         let reason = format!(
             "it wants GPUs of {} GB or more, and the largest have {most} GB",
-            demand.memory_gb
+            need.memory_gb
         );
         return Some((
             reason,
             vec![format!(
                 "GPUs of {} GB or more, or a demand that is satisfied with less",
-                demand.memory_gb
+                need.memory_gb
             )],
         ));
     }
@@ -143,12 +171,12 @@ fn never(problem: &Problem, demand: &Demand) -> Option<(String, Vec<String>)> {
             .map(|group| u32::from(problem.groups[*group].count))
             .sum::<u32>()
     };
-    let most = demand.choices.iter().max_by_key(count)?;
+    let most = choices.iter().max_by_key(count)?;
     if count(&most) < u32::from(gpus) {
         let (kind, count) = (&problem.kinds[problem.groups[most[0]].kind], count(&most));
         let reason = format!(
             "it wants {gpus} GPUs of one kind with {} GB, and of {kind} there are {count}",
-            demand.memory_gb
+            need.memory_gb
         );
         return Some((
             reason,
@@ -159,9 +187,9 @@ fn never(problem: &Problem, demand: &Demand) -> Option<(String, Vec<String>)> {
 }
 
 /// What the plan has no GPUs or no room for while the demand would run.
-fn no_room(state: &State<'_>, demand: &Demand) -> Option<(String, Vec<String>)> {
+fn no_room(state: &State<'_>, demand: &Demand, need: &Need) -> Option<Why> {
     let problem = state.problem;
-    let gpus = u32::from(demand.gpus);
+    let (gpus, choices) = (u32::from(need.gpus), problem.groups_for(need));
     // How many are free of each kind all the time: a demand must get all its GPUs of one kind.
     let free = |choice: &Vec<usize>, window: Range<usize>| {
         choice
@@ -176,8 +204,7 @@ fn no_room(state: &State<'_>, demand: &Demand) -> Option<(String, Vec<String>)> 
             .max()
     };
     let window = demand.window.clone();
-    let (kind, most) = demand
-        .choices
+    let (kind, most) = choices
         .iter()
         .map(|choice| {
             (
@@ -235,10 +262,7 @@ fn no_room(state: &State<'_>, demand: &Demand) -> Option<(String, Vec<String>)> 
     let length = window.len();
     let fits = |start: &usize| {
         let window = *start..start + length;
-        demand
-            .choices
-            .iter()
-            .any(|choice| free(choice, window.clone()) >= gpus)
+        choices.iter().any(|choice| free(choice, window.clone()) >= gpus)
             && room(window).is_some_and(|room| u32::from(room) >= gpus)
     };
     let mut starts: Vec<usize> = (0..=problem.slots - length).collect();

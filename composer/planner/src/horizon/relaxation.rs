@@ -7,7 +7,7 @@
 //! the cheapest way through the slots, on or off. Their sum is never more than the optimum, whatever the prices are;
 //! better prices are found by a subgradient.
 
-use super::problem::{Cost, Problem};
+use super::problem::{Choice, Cost, Problem};
 use super::room::Room;
 
 /// Rounds without a better value before steps get shorter.
@@ -103,13 +103,22 @@ pub(super) struct Relaxation<'p> {
     problem: &'p Problem,
     kinds: Vec<Kind>,
     hosts: Vec<Hosts>,
-    /// By demand and choice: the kind, and what the demand costs at work beyond what its GPUs cost idle.
-    pub offers: Vec<Vec<(usize, f64)>>,
+    /// By demand and choice.
+    pub offers: Vec<Vec<Offer>>,
     pub room: Room,
     /// How much more is used than is there: the direction in which prices rise.
     more_used: Prices,
     /// What a window costs is the difference of two sums.
     sums: Prices,
+}
+
+/// A kind that a demand may have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Offer {
+    pub kind: usize,
+    pub gpus: u16,
+    /// What the demand costs so, beyond what its GPUs cost idle.
+    pub work: f64,
 }
 
 /// GPUs of a kind: how many start attached, how many don't, and the least that each can cost.
@@ -148,11 +157,12 @@ impl<'p> Relaxation<'p> {
             }
         }
         let offers = problem.demands.iter().map(|demand| {
-            let offer = |choice: &Vec<usize>| {
-                let kind = problem.groups[choice[0]].kind;
-                let active = choice.iter().map(|group| problem.groups[*group].active);
+            let offer = |choice: &Choice| {
+                let (kind, gpus) = (problem.groups[choice.groups[0]].kind, choice.gpus);
+                let active = choice.groups.iter().map(|group| problem.groups[*group].active);
                 let work = active.min().unwrap_or(0) as f64 - kinds[kind].idle;
-                (kind, f64::from(demand.gpus) * demand.window.len() as f64 * work)
+                let work = f64::from(gpus) * demand.window.len() as f64 * work + choice.penalty as f64;
+                Offer { kind, gpus, work }
             };
             demand.choices.iter().map(offer).collect()
         });
@@ -206,7 +216,6 @@ impl<'p> Relaxation<'p> {
         for (index, demand) in self.problem.demands.iter().enumerate() {
             let may = may.map_or(Options::MAX, |may| may[index]);
             let (from, to) = (demand.window.start, demand.window.end);
-            let size = f64::from(demand.gpus);
             let weights = self.room.weights.iter().map(|weights| f64::from(weights[index]));
             let prices = self.sums.room.iter().map(|sums| over(sums, from, to));
             let room: f64 = weights
@@ -220,18 +229,19 @@ impl<'p> Relaxation<'p> {
                 f64::INFINITY
             };
             let mut best = (left_out, None);
-            for (choice, (kind, work)) in self.offers[index].iter().enumerate() {
+            for (choice, offer) in self.offers[index].iter().enumerate() {
                 if choice < MOST_CHOICES && may >> choice & 1 == 0 {
                     continue;
                 }
-                let cost = work + room + size * over(&self.sums.gpus[*kind], from, to);
+                let gpus = f64::from(offer.gpus);
+                let cost = offer.work + room + gpus * over(&self.sums.gpus[offer.kind], from, to);
                 if cost < best.0 {
-                    best = (cost, Some((choice, *kind)));
+                    best = (cost, Some((choice, offer.kind, gpus)));
                 }
             }
-            chosen(index, best.1.map(|(choice, _)| choice));
+            chosen(index, best.1.map(|(choice, _, _)| choice));
             total += best.0;
-            if let Some((_, kind)) = best.1 {
+            if let Some((_, kind, size)) = best.1 {
                 // Only where use begins and ends; it is added up in `chains`.
                 let rows = [(&mut self.more_used.gpus[kind], size)].into_iter();
                 for (row, weight) in rows.chain(self.more_used.room.iter_mut().zip(weights)) {

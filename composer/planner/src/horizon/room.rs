@@ -1,6 +1,6 @@
 //! What hosts have room for, seen in several ways: how many GPUs, and how many of those demands that fit on a host once,
 //! twice or three times only. In each way a demand takes some weight and a host takes so much of it at most, whichever
-//! demands come together. Where a demand is too wide to share a host, weights say what adding up GPUs does not.
+//! demands come together; one that can do with several numbers of GPUs takes the weight of the fewest. Where a demand is too wide to share a host, weights say what adding up GPUs does not.
 
 use super::problem::Problem;
 
@@ -22,7 +22,7 @@ impl Room {
         let mut sizes: Vec<u32> = problem
             .demands
             .iter()
-            .map(|demand| u32::from(demand.gpus))
+            .flat_map(|demand| demand.needs.iter().map(|need| u32::from(need.gpus)))
             .collect();
         sizes.sort_unstable();
         sizes.dedup();
@@ -58,7 +58,7 @@ impl Room {
                 problem
                     .demands
                     .iter()
-                    .map(|demand| weight(u32::from(demand.gpus)))
+                    .map(|demand| weight(u32::from(demand.fewest())))
                     .collect(),
             );
             room.most

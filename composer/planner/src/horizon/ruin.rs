@@ -98,7 +98,9 @@ fn kind(state: &State<'_>, demand: usize) -> Option<usize> {
 fn of_kind(state: &State<'_>, seed: usize, rng: &mut Rng) -> Vec<usize> {
     let problem = state.problem;
     let choices = problem.demands[seed].choices.iter();
-    let may_have: Vec<usize> = choices.map(|groups| problem.groups[groups[0]].kind).collect();
+    let may_have: Vec<usize> = choices
+        .map(|choice| problem.groups[choice.groups[0]].kind)
+        .collect();
     some(problem, rng)
         .filter(|demand| overlap(problem, seed, *demand))
         .filter(|demand| kind(state, *demand).is_some_and(|kind| may_have.contains(&kind)))
@@ -138,15 +140,17 @@ fn room_for(state: &State<'_>, demand: usize, rng: &mut Rng) -> Vec<usize> {
         Some(hosts) => hosts[rng.usize(..hosts.len())],
         None => rng.usize(..problem.hosts.len()),
     };
+    let wants = i64::from(choice.gpus);
     let free: u32 = choice
+        .groups
         .iter()
         .map(|group| u32::from(state.free_gpus(*group, wanted.window.clone())))
         .sum();
-    let mut gpus = i64::from(wanted.gpus) - i64::from(free);
-    let mut room = i64::from(wanted.gpus) - i64::from(state.free_room(host, wanted.window.clone()));
-    let mut quota = i64::from(wanted.gpus) - i64::from(state.free_quota(wanted));
+    let mut gpus = wants - i64::from(free);
+    let mut room = wants - i64::from(state.free_room(host, wanted.window.clone()));
+    let mut quota = wants - i64::from(state.free_quota(wanted));
     // What others are guaranteed is in the way: anybody may make room.
-    let guarded = state.beside_guarantees(wanted) < u32::from(wanted.gpus);
+    let guarded = state.beside_guarantees(wanted) < u32::from(choice.gpus);
     let mut others: Vec<usize> = some(problem, rng)
         .filter(|other| overlap(problem, demand, *other))
         .collect();
@@ -159,17 +163,17 @@ fn room_for(state: &State<'_>, demand: usize, rng: &mut Rng) -> Vec<usize> {
         let of_choice: u16 = placed
             .parts
             .iter()
-            .filter(|(group, _)| choice.contains(group))
+            .filter(|(group, _)| choice.groups.contains(group))
             .map(|(_, count)| count)
             .sum();
         let here = if placed.host == host {
-            i64::from(problem.demands[other].gpus)
+            i64::from(placed.gpus())
         } else {
             0
         };
         let of_quota = match problem.demands[other].quota {
-            _ if guarded => i64::from(problem.demands[other].gpus),
-            Some(other_quota) if wanted.quota == Some(other_quota) => i64::from(problem.demands[other].gpus),
+            _ if guarded => i64::from(placed.gpus()),
+            Some(other_quota) if wanted.quota == Some(other_quota) => i64::from(placed.gpus()),
             _ => 0,
         };
         // What runs elsewhere on other GPUs for other tenants is in nobody's way.

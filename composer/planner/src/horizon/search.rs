@@ -3,7 +3,7 @@
 
 use super::budget::Budget;
 use super::insertion::{HOSTS, Inserter};
-use super::problem::{Cost, Problem, UNIT};
+use super::problem::{Choice, Cost, Problem, UNIT};
 use super::ruin;
 use super::settle;
 use super::state::{Placement, State};
@@ -72,7 +72,7 @@ impl<'p> Search<'p> {
             .collect();
         let value = |demand: &usize| {
             let demand = &problem.demands[*demand];
-            demand.unmet / (demand.window.len() as Cost * Cost::from(demand.gpus))
+            demand.unmet / (demand.window.len() as Cost * Cost::from(demand.gpus()))
         };
         let start = |demand: &usize| problem.demands[*demand].window.start;
         // In the order in which they start, whatever is free then stays free, and all are served where there is enough
@@ -140,7 +140,11 @@ impl<'p> Search<'p> {
     /// What it costs to move two demands of usual size: losses like that are accepted at first.
     fn hottest(&self) -> f64 {
         let problem = self.state.problem;
-        let gpus: u64 = problem.demands.iter().map(|demand| u64::from(demand.gpus)).sum();
+        let gpus: u64 = problem
+            .demands
+            .iter()
+            .map(|demand| u64::from(demand.gpus()))
+            .sum();
         let a_move = (problem.costs.attach + problem.costs.detach) as f64;
         (2.0 * a_move * gpus as f64 / problem.demands.len() as f64).max(2.0 * COLDEST)
     }
@@ -217,7 +221,7 @@ impl<'p> Search<'p> {
         let concerned = |demand: &usize| problem.demands[*demand].window.start >= from;
         let mut order: Vec<usize> = guests.copied().filter(concerned).collect();
         self.rng.shuffle(&mut order);
-        order.sort_by_key(|demand| Reverse(problem.demands[*demand].gpus));
+        order.sort_by_key(|demand| Reverse(problem.demands[*demand].gpus()));
         let undo = self.remove_all(&order);
         self.inserter.near = vec![one, other];
         let mut left = Vec::new();
@@ -243,12 +247,12 @@ impl<'p> Search<'p> {
         let problem = self.state.problem;
         self.rng.shuffle(order);
         let demand = |index: &usize| &problem.demands[*index];
-        let work = |index: &usize| demand(index).window.len() as Cost * Cost::from(demand(index).gpus);
+        let work = |index: &usize| demand(index).window.len() as Cost * Cost::from(demand(index).gpus());
         match self.rng.u8(..8) {
             0..=2 => {}
             3 => order.sort_by_key(|index| Reverse(demand(index).unmet)),
             4 => order.sort_by_key(|index| Reverse(demand(index).unmet / work(index))),
-            5 => order.sort_by_key(|index| Reverse(demand(index).gpus)),
+            5 => order.sort_by_key(|index| Reverse(demand(index).gpus())),
             6 => order.sort_by_key(|index| demand(index).window.start),
             _ => order.sort_by_key(|index| Reverse(demand(index).window.len())),
         }
@@ -374,13 +378,18 @@ impl<'p> Search<'p> {
 pub(super) fn fits(state: &State<'_>, demand: usize, placement: &Placement) -> bool {
     let wanted = &state.problem.demands[demand];
     let window = || wanted.window.clone();
-    let count: u32 = placement.parts.iter().map(|(_, count)| u32::from(*count)).sum();
-    let groups = |choice: &Vec<usize>| placement.parts.iter().all(|(group, _)| choice.contains(group));
-    count == u32::from(wanted.gpus)
-        && wanted.choices.iter().any(groups)
+    let count = placement.gpus();
+    let meets = |choice: &Choice| {
+        u32::from(choice.gpus) == count
+            && placement
+                .parts
+                .iter()
+                .all(|(group, _)| choice.groups.contains(group))
+    };
+    wanted.choices.iter().any(meets)
         && state.problem.may_run(wanted, placement.host, &wanted.window)
-        && state.free_quota(wanted) >= u32::from(wanted.gpus)
-        && state.free_room(placement.host, window()) >= wanted.gpus
+        && state.free_quota(wanted) >= count
+        && u32::from(state.free_room(placement.host, window())) >= count
         && placement
             .parts
             .iter()

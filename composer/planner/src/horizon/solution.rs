@@ -22,3 +22,12 @@ pub struct Served {
     #[serde(default)]
     pub gpus: BTreeMap<String, u16>,
 }
+
+impl Served {
+    /// GPUs of all groups; `None` where it is not served.
+    #[must_use]
+    pub fn got(&self) -> Option<u32> {
+        let counts = self.gpus.values().map(|count| u32::from(*count));
+        self.host.as_ref().map(|_| counts.sum())
+    }
+}

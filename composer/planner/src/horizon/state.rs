@@ -19,6 +19,13 @@ pub(super) struct Placement {
     pub parts: Vec<(usize, u16)>,
 }
 
+impl Placement {
+    /// GPUs of all groups.
+    pub fn gpus(&self) -> u32 {
+        self.parts.iter().map(|(_, count)| u32::from(*count)).sum()
+    }
+}
+
 /// The GPUs of one group at one host.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
@@ -298,9 +305,9 @@ impl<'p> State<'p> {
         let problem = self.problem;
         let wanted = &problem.demands[demand];
         let sign = if comes { 1 } else { -1 };
-        self.base -= sign * wanted.unmet;
+        self.base -= sign * (wanted.unmet - wanted.penalty(&placement.parts));
         let host = placement.host;
-        let gpus = u32::from(wanted.gpus);
+        let gpus = placement.gpus();
         for slot in wanted.window.clone() {
             // Who has no quota is guaranteed nothing, so only the difference counts.
             let before = match wanted.quota {

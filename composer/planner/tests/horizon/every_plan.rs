@@ -2,7 +2,7 @@
 //! each of those everything that can be attached in each slot. Written from the rules, with nothing of the solver.
 
 use poolwright_planner::horizon::Problem;
-use poolwright_planner::horizon::problem::Cost;
+use poolwright_planner::horizon::problem::{Cost, Need};
 use std::collections::HashMap;
 
 /// GPUs by host and group: `[host * groups + group]`.
@@ -71,67 +71,69 @@ impl Every<'_> {
             return;
         };
         self.serve(demand + 1, used, cost + wanted.unmet);
-        let groups = problem.groups.len();
-        let gpus = u32::from(wanted.gpus);
-        let quota = wanted.quota.map(|quota| (quota, problem.quotas[quota].most));
-        if let Some((quota, most)) = quota
-            && (wanted.window.clone()).any(|slot| self.by_quota[quota][slot] + gpus > most)
-        {
-            return;
+        for need in &wanted.needs {
+            self.serve_as(demand, need, used, cost);
         }
-        if let Some((quota, _)) = quota {
-            wanted
-                .window
-                .clone()
-                .for_each(|slot| self.by_quota[quota][slot] += gpus);
+    }
+
+    /// Every way to serve a demand with one need, and those after it.
+    fn serve_as(&mut self, demand: usize, need: &Need, used: &mut Vec<Counts>, cost: Cost) {
+        let problem = self.problem;
+        let wanted = &problem.demands[demand];
+        let gpus = u32::from(need.gpus);
+        let quota = wanted.quota.map(|quota| (quota, problem.quotas[quota].most));
+        if let Some((quota, most)) = quota {
+            if (wanted.window.clone()).any(|slot| self.by_quota[quota][slot] + gpus > most) {
+                return;
+            }
+            let slots = wanted.window.clone();
+            slots.for_each(|slot| self.by_quota[quota][slot] += gpus);
         }
         for host in 0..problem.hosts.len() {
             let closed = |slot: usize| {
-                problem.hosts[host]
-                    .closed
-                    .iter()
-                    .any(|window| window.contains(&slot))
+                let mut closed = problem.hosts[host].closed.iter();
+                closed.any(|window| window.contains(&slot))
             };
-            if wanted.hosts.as_ref().is_some_and(|hosts| !hosts.contains(&host))
-                || wanted.window.clone().any(closed)
+            if wanted.hosts.as_ref().is_none_or(|hosts| hosts.contains(&host))
+                && !wanted.window.clone().any(closed)
             {
-                continue;
-            }
-            for kind in 0..problem.kinds.len() {
-                let may = |group: &usize| {
-                    problem.groups[*group].kind == kind
-                        && wanted.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
-                        && problem.groups[*group].memory_gb >= wanted.memory_gb
-                };
-                let may: Vec<usize> = (0..groups).filter(may).collect();
-                for share in shares(wanted.gpus, may.len()) {
-                    let mut work = 0;
-                    for (group, count) in may.iter().zip(&share) {
-                        let far = problem.groups[*group].switch != problem.hosts[host].switch;
-                        let a_slot = problem.groups[*group].active + if far { problem.costs.hop } else { 0 };
-                        work += Cost::from(*count) * a_slot * wanted.window.len() as Cost;
-                        wanted
-                            .window
-                            .clone()
-                            .for_each(|slot| used[slot][host * groups + group] += count);
-                    }
-                    if used.iter().all(|counts| self.fits(counts)) {
-                        self.serve(demand + 1, used, cost + work);
-                    }
-                    for (group, count) in may.iter().zip(&share) {
-                        wanted
-                            .window
-                            .clone()
-                            .for_each(|slot| used[slot][host * groups + group] -= count);
-                    }
-                }
+                self.serve_at(demand, need, host, used, cost + need.penalty);
             }
         }
         if let Some((quota, _)) = quota {
-            wanted
-                .window
-                .clone()
-                .for_each(|slot| self.by_quota[quota][slot] -= gpus);
+            let slots = wanted.window.clone();
+            slots.for_each(|slot| self.by_quota[quota][slot] -= gpus);
+        }
+    }
+
+    /// Every share of groups of every kind.
+    fn serve_at(&mut self, demand: usize, need: &Need, host: usize, used: &mut Vec<Counts>, cost: Cost) {
+        let problem = self.problem;
+        let (window, groups) = (&problem.demands[demand].window, problem.groups.len());
+        for kind in 0..problem.kinds.len() {
+            let may = |group: &usize| {
+                problem.groups[*group].kind == kind
+                    && need.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
+                    && problem.groups[*group].memory_gb >= need.memory_gb
+            };
+            let may: Vec<usize> = (0..groups).filter(may).collect();
+            for share in shares(need.gpus, may.len()) {
+                let mut work = 0;
+                for (group, count) in may.iter().zip(&share) {
+                    let far = problem.groups[*group].switch != problem.hosts[host].switch;
+                    let a_slot = problem.groups[*group].active + if far { problem.costs.hop } else { 0 };
+                    work += Cost::from(*count) * a_slot * window.len() as Cost;
+                    let slots = window.clone();
+                    slots.for_each(|slot| used[slot][host * groups + group] += count);
+                }
+                if used.iter().all(|counts| self.fits(counts)) {
+                    self.serve(demand + 1, used, cost + work);
+                }
+                for (group, count) in may.iter().zip(&share) {
+                    let slots = window.clone();
+                    slots.for_each(|slot| used[slot][host * groups + group] -= count);
+                }
+            }
         }
     }
 
@@ -145,7 +147,7 @@ impl Every<'_> {
                 let demands = problem.demands.iter();
                 let wants =
                     demands.filter(|demand| demand.quota == Some(place) && demand.window.contains(&slot));
-                let wants: u32 = wants.map(|demand| u32::from(demand.gpus)).sum();
+                let wants: u32 = wants.map(|demand| u32::from(demand.gpus())).sum();
                 let may = wants.min(quota.guaranteed).min(quota.most);
                 may - may.min(self.by_quota[place][slot])
             });

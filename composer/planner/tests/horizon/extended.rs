@@ -6,7 +6,7 @@ use fastrand::Rng;
 use poolwright_planner::horizon::{Assignment, Broken, Problem, check, cps1, extended, reasons};
 use serde_json::{Value, json};
 
-fn read(value: &Value) -> Result<Problem, cps1::Invalid> {
+pub fn read(value: &Value) -> Result<Problem, cps1::Invalid> {
     let instance = serde_json::from_value(value.clone()).unwrap();
     extended::read(&instance, &serde_json::from_value(value.clone()).unwrap())
 }

@@ -6,6 +6,7 @@ mod bounds;
 mod every_plan;
 mod extended;
 mod instances;
+mod wanted;
 
 use instances::{Size, instance};
 use poolwright_planner::horizon::{
