@@ -12,6 +12,7 @@
 //! * [`adopt`](mod@adopt): the plan that takes over what somebody else bound.
 //! * [`horizon`]: planning over time, for demands with windows.
 //! * [`undo`](mod@undo): the plan that takes a plan back.
+//! * [`mod@forecast`]: how many GPUs will be wanted, with what suffices in nine of ten cases.
 //! * [`queue`]: jobs without a window, in their order: what starts now, where, and what is attached for it.
 //! * [`check`](mod@check): a second opinion on every plan, which shares no code with the making of one.
 //!
@@ -24,6 +25,7 @@ pub mod composition;
 pub mod demand;
 pub mod direct;
 pub mod explain;
+pub mod forecast;
 pub mod horizon;
 pub mod plan;
 pub mod queue;
