@@ -1,7 +1,10 @@
 //! A second opinion on a plan over time: whether it keeps every rule, and what it costs. Shares no code with the
 //! search; it goes through the problem and the plan slot by slot.
 
+mod fabric;
 mod needs;
+
+pub use fabric::OffFabric;
 
 use super::problem::{Cost, Demand, Problem};
 use super::solution::Assignment;
@@ -81,6 +84,8 @@ pub enum Broken {
         used: u32,
         attached: u32,
     },
+    #[error(transparent)]
+    Fabric(#[from] OffFabric),
 }
 
 /// What a plan costs, if it keeps every rule.
@@ -92,6 +97,7 @@ pub fn check(problem: &Problem, plan: &Assignment) -> Result<Cost, Broken> {
     let demands = judge.demands()?;
     judge.quotas()?;
     judge.guarantees()?;
+    judge.fabric()?;
     Ok(demands + judge.hosts() + judge.attached()?)
 }
 
@@ -196,8 +202,10 @@ impl<'a> Judge<'a> {
             total += needs::met(demand, &served.gpus, of_groups)?;
             for (index, count) in groups.into_iter().zip(served.gpus.values()) {
                 let group = &self.problem.groups[index];
-                let far = group.switch != self.problem.hosts[at].switch;
-                let a_slot = group.active + if far { self.problem.costs.hop } else { 0 };
+                let (from, to) = (group.switch, self.problem.hosts[at].switch);
+                let usual = u16::from(from != to);
+                let hops = self.problem.fabric.hops.get(from).map_or(usual, |row| row[to]);
+                let a_slot = group.active + Cost::from(hops) * self.problem.costs.hop;
                 let row = self
                     .used
                     .entry((at, index))
@@ -207,6 +215,7 @@ impl<'a> Judge<'a> {
                     total += Cost::from(*count) * a_slot;
                 }
             }
+            total += self.switches(demand, served)?;
         }
         match left.keys().next() {
             Some(id) => Err(Broken::NotOnce((*id).to_owned())),

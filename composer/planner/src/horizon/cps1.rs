@@ -3,6 +3,7 @@
 //! Energy is priced as the schema says: watts times the length of a slot in kilowatt-hours times the price,
 //! rounded to thousandths, half to even. GPUs of one type behind one switch are one group and must be alike.
 
+use super::fabric::Fabric;
 use super::problem::{Cost, Costs, Group, Host, Problem, UNIT};
 use super::wanted::{self, Wanted};
 use serde::Deserialize;
@@ -145,6 +146,7 @@ pub(super) fn problem(instance: &Instance, schema: &str, wanted: &[Wanted]) -> R
         switches: reader.switches,
         costs,
         quotas: Vec::new(),
+        fabric: Fabric::default(),
     })
 }
 
@@ -251,6 +253,8 @@ impl Reader {
                 on: energy(on - idle),
                 attached: Vec::new(),
                 closed: Vec::new(),
+                reach: None,
+                bar: None,
             });
         }
         Ok(hosts)
@@ -301,6 +305,7 @@ impl Reader {
                     memory_gb: gpu.mem_gb,
                     active: energy(gpu.active_w),
                     idle: energy(gpu.idle_w),
+                    bar: 0,
                 });
                 groups.len() - 1
             });

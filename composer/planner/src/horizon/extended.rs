@@ -1,5 +1,10 @@
 //! What a problem may say beyond `cps-1`, in a file of the schema [`SCHEMA`]: which hosts are closed when, which GPUs are
-//! pinned, how many GPUs a tenant may use at a time and is guaranteed, and more of [what is wanted](super::wanted).
+//! pinned, how many GPUs a tenant may use at a time and is guaranteed, what the fabric between hosts and GPUs carries, and
+//! more of [what is wanted](super::wanted).
+
+mod fabric;
+
+pub use fabric::{CostsExtension, FabricExtension, Hops, HostFabric, Switch};
 
 use super::cps1::{self, Instance, Invalid, invalid};
 use super::problem::{Problem, Quota};
@@ -22,22 +27,31 @@ pub struct Extension {
     pub demands: Vec<Wanted>,
     #[serde(default)]
     pub tenants: Vec<Tenant>,
+    #[serde(default)]
+    pub costs: CostsExtension,
+    #[serde(flatten)]
+    pub fabric: FabricExtension,
 }
 
-/// When a host is closed.
+/// When a host is closed, and what it reaches.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct HostExtension {
     /// Windows in which nothing runs there. What is attached may stay.
     #[serde(default)]
     pub closed: Vec<Window>,
+    #[serde(flatten)]
+    pub fabric: HostFabric,
 }
 
-/// Whether a GPU may be moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+/// Whether a GPU may be moved, and what a host must map for it.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct GpuExtension {
     /// It stays where it is, attached or not, takes its room there, and serves no demand.
     #[serde(default)]
     pub pinned: bool,
+    /// GiB of its BARs.
+    #[serde(default)]
+    pub bar_gib: f64,
 }
 
 /// Slots, the end not among them.
@@ -69,6 +83,7 @@ pub fn read(instance: &Instance, extension: &Extension) -> Result<Problem, Inval
         let name = format!("hosts[{index}] ({})", host.id);
         host.closed = closed(&name, &more.closed, problem.slots)?;
     }
+    fabric::read(&mut problem, instance, extension)?;
     pinned(&mut problem, instance, &extension.gpus)?;
     quotas(&mut problem, &extension.tenants)?;
     Ok(problem)

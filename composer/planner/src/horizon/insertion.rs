@@ -1,5 +1,6 @@
 //! Where a demand is served best, given what is placed already.
 
+use super::locality::{self, Left, Share};
 use super::problem::{Choice, Cost, Demand, Problem};
 use super::state::{Placement, Scratch, State};
 use fastrand::Rng;
@@ -157,6 +158,7 @@ impl Inserter {
         if room < fewest(offers) {
             return None;
         }
+        let limited = problem.is_limited(wanted, host);
         let fixed = state.more_on(host, wanted.window.clone()) - wanted.unmet;
         let mut best: Option<(Cost, Insertion)> = None;
         for Offer { choice, groups } in offers {
@@ -186,14 +188,36 @@ impl Inserter {
                 }
                 groups = &spared;
             }
-            let (cost, parts) = match groups.as_slice() {
+            let reached: Vec<(usize, u16)>;
+            if limited {
+                match locality::within_reach(state, (wanted, gpus), host, groups) {
+                    Some(within) => reached = within,
+                    None => continue,
+                }
+                groups = &reached;
+            }
+            let shared = match groups.as_slice() {
                 [(group, _)] => {
                     let attached = state.more_attached(host, *group, gpus, &wanted.window, &mut self.scratch);
                     let work = Cost::from(gpus) * problem.work(wanted, host, *group);
-                    (attached + work, vec![(*group, gpus)])
+                    Some((attached + work, vec![(*group, gpus)]))
                 }
-                several => self.share(state, (wanted, gpus), several, host),
+                several => {
+                    let chosen = self.chosen(state, (wanted, gpus), several, host);
+                    let left = if limited {
+                        Left::at(state, wanted, host)
+                    } else {
+                        Left::ALL
+                    };
+                    let mut share =
+                        |groups: &[(usize, u16)]| self.share_out(state, (wanted, gpus), groups, host, left);
+                    match wanted.one_switch || problem.fabric.split > 0 {
+                        true => locality::fewest(problem, (wanted, gpus), &chosen, share),
+                        false => share(&chosen),
+                    }
+                }
             };
+            let Some((cost, parts)) = shared else { continue };
             let cost = fixed + cost;
             let seems = if self.noise > 0 {
                 cost + rng.i64(..self.noise)
@@ -213,23 +237,14 @@ impl Inserter {
         best
     }
 
-    /// Shares a demand out over groups of one kind, GPU by GPU to where the next is cheapest: costs are convex in
-    /// the number of GPUs of each group, so that is the best way to share.
-    fn share(
-        &mut self,
+    /// Groups of one kind that are worth a look at a host, where there are many.
+    fn chosen(
+        &self,
         state: &State<'_>,
         (wanted, gpus): (&Demand, u16),
         groups: &[(usize, u16)],
         host: usize,
-    ) -> (Cost, Vec<(usize, u16)>) {
-        struct Share {
-            group: usize,
-            free: u16,
-            work: Cost,
-            taken: u16,
-            attached: Cost,
-            with_next: Cost,
-        }
+    ) -> Vec<(usize, u16)> {
         let problem: &Problem = state.problem;
         let near = |(group, _): &&(usize, u16)| {
             problem.groups[*group].switch == problem.hosts[host].switch
@@ -259,11 +274,34 @@ impl Inserter {
                 chosen = spared;
             }
         }
+        chosen
+    }
+
+    /// Shares a demand out over groups of one kind, GPU by GPU to where the next is cheapest: costs are convex in
+    /// the number of GPUs of each group, so that is the best way to share. `None` where what is left at the host does not
+    /// carry them.
+    fn share_out(
+        &mut self,
+        state: &State<'_>,
+        (wanted, gpus): (&Demand, u16),
+        chosen: &[(usize, u16)],
+        host: usize,
+        mut carries: Left,
+    ) -> Option<Share> {
+        struct Taken {
+            group: usize,
+            free: u16,
+            work: Cost,
+            taken: u16,
+            attached: Cost,
+            with_next: Cost,
+        }
+        let problem: &Problem = state.problem;
         let mut more =
             |group, count| state.more_attached(host, group, count, &wanted.window, &mut self.scratch);
-        let mut shares: Vec<Share> = chosen
+        let mut shares: Vec<Taken> = chosen
             .iter()
-            .map(|(group, free)| Share {
+            .map(|(group, free)| Taken {
                 group: *group,
                 free: *free,
                 work: problem.work(wanted, host, *group),
@@ -275,10 +313,10 @@ impl Inserter {
         for left in (1..=gpus).rev() {
             let next = shares
                 .iter_mut()
-                .filter(|share| share.taken < share.free)
+                .filter(|share| share.taken < share.free && carries.has(problem, host, share.group))
                 .min_by_key(|share| share.work + share.with_next - share.attached);
-            // Together they have enough, or they would not have been offered.
-            let Some(next) = next else { break };
+            let next = next?;
+            carries.take(problem, host, next.group);
             next.taken += 1;
             next.attached = next.with_next;
             if left > 1 && next.taken < next.free {
@@ -294,7 +332,7 @@ impl Inserter {
             .filter(|share| share.taken > 0)
             .map(|share| (share.group, share.taken))
             .collect();
-        (cost, parts)
+        Some((cost, parts))
     }
 }
 

@@ -6,6 +6,7 @@
 //!   On the way: `state` (what a placement costs, kept as it changes), `keep` and `cover` (which idle GPUs stay
 //!   attached), `insertion` (where a demand is served best), `ruin` and `search` (taking away and placing anew),
 //!   `settle` (what is attached in each slot), `bound`, `relaxation` and `room` (what no plan can go below).
+//! * [`fabric`]: who reaches whom, and what uplinks and windows for BARs carry; `locality` and `bar` keep to it.
 //! * [`reasons`](mod@reasons): why a demand is not served, and what would help.
 //! * [`usage`]: what a plan uses in each slot.
 //! * [`check`](mod@check): a second opinion on every plan, which shares no code with the search.
@@ -17,16 +18,19 @@ pub mod budget;
 pub mod check;
 pub mod cps1;
 pub mod extended;
+pub mod fabric;
 pub mod problem;
 pub mod reasons;
 pub mod solution;
 pub mod usage;
 pub mod wanted;
 
+mod bar;
 mod bound;
 mod cover;
 mod insertion;
 mod keep;
+mod locality;
 mod relaxation;
 mod room;
 mod ruin;
@@ -36,7 +40,7 @@ mod solve;
 mod state;
 
 pub use budget::Budget;
-pub use check::{Broken, check};
+pub use check::{Broken, OffFabric, check};
 pub use problem::{Cost, Problem, UNIT};
 pub use reasons::{Unserved, reasons};
 pub use solution::{Assignment, Served};

@@ -6,6 +6,7 @@
 //! point into the vectors beside them; every window lies in the horizon and is not empty; every demand has a
 //! need, and every need wants at least one GPU; no cost is negative, and the sum of all that can be paid fits in a [`Cost`].
 
+use super::fabric::Fabric;
 use std::ops::Range;
 
 /// An amount of the problem's one unit of cost, in thousandths: sums stay exact.
@@ -28,6 +29,7 @@ pub struct Problem {
     pub switches: Vec<String>,
     pub costs: Costs,
     pub quotas: Vec<Quota>,
+    pub fabric: Fabric,
 }
 
 /// How many GPUs a tenant may use at a time, and how many are kept for it while it wants them.
@@ -52,6 +54,10 @@ pub struct Host {
     pub attached: Vec<(usize, u16)>,
     /// Slots in which nothing runs there.
     pub closed: Vec<Range<usize>>,
+    /// Switches whose GPUs can be attached to it, in order; `None`: all.
+    pub reach: Option<Vec<usize>>,
+    /// MiB of GPUs' BARs that it can map at a time; `None`: any number.
+    pub bar: Option<u64>,
 }
 
 /// GPUs that are alike: of one kind, behind one switch.
@@ -65,6 +71,8 @@ pub struct Group {
     pub active: Cost,
     /// A GPU attached and idle for a slot.
     pub idle: Cost,
+    /// MiB of a GPU's BARs.
+    pub bar: u64,
 }
 
 /// GPUs wanted for a window: all of one kind, all on one host, for all of the window, or none.
@@ -87,6 +95,8 @@ pub struct Demand {
     pub hosts: Option<Vec<usize>>,
     /// Its tenant's.
     pub quota: Option<usize>,
+    /// Its GPUs are all behind one switch.
+    pub one_switch: bool,
 }
 
 /// GPUs that a demand can do with.
@@ -116,7 +126,7 @@ pub struct Costs {
     pub attach: Cost,
     pub detach: Cost,
     pub fire_up: Cost,
-    /// A GPU at work behind another switch than its host's, for a slot.
+    /// A hop between a GPU at work and its host, for a slot.
     pub hop: Cost,
 }
 
@@ -189,12 +199,8 @@ impl Problem {
     /// What a GPU of a group costs at work for a demand on a host, over the demand's window.
     pub(super) fn work(&self, demand: &Demand, host: usize, group: usize) -> Cost {
         let group = &self.groups[group];
-        let hop = if group.switch == self.hosts[host].switch {
-            0
-        } else {
-            self.costs.hop
-        };
-        demand.window.len() as Cost * (group.active + hop)
+        let hops = self.fabric.hops(group.switch, self.hosts[host].switch);
+        demand.window.len() as Cost * (group.active + Cost::from(hops) * self.costs.hop)
     }
 }
 

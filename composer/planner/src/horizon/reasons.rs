@@ -1,6 +1,8 @@
 //! Why a demand is not served, and what would help: first what could never be, then what the plan leaves no room for,
 //! and then what would cost more than it is worth.
 
+mod fabric;
+
 use super::insertion::Inserter;
 use super::problem::{Demand, Need, Problem, UNIT};
 use super::solution::Assignment;
@@ -183,7 +185,7 @@ fn never(problem: &Problem, demand: &Demand, need: &Need) -> Option<Why> {
             vec![format!("{} more GPUs of {kind}", u32::from(gpus) - count)],
         ));
     }
-    None
+    fabric::in_the_way(problem, (demand, need), None)
 }
 
 /// What the plan has no GPUs or no room for while the demand would run.
@@ -257,7 +259,7 @@ fn no_room(state: &State<'_>, demand: &Demand, need: &Need) -> Option<Why> {
             "it wants {gpus} GPUs on one host, and in {span} no host has room for more than {most_room} more"
         )
     } else {
-        return None;
+        return fabric::in_the_way(problem, (demand, need), Some(state));
     };
     let length = window.len();
     let fits = |start: &usize| {

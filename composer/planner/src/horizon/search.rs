@@ -394,4 +394,5 @@ pub(super) fn fits(state: &State<'_>, demand: usize, placement: &Placement) -> b
             .parts
             .iter()
             .all(|(group, count)| state.free_gpus(*group, window()) >= *count)
+        && (state.carried()).fits(state.problem, wanted, placement.host, &placement.parts)
 }

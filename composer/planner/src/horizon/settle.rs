@@ -1,5 +1,6 @@
 //! What is attached where in each slot, so that it fits: the keeps that pay, less those that must be given up.
 
+use super::bar::{self, Kept};
 use super::cover::{self, Interval};
 use super::keep::Gap;
 use super::problem::Cost;
@@ -28,6 +29,9 @@ pub(super) fn settle(state: &State<'_>) -> (Attached, Cost) {
         );
     }
     for host in 0..state.problem.hosts.len() {
+        if settling.give_up_mapped(host) {
+            continue;
+        }
         settling.give_up(
             |keep| keep.host == host,
             |settling| beyond(&settling.hosts[host], settling.room(host)),
@@ -107,6 +111,46 @@ impl<'s> Settling<'s> {
         }
     }
 
+    /// Gives up what a host has no window for, and no room. `false`: it has a window for all.
+    fn give_up_mapped(&mut self, host: usize) -> bool {
+        let Some(mib) =
+            (self.state.problem.hosts[host].bar).and_then(|most| bar::beyond(self.mapped(host), most))
+        else {
+            return false;
+        };
+        let gpus = beyond(&self.hosts[host], self.room(host)).unwrap_or_else(|| vec![0; mib.len()]);
+        let concerned: Vec<usize> = (0..self.keeps.len())
+            .filter(|index| !self.keeps[*index].given_up && self.keeps[*index].host == host)
+            .collect();
+        let kept = |index: &usize| Kept::of(self.keeps[*index].gap, self.bar(*index));
+        let kept: Vec<Kept> = concerned.iter().map(kept).collect();
+        let given_up = bar::give_up(&gpus, &mib, &kept);
+        for (index, _) in concerned
+            .into_iter()
+            .zip(given_up)
+            .filter(|(_, given_up)| *given_up)
+        {
+            self.set(index, true);
+        }
+        true
+    }
+
+    /// MiB of a keep's GPU.
+    fn bar(&self, index: usize) -> u64 {
+        self.state.problem.groups[self.keeps[index].group].bar
+    }
+
+    /// MiB that a host maps, by slot.
+    fn mapped(&self, host: usize) -> Vec<u64> {
+        let problem = self.state.problem;
+        let mut mapped = vec![0; problem.slots];
+        for ((_, group), row) in self.attached.range((host, 0)..(host + 1, 0)) {
+            let slots = mapped.iter_mut().zip(row);
+            slots.for_each(|(mapped, count)| *mapped += u64::from(*count) * problem.groups[*group].bar);
+        }
+        mapped
+    }
+
     /// Keeps again what fits after all, the most valuable first.
     fn take_back(&mut self) {
         let mut given_up: Vec<usize> = (0..self.keeps.len())
@@ -118,7 +162,11 @@ impl<'s> Settling<'s> {
             let fits = |slot: usize| {
                 self.groups[group][slot] < self.count(group) && self.hosts[host][slot] < self.room(host)
             };
-            if (gap.from..gap.to).all(fits) {
+            let maps = self.state.problem.hosts[host].bar.is_none_or(|most| {
+                let mapped = &self.mapped(host)[gap.from..gap.to];
+                mapped.iter().all(|mapped| mapped + self.bar(index) <= most)
+            });
+            if maps && (gap.from..gap.to).all(fits) {
                 self.set(index, false);
             }
         }

@@ -171,7 +171,12 @@ pub(super) fn placements(problem: &Problem, plan: &Assignment) -> Vec<Option<Pla
         let part = |(name, count): (&String, &u16)| groups.get(name).map(|group| (*group, *count));
         Some(Placement {
             host,
-            parts: served.gpus.iter().map(part).collect::<Option<_>>()?,
+            parts: served
+                .gpus
+                .iter()
+                .filter(|(_, count)| **count > 0)
+                .map(part)
+                .collect::<Option<_>>()?,
         })
     };
     problem

@@ -7,7 +7,9 @@
 //! the *excess*. It is exact for a group, and for a host; where the same keep is given up for both, the state
 //! counts it twice, and [`settle`](super::settle) finds out.
 
+use super::bar::{self, Kept};
 use super::cover::{self, Interval};
+use super::fabric::Carried;
 use super::keep::{self, Gap, Prices, Run};
 use super::problem::{Cost, Demand, Problem};
 use std::ops::Range;
@@ -68,6 +70,7 @@ pub(super) struct State<'p> {
     /// GPUs in use by quota and slot.
     quotas: Vec<Vec<u32>>,
     guarantees: Option<Guarantees>,
+    carried: Carried,
     /// Demands that are placed, by host.
     guests: Vec<Vec<usize>>,
     scratch: Scratch,
@@ -154,6 +157,7 @@ impl<'p> State<'p> {
             log: Vec::new(),
             quotas: vec![vec![0; problem.slots]; problem.quotas.len()],
             guarantees: Guarantees::of(problem),
+            carried: Carried::nothing(problem),
             guests: vec![Vec::new(); problem.hosts.len()],
             scratch: Scratch::default(),
         };
@@ -206,6 +210,11 @@ impl<'p> State<'p> {
     pub fn free_room(&self, host: usize, window: Range<usize>) -> u16 {
         let most = self.hosts[host].used[window].iter().copied().max().unwrap_or(0);
         self.problem.hosts[host].room - most
+    }
+
+    /// What uplinks carry and hosts map for what is in use.
+    pub fn carried(&self) -> &Carried {
+        &self.carried
     }
 
     /// GPUs that a demand's tenant may use beside those that it uses, in every slot of the demand's window.
@@ -322,8 +331,11 @@ impl<'p> State<'p> {
                 self.quotas[quota][slot] = after;
             }
         }
+        self.base += sign * problem.split(wanted, placement.parts.len());
         for (group, count) in &placement.parts {
             self.base += sign * Cost::from(*count) * problem.work(wanted, host, *group);
+            let place = (host, *group);
+            self.carried.change(problem, place, *count, &wanted.window, comes);
             let row = self.row(host, *group);
             let of_row = self.rows[host][row].used[wanted.window.clone()].iter_mut();
             let of_group = self.groups[*group].used[wanted.window.clone()].iter_mut();
@@ -473,10 +485,38 @@ impl<'p> State<'p> {
 
     fn host_excess(&self, host: usize) -> Cost {
         let most = u32::from(self.problem.hosts[host].room);
+        if let Some(mib) = self.mapped_beyond(host) {
+            let gpus = beyond(&self.hosts[host].attached, most);
+            return self.unmapped(host, &gpus.unwrap_or_else(|| vec![0; mib.len()]), &mib);
+        }
         let Some(wanted) = beyond(&self.hosts[host].attached, most) else {
             return 0;
         };
         self.given_up(self.rows[host].iter(), &wanted)
+    }
+
+    /// MiB beyond what a host can map, by slot; `None` where it is nowhere.
+    fn mapped_beyond(&self, host: usize) -> Option<Vec<u64>> {
+        let most = self.problem.hosts[host].bar?;
+        let of = |row: &Row| self.problem.groups[row.group].bar;
+        let mut mapped = vec![0; self.problem.slots];
+        for row in &self.rows[host] {
+            let slots = mapped.iter_mut().zip(&row.attached);
+            slots.for_each(|(mapped, attached)| *mapped += u64::from(*attached) * of(row));
+        }
+        bar::beyond(mapped, most)
+    }
+
+    /// What it costs to keep so many GPUs and MiB less at a host.
+    fn unmapped(&self, host: usize, gpus: &[u32], mib: &[u64]) -> Cost {
+        let mut kept = Vec::new();
+        for row in &self.rows[host] {
+            let bar = self.problem.groups[row.group].bar;
+            self.gaps(row, |gap| kept.push(Kept::of(gap, bar)));
+        }
+        let given_up = bar::give_up(gpus, mib, &kept);
+        let gone = kept.iter().zip(given_up).filter(|(_, given_up)| *given_up);
+        gone.map(|(kept, _)| kept.saving).sum()
     }
 
     fn given_up<'s>(&'s self, rows: impl Iterator<Item = &'s Row>, wanted: &[u32]) -> Cost {

@@ -23,6 +23,9 @@ pub struct Wanted {
     /// would lie before the horizon is past.
     #[serde(default)]
     pub lead: u64,
+    /// All its GPUs are behind one switch.
+    #[serde(default)]
+    pub one_switch: bool,
     /// Sets of GPUs of which it gets one, the first preferred: in place of `gpus`, `min_mem_gb` and `types`.
     #[serde(default)]
     pub options: Option<Vec<WantedGpus>>,
@@ -141,6 +144,7 @@ impl<'a> Reader<'a> {
                 "a host of \"hosts\"",
             )?,
             quota: None,
+            one_switch: more.one_switch,
             window,
         });
         Ok(())
@@ -221,7 +225,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The indices of names, in order.
-fn named<'k>(
+pub(super) fn named<'k>(
     field: String,
     names: Option<&[String]>,
     known: impl Fn(&str) -> Option<&'k usize>,

@@ -39,8 +39,53 @@ impl Every<'_> {
                 .sum::<u16>()
         };
         let of = |group: usize| (0..hosts).map(|host| counts[host * groups + group]).sum::<u16>();
+        let mapped = |host: usize| -> u64 {
+            let of = |group: usize| u64::from(counts[host * groups + group]) * self.problem.groups[group].bar;
+            (0..groups).map(of).sum()
+        };
+        let reached = |host: usize| {
+            let reach = self.problem.hosts[host].reach.as_ref();
+            let lies =
+                |group: usize| reach.is_none_or(|reach| reach.contains(&self.problem.groups[group].switch));
+            (0..groups).all(|group| counts[host * groups + group] == 0 || lies(group))
+        };
         (0..hosts).all(|host| at(host) <= self.problem.hosts[host].room)
+            && (0..hosts).all(reached)
+            && (0..hosts).all(|host| {
+                self.problem.hosts[host]
+                    .bar
+                    .is_none_or(|most| mapped(host) <= most)
+            })
             && (0..groups).all(|group| of(group) <= self.problem.groups[group].count)
+    }
+
+    /// What the hops between a GPU and its host cost in a slot.
+    fn hop(&self, host: usize, group: usize) -> Cost {
+        let ends = (self.problem.groups[group].switch, self.problem.hosts[host].switch);
+        let hops = &self.problem.fabric.hops;
+        let hops = if hops.is_empty() {
+            u16::from(ends.0 != ends.1)
+        } else {
+            hops[ends.0][ends.1]
+        };
+        self.problem.costs.hop * Cost::from(hops)
+    }
+
+    /// Whether uplinks carry what is in use, which counts at both ends.
+    fn is_carried(&self, used: &Counts) -> bool {
+        let mut carried = vec![0_u32; self.problem.switches.len()];
+        for (cell, count) in used.iter().enumerate() {
+            let host = self.problem.hosts[cell / self.problem.groups.len()].switch;
+            let gpu = self.problem.groups[cell % self.problem.groups.len()].switch;
+            if host != gpu {
+                carried[host] += u32::from(*count);
+                carried[gpu] += u32::from(*count);
+            }
+        }
+        let uplinks = self.problem.fabric.uplinks.iter().zip(carried);
+        uplinks
+            .clone()
+            .all(|(most, carried)| most.is_none_or(|most| carried <= most))
     }
 
     fn attach(&mut self, counts: &mut Counts, cell: usize) {
@@ -118,15 +163,22 @@ impl Every<'_> {
             };
             let may: Vec<usize> = (0..groups).filter(may).collect();
             for share in shares(need.gpus, may.len()) {
-                let mut work = 0;
+                // Groups of a kind are behind different switches.
+                let switches = share.iter().filter(|count| **count > 0).count();
+                if problem.demands[demand].one_switch && switches > 1 {
+                    continue;
+                }
+                let mut work = problem.fabric.split * ((switches - 1) * window.len()) as Cost;
                 for (group, count) in may.iter().zip(&share) {
-                    let far = problem.groups[*group].switch != problem.hosts[host].switch;
-                    let a_slot = problem.groups[*group].active + if far { problem.costs.hop } else { 0 };
+                    let a_slot = problem.groups[*group].active + self.hop(host, *group);
                     work += Cost::from(*count) * a_slot * window.len() as Cost;
                     let slots = window.clone();
                     slots.for_each(|slot| used[slot][host * groups + group] += count);
                 }
-                if used.iter().all(|counts| self.fits(counts)) {
+                if used
+                    .iter()
+                    .all(|counts| self.fits(counts) && self.is_carried(counts))
+                {
                     self.serve(demand + 1, used, cost + work);
                 }
                 for (group, count) in may.iter().zip(&share) {

@@ -12,7 +12,7 @@ pub fn read(value: &Value) -> Result<Problem, cps1::Invalid> {
 }
 
 /// A problem made by chance, with something more to keep for hosts, demands and tenants.
-fn more_to_keep(seed: u64, size: Size) -> Value {
+pub fn more_to_keep(seed: u64, size: Size) -> Value {
     let mut rng = Rng::with_seed(seed);
     let mut value = instance(seed, size);
     value["schema"] = extended::SCHEMA.into();
@@ -132,7 +132,7 @@ fn one_demand() -> Value {
         "costs": super::instances::costs()})
 }
 
-fn changed(changes: &[(&str, Value)]) -> Value {
+pub fn changed(changes: &[(&str, Value)]) -> Value {
     let mut value = one_demand();
     for (at, to) in changes {
         let (parent, key) = at.rsplit_once('/').unwrap();

@@ -5,6 +5,7 @@
 mod bounds;
 mod every_plan;
 mod extended;
+mod fabric;
 mod instances;
 mod wanted;
 

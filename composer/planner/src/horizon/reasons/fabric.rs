@@ -1,0 +1,174 @@
+//! What of the fabric is in a demand's way, though there are GPUs and room: at the host and with the kind that come
+//! nearest, the first limit that is too small.
+
+use crate::horizon::problem::{Demand, Need, Problem};
+use crate::horizon::state::State;
+
+/// A limit, in the order in which they are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Limit {
+    Reach,
+    OneSwitch,
+    Window,
+    Uplink,
+}
+
+/// A limit that is too small: where, for which kind, and for how many GPUs it is enough.
+#[derive(Debug, Clone, Copy)]
+struct Hurdle {
+    limit: Limit,
+    most: u32,
+    host: usize,
+    kind: usize,
+}
+
+/// What no plan gets past; with a state, what this plan leaves nothing for. `None`: nothing of the fabric is in the way.
+pub(super) fn in_the_way(
+    problem: &Problem,
+    (demand, need): (&Demand, &Need),
+    state: Option<&State<'_>>,
+) -> Option<(String, Vec<String>)> {
+    let gpus = need.gpus;
+    let has_room = |host: &usize| {
+        let room = match state {
+            Some(state) => state.free_room(*host, demand.window.clone()),
+            None => problem.hosts[*host].room,
+        };
+        room >= gpus && problem.may_run(demand, *host, &demand.window)
+    };
+    let mut nearest: Option<Hurdle> = None;
+    for host in (0..problem.hosts.len()).filter(has_room) {
+        for choice in &problem.groups_for(need) {
+            let hurdle = hurdle(problem, (demand, need), state, host, choice)?;
+            if nearest.is_none_or(|nearest| (nearest.limit, nearest.most) < (hurdle.limit, hurdle.most)) {
+                nearest = Some(hurdle);
+            }
+        }
+    }
+    nearest.map(|hurdle| told(problem, (demand, need), state.is_some(), hurdle))
+}
+
+/// The first limit at a host that is too small for a demand on GPUs of one kind.
+fn hurdle(
+    problem: &Problem,
+    (demand, need): (&Demand, &Need),
+    state: Option<&State<'_>>,
+    host: usize,
+    choice: &[usize],
+) -> Option<Hurdle> {
+    let free = |group: &usize| {
+        u32::from(match state {
+            Some(state) => state.free_gpus(*group, demand.window.clone()),
+            None => problem.groups[*group].count,
+        })
+    };
+    let uplink = |switch: usize| match state {
+        Some(state) => (state.carried()).free_uplink(problem, switch, &demand.window),
+        None => problem.fabric.uplink(switch),
+    };
+    let window = match state {
+        Some(state) => state.carried().free_bar(problem, host, &demand.window),
+        None => problem.hosts[host].bar.unwrap_or(u64::MAX),
+    };
+    let reached: Vec<&usize> = choice
+        .iter()
+        .filter(|group| problem.reaches(host, **group))
+        .collect();
+    let all: u32 = reached.iter().map(|group| free(group)).sum();
+    let largest = reached.iter().map(|group| free(group)).max().unwrap_or(0);
+    let smallest = reached
+        .iter()
+        .map(|group| problem.groups[**group].bar)
+        .min()
+        .unwrap_or(0);
+    let mapped = window
+        .checked_div(smallest)
+        .unwrap_or(u64::MAX)
+        .min(u64::from(u32::MAX)) as u32;
+    let is_far = |group: &&&usize| problem.is_far(host, ***group);
+    let near: u32 = reached
+        .iter()
+        .filter(|group| !is_far(group))
+        .map(|group| free(group))
+        .sum();
+    let carried = |group: &&usize| free(group).min(uplink(problem.groups[**group].switch));
+    let far: u32 = reached.iter().filter(is_far).map(carried).sum();
+    let one_switch = if demand.one_switch { largest } else { u32::MAX };
+    let limits = [
+        (Limit::Reach, all),
+        (Limit::OneSwitch, one_switch),
+        (Limit::Window, mapped),
+        (
+            Limit::Uplink,
+            near.saturating_add(far.min(uplink(problem.hosts[host].switch))),
+        ),
+    ];
+    let kind = problem.groups[*choice.first()?].kind;
+    let too_small = limits.into_iter().find(|(_, most)| *most < u32::from(need.gpus));
+    too_small.map(|(limit, most)| Hurdle {
+        limit,
+        most,
+        host,
+        kind,
+    })
+}
+
+fn told(
+    problem: &Problem,
+    (demand, need): (&Demand, &Need),
+    now: bool,
+    hurdle: Hurdle,
+) -> (String, Vec<String>) {
+    let Hurdle {
+        limit,
+        most,
+        host,
+        kind,
+    } = hurdle;
+    let (gpus, host, kind) = (u32::from(need.gpus), &problem.hosts[host], &problem.kinds[kind]);
+    let (id, lacking) = (&host.id, gpus - most);
+    let free = if now {
+        let (from, to) = (demand.window.start, demand.window.end - 1);
+        format!(" that are free in slots {from} to {to}")
+    } else {
+        String::new()
+    };
+    let wants = format!("it wants {gpus} GPUs of one kind on one host");
+    match limit {
+        Limit::Reach => (
+            format!("{wants}, and no host reaches more than {most}{free} ({id}, of {kind})"),
+            vec![
+                format!("{lacking} more GPUs of {kind} behind a switch that {id} reaches"),
+                format!("a switch with GPUs of {kind} in the reach of {id}"),
+            ],
+        ),
+        Limit::OneSwitch => (
+            format!(
+                "{wants} and behind one switch, and behind none are more than {most}{free} ({kind} for {id})"
+            ),
+            vec![
+                format!("{lacking} more GPUs of {kind} behind one switch"),
+                "GPUs that may be behind several switches (one_switch: false)".to_owned(),
+            ],
+        ),
+        Limit::Window => (
+            format!("{wants}, and no host maps BARs of more than {most}{free} ({id}, of {kind})"),
+            vec![format!(
+                "a larger window for BARs at {id}, for {lacking} more GPUs of {kind}"
+            )],
+        ),
+        Limit::Uplink => (
+            format!("{wants}, and uplinks carry no more than {most}{free} to a host ({id}, of {kind})"),
+            vec![
+                format!(
+                    "{lacking} more GPUs in the uplink of {}",
+                    problem.switches[host.switch]
+                ),
+                format!(
+                    "{lacking} more GPUs of {kind} behind {}",
+                    problem.switches[host.switch]
+                ),
+            ],
+        ),
+    }
+}
