@@ -1,4 +1,4 @@
-//! The JSON API over the facade: thin. A handler reads the request, asks the [`Composer`], and writes what it
+//! The Redfish service and the JSON API over the facade: thin. A handler reads the request, asks the [`Composer`], and writes what it
 //! says. HTTPS only, with the manager's own certificate authority; every request but the probes carries a
 //! name and a password, or the token of a session.
 //!
@@ -7,8 +7,8 @@
 mod api;
 mod auth;
 mod problem;
+mod redfish;
 mod server;
-mod sessions;
 mod tls;
 
 pub use server::{Listener, Options, Running, ServeError, serve};

@@ -98,11 +98,13 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         }
     }
 
-    let router = api::router(Api {
+    let uuid = service_uuid(&composer).await?;
+    let api = Api {
         sessions: Arc::new(composer.sessions()),
         composer,
         accounts: Arc::new(accounts),
-    });
+    };
+    let router = api::router(api, uuid);
     let handle = Handle::new();
     let server = axum_server::from_tcp_rustls(listener, config)
         .map_err(|source| ServeError::Listen { address, source })?
@@ -114,6 +116,13 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         handle,
         task,
     })
+}
+
+/// The service's UUID, the same at every start and for all managers of a store: made of the store's own name (RFC 9562,
+/// version 5).
+async fn service_uuid(composer: &Composer) -> Result<String, ServiceError> {
+    let cluster = composer.store().cluster().await?.unwrap_or_default();
+    Ok(uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, cluster.as_bytes()).to_string())
 }
 
 /// The authority of all managers of the store: that of the first of them.

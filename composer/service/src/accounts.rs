@@ -6,7 +6,7 @@
 use crate::error::{ErrorCode, ServiceError};
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier, phc::PasswordHash};
-use poolwright_store::{Batch, Store, StoreError, Stored, read};
+use poolwright_store::{Batch, Store, StoreError, Stored, read, read_all};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -105,6 +105,12 @@ impl Accounts {
         self.store.commit(batch).await?;
         self.right.lock().unwrap_or_else(PoisonError::into_inner).clear();
         Ok(())
+    }
+
+    /// The names of all accounts, in their order.
+    pub async fn names(&self) -> Result<Vec<String>, ServiceError> {
+        let accounts = read_all::<Account>(self.store.as_ref()).await?.into_iter();
+        Ok(accounts.map(|found| found.value.name).collect())
     }
 
     /// Whether this is the account's password.

@@ -10,7 +10,7 @@ mod pool;
 mod probes;
 mod schedules;
 
-use crate::{Api, auth, problem::Problem, sessions};
+use crate::{Api, auth, problem::Problem, redfish};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, OriginalUri, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode};
@@ -31,7 +31,7 @@ const LARGEST_BODY: usize = 16 << 20;
 /// The longest wait that a client may ask for is 5 minutes.
 const LONGEST_REQUEST: Duration = Duration::from_secs(330);
 
-pub(crate) fn router(api: Api) -> Router {
+pub(crate) fn router(api: Api, uuid: String) -> Router {
     let v1 = Router::new()
         .merge(pool::routes())
         .merge(demands::routes())
@@ -48,7 +48,7 @@ pub(crate) fn router(api: Api) -> Router {
     Router::new()
         .nest("/api/v1", v1)
         .merge(probes::routes())
-        .merge(sessions::routes(&api))
+        .merge(redfish::routes(&api, uuid))
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,

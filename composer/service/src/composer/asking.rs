@@ -189,7 +189,7 @@ impl Composer {
     }
 
     /// All compositions that stand, in the order of their ids.
-    pub(super) async fn held(&self) -> Result<Arc<Vec<Composition>>, ServiceError> {
+    pub async fn held(&self) -> Result<Arc<Vec<Composition>>, ServiceError> {
         self.books.refresh(self.store.as_ref()).await?;
         Ok(self.books.pages().compositions.clone())
     }

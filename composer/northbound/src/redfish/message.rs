@@ -1,0 +1,207 @@
+//! Errors in Redfish's form. The ids are those of DMTF's Base registry; the texts are ours.
+
+use crate::auth::Denied;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use poolwright_redfish_model::check::Violation;
+use poolwright_redfish_model::{ErrorBody, Health, Message};
+use poolwright_service::{ErrorCode, ServiceError};
+
+/// The registry whose ids these are: major and minor version.
+const BASE: &str = "Base.1.22";
+
+/// Why something is not done.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub status: StatusCode,
+    messages: Vec<Message>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Refusal {
+    /// One message: its id, its arguments, what happened, and what to do next.
+    pub fn new(status: StatusCode, id: &str, args: &[&str], text: impl Into<String>, next: &str) -> Self {
+        Self {
+            status,
+            messages: vec![message(id, args, text.into(), next)],
+            headers: Vec::new(),
+        }
+    }
+
+    pub fn with_header(mut self, name: HeaderName, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.push((name, value));
+        }
+        self
+    }
+
+    pub fn nothing_there(path: &str) -> Self {
+        let text = format!("There is nothing at {path}.");
+        let next = "Follow the links from /redfish/v1/: what was there may be gone.";
+        Self::new(StatusCode::NOT_FOUND, "ResourceMissingAtURI", &[path], text, next)
+    }
+
+    pub fn not_allowed(method: &str, path: &str, allow: &str) -> Self {
+        let text = format!("{method} can't be done at {path}.");
+        let next = format!("Allowed there: {allow}.");
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "OperationNotAllowed",
+            &[],
+            text,
+            &next,
+        )
+        .with_header(header::ALLOW, allow)
+    }
+
+    pub fn unauthenticated(why: &str) -> Self {
+        let next = "Give a name and a password (HTTP Basic), or the token of a session (X-Auth-Token).";
+        Self::new(StatusCode::UNAUTHORIZED, "NoValidSession", &[], why, next)
+            .with_header(header::WWW_AUTHENTICATE, "Basic realm=\"Poolwright\"")
+    }
+
+    pub fn bad_query(parameter: &str, value: &str, allowed: &str) -> Self {
+        let text = format!("{parameter} can't be {value:?}.");
+        let args = [value, parameter];
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "QueryParameterValueFormatError",
+            &args,
+            text,
+            allowed,
+        )
+    }
+
+    pub fn malformed_json(what: &str) -> Self {
+        let text = format!("The body is no JSON: {what}.");
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "MalformedJSON",
+            &[],
+            text,
+            "Send one JSON object.",
+        )
+    }
+
+    /// What is wrong with a body, each with where it is.
+    pub fn violations(violations: &[Violation]) -> Self {
+        let one = |violation: &Violation| {
+            let args: Vec<&str> = violation.args.iter().map(String::as_str).collect();
+            let (text, next) = of_body(violation.message, &args);
+            Message {
+                related_properties: Some(vec![format!("#{}", violation.path)]),
+                ..message(violation.message, &args, text, next)
+            }
+        };
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            messages: violations.iter().map(one).collect(),
+            headers: Vec::new(),
+        }
+    }
+}
+
+/// What is wrong with a property or a parameter, and what to do about it.
+fn of_body(id: &str, args: &[&str]) -> (String, &'static str) {
+    let first = args.first().copied().unwrap_or("the body");
+    let last = args.last().copied().unwrap_or("it");
+    match id {
+        "PropertyUnknown" => (format!("There is no property {first} here."), "Leave it out."),
+        "PropertyNotWritable" => (format!("{first} can't be written."), "Leave it out."),
+        "PropertyMissing" => (format!("{first} is missing."), "Say it."),
+        "UnrecognizedRequestBody" => ("The body is no JSON object.".to_owned(), "Send one JSON object."),
+        _ if id.ends_with("TypeError") => (
+            format!("{first} is of the wrong type for {last}."),
+            "See the schema.",
+        ),
+        _ if id.ends_with("NotInList") => (
+            format!("{first} is none of the values of {last}."),
+            "See the schema.",
+        ),
+        _ if id.ends_with("FormatError") => {
+            (format!("{first} has not the form of {last}."), "See the schema.")
+        }
+        _ if id.ends_with("OutOfRange") => (
+            format!("{first} is out of the range of {last}."),
+            "See the schema.",
+        ),
+        _ => (format!("{id}: {}.", args.join(", ")), "See the schema."),
+    }
+}
+
+fn message(id: &str, args: &[&str], text: String, next: &str) -> Message {
+    Message {
+        message_id: Some(format!("{BASE}.{id}")),
+        message: Some(text),
+        message_args: Some(args.iter().map(|&arg| arg.to_owned()).collect()),
+        message_severity: Some(match id {
+            "Success" | "Created" => Health::OK,
+            "PropertyNotWritable" | "PropertyUnknown" | "PropertyMissing" => Health::Warning,
+            _ => Health::Critical,
+        }),
+        resolution: Some(next.to_owned()),
+        ..Message::default()
+    }
+}
+
+/// A message that is no refusal.
+pub(crate) fn told(id: &str, severity: Health, text: &str) -> Message {
+    Message {
+        message_severity: Some(severity),
+        ..message(id, &[], text.to_owned(), "None.")
+    }
+}
+
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Unknown(why) => Self::unauthenticated(&why),
+            Denied::Failed(error) => error.into(),
+        }
+    }
+}
+
+impl From<ServiceError> for Refusal {
+    fn from(error: ServiceError) -> Self {
+        let status = crate::problem::status(error.code);
+        let id = match error.code {
+            ErrorCode::BadRequest => "GeneralError",
+            ErrorCode::NotFound => "ResourceNotFound",
+            ErrorCode::Conflict | ErrorCode::Unplaced | ErrorCode::Indeterminate => "ResourceInUse",
+            ErrorCode::Stale => "PreconditionFailed",
+            ErrorCode::Timeout => "OperationTimeout",
+            ErrorCode::CredentialsRefused => "AccessDenied",
+            ErrorCode::Unavailable => "ServiceTemporarilyUnavailable",
+            ErrorCode::Internal => "InternalError",
+        };
+        if status.is_server_error() {
+            tracing::warn!(code = ?error.code, "{}", error.message);
+        }
+        let next = error.hint.unwrap_or_else(|| "See the message.".to_owned());
+        let refusal = Self::new(status, id, &[], error.message, &next);
+        match status {
+            StatusCode::SERVICE_UNAVAILABLE => refusal.with_header(header::RETRY_AFTER, "5"),
+            _ => refusal,
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let first = self.messages.first();
+        let text = |of: fn(&Message) -> Option<&String>| first.and_then(of).cloned().unwrap_or_default();
+        let (code, said) = match self.messages.len() {
+            1 => (text(|m| m.message_id.as_ref()), text(|m| m.message.as_ref())),
+            _ => (
+                format!("{BASE}.GeneralError"),
+                "See @Message.ExtendedInfo for what is wrong.".to_owned(),
+            ),
+        };
+        let body = ErrorBody::new(code, said, self.messages);
+        let mut response = (self.status, axum::Json(body)).into_response();
+        for (name, value) in self.headers {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}

@@ -1,0 +1,283 @@
+//! The Redfish service: the pool as any Redfish client sees it.
+//!
+//! * [`routes`]: every place, and what may be done there. [`tree`]: what is read at each.
+//! * [`systems`], [`chassis`], [`fabrics`], [`composition`], [`managers`], [`tasks`], [`accounts`], [`sessions`],
+//!   [`root`]: one noun each. [`status`]: our states in Redfish's words.
+//! * [`pool`]: the last look, indexed; [`names`]: names of things in URIs; [`uri`]: where things are.
+//! * [`query`], [`filter`], [`view`]: what a client wants to see of a resource. [`message`]: errors.
+//!
+//! Invariants: what is here decides nothing about GPUs; routing comes before authorisation, and both see the same path;
+//! what a resource costs does not grow with the pool.
+
+mod accounts;
+mod chassis;
+mod composition;
+mod fabrics;
+mod filter;
+mod managers;
+mod message;
+mod names;
+mod pool;
+mod query;
+mod root;
+mod routes;
+mod sessions;
+mod status;
+mod systems;
+mod tasks;
+mod tree;
+mod uri;
+mod view;
+
+use self::message::Refusal;
+use self::pool::Indexed;
+use self::query::Query;
+use self::routes::Route;
+use self::tree::Reader;
+use crate::Api;
+use crate::auth;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use poolwright_service::{ErrorCode, ServiceError};
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// What every answer is made of.
+pub(crate) struct Redfish {
+    api: Api,
+    indexed: Indexed,
+    /// Of the service, the same at every start.
+    uuid: String,
+}
+
+/// Bodies of those who have not logged in are no longer.
+const LARGEST_OPEN_BODY: usize = 4 << 10;
+/// Bodies of the others.
+const LARGEST_BODY: usize = 1 << 20;
+const ODATA_VERSION: HeaderName = HeaderName::from_static("odata-version");
+
+pub(crate) fn routes(api: &Api, uuid: String) -> Router<Api> {
+    let redfish = Arc::new(Redfish {
+        api: api.clone(),
+        indexed: Indexed::default(),
+        uuid,
+    });
+    let handle = any(
+        |State(redfish): State<Arc<Redfish>>, request: Request| async move { redfish.answer(request).await },
+    );
+    Router::new()
+        .route("/redfish", handle.clone())
+        .route("/redfish/", handle.clone())
+        .route("/redfish/{*path}", handle)
+        .with_state(redfish)
+}
+
+/// A resource as JSON, with its entity tag.
+fn shown(resource: &impl Serialize) -> Result<Value, Refusal> {
+    let written = serde_json::to_value(resource).map_err(|error| {
+        let text = format!("a resource can't be written: {error}");
+        ServiceError::new(ErrorCode::Internal, text)
+    });
+    let mut value = written?;
+    // What changes with each look at the clock is no change.
+    let taken = value.get_mut("DateTime").map(Value::take);
+    let tag = format!("\"{}\"", &hex(&Sha256::digest(value.to_string()))[..16]);
+    if let Some(time) = taken {
+        value["DateTime"] = time;
+    }
+    value["@odata.etag"] = tag.into();
+    Ok(value)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A time as Redfish has it: to the second.
+fn time(at: jiff::Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+impl Redfish {
+    async fn answer(&self, request: Request) -> Response {
+        let head = request.method() == Method::HEAD;
+        let answered = self.answered(request).await;
+        let mut response = answered.unwrap_or_else(Refusal::into_response);
+        let headers = response.headers_mut();
+        headers.insert(ODATA_VERSION, HeaderValue::from_static("4.0"));
+        let no_store = HeaderValue::from_static("no-store");
+        headers.entry(header::CACHE_CONTROL).or_insert(no_store);
+        match head {
+            true => {
+                let (parts, _) = response.into_parts();
+                Response::from_parts(parts, Body::empty())
+            }
+            false => response,
+        }
+    }
+
+    async fn answered(&self, request: Request) -> Result<Response, Refusal> {
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path();
+        odata_version(&parts.headers)?;
+        let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let below = match segments.as_slice() {
+            ["redfish"] => return versions(&parts.method, path),
+            // To the members is to the collection (DSP0266, "POST (create)").
+            ["redfish", "v1", below @ .., "Members"] if parts.method == Method::POST => below,
+            ["redfish", "v1", below @ ..] => below,
+            _ => return Err(self.unknown(&parts.headers, path).await),
+        };
+        let Some(route) = routes::find(below) else {
+            return Err(self.unknown(&parts.headers, path).await);
+        };
+        let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        let logs_in = route.pattern == "SessionService/Sessions" && parts.method == Method::POST;
+        let asker = match (route.open && reads) || logs_in {
+            true => None,
+            false => Some(auth::who_asks(&self.api, &parts.headers).await?),
+        };
+        if !route
+            .allow
+            .split(", ")
+            .any(|method| method == parts.method.as_str())
+        {
+            return Err(Refusal::not_allowed(parts.method.as_str(), path, route.allow));
+        }
+        let query = parts.uri.query().unwrap_or_default();
+        if reads {
+            let reader = Reader::new(self, asker.as_ref());
+            return self
+                .read(&reader, route, path, below, query, &parts.headers)
+                .await;
+        }
+        if !query.is_empty() {
+            let text = "Query parameters are for reading.";
+            let status = StatusCode::BAD_REQUEST;
+            return Err(Refusal::new(
+                status,
+                "QueryNotSupportedOnOperation",
+                &[],
+                text,
+                "Leave them out.",
+            ));
+        }
+        let most = if asker.is_some() {
+            LARGEST_BODY
+        } else {
+            LARGEST_OPEN_BODY
+        };
+        match (below, &asker) {
+            (["SessionService", "Sessions"], None) => {
+                sessions::open(&self.api, &json(body, most).await?).await
+            }
+            (["SessionService", "Sessions", id], Some(asker)) => sessions::end(&self.api, asker, id).await,
+            _ => Err(Refusal::not_allowed(parts.method.as_str(), path, route.allow)),
+        }
+    }
+
+    async fn read(
+        &self,
+        reader: &Reader<'_>,
+        route: &Route,
+        path: &str,
+        below: &[&str],
+        query: &str,
+        headers: &HeaderMap,
+    ) -> Result<Response, Refusal> {
+        let query = Query::read(query)?;
+        match route.pattern {
+            "odata" => return Ok(axum::Json(root::odata()).into_response()),
+            "$metadata" => {
+                let xml = HeaderValue::from_static("application/xml;charset=utf-8");
+                return Ok(([(header::CONTENT_TYPE, xml)], root::metadata()).into_response());
+            }
+            _ => {}
+        }
+        let Some(resource) = reader.read(below).await? else {
+            return Err(Refusal::nothing_there(path));
+        };
+        let tag = resource["@odata.etag"].as_str().unwrap_or_default().to_owned();
+        let described = described_by(&resource);
+        let unchanged = query.is_plain() && matches_tag(headers, header::IF_NONE_MATCH, &tag);
+        let mut response = match unchanged {
+            true => StatusCode::NOT_MODIFIED.into_response(),
+            false => axum::Json(reader.viewed(path, resource, &query).await?).into_response(),
+        };
+        let mut put = |name: HeaderName, value: &str| {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                response.headers_mut().insert(name, value);
+            }
+        };
+        put(header::ETAG, &tag);
+        put(header::ALLOW, route.allow);
+        if let Some(link) = described {
+            put(header::LINK, &link);
+        }
+        Ok(response)
+    }
+
+    /// Of what is not there only those are told who may ask.
+    async fn unknown(&self, headers: &HeaderMap, path: &str) -> Refusal {
+        match auth::who_asks(&self.api, headers).await {
+            Ok(_) => Refusal::nothing_there(path),
+            Err(denied) => denied.into(),
+        }
+    }
+}
+
+fn versions(method: &Method, path: &str) -> Result<Response, Refusal> {
+    match *method {
+        Method::GET | Method::HEAD => Ok(axum::Json(root::versions()).into_response()),
+        _ => Err(Refusal::not_allowed(method.as_str(), path, "GET, HEAD")),
+    }
+}
+
+/// A client that says which version of OData it speaks must say ours.
+fn odata_version(headers: &HeaderMap) -> Result<(), Refusal> {
+    match headers.get(ODATA_VERSION) {
+        Some(value) if value != "4.0" => {
+            let text = "OData-Version can only be 4.0.";
+            let status = StatusCode::PRECONDITION_FAILED;
+            Err(Refusal::new(
+                status,
+                "HeaderInvalid",
+                &["OData-Version"],
+                text,
+                "Say 4.0, or leave it out.",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn matches_tag(headers: &HeaderMap, name: HeaderName, tag: &str) -> bool {
+    let values = headers
+        .get_all(name)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok());
+    let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
+    tags.any(|wanted| wanted == "*" || wanted.trim_start_matches("W/") == tag)
+}
+
+/// Where the schema of a resource is published.
+fn described_by(resource: &Value) -> Option<String> {
+    let odata_type = resource["@odata.type"].as_str()?.trim_start_matches('#');
+    let (versioned, _) = odata_type.rsplit_once('.')?;
+    Some(format!("<{}/{versioned}.json>; rel=describedby", root::PUBLISHED))
+}
+
+async fn json(body: Body, most: usize) -> Result<Value, Refusal> {
+    let bytes = to_bytes(body, most).await.map_err(|_| {
+        let text = format!("The body is longer than {most} bytes, or it broke off.");
+        let status = StatusCode::PAYLOAD_TOO_LARGE;
+        Refusal::new(status, "PayloadTooLarge", &[], text, "Send less.")
+    })?;
+    serde_json::from_slice(&bytes).map_err(|error| Refusal::malformed_json(&error.to_string()))
+}

@@ -1,0 +1,289 @@
+//! The pool as one answer sees it: the last look and the compositions that stand, with an index, so that what one
+//! resource costs does not grow with the pool.
+
+use super::names::Names;
+use poolwright_model::id::{ChassisId, CompositionId, HostId, SwitchId, UnitId};
+use poolwright_model::topology::{Fabric, Gpu, Host, Switch, Topology, Unit};
+use poolwright_service::{Composer, Composition, ServiceError, Snapshot};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a box holds, by place in the lists of the look.
+#[derive(Debug, Default)]
+pub(crate) struct InChassis {
+    pub gpus: Vec<usize>,
+    pub switches: Vec<usize>,
+}
+
+/// The pool and its index. Immutable.
+pub(crate) struct Pool {
+    pub snapshot: Arc<Snapshot>,
+    pub compositions: Arc<Vec<Composition>>,
+    /// Hosts, then compositions: both are systems.
+    pub systems: Names,
+    pub gpus: Names,
+    /// Hosts, then units: both are resource blocks.
+    pub blocks: Names,
+    pub fabrics: Names,
+    pub chassis: Names,
+    /// In the order of their ids.
+    pub in_chassis: Vec<InChassis>,
+    /// Switches of each fabric, with the names of its own.
+    pub switches: Vec<(Names, Vec<usize>)>,
+    /// Endpoints of each fabric: host ports, then GPUs.
+    pub endpoints: Vec<Endpoints>,
+    hosts: HashMap<HostId, usize>,
+    units: HashMap<UnitId, usize>,
+    held: HashMap<CompositionId, usize>,
+    by_host: HashMap<HostId, Vec<usize>>,
+    composition_of: HashMap<UnitId, usize>,
+    compositions_at: HashMap<HostId, Vec<usize>>,
+}
+
+/// Endpoints of one fabric.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoints {
+    pub names: Names,
+    pub of: Vec<EndpointOf>,
+}
+
+/// What a resource block is: what is composed as a whole.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Block<'p> {
+    Host(&'p Host),
+    Unit(&'p Unit),
+}
+
+/// What an endpoint stands for, by place in the lists of the look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndpointOf {
+    /// A host and which of its ports.
+    Port(usize, usize),
+    Gpu(usize),
+}
+
+impl Pool {
+    fn new(snapshot: Arc<Snapshot>, compositions: Arc<Vec<Composition>>) -> Self {
+        let topology = &snapshot.topology;
+        let hosts = topology.hosts.iter().map(|host| host.id.as_str());
+        let systems = Names::of(hosts.chain(compositions.iter().map(|one| one.id.as_str())));
+        let mut by_host: HashMap<HostId, Vec<usize>> = HashMap::new();
+        for (index, gpu) in topology.gpus.iter().enumerate() {
+            if let Some(host) = &gpu.host {
+                by_host.entry(host.clone()).or_default().push(index);
+            }
+        }
+        let mut composition_of = HashMap::new();
+        let mut compositions_at: HashMap<HostId, Vec<usize>> = HashMap::new();
+        for (index, composition) in compositions.iter().enumerate() {
+            compositions_at
+                .entry(composition.host.clone())
+                .or_default()
+                .push(index);
+            composition_of.extend(composition.held.iter().map(|held| (held.unit.clone(), index)));
+        }
+        let (chassis, in_chassis) = chassis(topology);
+        let switches = topology.fabrics.iter().map(|fabric| switches(topology, fabric));
+        Self {
+            systems,
+            gpus: Names::of(topology.gpus.iter().map(|gpu| gpu.id.as_str())),
+            blocks: Names::of(
+                (topology.hosts.iter().map(|host| host.id.as_str()))
+                    .chain(topology.units.iter().map(|unit| unit.id.as_str())),
+            ),
+            hosts: (topology.hosts.iter().enumerate())
+                .map(|(index, host)| (host.id.clone(), index))
+                .collect(),
+            units: (topology.units.iter().enumerate())
+                .map(|(index, unit)| (unit.id.clone(), index))
+                .collect(),
+            held: (compositions.iter().enumerate())
+                .map(|(index, one)| (one.id.clone(), index))
+                .collect(),
+            fabrics: Names::of(topology.fabrics.iter().map(|fabric| fabric.id.as_str())),
+            chassis,
+            in_chassis,
+            switches: switches.collect(),
+            endpoints: endpoints(topology),
+            by_host,
+            composition_of,
+            compositions_at,
+            snapshot,
+            compositions,
+        }
+    }
+
+    pub fn topology(&self) -> &Topology {
+        &self.snapshot.topology
+    }
+
+    pub fn host(&self, name: &str) -> Option<&Host> {
+        self.topology().hosts.get(self.systems.find(name)?)
+    }
+
+    pub fn composition(&self, name: &str) -> Option<&Composition> {
+        let hosts = self.topology().hosts.len();
+        self.compositions
+            .get(self.systems.find(name)?.checked_sub(hosts)?)
+    }
+
+    pub fn gpu(&self, name: &str) -> Option<&Gpu> {
+        self.topology().gpus.get(self.gpus.find(name)?)
+    }
+
+    /// The system that a host is.
+    pub fn system_of(&self, host: &HostId) -> Option<&str> {
+        self.systems.at(*self.hosts.get(host)?)
+    }
+
+    /// The system that a composition is.
+    pub fn composed(&self, composition: &CompositionId) -> Option<&str> {
+        self.systems
+            .at(self.topology().hosts.len() + self.held.get(composition)?)
+    }
+
+    /// The resource block that a host is.
+    pub fn host_block(&self, host: &HostId) -> Option<&str> {
+        self.blocks.at(*self.hosts.get(host)?)
+    }
+
+    /// The resource block that a unit is.
+    pub fn unit_block(&self, unit: &UnitId) -> Option<&str> {
+        self.blocks
+            .at(self.topology().hosts.len() + self.units.get(unit)?)
+    }
+
+    /// What a resource block is.
+    pub fn block(&self, name: &str) -> Option<Block<'_>> {
+        let index = self.blocks.find(name)?;
+        let topology = self.topology();
+        match index.checked_sub(topology.hosts.len()) {
+            None => Some(Block::Host(topology.hosts.get(index)?)),
+            Some(unit) => Some(Block::Unit(topology.units.get(unit)?)),
+        }
+    }
+
+    pub fn unit_gpus<'a>(&'a self, unit: &'a Unit) -> impl Iterator<Item = &'a Gpu> {
+        let gpus = &self.topology().gpus;
+        unit.gpus
+            .iter()
+            .filter_map(|id| gpus.get(self.gpus.index(id.as_str())?))
+    }
+
+    /// GPUs that a host has, whoever bound them there.
+    pub fn gpus_at<'a>(&'a self, host: &HostId) -> impl Iterator<Item = &'a Gpu> {
+        let held = self.by_host.get(host).into_iter().flatten();
+        held.filter_map(|index| self.topology().gpus.get(*index))
+    }
+
+    pub fn compositions_at<'a>(&'a self, host: &HostId) -> impl Iterator<Item = &'a Composition> {
+        let held = self.compositions_at.get(host).into_iter().flatten();
+        held.filter_map(|index| self.compositions.get(*index))
+    }
+
+    /// What holds a unit.
+    pub fn holder(&self, unit: &UnitId) -> Option<&Composition> {
+        self.compositions.get(*self.composition_of.get(unit)?)
+    }
+
+    pub fn fabric(&self, name: &str) -> Option<(usize, &Fabric)> {
+        let index = self.fabrics.find(name)?;
+        Some((index, self.topology().fabrics.get(index)?))
+    }
+
+    /// A switch of the fabric at this place in the list.
+    pub fn switch(&self, fabric: usize, name: &str) -> Option<&Switch> {
+        let (names, of) = self.switches.get(fabric)?;
+        self.topology().switches.get(*of.get(names.find(name)?)?)
+    }
+
+    /// The name of a switch in its fabric.
+    pub fn switch_name(&self, fabric: usize, switch: &SwitchId) -> Option<&str> {
+        self.switches.get(fabric)?.0.name(switch.as_str())
+    }
+
+    pub fn chassis_name(&self, chassis: &ChassisId) -> Option<&str> {
+        self.chassis.name(chassis.as_str())
+    }
+}
+
+fn chassis(topology: &Topology) -> (Names, Vec<InChassis>) {
+    let mut found: BTreeMap<&ChassisId, InChassis> = BTreeMap::new();
+    for (index, gpu) in topology.gpus.iter().enumerate() {
+        if let Some(chassis) = &gpu.chassis {
+            found.entry(chassis).or_default().gpus.push(index);
+        }
+    }
+    for (index, switch) in topology.switches.iter().enumerate() {
+        if let Some(chassis) = &switch.chassis {
+            found.entry(chassis).or_default().switches.push(index);
+        }
+    }
+    let names = Names::of(found.keys().map(|id| id.as_str()));
+    (names, found.into_values().collect())
+}
+
+fn switches(topology: &Topology, fabric: &Fabric) -> (Names, Vec<usize>) {
+    let switches = topology.switches.iter().enumerate();
+    let (of, ids): (Vec<usize>, Vec<&str>) = switches
+        .filter(|(_, switch)| switch.fabric == fabric.id)
+        .map(|(index, switch)| (index, switch.id.as_str()))
+        .unzip();
+    (Names::of(ids), of)
+}
+
+fn endpoints(topology: &Topology) -> Vec<Endpoints> {
+    let place: HashMap<_, _> = (topology.fabrics.iter().enumerate())
+        .map(|(index, fabric)| (&fabric.id, index))
+        .collect();
+    let mut found: Vec<Vec<(&str, EndpointOf)>> = vec![Vec::new(); topology.fabrics.len()];
+    for (at, host) in topology.hosts.iter().enumerate() {
+        for (index, port) in host.ports.iter().enumerate() {
+            if let Some(fabric) = place.get(&port.fabric) {
+                found[*fabric].push((port.id.as_str(), EndpointOf::Port(at, index)));
+            }
+        }
+    }
+    for (at, gpu) in topology.gpus.iter().enumerate() {
+        let mut fabrics: Vec<usize> = gpu
+            .ports
+            .iter()
+            .filter_map(|port| place.get(&port.fabric).copied())
+            .collect();
+        fabrics.sort_unstable();
+        fabrics.dedup();
+        for fabric in fabrics {
+            found[fabric].push((gpu.id.as_str(), EndpointOf::Gpu(at)));
+        }
+    }
+    let named = |of: Vec<(&str, EndpointOf)>| Endpoints {
+        names: Names::of(of.iter().map(|(id, _)| *id)),
+        of: of.into_iter().map(|(_, of)| of).collect(),
+    };
+    found.into_iter().map(named).collect()
+}
+
+/// The last pool that was asked for; it is indexed anew only where something changed.
+#[derive(Default)]
+pub(crate) struct Indexed(Mutex<Option<Arc<Pool>>>);
+
+impl Indexed {
+    pub async fn pool(&self, composer: &Composer) -> Result<Arc<Pool>, ServiceError> {
+        let snapshot = composer.snapshot().await?;
+        let compositions = composer.held().await?;
+        let last = self.lock().clone();
+        let same = |last: &Arc<Pool>| {
+            Arc::ptr_eq(&last.snapshot, &snapshot) && Arc::ptr_eq(&last.compositions, &compositions)
+        };
+        if let Some(last) = last.filter(same) {
+            return Ok(last);
+        }
+        let pool = Arc::new(Pool::new(snapshot, compositions));
+        *self.lock() = Some(pool.clone());
+        Ok(pool)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Pool>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,110 @@
+//! Every place of the service, as a table: what is there, and what may be done.
+
+/// What is at the places that a pattern names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// Segments below `/redfish/v1`; `{}` stands for any one.
+    pub pattern: &'static str,
+    /// The resource's type, by which privileges are looked up.
+    pub entity: &'static str,
+    /// In the form of the header `Allow`.
+    pub allow: &'static str,
+    /// Whether it may be read by anybody (DSP0266: what a client must see before it logs in).
+    pub open: bool,
+}
+
+const READ: &str = "GET, HEAD";
+const CREATE: &str = "GET, HEAD, POST";
+const DELETE: &str = "GET, HEAD, DELETE";
+
+const fn route(pattern: &'static str, entity: &'static str, allow: &'static str) -> Route {
+    Route {
+        pattern,
+        entity,
+        allow,
+        open: false,
+    }
+}
+
+const fn open(pattern: &'static str, entity: &'static str) -> Route {
+    Route {
+        open: true,
+        ..route(pattern, entity, READ)
+    }
+}
+
+/// The table.
+pub(crate) const ROUTES: &[Route] = &[
+    open("", "ServiceRoot"),
+    open("odata", "ServiceRoot"),
+    open("$metadata", "ServiceRoot"),
+    route("Systems", "ComputerSystemCollection", READ),
+    route("Systems/{}", "ComputerSystem", READ),
+    route("Systems/{}/Processors", "ProcessorCollection", READ),
+    route("Systems/{}/Processors/{}", "Processor", READ),
+    route("Chassis", "ChassisCollection", READ),
+    route("Chassis/{}", "Chassis", READ),
+    route("Chassis/{}/PCIeSlots", "PCIeSlots", READ),
+    route("Chassis/{}/PCIeDevices", "PCIeDeviceCollection", READ),
+    route("Chassis/{}/PCIeDevices/{}", "PCIeDevice", READ),
+    route(
+        "Chassis/{}/PCIeDevices/{}/PCIeFunctions",
+        "PCIeFunctionCollection",
+        READ,
+    ),
+    route("Chassis/{}/PCIeDevices/{}/PCIeFunctions/{}", "PCIeFunction", READ),
+    route("Fabrics", "FabricCollection", READ),
+    route("Fabrics/{}", "Fabric", READ),
+    route("Fabrics/{}/Switches", "SwitchCollection", READ),
+    route("Fabrics/{}/Switches/{}", "Switch", READ),
+    route("Fabrics/{}/Switches/{}/Ports", "PortCollection", READ),
+    route("Fabrics/{}/Switches/{}/Ports/{}", "Port", READ),
+    route("Fabrics/{}/Endpoints", "EndpointCollection", READ),
+    route("Fabrics/{}/Endpoints/{}", "Endpoint", READ),
+    route("Fabrics/{}/Zones", "ZoneCollection", READ),
+    route("Fabrics/{}/Zones/{}", "Zone", READ),
+    route("Managers", "ManagerCollection", READ),
+    route("Managers/{}", "Manager", READ),
+    route("CompositionService", "CompositionService", READ),
+    route(
+        "CompositionService/ResourceBlocks",
+        "ResourceBlockCollection",
+        READ,
+    ),
+    route("CompositionService/ResourceBlocks/{}", "ResourceBlock", READ),
+    route(
+        "CompositionService/ResourceBlocks/{}/Processors/{}",
+        "Processor",
+        READ,
+    ),
+    route("CompositionService/ResourceZones", "ZoneCollection", READ),
+    route("CompositionService/ResourceZones/{}", "Zone", READ),
+    route("CompositionService/ActivePool", "ResourceBlockCollection", READ),
+    route("CompositionService/FreePool", "ResourceBlockCollection", READ),
+    route("TaskService", "TaskService", READ),
+    route("TaskService/Tasks", "TaskCollection", READ),
+    route("TaskService/Tasks/{}", "Task", READ),
+    route("SessionService", "SessionService", READ),
+    route("SessionService/Sessions", "SessionCollection", CREATE),
+    route("SessionService/Sessions/{}", "Session", DELETE),
+    route("AccountService", "AccountService", READ),
+    route("AccountService/Accounts", "ManagerAccountCollection", READ),
+    route("AccountService/Accounts/{}", "ManagerAccount", READ),
+    route("AccountService/Roles", "RoleCollection", READ),
+    route("AccountService/Roles/{}", "Role", READ),
+];
+
+/// What is at a place.
+pub(crate) fn find(path: &[&str]) -> Option<&'static Route> {
+    ROUTES.iter().find(|route| fits(route.pattern, path))
+}
+
+fn fits(pattern: &str, path: &[&str]) -> bool {
+    let mut wanted = pattern.split('/').filter(|part| !part.is_empty());
+    let fits = path.iter().all(|part| {
+        wanted
+            .next()
+            .is_some_and(|wanted| wanted == "{}" || wanted == *part)
+    });
+    fits && wanted.next().is_none()
+}

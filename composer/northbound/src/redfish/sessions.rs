@@ -1,0 +1,90 @@
+//! Sessions: name and password once, then a token.
+
+use super::message::Refusal;
+use super::{shown, status, time, uri};
+use crate::Api;
+use crate::auth::{self, Asker};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use poolwright_redfish_model::check::check_create;
+use poolwright_redfish_model::{
+    Collection, Resource, Session, SessionCollection, SessionService, SessionTypes,
+};
+use poolwright_service::sessions::{self, IDLE, LONGEST};
+use serde_json::Value;
+
+pub(crate) fn service() -> SessionService {
+    SessionService {
+        id: Some("SessionService".into()),
+        name: Some("Sessions".into()),
+        service_enabled: Some(true),
+        status: status::enabled(),
+        session_timeout: Some(IDLE.as_secs()),
+        absolute_session_timeout: Some(LONGEST.as_secs()),
+        absolute_session_timeout_enabled: Some(true),
+        sessions: Some(uri::link("SessionService/Sessions")),
+        ..SessionService::at(uri::at("SessionService"))
+    }
+}
+
+fn place(id: &str) -> String {
+    uri::at(&format!("SessionService/Sessions/{id}"))
+}
+
+pub(crate) async fn all(api: &Api, Asker(account): &Asker) -> Result<SessionCollection, Refusal> {
+    let open = api.sessions.all(account).await?;
+    let members = uri::links(open.iter().map(|session| place(&session.id)));
+    let name = "Sessions of the account that asks";
+    Ok(SessionCollection::of(
+        uri::at("SessionService/Sessions"),
+        name,
+        members,
+    ))
+}
+
+pub(crate) async fn one(api: &Api, Asker(account): &Asker, id: &str) -> Result<Session, Refusal> {
+    Ok(told(&api.sessions.one(account, id).await?))
+}
+
+fn told(session: &sessions::Session) -> Session {
+    Session {
+        id: Some(session.id.clone()),
+        name: Some(format!("Session of {}", session.account)),
+        user_name: Some(session.account.clone()),
+        session_type: Some(SessionTypes::Redfish),
+        created_time: Some(time(session.opened)),
+        ..Session::at(place(&session.id))
+    }
+}
+
+/// Opens one for whoever shows name and password in the body.
+pub(crate) async fn open(api: &Api, body: &Value) -> Result<Response, Refusal> {
+    let violations = check_create(Session::SCHEMA, body);
+    if !violations.is_empty() {
+        return Err(Refusal::violations(&violations));
+    }
+    let text = |name: &str| body[name].as_str().unwrap_or_default();
+    let (name, password) = (text("UserName"), text("Password"));
+    if !api.accounts.verify(name, password).await? {
+        return Err(auth::wrong_password(name).into());
+    }
+    let opened = api.sessions.open(name).await?;
+    let body = shown(&told(&opened.session))?;
+    let mut response = (StatusCode::CREATED, axum::Json(body)).into_response();
+    let headers = [
+        (auth::TOKEN, opened.token),
+        (header::LOCATION, place(&opened.session.id)),
+    ];
+    for (name, value) in headers {
+        // Letters, digits and a few signs: they can always stand in a header.
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    Ok(response)
+}
+
+pub(crate) async fn end(api: &Api, Asker(account): &Asker, id: &str) -> Result<Response, Refusal> {
+    api.sessions.end(account, id).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

@@ -1,0 +1,145 @@
+//! What is at each place. Reads only: what changes something is in the file of its noun.
+
+use super::message::Refusal;
+use super::pool::Pool;
+use super::{
+    Redfish, accounts, chassis, composition, fabrics, managers, root, sessions, shown, systems, tasks, uri,
+};
+use crate::auth::Asker;
+use poolwright_service::{ErrorCode, Operation, ServiceError};
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+
+/// What answers to one request are made of: the pool is the same for all of them.
+pub(crate) struct Reader<'r> {
+    redfish: &'r Redfish,
+    /// `None` where anybody may ask.
+    asker: Option<&'r Asker>,
+    pool: OnceCell<Arc<Pool>>,
+}
+
+/// The most ended operations that are listed.
+const TASKS: u32 = 200;
+
+impl<'r> Reader<'r> {
+    pub fn new(redfish: &'r Redfish, asker: Option<&'r Asker>) -> Self {
+        Self {
+            redfish,
+            asker,
+            pool: OnceCell::new(),
+        }
+    }
+
+    async fn pool(&self) -> Result<&Pool, Refusal> {
+        let composer = &self.redfish.api.composer;
+        composer.may_be_asked()?;
+        let pool = self.pool.get_or_try_init(|| self.redfish.indexed.pool(composer));
+        Ok(pool.await?)
+    }
+
+    /// The resource at a place; `None` where there is nothing.
+    pub async fn read(&self, path: &[&str]) -> Result<Option<Value>, Refusal> {
+        let api = &self.redfish.api;
+        match path {
+            [] => some(root::root(&self.redfish.uuid)),
+            ["Managers"] => some(managers::all()),
+            ["Managers", name] => {
+                let fabrics = uri::links(self.pool().await?.fabrics.iter().map(uri::fabric));
+                maybe(managers::one(name, fabrics, api.composer.clock().now()))
+            }
+            ["TaskService"] => some(tasks::service(api.composer.clock().now())),
+            ["TaskService", "Tasks"] => some(tasks::all(&self.operations().await?)),
+            ["TaskService", "Tasks", name] => maybe(
+                self.operation(name)
+                    .await?
+                    .map(|operation| tasks::one(name, &operation)),
+            ),
+            ["SessionService"] => some(sessions::service()),
+            ["SessionService", "Sessions"] => some(sessions::all(api, self.asker()?).await?),
+            ["SessionService", "Sessions", id] => some(sessions::one(api, self.asker()?, id).await?),
+            ["AccountService"] => some(accounts::service()),
+            ["AccountService", "Accounts"] => some(accounts::all(&api.accounts.names().await?)),
+            ["AccountService", "Accounts", name] => maybe(accounts::one(&api.accounts.names().await?, name)),
+            ["AccountService", "Roles"] => some(accounts::roles()),
+            ["AccountService", "Roles", name] => maybe(accounts::role(name)),
+            _ => in_pool(self.pool().await?, path),
+        }
+    }
+
+    fn asker(&self) -> Result<&Asker, Refusal> {
+        self.asker
+            .ok_or_else(|| Refusal::unauthenticated("Nobody is logged in."))
+    }
+
+    async fn operations(&self) -> Result<Vec<Operation>, Refusal> {
+        let composer = &self.redfish.api.composer;
+        composer.may_be_asked()?;
+        Ok(composer.latest_operations(TASKS).await?)
+    }
+
+    async fn operation(&self, name: &str) -> Result<Option<Operation>, Refusal> {
+        let composer = &self.redfish.api.composer;
+        composer.may_be_asked()?;
+        let Ok(id) = name.parse() else { return Ok(None) };
+        match composer.operation(&id).await {
+            Ok(operation) => Ok(Some(operation)),
+            Err(ServiceError {
+                code: ErrorCode::NotFound,
+                ..
+            }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What is read from the look at the pool alone.
+fn in_pool(pool: &Pool, path: &[&str]) -> Result<Option<Value>, Refusal> {
+    match path {
+        ["Systems"] => some(systems::all(pool)),
+        ["Systems", name] => maybe(systems::one(pool, name)),
+        ["Systems", name, "Processors"] => maybe(systems::processors(pool, name)),
+        ["Systems", name, "Processors", gpu] => maybe(systems::processor(pool, name, gpu)),
+        ["Chassis"] => some(chassis::all(pool)),
+        ["Chassis", name] => maybe(chassis::one(pool, name)),
+        ["Chassis", name, "PCIeSlots"] => maybe(chassis::slots(pool, name)),
+        ["Chassis", name, "PCIeDevices"] => maybe(chassis::devices(pool, name)),
+        ["Chassis", name, "PCIeDevices", gpu] => maybe(chassis::device(pool, name, gpu)),
+        ["Chassis", name, "PCIeDevices", gpu, "PCIeFunctions"] => maybe(chassis::functions(pool, name, gpu)),
+        ["Chassis", name, "PCIeDevices", gpu, "PCIeFunctions", function] => {
+            maybe(chassis::function(pool, name, gpu, function))
+        }
+        ["Fabrics"] => some(fabrics::all(pool)),
+        ["Fabrics", name] => maybe(fabrics::one(pool, name)),
+        ["Fabrics", name, "Switches"] => maybe(fabrics::switches(pool, name)),
+        ["Fabrics", name, "Switches", switch] => maybe(fabrics::switch(pool, name, switch)),
+        ["Fabrics", name, "Switches", switch, "Ports"] => maybe(fabrics::ports(pool, name, switch)),
+        ["Fabrics", name, "Switches", switch, "Ports", port] => {
+            maybe(fabrics::port(pool, name, switch, port))
+        }
+        ["Fabrics", name, "Endpoints"] => maybe(fabrics::endpoints(pool, name)),
+        ["Fabrics", name, "Endpoints", endpoint] => maybe(fabrics::endpoint(pool, name, endpoint)),
+        ["Fabrics", name, "Zones"] => maybe(fabrics::zones(pool, name)),
+        ["Fabrics", name, "Zones", zone] => maybe(fabrics::zone(pool, name, zone)),
+        ["CompositionService"] => some(composition::service()),
+        ["CompositionService", "ResourceBlocks"] => some(composition::blocks(pool)),
+        ["CompositionService", "ResourceBlocks", name] => maybe(composition::block(pool, name)),
+        ["CompositionService", "ResourceBlocks", name, "Processors", gpu] => {
+            maybe(composition::processor(pool, name, gpu))
+        }
+        ["CompositionService", "ResourceZones"] => some(composition::zones(pool)),
+        ["CompositionService", "ResourceZones", name] => maybe(composition::zone(pool, name)),
+        ["CompositionService", "ActivePool"] => some(composition::pool_of(pool, true)),
+        ["CompositionService", "FreePool"] => some(composition::pool_of(pool, false)),
+        _ => Ok(None),
+    }
+}
+
+fn some(resource: impl Serialize) -> Result<Option<Value>, Refusal> {
+    Ok(Some(shown(&resource)?))
+}
+
+fn maybe(resource: Option<impl Serialize>) -> Result<Option<Value>, Refusal> {
+    resource.map(|resource| shown(&resource)).transpose()
+}
