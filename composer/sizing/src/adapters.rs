@@ -36,7 +36,7 @@ impl Adapters {
         };
         let (plain, shared, routed) = match self.targets {
             Targets::Qv | Targets::Qkvo => (0, 0, 0),
-            Targets::All => mlps(model),
+            Targets::All | Targets::Mlp => mlps(model),
         };
         let with_experts = model.expert_layers();
         let linear = model.linear_layers();
@@ -59,6 +59,7 @@ impl Adapters {
             q
         };
         match self.targets {
+            Targets::Mlp => 0,
             Targets::Qv => (h + made) + (h + kv),
             Targets::Qkvo | Targets::All => (h + made) + (h + q) + 2 * (h + kv),
         }
@@ -68,7 +69,7 @@ impl Adapters {
     fn linear_attention(&self, model: &Model, linear: Linear) -> u64 {
         let h = model.hidden;
         match self.targets {
-            Targets::Qv | Targets::Qkvo => 0,
+            Targets::Qv | Targets::Qkvo | Targets::Mlp => 0,
             Targets::All => (h + linear.projected()) + (h + 2 * linear.value_heads) + (linear.value() + h),
         }
     }
@@ -83,6 +84,7 @@ impl Adapters {
         };
         let expanded = latent.kv_lora_rank + heads * (latent.nope_dim + latent.value_dim);
         match self.targets {
+            Targets::Mlp => 0,
             Targets::Qv => queries + expanded,
             Targets::Qkvo | Targets::All => {
                 let compressed = h + latent.kv_lora_rank + latent.rope_dim;
@@ -130,6 +132,8 @@ mod tests {
     fn adapters_are_counted() {
         assert_eq!(count("Llama-3.1-8B", 16, Targets::All), 41_943_040);
         assert_eq!(count("Llama-2-7B", 8, Targets::Qv), 4_194_304);
+        // As peft's own comparison of methods prints it for Llama 3.2 3B.
+        assert_eq!(count("Llama-3.2-3B", 10, Targets::Mlp), 9_461_760);
     }
 
     #[test]

@@ -24,8 +24,7 @@ use poolwright_model::units::Bytes;
 use std::fmt::Write;
 use std::str::FromStr;
 
-/// The engine of measured inference cases: a library, not a server. Before version 4.45 transformers returned the
-/// logits of the whole prompt.
+/// The engine of measured inference cases: a library, not a server; the version of transformers where it is told.
 fn engine(framework: &str) -> &'static str {
     let version = framework
         .split_whitespace()
@@ -37,6 +36,7 @@ fn engine(framework: &str) -> &'static str {
         });
     match version {
         Some::<(u64, u64)>(version) if version < (4, 45) => "transformers-4.44",
+        Some((4, 51)) => "transformers-4.51",
         _ => "pytorch",
     }
 }
@@ -259,6 +259,7 @@ fn known(model: Model) -> Model {
     };
     Model {
         family: known.family,
+        context: known.context,
         latent: known.latent,
         window: known.window,
         linear: known.linear,

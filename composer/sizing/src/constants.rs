@@ -203,6 +203,14 @@ pub struct Engine {
     /// It computes the logits of the whole prompt in fp32.
     #[serde(default)]
     pub prompt_logits: bool,
+    /// It reads a prompt all at once. 1: what that takes is in the middle estimate; 0: in the bound alone.
+    pub prompt_activations: Option<Figure>,
+    /// Each layer keeps cosines and sines of all places of the model's context: of so many where that is not known.
+    pub rotary_tables: Option<Figure>,
+    /// Formats in which the head of a tied model is loaded apart, and given back after.
+    pub loads_head: Option<Formats>,
+    /// Formats of which the largest matrix is expanded into a buffer of 16 bits.
+    pub expands: Option<Formats>,
     /// Its figures are estimates: few logs of it were found, or none.
     #[serde(default)]
     pub estimate: bool,

@@ -2,7 +2,10 @@
 //!
 //! Tensor parallelism splits every layer over the GPUs of a group; pipeline stages split the layers over
 //! groups. Key and value heads are replicated, not split, where the group is wider than their number;
-//! latent attention keeps one entry for all heads, so it is never split. All experts are resident.
+//! latent attention keeps one entry for all heads, so it is never split. All experts are resident. What a library
+//! holds while it reads a prompt is in [`prompt`].
+
+mod prompt;
 
 use crate::constants::{Constants, Engine, Scope};
 use crate::error::SizingError;
@@ -15,7 +18,6 @@ use serde::{Deserialize, Serialize};
 
 const CACHE: &str = "key/value cache";
 const LINEAR_STATES: &str = "states of linear attention";
-const PROMPT_LOGITS: &str = "prompt logits";
 
 /// How a model is spread over GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -103,7 +105,8 @@ pub fn estimate(
 /// engine takes its usual share: as many caches as there is room for beside everything else.
 pub fn requests_that_fit(job: &Inference, estimate: &Estimate, memory: Bytes) -> Result<u64, SizingError> {
     let share = engine(job)?.utilization.as_ref().map_or(1.0, |share| share.value);
-    let grows = |term: &&Term| matches!(term.name.as_str(), CACHE | LINEAR_STATES | PROMPT_LOGITS);
+    let growing = [CACHE, LINEAR_STATES, prompt::LOGITS, prompt::ACTIVATIONS];
+    let grows = |term: &&Term| growing.contains(&term.name.as_str());
     let growing: u64 = estimate.terms.iter().filter(grows).map(|term| term.safe.0).sum();
     let beside = estimate.safe.0.saturating_sub(growing) as f64;
     let each = growing as f64 / job.concurrency as f64;
@@ -144,16 +147,13 @@ pub fn tensors(model: &Model, job: &Inference, layout: Layout) -> Result<Vec<Ter
             .as_ref()
             .map(|range| Term::constant("workspace", range)),
     );
-    if job.prompt_logits || engine.prompt_logits {
-        let tokens = job.prompt_tokens.saturating_mul(job.concurrency);
-        let formula = format!(
-            "6 B x {} x {} prompt tokens",
-            grouped(model.vocab),
-            grouped(tokens)
-        );
-        let bytes = 6.0 * model.vocab as f64 * tokens as f64;
-        terms.push(Term::new(PROMPT_LOGITS, bytes, engine.cache_safe.value, formula));
-    }
+    terms.extend(prompt::rotary_tables(model, job, layout, engine));
+    terms.extend(prompt::expanded(model, job, layout, engine));
+    let held = held_cache(model, job, layout, engine);
+    let reading = prompt::reading(model, job, layout, engine, held);
+    let beyond = reading.as_ref().map_or(Bytes(0), |term| term.point);
+    terms.extend(reading);
+    terms.extend(prompt::loading(model, job, engine, held, beyond));
     Ok(terms)
 }
 
@@ -378,6 +378,28 @@ fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Vec
         ));
     }
     terms
+}
+
+/// The cache of a library, which grows with every token.
+fn held_cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> prompt::Cache {
+    if engine.prompt_activations.is_none() {
+        return prompt::Cache::default();
+    }
+    let held = |job: &Inference| {
+        let terms = cache(model, job, layout, engine);
+        prompt::Held {
+            point: terms.iter().map(|term| term.point.0).sum(),
+            safe: terms.iter().map(|term| term.safe.0).sum(),
+        }
+    };
+    let prompt = Inference {
+        generated_tokens: 0,
+        ..job.clone()
+    };
+    prompt::Cache {
+        prompt: held(&prompt),
+        all: held(job),
+    }
 }
 
 /// What the process holds outside PyTorch, communication library included.

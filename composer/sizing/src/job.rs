@@ -127,6 +127,8 @@ named! {
     Targets("targets") {
         Qv = "qv" | "q,v",
         Qkvo = "qkvo" | "q,k,v,o",
+        /// Gate, up and down.
+        Mlp = "mlp" | "gate,up,down",
         All = "all",
     }
 }

@@ -273,7 +273,9 @@ impl Rank<'_> {
                 (AdapterType::Fp32, Targets::Qv) => 8.0 * h,
                 (AdapterType::Fp32, Targets::All) => 24.0 * h + 4.0 * f,
                 (AdapterType::Fp32, Targets::Qkvo) => 16.0 * h,
+                (AdapterType::Fp32, Targets::Mlp) => 8.0 * h + 4.0 * f,
                 (AdapterType::Bf16, Targets::Qv | Targets::Qkvo) => e * h,
+                (AdapterType::Bf16, Targets::Mlp) => e * h + e * f,
                 (AdapterType::Bf16, Targets::All) => 2.0 * e * h + e * f,
             }
     }

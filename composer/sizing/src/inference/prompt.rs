@@ -1,0 +1,200 @@
+//! What plain PyTorch holds while it reads a prompt, and gives back before it generates; and what it keeps to compute
+//! with, beside the weights.
+//!
+//! A server reads prompts in parts of a set size, whose memory its log tells. A library computes all of the prompt at
+//! once, so its peak is at the greatest of these moments:
+//!
+//! ```text
+//! loading      the head once more, in formats that load it apart
+//! reading      cache of the prompt + one layer's activations, or the logits where all of them are computed
+//! generating   cache of prompt and answer
+//! ```
+//!
+//! The cache has a term of its own with all tokens; here is what reading takes beyond that. Activations in bytes per
+//! token, read off the modelling code of transformers; e: bytes of an element.
+//!
+//! ```text
+//! MLP         e (4 h + 3 f)        embedded input, the layer's, that of the MLP before and after its norm; SiLU, up, product
+//! attention   e (3 h + 4 q + 2 kv) query, and its rotation in three parts
+//! experts     e (5 h) + E (2 e + 4) + 8 k E    logits and softmax of the router, and the mask of who takes which token
+//! ```
+
+use super::Layout;
+use crate::constants::Engine;
+use crate::estimate::{Term, grouped, whole};
+use crate::job::{Inference, WeightFormat};
+use crate::model::{Family, Mlp, Model};
+use poolwright_model::units::Bytes;
+
+/// Names of the terms that grow with every request.
+pub(super) const LOGITS: &str = "prompt logits";
+pub(super) const ACTIVATIONS: &str = "prompt activations";
+
+/// A cache in bytes: middle and bound.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Held {
+    pub point: u64,
+    pub safe: u64,
+}
+
+/// The cache of a request's prompt, and of all its tokens.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Cache {
+    pub prompt: Held,
+    pub all: Held,
+}
+
+/// What reading takes beyond the cache that generating needs.
+pub(super) fn reading(
+    model: &Model,
+    job: &Inference,
+    layout: Layout,
+    engine: &Engine,
+    cache: Cache,
+) -> Option<Term> {
+    let tokens = job.prompt_tokens as f64 * job.concurrency as f64;
+    let all_logits = job.prompt_logits || engine.prompt_logits;
+    let Some(counted) = &engine.prompt_activations else {
+        // The cache of a server is there from the start.
+        let bytes = all_logits.then(|| logits(model) * tokens)?;
+        let formula = format!(
+            "6 B x {} x {} prompt tokens",
+            grouped(model.vocab),
+            whole_number(tokens)
+        );
+        return Some(Term::new(LOGITS, bytes, engine.cache_safe.value, formula));
+    };
+    let e = element(job);
+    let layer = layer(model, layout, e);
+    let head = if all_logits {
+        logits(model) + e * model.hidden as f64
+    } else {
+        0.0
+    };
+    let (name, each) = if head > layer {
+        (LOGITS, head)
+    } else {
+        (ACTIVATIONS, layer)
+    };
+    let beyond = |factor: f64, prompt: u64, all: u64| {
+        let reading = whole(each * tokens * factor).0.saturating_add(prompt);
+        Bytes(reading.saturating_sub(all))
+    };
+    let formula = format!(
+        "{} B x {} prompt tokens - {:.2} GiB of cache to come",
+        whole_number(each),
+        whole_number(tokens),
+        Bytes(cache.all.point - cache.prompt.point).gib()
+    );
+    let point = beyond(1.0, cache.prompt.point, cache.all.point);
+    Some(Term {
+        point: whole(point.0 as f64 * counted.value),
+        safe: beyond(engine.cache_safe.value, cache.prompt.safe, cache.all.safe).max(point),
+        ..Term::new(name, 0.0, 1.0, formula)
+    })
+}
+
+/// A head that is loaded apart, though it is the embedding: what it takes beyond all that comes after it is given back.
+pub(super) fn loading(
+    model: &Model,
+    job: &Inference,
+    engine: &Engine,
+    cache: Cache,
+    reading: Bytes,
+) -> Option<Term> {
+    let formats = engine.loads_head.as_ref()?;
+    if !model.tied || !formats.value.contains(&job.weights) {
+        return None;
+    }
+    let matrix = model.vocab * model.hidden;
+    let beyond = (2 * matrix).saturating_sub(cache.all.point.saturating_add(reading.0));
+    let formula = format!("2 B x {} of the head, before there is a cache", grouped(matrix));
+    (beyond > 0).then(|| Term::new("loading", beyond as f64, 1.0, formula))
+}
+
+fn whole_number(count: f64) -> String {
+    grouped(count.round() as u64)
+}
+
+/// Bytes per token of logits in 16 bits and their copy in fp32.
+fn logits(model: &Model) -> f64 {
+    6.0 * model.vocab as f64
+}
+
+fn element(job: &Inference) -> f64 {
+    if job.weights == WeightFormat::Fp32 {
+        4.0
+    } else {
+        2.0
+    }
+}
+
+/// Bytes per token of the layer that takes the most.
+fn layer(model: &Model, layout: Layout, e: f64) -> f64 {
+    let (h, over) = (model.hidden as f64, layout.tensor as f64);
+    let products = match model.mlp {
+        Mlp::Gated => 3.0,
+        Mlp::Gelu => 2.0,
+        Mlp::GeluNew => 4.0,
+    };
+    let mlp = match model.experts {
+        Some(experts) => {
+            let (count, per_token) = (experts.count as f64, experts.per_token as f64);
+            e * 5.0 * h + count * (2.0 * e + 4.0) + 8.0 * per_token * count
+        }
+        None => e * (4.0 * h + products * model.ffn as f64 / over),
+    };
+    let attention = e * (3.0 * h + (4.0 * model.query() as f64 + 2.0 * model.key() as f64) / over);
+    // Cosines and sines of each token's place.
+    mlp.max(attention) + 2.0 * e * model.head_dim as f64
+}
+
+/// Cosines and sines that every layer keeps for itself, of all places that the model was made for. Of the Llama family
+/// some classes keep them and some don't: the bound has them.
+pub(super) fn rotary_tables(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Option<Term> {
+    let usual = engine.rotary_tables.as_ref()?;
+    let none = [
+        Family::Gpt2,
+        Family::Opt,
+        Family::Bloom,
+        Family::Mpt,
+        Family::GptNeo,
+    ];
+    if none.contains(&model.family) {
+        return None;
+    }
+    let made_for = model.context.unwrap_or(usual.value as u64);
+    let places = made_for.max(job.prompt_tokens + job.generated_tokens);
+    let layers = model.layers.div_ceil(layout.pipeline);
+    let width = model.latent.map_or(model.head_dim, |latent| latent.rope_dim);
+    let bytes = 2.0 * element(job) * width as f64 * places as f64 * layers as f64;
+    let formula = format!(
+        "2 x {} B x {width} x {} places x {layers} layers",
+        element(job),
+        grouped(places)
+    );
+    let term = Term::new("rotary tables", bytes, 1.0, formula);
+    Some(if model.family == Family::Llama {
+        Term {
+            point: whole(0.0),
+            ..term
+        }
+    } else {
+        term
+    })
+}
+
+/// Where the kernel takes 16-bit weights, the largest matrix is expanded into a buffer that stays.
+pub(super) fn expanded(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Option<Term> {
+    let formats = engine.expands.as_ref()?;
+    if !formats.value.contains(&job.weights) {
+        return None;
+    }
+    let widest = model
+        .experts
+        .map_or(model.ffn, |experts| experts.ffn)
+        .max(model.query());
+    let matrix = model.hidden * widest / layout.tensor;
+    let formula = format!("2 B x {} of the largest matrix", grouped(matrix));
+    Some(Term::new("expanded weights", 2.0 * matrix as f64, 1.0, formula))
+}
