@@ -120,19 +120,61 @@ fn list(ids: &[GpuId]) -> String {
     ids.iter().map(GpuId::as_str).collect::<Vec<_>>().join(", ")
 }
 
+/// What the composition is said to be for where nobody said it.
+const BY_NAME: &str = "attached by name";
+
 /// A plan that attaches these GPUs, and nothing else, to a host, in one new composition without a demand.
 pub fn attach(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
+    attach_for(gpus, host, BY_NAME, input)
+}
+
+/// The same, in a composition that says to people what it is for.
+pub fn attach_for(
+    gpus: &[GpuId],
+    host: &HostId,
+    label: &str,
+    input: &PlanInput<'_>,
+) -> Result<Plan, Refusal> {
+    let survey = survey_of(gpus, host, input);
+    let units = whole_units(&survey, gpus)?;
+    let composed = on_host(&survey, &units, host, input)?;
+    let label = label.to_owned();
+    Ok(attached(Composition { label, ..composed }, input, &survey))
+}
+
+/// A plan that attaches these GPUs to the host of a composition that was attached by name, as a part of it.
+pub fn extend(gpus: &[GpuId], composition: &CompositionId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
+    let standing = input.world.held.iter().find(|c| c.id == *composition);
+    let standing = standing.ok_or_else(|| Refusal::UnknownComposition {
+        composition: composition.clone(),
+    })?;
+    if let Some(demand) = &standing.demand {
+        return Err(Refusal::HeldForDemand {
+            gpu: standing.held[0].gpus[0].clone(),
+            composition: composition.clone(),
+            demand: demand.clone(),
+        });
+    }
+    let survey = survey_of(gpus, &standing.host, input);
+    let units = whole_units(&survey, gpus)?;
+    let added = on_host(&survey, &units, &standing.host, input)?;
+    Ok(attached(standing.with(added.held), input, &survey))
+}
+
+fn survey_of<'a>(gpus: &[GpuId], host: &HostId, input: &PlanInput<'a>) -> Survey<'a> {
     let named: BTreeSet<&GpuId> = gpus.iter().collect();
     let seen = input.world.snapshot.topology.gpus.iter();
     let units = seen.filter(|gpu| named.contains(&gpu.id)).map(|gpu| &gpu.unit);
-    let survey = Survey::near(&input.world, units, [host]);
-    let units = whole_units(&survey, gpus)?;
+    Survey::near(&input.world, units, [host])
+}
+
+fn attached(composed: Composition, input: &PlanInput<'_>, survey: &Survey<'_>) -> Plan {
     let changes = Changes {
         keeps: input.world.held.iter().map(|c| c.id.clone()).collect(),
-        composes: vec![on_host(&survey, &units, host, input)?],
+        composes: vec![composed],
         ..Changes::default()
     };
-    Ok(changes.into_plan(input, &survey))
+    changes.into_plan(input, survey)
 }
 
 /// A plan that moves GPUs, which were attached by name, to another host: detached here and attached there, all of
@@ -198,7 +240,7 @@ fn on_host(
         held,
         part: 1,
         parts: 1,
-        label: "attached by name".to_owned(),
+        label: BY_NAME.to_owned(),
     })
 }
 

@@ -7,7 +7,7 @@ use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::id::{GpuId, HostId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Verb;
-use poolwright_planner::direct::{Refusal, attach, detach, move_to, release, repair};
+use poolwright_planner::direct::{Refusal, attach, attach_for, detach, extend, move_to, release, repair};
 use poolwright_planner::{Plan, Reserved, check};
 use poolwright_sizing::need::Need;
 use support::*;
@@ -36,6 +36,30 @@ fn done(rack: &mut Rack, plan: Result<Plan, Refusal>) -> Plan {
     rack.holds(&plan);
     rack.execute(&plan, 3);
     plan
+}
+
+#[test]
+fn what_was_attached_by_name_is_extended() {
+    let mut rack = rack();
+    let plan = attach_for(&ids(&["g001"]), &host("h"), "render farm", &rack.input());
+    done(&mut rack, plan);
+    let composition = rack.held[0].id.clone();
+    let plan = extend(&ids(&["g002", "g003"]), &composition, &rack.input());
+    done(&mut rack, plan);
+    assert_eq!(rack.held.len(), 1, "it is one composition");
+    let held = &rack.held[0];
+    assert_eq!((held.gpu_count(), held.label.as_str()), (3, "render farm"));
+    let full = extend(&ids(&["g004"]), &composition, &rack.input());
+    assert!(matches!(full, Err(Refusal::NoSlot { .. })), "{full:?}");
+    let again = extend(&ids(&["g001"]), &composition, &rack.input());
+    assert!(matches!(again, Err(Refusal::Held { .. })), "{again:?}");
+    let plan = release(&composition, &rack.input());
+    done(&mut rack, plan);
+    let gone = extend(&ids(&["g001"]), &composition, &rack.input());
+    assert!(
+        matches!(gone, Err(Refusal::UnknownComposition { .. })),
+        "{gone:?}"
+    );
 }
 
 #[test]

@@ -54,6 +54,18 @@ impl Refusal {
         .with_header(header::ALLOW, allow)
     }
 
+    pub fn changed_meanwhile(path: &str) -> Self {
+        let text = format!("{path} is not what it was when the tag was given.");
+        let next = "Read it again, and decide anew.";
+        Self::new(
+            StatusCode::PRECONDITION_FAILED,
+            "PreconditionFailed",
+            &[],
+            text,
+            next,
+        )
+    }
+
     pub fn unauthenticated(why: &str) -> Self {
         let next = "Give a name and a password (HTTP Basic), or the token of a session (X-Auth-Token).";
         Self::new(StatusCode::UNAUTHORIZED, "NoValidSession", &[], why, next)

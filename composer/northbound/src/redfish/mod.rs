@@ -3,6 +3,7 @@
 //! * [`routes`]: every place, and what may be done there. [`tree`]: what is read at each.
 //! * [`systems`], [`chassis`], [`fabrics`], [`composition`], [`managers`], [`tasks`], [`accounts`], [`sessions`],
 //!   [`root`]: one noun each. [`status`]: our states in Redfish's words.
+//! * [`composing`]: what changes who holds what.
 //! * [`pool`]: the last look, indexed; [`names`]: names of things in URIs; [`uri`]: where things are.
 //! * [`query`], [`filter`], [`view`]: what a client wants to see of a resource. [`message`]: errors.
 //!
@@ -11,6 +12,7 @@
 
 mod accounts;
 mod chassis;
+mod composing;
 mod composition;
 mod fabrics;
 mod filter;
@@ -29,16 +31,18 @@ mod tree;
 mod uri;
 mod view;
 
+use self::composing::Asked;
 use self::message::Refusal;
 use self::pool::Indexed;
 use self::query::Query;
 use self::routes::Route;
 use self::tree::Reader;
 use crate::Api;
-use crate::auth;
+use crate::auth::{self, Asker};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
@@ -168,17 +172,54 @@ impl Redfish {
                 "Leave them out.",
             ));
         }
-        let most = if asker.is_some() {
-            LARGEST_BODY
-        } else {
-            LARGEST_OPEN_BODY
+        match asker {
+            None => sessions::open(&self.api, &json(body, LARGEST_OPEN_BODY).await?).await,
+            Some(asker) => self.change(&asker, &parts, below, body).await,
+        }
+    }
+
+    /// What changes something, asked for by somebody who is known.
+    async fn change(
+        &self,
+        asker: &Asker,
+        parts: &Parts,
+        below: &[&str],
+        body: Body,
+    ) -> Result<Response, Refusal> {
+        if let ["SessionService", "Sessions", id] = below {
+            return sessions::end(&self.api, asker, id).await;
+        }
+        self.api.composer.may_be_asked()?;
+        self.if_match(asker, &parts.headers, below).await?;
+        let pool = self.indexed.pool(&self.api.composer).await?;
+        let asked = Asked {
+            redfish: self,
+            pool: &pool,
+            asker,
+            headers: &parts.headers,
         };
-        match (below, &asker) {
-            (["SessionService", "Sessions"], None) => {
-                sessions::open(&self.api, &json(body, most).await?).await
+        match below {
+            ["Systems"] => asked.compose(&json(body, LARGEST_BODY).await?).await,
+            ["Systems", name] => asked.decompose(name).await,
+            ["Systems", name, "Actions", action] => {
+                asked.act(name, action, &json(body, LARGEST_BODY).await?).await
             }
-            (["SessionService", "Sessions", id], Some(asker)) => sessions::end(&self.api, asker, id).await,
-            _ => Err(Refusal::not_allowed(parts.method.as_str(), path, route.allow)),
+            _ => Err(Refusal::nothing_there(parts.uri.path())),
+        }
+    }
+
+    /// A change is made only to what the client has seen, where it says what that was.
+    async fn if_match(&self, asker: &Asker, headers: &HeaderMap, below: &[&str]) -> Result<(), Refusal> {
+        if !headers.contains_key(header::IF_MATCH) {
+            return Ok(());
+        }
+        let Some(now) = Reader::new(self, Some(asker)).read(below).await? else {
+            return Ok(());
+        };
+        let tag = now["@odata.etag"].as_str().unwrap_or_default();
+        match matches_tag(headers, header::IF_MATCH, tag) {
+            true => Ok(()),
+            false => Err(Refusal::changed_meanwhile(&uri::at(&below.join("/")))),
         }
     }
 

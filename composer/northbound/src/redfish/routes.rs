@@ -15,6 +15,7 @@ pub(crate) struct Route {
 
 const READ: &str = "GET, HEAD";
 const CREATE: &str = "GET, HEAD, POST";
+const ACT: &str = "POST";
 const DELETE: &str = "GET, HEAD, DELETE";
 
 const fn route(pattern: &'static str, entity: &'static str, allow: &'static str) -> Route {
@@ -38,8 +39,10 @@ pub(crate) const ROUTES: &[Route] = &[
     open("", "ServiceRoot"),
     open("odata", "ServiceRoot"),
     open("$metadata", "ServiceRoot"),
-    route("Systems", "ComputerSystemCollection", READ),
-    route("Systems/{}", "ComputerSystem", READ),
+    route("Systems", "ComputerSystemCollection", CREATE),
+    route("Systems/Capabilities", "ComputerSystem", READ),
+    route("Systems/{}", "ComputerSystem", DELETE),
+    route("Systems/{}/Actions/{}", "ComputerSystem", ACT),
     route("Systems/{}/Processors", "ProcessorCollection", READ),
     route("Systems/{}/Processors/{}", "Processor", READ),
     route("Chassis", "ChassisCollection", READ),

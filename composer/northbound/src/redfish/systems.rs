@@ -12,10 +12,53 @@ use poolwright_redfish_model::{
     ProcessorSystemInterfaceType, ProcessorType, Resource,
 };
 use poolwright_service::Composition;
+use serde_json::{Value, json};
 
-pub(crate) fn all(pool: &Pool) -> ComputerSystemCollection {
+pub(crate) fn all(pool: &Pool) -> Value {
     let members = uri::links(pool.systems.iter().map(uri::system));
-    ComputerSystemCollection::of(uri::at("Systems"), "Systems", members)
+    let all = ComputerSystemCollection::of(uri::at("Systems"), "Systems", members);
+    let zones: Vec<Value> = pool
+        .fabrics
+        .iter()
+        .map(|fabric| json!({ "@odata.id": uri::at(&format!("CompositionService/ResourceZones/{fabric}")) }))
+        .collect();
+    let capability = |case: &str| {
+        json!({
+            "UseCase": case,
+            "CapabilitiesObject": { "@odata.id": uri::at("Systems/Capabilities") },
+            "Links": {
+                "TargetCollection": { "@odata.id": uri::at("Systems") },
+                "RelatedItem": zones,
+            },
+        })
+    };
+    let mut all = json!(all);
+    all["@Redfish.CollectionCapabilities"] = json!({
+        "@odata.type": "#CollectionCapabilities.v1_4_0.CollectionCapabilities",
+        "Capabilities": [
+            capability("ComputerSystemComposition"),
+            capability("ComputerSystemConstrainedComposition"),
+        ],
+    });
+    all
+}
+
+/// What may be said of a system that is to be composed.
+pub(crate) fn capabilities() -> Value {
+    json!({
+        "@odata.id": uri::at("Systems/Capabilities"),
+        "@odata.type": ComputerSystem::ODATA_TYPE,
+        "Id": "Capabilities",
+        "Name": "What may be said of a system that is to be composed",
+        "Name@Redfish.OptionalOnCreate": true,
+        "Name@Redfish.SetOnlyOnCreate": true,
+        "Links@Redfish.OptionalOnCreate": true,
+        "Links": {
+            "ResourceBlocks@Redfish.OptionalOnCreate": true,
+            "ResourceBlocks@Redfish.UpdatableAfterCreate": true,
+        },
+        "Processors@Redfish.OptionalOnCreate": true,
+    })
 }
 
 pub(crate) fn one(pool: &Pool, name: &str) -> Option<ComputerSystem> {

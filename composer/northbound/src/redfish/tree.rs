@@ -98,6 +98,7 @@ impl<'r> Reader<'r> {
 fn in_pool(pool: &Pool, path: &[&str]) -> Result<Option<Value>, Refusal> {
     match path {
         ["Systems"] => some(systems::all(pool)),
+        ["Systems", "Capabilities"] => some(systems::capabilities()),
         ["Systems", name] => maybe(systems::one(pool, name)),
         ["Systems", name, "Processors"] => maybe(systems::processors(pool, name)),
         ["Systems", name, "Processors", gpu] => maybe(systems::processor(pool, name, gpu)),

@@ -250,6 +250,53 @@ impl Composer {
             .await
     }
 
+    /// The same, in a composition that says what it is for.
+    pub async fn attach_for(
+        &self,
+        gpus: &[GpuId],
+        host: &HostId,
+        label: &str,
+        by: &str,
+        how: &How,
+    ) -> Result<Change, ServiceError> {
+        let gpus = in_order(gpus);
+        let what = format!("attach {} to {host} for {label}", names(&gpus));
+        let request = || {
+            Request::new(
+                OperationKind::Attach,
+                what.clone(),
+                &(&gpus, host, label),
+                by,
+                how,
+            )
+        };
+        self.by_name(request, |input| direct::attach_for(&gpus, host, label, input))
+            .await
+    }
+
+    /// Attaches GPUs by name as a part of what was attached by name before.
+    pub async fn extend(
+        &self,
+        gpus: &[GpuId],
+        composition: &CompositionId,
+        by: &str,
+        how: &How,
+    ) -> Result<Change, ServiceError> {
+        let gpus = in_order(gpus);
+        let what = format!("add {} to {composition}", names(&gpus));
+        let request = || {
+            Request::new(
+                OperationKind::Attach,
+                what.clone(),
+                &(&gpus, composition),
+                by,
+                how,
+            )
+        };
+        self.by_name(request, |input| direct::extend(&gpus, composition, input))
+            .await
+    }
+
     /// Detaches GPUs by name.
     pub async fn detach(&self, gpus: &[GpuId], by: &str, how: &How) -> Result<Change, ServiceError> {
         let gpus = in_order(gpus);

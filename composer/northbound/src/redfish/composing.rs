@@ -1,0 +1,401 @@
+//! Composing and decomposing: POST of a system, DELETE of one, and the actions that add and remove a block.
+//!
+//! What names its blocks is attached by name; what names only what it wants becomes a demand, and the planner chooses.
+//! A change that is done soon is answered with what came of it, any other with its task.
+
+use super::message::Refusal;
+use super::pool::{Block, Pool};
+use super::{Redfish, tasks, uri};
+use crate::auth::Asker;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use poolwright_model::id::{DemandId, GpuId, HostId};
+use poolwright_model::units::Bytes;
+use poolwright_redfish_model::ComputerSystem;
+use poolwright_redfish_model::check::{check_action, check_create};
+use poolwright_service::demand::DemandSpec;
+use poolwright_service::{
+    Change, Composition, ErrorCode, How, Operation, OperationState, Release, ServiceError,
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A change that takes longer is answered with its task.
+const SOON: Duration = Duration::from_secs(20);
+
+/// What a request to compose may say; the rest would be a promise that is not kept.
+const UNDERSTOOD: [&str; 5] = ["Name", "Description", "Links", "Processors", "Oem"];
+
+/// One request that changes something.
+pub(crate) struct Asked<'r> {
+    pub redfish: &'r Redfish,
+    pub pool: &'r Pool,
+    pub asker: &'r Asker,
+    pub headers: &'r HeaderMap,
+}
+
+impl Asked<'_> {
+    /// POST to the systems.
+    pub async fn compose(&self, body: &Value) -> Result<Response, Refusal> {
+        let violations = check_create(ComputerSystem::SCHEMA, body);
+        if !violations.is_empty() {
+            return Err(Refusal::violations(&violations));
+        }
+        let strange = body.as_object().into_iter().flatten().map(|(name, _)| name);
+        if let Some(name) = strange
+            .into_iter()
+            .find(|name| !UNDERSTOOD.contains(&name.as_str()))
+        {
+            let text = format!("What is composed can't be chosen by {name}.");
+            let next = "Say Links.ResourceBlocks, or how many Processors of which kind; leave out what is not a must.";
+            return Err(Refusal::new(
+                StatusCode::BAD_REQUEST,
+                "PropertyNotWritable",
+                &[name],
+                text,
+                next,
+            ));
+        }
+        let change = match body["Links"]["ResourceBlocks"].as_array() {
+            Some(blocks) => self.of_blocks(body, blocks).await?,
+            None => self.of_wishes(body).await?,
+        };
+        self.answered(change, Done::Composed).await
+    }
+
+    /// A composition of just these blocks: one host, and GPUs.
+    async fn of_blocks(&self, body: &Value, blocks: &[Value]) -> Result<Change, Refusal> {
+        let (mut hosts, mut gpus) = (Vec::new(), Vec::new());
+        for block in blocks {
+            match self.block(block)? {
+                Block::Host(host) => hosts.push(host.id.clone()),
+                Block::Unit(unit) => gpus.extend(unit.gpus.iter().cloned()),
+            }
+        }
+        let host: &HostId = match hosts.as_slice() {
+            [host] => host,
+            other => {
+                let text = format!(
+                    "A system is composed of one host's block, and not of {}.",
+                    other.len()
+                );
+                let next = "Name the block of one host (ResourceBlockType ComputerSystem) and those of GPUs.";
+                let args = ["Links/ResourceBlocks"];
+                return Err(Refusal::new(
+                    StatusCode::BAD_REQUEST,
+                    "PropertyValueConflict",
+                    &args,
+                    text,
+                    next,
+                ));
+            }
+        };
+        let composer = &self.redfish.api.composer;
+        let name = body["Name"].as_str().unwrap_or("composed through Redfish");
+        let changed = composer
+            .attach_for(&gpus, host, name, self.by(), &self.how()?)
+            .await;
+        Ok(changed?)
+    }
+
+    /// A composition of whatever fits: so many GPUs, or what a model needs.
+    async fn of_wishes(&self, body: &Value) -> Result<Change, Refusal> {
+        let spec = wishes(body)?;
+        let composer = &self.redfish.api.composer;
+        Ok(composer.compose(spec, self.by(), &self.how()?).await?)
+    }
+
+    /// DELETE of a system.
+    pub async fn decompose(&self, name: &str) -> Result<Response, Refusal> {
+        let composition = self.composition(name, "DELETE")?;
+        let what = Release::Composition(composition.id.clone());
+        let composer = &self.redfish.api.composer;
+        let change = composer.release(what, self.by(), &self.how()?).await?;
+        self.answered(change, Done::Decomposed).await
+    }
+
+    /// The actions of a composed system.
+    pub async fn act(&self, name: &str, action: &str, body: &Value) -> Result<Response, Refusal> {
+        let path = format!("{}/Actions/{action}", uri::system(name));
+        let composition = self.composition(name, "POST")?;
+        let violations = check_action(ComputerSystem::SCHEMA, action, body);
+        if !violations.is_empty() {
+            return Err(Refusal::violations(&violations));
+        }
+        self.still_as_seen(&["Systems", name], body["ComputerSystemETag"].as_str())
+            .await?;
+        let link = &body["ResourceBlock"];
+        let block = self.block(link)?;
+        if let Some(place) = below(link) {
+            self.still_as_seen(&place, body["ResourceBlockETag"].as_str())
+                .await?;
+        }
+        let Block::Unit(unit) = block else {
+            let text = "A host can't be added to a system or removed from it: a system is one host's.";
+            let next = "Name the block of GPUs.";
+            let args = ["ResourceBlock", action];
+            return Err(Refusal::new(
+                StatusCode::BAD_REQUEST,
+                "ActionParameterValueConflict",
+                &args,
+                text,
+                next,
+            ));
+        };
+        let composer = &self.redfish.api.composer;
+        let gpus: &[GpuId] = &unit.gpus;
+        let change = match action {
+            "ComputerSystem.AddResourceBlock" => {
+                composer
+                    .extend(gpus, &composition.id, self.by(), &self.how()?)
+                    .await?
+            }
+            "ComputerSystem.RemoveResourceBlock" => {
+                if !composition.gpus().any(|gpu| gpus.contains(gpu)) {
+                    let text = format!("{name} has no such block.");
+                    let next = "Links.ResourceBlocks of the system has those that it has.";
+                    let args = ["ResourceBlock", action];
+                    let status = StatusCode::CONFLICT;
+                    return Err(Refusal::new(
+                        status,
+                        "ActionParameterValueConflict",
+                        &args,
+                        text,
+                        next,
+                    ));
+                }
+                composer.detach(gpus, self.by(), &self.how()?).await?
+            }
+            _ => return Err(Refusal::nothing_there(&path)),
+        };
+        self.answered(change, Done::Changed).await
+    }
+
+    /// Whether a resource is still what the client saw when it said this tag.
+    async fn still_as_seen(&self, place: &[&str], tag: Option<&str>) -> Result<(), Refusal> {
+        let Some(tag) = tag else { return Ok(()) };
+        let reader = super::tree::Reader::new(self.redfish, Some(self.asker));
+        let now = reader.read(place).await?;
+        match now.is_some_and(|now| now["@odata.etag"] == *tag) {
+            true => Ok(()),
+            false => Err(Refusal::changed_meanwhile(&uri::at(&place.join("/")))),
+        }
+    }
+
+    fn composition(&self, name: &str, method: &str) -> Result<&Composition, Refusal> {
+        match (self.pool.composition(name), self.pool.host(name)) {
+            (Some(composition), _) => Ok(composition),
+            (None, Some(_)) => Err(Refusal::not_allowed(method, &uri::system(name), "GET, HEAD")),
+            (None, None) => Err(Refusal::nothing_there(&uri::system(name))),
+        }
+    }
+
+    fn block(&self, link: &Value) -> Result<Block<'_>, Refusal> {
+        let place = link["@odata.id"].as_str().unwrap_or_default();
+        let found = match below(link).as_deref() {
+            Some(["CompositionService", "ResourceBlocks", name]) => self.pool.block(name),
+            _ => None,
+        };
+        found.ok_or_else(|| {
+            let text = format!("There is no resource block at {place}.");
+            let next = "CompositionService/ResourceBlocks has those that there are.";
+            Refusal::new(
+                StatusCode::BAD_REQUEST,
+                "ResourceNotFound",
+                &["ResourceBlock", place],
+                text,
+                next,
+            )
+        })
+    }
+
+    fn by(&self) -> &str {
+        &self.asker.0
+    }
+
+    /// The same request under the same key is one.
+    fn how(&self) -> Result<How, Refusal> {
+        let Some(key) = self.headers.get("idempotency-key") else {
+            return Ok(How::default());
+        };
+        let key = key.to_str().map_err(|_| {
+            let error = ServiceError::bad_request("the Idempotency-Key is not plain text");
+            Refusal::from(error)
+        })?;
+        Ok(How {
+            key: Some(key.to_owned()),
+            ..How::default()
+        })
+    }
+
+    async fn answered(&self, change: Change, done: Done) -> Result<Response, Refusal> {
+        let Some(operation) = change.operation else {
+            // It was so already.
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        };
+        let composer = &self.redfish.api.composer;
+        let operation = match composer.wait(&operation.id, SOON).await {
+            Ok(operation) => operation,
+            Err(ServiceError {
+                code: ErrorCode::Timeout,
+                ..
+            }) => operation,
+            Err(error) => return Err(error.into()),
+        };
+        let composed = change
+            .plan
+            .composes
+            .iter()
+            .map(|one| one.id.clone())
+            .collect::<Vec<_>>();
+        match (operation.state, done) {
+            (OperationState::Completed, Done::Composed) => {
+                let pool = self.redfish.indexed.pool(composer).await?;
+                let name = composed.iter().find_map(|id| pool.composed(id));
+                let name = name.ok_or_else(|| {
+                    ServiceError::new(ErrorCode::Conflict, "what was composed is gone again already")
+                })?;
+                let system = super::systems::one(&pool, name)
+                    .map(|system| super::shown(&system))
+                    .transpose()?;
+                let mut response = (StatusCode::CREATED, axum::Json(system)).into_response();
+                locate(&mut response, &uri::system(name));
+                Ok(response)
+            }
+            (OperationState::Completed, Done::Decomposed | Done::Changed) => {
+                Ok(StatusCode::NO_CONTENT.into_response())
+            }
+            _ => on_its_way(&operation),
+        }
+    }
+}
+
+/// What a change was for.
+#[derive(Clone, Copy)]
+enum Done {
+    Composed,
+    Changed,
+    Decomposed,
+}
+
+/// What is not done yet is told as its task, and what came to nothing as an error.
+fn on_its_way(operation: &Operation) -> Result<Response, Refusal> {
+    let name = super::names::plain(operation.id.as_str());
+    if matches!(
+        operation.state,
+        OperationState::RolledBack | OperationState::Cancelled | OperationState::Failed
+    ) {
+        let why = operation
+            .error()
+            .unwrap_or_else(|| "it came to nothing".to_owned());
+        let text = format!("It was not done, and everything is as it was before: {why}");
+        let next = format!("{} says more.", uri::task(&name));
+        return Err(Refusal::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "OperationFailed",
+            &[],
+            text,
+            &next,
+        ));
+    }
+    let body = super::shown(&tasks::one(&name, operation))?;
+    let mut response = (StatusCode::ACCEPTED, axum::Json(body)).into_response();
+    locate(&mut response, &uri::task(&name));
+    response
+        .headers_mut()
+        .insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
+    Ok(response)
+}
+
+fn locate(response: &mut Response, place: &str) {
+    if let Ok(place) = HeaderValue::from_str(place) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+}
+
+/// The segments of a link below the root.
+fn below(link: &Value) -> Option<Vec<&str>> {
+    let path = link["@odata.id"].as_str()?.strip_prefix(uri::ROOT)?;
+    Some(path.split('/').filter(|part| !part.is_empty()).collect())
+}
+
+/// What a request wants that names no blocks: `Processors.Members` with `@Redfish.RequestedCount`, or
+/// `Oem.Poolwright` with a model and its task.
+fn wishes(body: &Value) -> Result<DemandSpec, Refusal> {
+    let bad = |text: String| {
+        let next = "Say Links.ResourceBlocks, or Processors.Members with @Redfish.RequestedCount and ProcessorType GPU, \
+                    or Oem.Poolwright with a Model and a Task.";
+        Refusal::new(StatusCode::BAD_REQUEST, "PropertyMissing", &["Links"], text, next)
+    };
+    let mut spec = match &body["Oem"]["Poolwright"] {
+        Value::Null => json!({}),
+        Value::Object(of) => snake_case(of),
+        _ => return Err(bad("Oem.Poolwright is no object.".to_owned())),
+    };
+    spec["id"] = json!(demand_name(body["Name"].as_str()));
+    let members = body["Processors"]["Members"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    match members {
+        [] => {}
+        [gpus] => {
+            let count = gpus["@Redfish.RequestedCount"].as_u64();
+            if gpus["ProcessorType"].as_str().is_some_and(|kind| kind != "GPU") {
+                return Err(bad("Only GPUs are composed.".to_owned()));
+            }
+            spec["gpus"] = json!(count.ok_or_else(|| bad("How many GPUs is not said.".to_owned()))?);
+            if let Some(model) = gpus["Model"].as_str() {
+                spec["kind"] = json!(model);
+            }
+            if let Some(mib) = gpus["MemorySummary"]["TotalMemorySizeMiB"].as_u64() {
+                spec["min_memory"] = json!(Bytes(mib.saturating_mul(1 << 20)));
+            }
+        }
+        _ => {
+            return Err(bad(
+                "GPUs of several kinds are wanted, and a system has one.".to_owned()
+            ));
+        }
+    }
+    if spec["gpus"].is_null() && spec["model"].is_null() {
+        return Err(bad("Nothing is wanted.".to_owned()));
+    }
+    serde_json::from_value(spec).map_err(|error| bad(format!("That can't be composed: {error}.")))
+}
+
+/// Redfish's names of properties as ours: `MicroBatch` is `micro_batch`.
+fn snake_case(of: &serde_json::Map<String, Value>) -> Value {
+    let renamed = of.iter().map(|(name, value)| {
+        let mut snake = String::new();
+        for c in name.chars() {
+            if c.is_ascii_uppercase() && !snake.is_empty() {
+                snake.push('_');
+            }
+            snake.push(c.to_ascii_lowercase());
+        }
+        (snake, value.clone())
+    });
+    Value::Object(renamed.collect())
+}
+
+/// A demand's name is a plain one; where nothing is said it is one that nobody else has.
+fn demand_name(name: Option<&str>) -> DemandId {
+    let plain: String = name
+        .unwrap_or_default()
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') {
+                c
+            } else {
+                '-'
+            }
+        })
+        .take(63)
+        .collect();
+    let plain = plain.trim_start_matches(['.', '-']);
+    match plain {
+        "" => DemandId::from_lossy(&format!("redfish-{}", uuid::Uuid::new_v4().simple())),
+        plain => DemandId::from_lossy(plain),
+    }
+}

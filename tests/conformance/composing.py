@@ -1,0 +1,142 @@
+"""Composing through Redfish, as a client that knows nothing but Redfish does it."""
+
+import threading
+
+import redfish
+from rack import USER, links
+
+BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"
+SYSTEMS = "/redfish/v1/Systems"
+
+
+class Client:
+    def __init__(self, manager):
+        self.manager = manager
+
+    def get(self, uri):
+        return self.manager.request("GET", uri).json()
+
+    def free(self, kind):
+        """Free blocks of a kind, as the service's own filter finds them."""
+        wanted = f"{BLOCKS}?$expand=.&$filter=Pool eq 'Free'"
+        members = self.get(wanted)["Members"]
+        return [block["@odata.id"] for block in members if kind in block["ResourceBlockType"]]
+
+    def compose(self, name, blocks, **headers):
+        body = {"Name": name, "Links": {"ResourceBlocks": [{"@odata.id": block} for block in blocks]}}
+        return self.manager.request("POST", SYSTEMS, json=body, headers=headers)
+
+    def act(self, system, action, block, **more):
+        target = system["Actions"][f"#ComputerSystem.{action}"]["target"]
+        return self.manager.request("POST", target, json={"ResourceBlock": {"@odata.id": block}, **more})
+
+
+def blocks_of(system):
+    return sorted(block["@odata.id"] for block in system["Links"]["ResourceBlocks"])
+
+
+def messages(answer):
+    return [message["MessageId"].rpartition(".")[2] for message in answer.json()["error"]["@Message.ExtendedInfo"]]
+
+
+def compose_of_blocks(suite, client):
+    host, (one, two, *_) = client.free("ComputerSystem")[0], client.free("Processor")
+    made = client.compose("farm", [host, one], **{"Idempotency-Key": "farm-1"})
+    if not suite.check(made.status_code == 201, "a system is composed of blocks", made.text):
+        return
+    place = made.headers["Location"]
+    system = client.get(place)
+    suite.equal(blocks_of(system), sorted([host, one]), "it is composed of what was named")
+    suite.equal((system["SystemType"], system["Name"]), ("Composed", "farm"), "it says what it is")
+    again = client.compose("farm", [host, one], **{"Idempotency-Key": "farm-1"})
+    suite.check(again.status_code in (201, 204), "the same request under its key has one effect", again.text)
+    taken = client.compose("thief", [host, one])
+    suite.equal((taken.status_code, messages(taken)), (409, ["ResourceInUse"]), "what is taken is refused")
+    suite.check(system["Id"] in taken.text, "and who has it is named", taken.text)
+
+    stale = client.act(system, "AddResourceBlock", two, ComputerSystemETag='"0"')
+    suite.equal(stale.status_code, 412, "a system that has changed is not changed by who has not seen it")
+    added = client.act(system, "AddResourceBlock", two, ComputerSystemETag=system["@odata.etag"])
+    suite.equal(added.status_code, 204, "a block is added")
+    suite.equal(blocks_of(client.get(place)), sorted([host, one, two]), "then it is part of the system")
+    removed = client.act(system, "RemoveResourceBlock", one)
+    suite.equal(removed.status_code, 204, "a block is removed")
+    suite.equal(blocks_of(client.get(place)), sorted([host, two]), "then it is not")
+    suite.check(one in client.free("Processor"), "but free", client.get(one))
+    strange = client.act(system, "RemoveResourceBlock", one)
+    suite.equal(strange.status_code, 409, "what is not part of it can't be removed")
+    gone = client.manager.request("DELETE", place, headers={"If-Match": '"0"'})
+    suite.equal(gone.status_code, 412, "nor is a system deleted that has changed since")
+    gone = client.manager.request("DELETE", place)
+    suite.equal(gone.status_code, 204, "a system is deleted")
+    suite.equal(client.manager.request("GET", place).status_code, 404, "then it is gone")
+    suite.check(two in client.free("Processor"), "and its blocks are free", client.get(two))
+
+
+def race_for_one_block(suite, client):
+    host, block = client.free("ComputerSystem")[0], client.free("Processor")[0]
+    answers = []
+    racers = [
+        threading.Thread(target=lambda name=name: answers.append(client.compose(name, [host, block])))
+        for name in ("left", "right")
+    ]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    answers.sort(key=lambda answer: answer.status_code)
+    statuses = [answer.status_code for answer in answers]
+    if suite.equal(statuses, [201, 409], "of two that race for a block one has it"):
+        holders = [link for link in links(client.get(block)["Links"]) if link.startswith(SYSTEMS)]
+        suite.equal(holders, [answers[0].headers["Location"]], "and it is the one that was told so")
+        client.manager.request("DELETE", answers[0].headers["Location"])
+
+
+def compose_by_wish(suite, client):
+    def wish(name, **wanted):
+        return client.manager.request("POST", SYSTEMS, json={"Name": name, **wanted})
+
+    two = {"Members": [{"@Redfish.RequestedCount": 2, "ProcessorType": "GPU"}]}
+    made = wish("two", Processors=two)
+    if suite.check(made.status_code == 201, "so many GPUs are composed", made.text):
+        suite.equal(made.json()["ProcessorSummary"]["Count"], 2, "as many as were wanted")
+    model = wish("eight", Oem={"Poolwright": {"Model": "8B", "Task": "infer", "Context": 4096}})
+    suite.equal(model.status_code, 201, "what a model needs is composed")
+    for answer in (made, model):
+        gone = client.manager.request("DELETE", answer.headers["Location"])
+        suite.equal(gone.status_code, 204, "and is deleted")
+    many = {"Members": [{"@Redfish.RequestedCount": 2000, "ProcessorType": "GPU"}]}
+    for status, name, wanted in (
+        (409, "more than there are", {"Processors": many}),
+        (400, "none at all", {"Processors": {"Members": [{"@Redfish.RequestedCount": 0}]}}),
+        (400, "nothing", {}),
+        (400, "a property that is not there", {"Colour": "red", "Processors": two}),
+        (400, "what can't be chosen", {"BiosVersion": "1.0", "Processors": two}),
+        (400, "a task that is none", {"Oem": {"Poolwright": {"Model": "8B", "Task": "dance"}}}),
+        (400, "a block that is none", {"Links": {"ResourceBlocks": [{"@odata.id": "/redfish/v1/Chassis"}]}}),
+        (400, "GPUs without a host", {"Links": {"ResourceBlocks": [{"@odata.id": client.free("Processor")[0]}]}}),
+    ):
+        refused = wish("refused", **wanted)
+        suite.equal(refused.status_code, status, f"refused: {name}: {refused.text}")
+
+
+def read_with_python_redfish(suite, manager):
+    """DMTF's client logs in, follows links, and logs out."""
+    client = redfish.redfish_client(base_url=manager.url, cafile=str(manager.authority_file))
+    client.login(username=USER, password=manager.password, auth="session")
+    try:
+        root = client.root
+        systems = client.get(root.Systems["@odata.id"]).dict
+        suite.check(systems["Members@odata.count"] > 0, "python-redfish reads the systems", systems)
+        first = client.get(systems["Members"][0]["@odata.id"]).dict
+        suite.check(first["Id"], "and one of them", first)
+    finally:
+        client.logout()
+
+
+def judge_all(suite, manager):
+    client = Client(manager)
+    read_with_python_redfish(suite, manager)
+    compose_of_blocks(suite, client)
+    race_for_one_block(suite, client)
+    compose_by_wish(suite, client)
