@@ -41,9 +41,9 @@ impl Adapters {
         let with_experts = model.expert_layers();
         let linear = model.linear_layers();
         let of_linear = model.linear.map_or(0, |l| self.linear_attention(model, l));
-        let dense = (model.layers - linear).saturating_mul(attention)
+        let dense = model.attending_layers().saturating_mul(attention)
             + linear.saturating_mul(of_linear)
-            + (model.layers - with_experts).saturating_mul(plain)
+            + model.plain_layers().saturating_mul(plain)
             + with_experts.saturating_mul(shared);
         let experts = with_experts.saturating_mul(routed);
         (self.rank.saturating_mul(dense), self.rank.saturating_mul(experts))
@@ -67,10 +67,9 @@ impl Adapters {
 
     /// Linear attention has none of the matrices that `q`, `k`, `v` and `o` name; all of its own are meant by `all`.
     fn linear_attention(&self, model: &Model, linear: Linear) -> u64 {
-        let h = model.hidden;
         match self.targets {
             Targets::Qv | Targets::Qkvo | Targets::Mlp => 0,
-            Targets::All => (h + linear.projected()) + (h + 2 * linear.value_heads) + (linear.value() + h),
+            Targets::All => linear.widths(model.hidden),
         }
     }
 

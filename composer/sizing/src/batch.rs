@@ -14,7 +14,7 @@ use crate::job::{
     AdapterType, Adapters, Attention, Inference, Job, Loss, Method, Precision, Recompute, Targets, Training,
     WeightFormat,
 };
-use crate::linear::Linear;
+use crate::linear::{Linear, Mixer};
 use crate::model::{Experts, Family, Latent, Mlp, Model};
 use crate::need::Task;
 use crate::parallel::Parallel;
@@ -201,6 +201,7 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         window: None,
         linear: None,
         experts: None,
+        anatomy: None,
         stored: None,
         vision: None,
         source: "the case".into(),
@@ -264,6 +265,7 @@ fn known(model: Model) -> Model {
         window: known.window,
         linear: known.linear,
         experts: known.experts,
+        anatomy: known.anatomy.clone(),
         ..model
     }
 }
@@ -279,6 +281,8 @@ fn latent(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
         q_lora_rank: number(row, "q_lora_rank")?.unwrap_or(0),
         nope_dim: required(row, "nope_dim")?,
         value_dim: required(row, "value_dim")?,
+        index_heads: 0,
+        index_dim: 0,
     });
     let model = Model { latent, ..model };
     model.check()?;
@@ -291,12 +295,14 @@ fn linear(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
         return Ok(model);
     };
     let linear = Some(Linear {
+        mixer: Mixer::Delta,
         full_layers,
         key_heads: required(row, "linear_key_heads")?,
         value_heads: required(row, "linear_value_heads")?,
         key_dim: required(row, "linear_key_dim")?,
         value_dim: required(row, "linear_value_dim")?,
         kernel: required(row, "linear_kernel")?,
+        state_bytes: 4,
     });
     let model = Model { linear, ..model };
     model.check()?;

@@ -1,6 +1,7 @@
 //! The models that come with Poolwright, and finding one by the name that people type.
 
 use crate::error::{DataError, UnknownModel};
+use crate::hub_config;
 use crate::model::Model;
 use crate::size_class;
 use poolwright_model::nearest::{is_like, unlikeness};
@@ -8,7 +9,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-const BUILTIN: [(&str, &str); 5] = [
+const BUILTIN: [(&str, &str); 6] = [
     (
         "models/llama.toml",
         include_str!("../../../hw-profiles/models/llama.toml"),
@@ -29,6 +30,10 @@ const BUILTIN: [(&str, &str); 5] = [
         "models/research.toml",
         include_str!("../../../hw-profiles/models/research.toml"),
     ),
+    (
+        "models/mixed.toml",
+        include_str!("../../../hw-profiles/models/mixed.toml"),
+    ),
 ];
 
 /// Known models.
@@ -42,7 +47,39 @@ pub struct Catalogue {
 struct File {
     #[serde(default)]
     sources: BTreeMap<String, String>,
+    #[serde(default)]
     model: Vec<Model>,
+    #[serde(default)]
+    published: Vec<Published>,
+}
+
+/// A model by its config.json, which has to come to the parameters that are stated.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Published {
+    name: String,
+    #[serde(default)]
+    aliases: Vec<String>,
+    params: u64,
+    config: String,
+    source: String,
+}
+
+impl Published {
+    fn read(self) -> Result<Model, String> {
+        let model = hub_config::parse(&self.name, &self.config).map_err(|error| error.to_string())?;
+        if model.params != self.params {
+            return Err(format!(
+                "params is {}; allowed: {}, as its config comes to",
+                self.params, model.params
+            ));
+        }
+        Ok(Model {
+            aliases: self.aliases,
+            source: self.source,
+            ..model
+        })
+    }
 }
 
 impl Catalogue {
@@ -60,7 +97,13 @@ impl Catalogue {
         let mut catalogue = Catalogue::default();
         for (file, text) in files {
             let parsed: File = toml::from_str(text).map_err(|e| DataError::toml(file, &e))?;
-            for mut model in parsed.model {
+            let mut models = parsed.model;
+            for published in parsed.published {
+                let name = published.name.clone();
+                let refuse = |message| DataError::new(file, format!("model {name}: {message}"));
+                models.push(published.read().map_err(refuse)?);
+            }
+            for mut model in models {
                 let refuse =
                     |message: String| DataError::new(file, format!("model {}: {message}", model.name));
                 model.check().map_err(|e| refuse(e.to_string()))?;
@@ -235,6 +278,12 @@ mod tests {
             "{error}"
         );
         assert!(parse(&good.replacen("kv_heads = 8", "kv_heads = 7", 1)).contains("a divisor of heads"));
+        let mixed = include_str!("../../../hw-profiles/models/mixed.toml");
+        let other = parse(&mixed.replacen("params = 7272665088", "params = 7272665089", 1));
+        assert!(
+            other.contains("model Falcon-Mamba-7B: params is 7272665089; allowed: 7272665088"),
+            "{other}"
+        );
         let twice = parse(&good.replacen("Mistral-Nemo", "mistral 7B", 1));
         assert!(twice.contains("names another model too"), "{twice}");
     }

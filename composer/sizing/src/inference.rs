@@ -11,13 +11,15 @@ use crate::constants::{Constants, Engine, Scope};
 use crate::error::SizingError;
 use crate::estimate::{Estimate, Term, WARNING, grouped};
 use crate::job::{Inference, Job, MOST_REQUESTS, within};
+use crate::linear::Mixer;
 use crate::model::{Model, Vision};
 use crate::overhead;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 const CACHE: &str = "key/value cache";
-const LINEAR_STATES: &str = "states of linear attention";
+/// How the names of terms begin that are states in place of a cache.
+const STATES_OF: &str = "states of ";
 
 /// How a model is spread over GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -82,9 +84,10 @@ pub fn estimate(
         ));
     }
     if model.linear.is_some() {
-        notes.push(
-            "estimate: states of linear attention, counted from the shapes that engines give them".into(),
-        );
+        notes.push(format!(
+            "estimate: states of {}, counted from the shapes that engines give them",
+            state_of(model)
+        ));
     }
     if model.latent.is_none() && layout.tensor > model.kv_heads {
         notes.push(format!(
@@ -105,8 +108,8 @@ pub fn estimate(
 /// engine takes its usual share: as many caches as there is room for beside everything else.
 pub fn requests_that_fit(job: &Inference, estimate: &Estimate, memory: Bytes) -> Result<u64, SizingError> {
     let share = engine(job)?.utilization.as_ref().map_or(1.0, |share| share.value);
-    let growing = [CACHE, LINEAR_STATES, prompt::LOGITS, prompt::ACTIVATIONS];
-    let grows = |term: &&Term| growing.contains(&term.name.as_str());
+    let growing = [CACHE, prompt::LOGITS, prompt::ACTIVATIONS];
+    let grows = |term: &&Term| growing.contains(&term.name.as_str()) || term.name.starts_with(STATES_OF);
     let growing: u64 = estimate.terms.iter().filter(grows).map(|term| term.safe.0).sum();
     let beside = estimate.safe.0.saturating_sub(growing) as f64;
     let each = growing as f64 / job.concurrency as f64;
@@ -204,7 +207,8 @@ fn stage_layers(model: &Model, layout: Layout) -> u64 {
 /// Of a model's parameters outside embedding and head, those that the fullest stage holds: in routed experts, and
 /// beside them.
 fn held(model: &Model, layout: Layout) -> (u64, u64) {
-    let (routed, inner) = (model.routed(), model.params - model.embedding());
+    let inner = model.params - model.embedding() - model.looked_up();
+    let routed = model.routed().min(inner);
     let stage = stage_layers(model, layout);
     let with_experts = model.expert_layers();
     let every = model.experts.map_or(1, |experts| experts.every);
@@ -231,15 +235,16 @@ fn weights(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> R
         }
         Scope::Experts => (routed, beside, 2.0),
     };
-    // A stage holds the embedding or the head; a single stage both.
+    // A stage holds the embedding or the head; a single stage both. Tables of every layer are with the embedding.
     let matrix = model.vocab * model.hidden;
+    let tables = model.looked_up();
     let embedding = if layout.pipeline > 1 {
         matrix
     } else if model.tied && engine.unties.contains(&job.weights) {
         2 * matrix
     } else {
         model.embedding()
-    };
+    } + tables;
     let bytes =
         format.bytes() * in_format as f64 + 2.0 * in_16_bit as f64 + embedding_bytes * embedding as f64;
     let mut formula = format!("{} B x {}", format.bytes(), grouped(in_format));
@@ -299,7 +304,8 @@ fn paged(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> (u6
     };
     let kept = linear.kept_bytes(layout.tensor);
     let token = (model.cache_width(layout.tensor) * job.cache_bytes).max(1);
-    if engine.page_tokens.is_none() || model.linear_layers() == model.layers {
+    let attention = model.full_and_windowed_layers();
+    if engine.page_tokens.is_none() || attention == (0, 0) {
         return (tokens.div_ceil(block) * block, kept);
     }
     let unit = engine
@@ -312,13 +318,17 @@ fn paged(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> (u6
     (tokens.div_ceil(page) * page, page * token)
 }
 
-/// Layers with full attention, with a window and with linear attention of the stage whose cache is the largest.
+/// Layers with full attention, with a window and with a state of the stage whose cache is the largest.
 fn cached_layers(model: &Model, layout: Layout, bytes: impl Fn([u64; 3]) -> f64) -> [u64; 3] {
     let stage = stage_layers(model, layout);
     let (full, windowed) = model.full_and_windowed_layers();
     let all = [full, windowed, model.linear_layers()];
     if layout.pipeline == 1 {
         return all;
+    }
+    if model.anatomy.is_some() {
+        // Of each kind as many as a stage can have where they are spread evenly.
+        return all.map(|of| (stage * of).div_ceil(model.layers));
     }
     // One in so many has full attention: a stage has that share of them, rounded one way or the other.
     let of = |full: u64| {
@@ -334,44 +344,70 @@ fn cached_layers(model: &Model, layout: Layout, bytes: impl Fn([u64; 3]) -> f64)
     if bytes(few) > bytes(many) { few } else { many }
 }
 
-fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Vec<Term> {
-    let (tokens, linear) = paged(model, job, layout, engine);
-    let what = match model.latent {
-        Some(latent) => format!("({} + {})", latent.kv_lora_rank, latent.rope_dim),
+/// Elements of a token in the cache of a layer, in words.
+fn cached_elements(model: &Model, layout: Layout) -> String {
+    if let Some(latent) = model.latent {
+        return format!("({} + {})", latent.kv_lora_rank, latent.rope_dim);
+    }
+    match model.anatomy.as_ref().and_then(|anatomy| anatomy.full_cache) {
+        Some(heads) => format!("{} x {}", heads.count.div_ceil(layout.tensor), heads.width),
         None => {
             let heads = model.kv_heads.div_ceil(layout.tensor);
             format!("2 x {heads} x {}", model.head_dim)
         }
-    };
-    let token = (model.cache_width(layout.tensor) * job.cache_bytes) as f64;
+    }
+}
+
+/// What keeps a state in place of a cache.
+fn state_of(model: &Model) -> &'static str {
+    match model.linear.map(|linear| linear.mixer) {
+        Some(Mixer::Mamba | Mixer::Mamba2) => "state spaces",
+        Some(Mixer::Convolution) => "short convolutions",
+        _ => "linear attention",
+    }
+}
+
+fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Vec<Term> {
+    let (tokens, linear) = paged(model, job, layout, engine);
+    let what = cached_elements(model, layout);
+    let token = (model.cache_width(layout.tensor) * job.cache_bytes + model.index_bytes()) as f64;
+    let in_window = (model.window_width(layout.tensor) * job.cache_bytes + model.index_bytes()) as f64;
     let kept = model.window.map_or(tokens, |w| tokens.min(w.tokens));
-    let of_attention =
-        |[full, windowed, _]: [u64; 3]| (full as f64 * tokens as f64 + windowed as f64 * kept as f64) * token;
+    let of_attention = |[full, windowed, _]: [u64; 3]| {
+        full as f64 * tokens as f64 * token + windowed as f64 * kept as f64 * in_window
+    };
     let of_linear = |[_, _, layers]: [u64; 3]| layers as f64 * linear as f64;
     let stage = cached_layers(model, layout, |stage| of_attention(stage) + of_linear(stage));
     let requests = job.concurrency as f64;
     let [full, windowed, with_state] = stage;
     let mut layers = format!("{full} layers x {} tokens", grouped(tokens));
     if windowed > 0 {
-        layers = format!("({layers} + {windowed} x {})", grouped(kept));
+        let share = in_window / token;
+        let narrower = if share == 1.0 {
+            String::new()
+        } else {
+            format!("{share} x ")
+        };
+        layers = format!("({layers} + {narrower}{windowed} x {})", grouped(kept));
     }
     if layout.pipeline > 1 {
         layers += " of the fullest stage";
     }
-    let formula = format!(
-        "{what} x {} B x {layers} x {} requests",
-        job.cache_bytes, job.concurrency
-    );
+    let bytes = match model.index_bytes() {
+        0 => format!("{what} x {} B", job.cache_bytes),
+        index => format!("({what} x {} B + {index} B of the index)", job.cache_bytes),
+    };
+    let formula = format!("{bytes} x {layers} x {} requests", job.concurrency);
     let safe = engine.cache_safe.value;
     let mut terms = vec![Term::new(CACHE, of_attention(stage) * requests, safe, formula)];
     if with_state > 0 {
         let formula = format!(
-            "{} B x {with_state} layers with linear attention x {} requests",
+            "{} B x {with_state} layers x {} requests",
             grouped(linear),
             job.concurrency
         );
         terms.push(Term::new(
-            LINEAR_STATES,
+            &format!("{STATES_OF}{}", state_of(model)),
             of_linear(stage) * requests,
             safe,
             formula,

@@ -29,6 +29,7 @@
 //! ```
 
 mod adapters;
+pub mod anatomy;
 pub mod batch;
 pub mod calibration;
 pub mod catalogue;

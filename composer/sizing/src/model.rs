@@ -3,9 +3,10 @@
 //! Invariants of a checked [`Model`]: every dimension is at least 1 and plausible, `heads` is a multiple
 //! of `kv_heads`, and the embeddings are smaller than the whole.
 
+use crate::anatomy::{self, Anatomy};
 use crate::error::SizingError;
 use crate::job::WeightFormat;
-use crate::linear::Linear;
+use crate::linear::{Linear, Mixer};
 use crate::parameters;
 use serde::{Deserialize, Serialize};
 
@@ -85,6 +86,8 @@ pub enum Family {
     Nemotron,
     /// Layer norms, no other biases.
     Falcon,
+    /// Layers of several kinds, counted part by part: [`Model::anatomy`].
+    Mixed,
     /// Parameters are stated, not counted.
     Other,
 }
@@ -128,6 +131,11 @@ pub struct Latent {
     pub nope_dim: u64,
     /// A head's value.
     pub value_dim: u64,
+    /// Heads and width of the indexer that chooses which tokens are looked at, of sparse attention; 0 without.
+    #[serde(default)]
+    pub index_heads: u64,
+    #[serde(default)]
+    pub index_dim: u64,
 }
 
 /// Layers that keep only the last tokens in their cache.
@@ -196,10 +204,13 @@ pub struct Model {
     pub context: Option<u64>,
     pub latent: Option<Latent>,
     pub window: Option<Window>,
-    /// Layers with linear attention.
+    /// Layers with linear attention, or with another state in place of a cache.
     #[serde(default)]
     pub linear: Option<Linear>,
     pub experts: Option<Experts>,
+    /// Of what its layers consist, where they are not all alike.
+    #[serde(default)]
+    pub anatomy: Option<Anatomy>,
     /// How its file says that its weights are stored.
     #[serde(default)]
     pub stored: Option<WeightFormat>,
@@ -251,14 +262,18 @@ impl Model {
             q_lora_rank: 1,
             nope_dim: 1,
             value_dim: 1,
+            index_heads: 0,
+            index_dim: 0,
         });
         let linear = self.linear.unwrap_or(Linear {
+            mixer: Mixer::Delta,
             full_layers: 0,
             key_heads: 1,
             value_heads: 1,
             key_dim: 1,
             value_dim: 1,
             kernel: 1,
+            state_bytes: 1,
         });
         for (key, found, most) in [
             ("params", self.params, 100_000_000_000_000),
@@ -282,12 +297,19 @@ impl Model {
             ("latent.q_lora_rank", latent.q_lora_rank.max(1), 1_000_000),
             ("latent.nope_dim", latent.nope_dim, 1_000_000),
             ("latent.value_dim", latent.value_dim, 1_000_000),
-            ("linear.full_layers", linear.full_layers + 1, self.layers),
+            ("latent.index_heads", latent.index_heads.max(1), 10_000),
+            ("latent.index_dim", latent.index_dim.max(1), 10_000),
+            (
+                "linear.full_layers",
+                linear.full_layers + 1,
+                self.layers + u64::from(self.anatomy.is_some()),
+            ),
             ("linear.key_heads", linear.key_heads, 10_000),
             ("linear.value_heads", linear.value_heads, 10_000),
             ("linear.key_dim", linear.key_dim, 10_000),
-            ("linear.value_dim", linear.value_dim, 10_000),
+            ("linear.value_dim", linear.value_dim, 100_000),
             ("linear.kernel", linear.kernel, 1_000),
+            ("linear.state_bytes", linear.state_bytes, 8),
         ] {
             if !(1..=most).contains(&found) {
                 return Err(Implausible {
@@ -297,6 +319,7 @@ impl Model {
                 });
             }
         }
+        self.check_anatomy()?;
         if !self.heads.is_multiple_of(self.kv_heads) {
             let allowed = format!("a divisor of heads, {}", self.heads);
             return Err(Implausible {
@@ -305,7 +328,7 @@ impl Model {
                 allowed,
             });
         }
-        if !linear.value_heads.is_multiple_of(linear.key_heads) {
+        if linear.mixer != Mixer::Mamba && !linear.value_heads.is_multiple_of(linear.key_heads) {
             let allowed = format!("a divisor of linear.value_heads, {}", linear.value_heads);
             return Err(Implausible {
                 key: "linear.key_heads",
@@ -324,18 +347,72 @@ impl Model {
         Ok(())
     }
 
+    /// The same of what its layers consist of.
+    fn check_anatomy(&self) -> Result<(), Implausible> {
+        let Some(anatomy) = &self.anatomy else {
+            return Ok(());
+        };
+        let most = self.layers * anatomy::MOST;
+        let heads = [anatomy.full_cache, anatomy.window_cache].into_iter().flatten();
+        let heads = heads.flat_map(|heads| {
+            [
+                ("anatomy.cache.count", heads.count, 10_000),
+                ("anatomy.cache.width", heads.width, 1_000_000),
+            ]
+        });
+        let layers = anatomy.layers().map(|(key, found)| (key, found, most));
+        for (key, found, most) in layers.into_iter().chain(heads) {
+            if found > most {
+                let allowed = format!("at most {most}");
+                return Err(Implausible { key, found, allowed });
+            }
+        }
+        if self.experts.is_none() && anatomy.with_experts > 0 {
+            return Err(Implausible {
+                key: "anatomy.with_experts",
+                found: anatomy.with_experts,
+                allowed: "0 without experts".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
     /// Elements that a token takes in the cache of one layer on each GPU of a group: keys and values, whose heads are
     /// held by several where they are fewer than GPUs; or the one compressed entry of latent attention.
     pub fn cache_width(&self, gpus: u64) -> u64 {
         match self.latent {
             Some(latent) => latent.kv_lora_rank + latent.rope_dim,
-            None => 2 * self.kv_heads.div_ceil(gpus) * self.head_dim,
+            None => {
+                let stated = self.anatomy.as_ref().and_then(|anatomy| anatomy.full_cache);
+                stated.map_or(2 * self.kv_heads.div_ceil(gpus) * self.head_dim, |heads| {
+                    heads.width(gpus)
+                })
+            }
         }
+    }
+
+    /// The same of a layer with a window.
+    pub fn window_width(&self, gpus: u64) -> u64 {
+        let stated = self.anatomy.as_ref().and_then(|anatomy| anatomy.window_cache);
+        stated.map_or_else(|| self.cache_width(gpus), |heads| heads.width(gpus))
+    }
+
+    /// Bytes of a token in a layer's index, which sparse attention keeps beside its cache: keys in 8 bits, with a scale of
+    /// four bytes for 128 elements.
+    pub fn index_bytes(&self) -> u64 {
+        self.latent
+            .map_or(0, |latent| latent.index_dim + 4 * latent.index_dim.div_ceil(128))
     }
 
     /// Parameters of embedding and head together.
     pub fn embedding(&self) -> u64 {
         self.vocab * self.hidden * if self.tied { 1 } else { 2 }
+    }
+
+    /// Parameters of tables beside the embedding of which a token takes a row a layer.
+    pub fn looked_up(&self) -> u64 {
+        let tables = self.anatomy.as_ref().map_or(0, |anatomy| anatomy.looked_up);
+        tables.min(self.params - self.embedding())
     }
 
     /// Parameters of one layer on average.
@@ -372,15 +449,38 @@ impl Model {
 
     /// Layers with experts; 0 without.
     pub fn expert_layers(&self) -> u64 {
+        if let Some(anatomy) = &self.anatomy {
+            return anatomy.with_experts;
+        }
         self.experts
             .map_or(0, |e| self.layers.saturating_sub(e.first_dense_layers) / e.every)
+    }
+
+    /// Layers with a plain MLP.
+    pub fn plain_layers(&self) -> u64 {
+        match &self.anatomy {
+            Some(anatomy) => anatomy.plain,
+            None => self.layers - self.expert_layers(),
+        }
+    }
+
+    /// Layers with attention, whether or not they keep a cache.
+    pub fn attending_layers(&self) -> u64 {
+        match &self.anatomy {
+            Some(anatomy) => anatomy.attending,
+            None => self.layers - self.linear_layers(),
+        }
     }
 
     /// Parameters of the routed experts, biases aside; 0 without.
     pub fn routed(&self) -> u64 {
         self.experts.map_or(0, |e| {
+            let each = match &self.anatomy {
+                Some(anatomy) => anatomy.expert,
+                None => 3 * self.hidden * e.ffn,
+            };
             (self.expert_layers() * e.count)
-                .saturating_mul(3 * self.hidden * e.ffn)
+                .saturating_mul(each)
                 .min(self.params - self.embedding())
         })
     }
@@ -388,13 +488,19 @@ impl Model {
     /// How many of the layers keep the whole sequence in their cache, and how many only their window; those with linear
     /// attention do neither.
     pub fn full_and_windowed_layers(&self) -> (u64, u64) {
+        if let Some(anatomy) = &self.anatomy {
+            return (anatomy.full, anatomy.windowed);
+        }
         let attending = self.layers - self.linear_layers();
         let full = self.window.map_or(attending, |w| attending / w.full_every);
         (full, attending - full)
     }
 
-    /// Layers with linear attention; 0 without.
+    /// Layers that keep a state; 0 without.
     pub fn linear_layers(&self) -> u64 {
+        if let Some(anatomy) = &self.anatomy {
+            return anatomy.with_state;
+        }
         self.linear
             .map_or(0, |l| self.layers.saturating_sub(l.full_layers))
     }

@@ -88,13 +88,8 @@ impl Parallel {
             divides("tensor", self.tensor, "the width of an expert", experts.ffn)?;
         }
         if let Some(linear) = model.linear {
-            // Each key head has the same number of value heads.
-            divides(
-                "tensor",
-                self.tensor,
-                "the key heads of linear attention",
-                linear.key_heads,
-            )?;
+            let (what, number) = linear.divided();
+            divides("tensor", self.tensor, what, number)?;
         }
         let (t, k) = (self.tensor, model.kv_heads);
         if model.latent.is_none() && !t.is_multiple_of(k) && !k.is_multiple_of(t) {

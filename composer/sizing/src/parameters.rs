@@ -8,6 +8,9 @@ use crate::model::{Experts, Family, Latent, Mlp, Model};
 
 /// Parameters of the model; None where its family is not counted, or where they are more than 2^64.
 pub(crate) fn count(model: &Model) -> Option<u64> {
+    if let Some(anatomy) = &model.anatomy {
+        return anatomy.params();
+    }
     let wide = |n: u64| u128::from(n);
     let (layers, h) = (wide(model.layers), wide(model.hidden));
     let with_experts = wide(model.expert_layers());
@@ -21,6 +24,9 @@ pub(crate) fn count(model: &Model) -> Option<u64> {
 
 /// Parameters of the matrices alone, whatever the family.
 pub(crate) fn matrices(model: &Model) -> u128 {
+    if let Some(anatomy) = &model.anatomy {
+        return anatomy.params().map_or(0, u128::from);
+    }
     let with_experts = model.expert_layers();
     let (dense, with_experts) = (u128::from(model.layers - with_experts), u128::from(with_experts));
     u128::from(model.embedding())
@@ -50,7 +56,8 @@ fn attention(model: &Model) -> u128 {
     }
 }
 
-fn latent_attention(latent: Latent, h: u128, heads: u128) -> u128 {
+pub(crate) fn latent_attention(latent: Latent, h: u128, heads: u128) -> u128 {
+    let [index_heads, index_dim] = [latent.index_heads, latent.index_dim].map(u128::from);
     let [kv_rank, q_rank, rope, nope, value] = [
         latent.kv_lora_rank,
         latent.q_lora_rank,
@@ -65,7 +72,9 @@ fn latent_attention(latent: Latent, h: u128, heads: u128) -> u128 {
         rank => h * rank + rank + rank * whole_query,
     };
     let key_and_value = h * (kv_rank + rope) + kv_rank + kv_rank * heads * (nope + value);
-    query + key_and_value + heads * value * h
+    // Of the indexer: queries from the compressed ones, a key with its norm, and a weight for each head.
+    let indexer = index_dim * (index_heads * q_rank + h + 2) + index_heads * h;
+    query + key_and_value + heads * value * h + indexer
 }
 
 fn plain_mlp(model: &Model) -> u128 {
@@ -137,7 +146,7 @@ fn beside_a_layer(model: &Model) -> Option<u128> {
         Family::Gpt2 | Family::Opt | Family::Bloom | Family::GptNeox | Family::Starcoder2 => {
             4 * h + q + 2 * kv + h
         }
-        Family::Other => return None,
+        Family::Mixed | Family::Other => return None,
     })
 }
 
@@ -158,7 +167,7 @@ fn beside_the_layers(model: &Model, h: u128) -> Option<u128> {
         | Family::Nemotron
         | Family::Stablelm
         | Family::StablelmBias => 2 * h,
-        Family::Other => return None,
+        Family::Mixed | Family::Other => return None,
         _ => h,
     })
 }

@@ -152,7 +152,7 @@ impl Work {
     fn of(model: &Model, attended: f64) -> Work {
         // Looking a row up in the embedding is no product; of tied embeddings the one matrix is the head.
         let lookup = if model.tied { 0 } else { model.vocab * model.hidden };
-        let active = model.active().saturating_sub(lookup);
+        let active = model.active().saturating_sub(lookup + model.looked_up());
         let (full, windowed) = model.full_and_windowed_layers();
         let kept = model.window.map_or(attended, |w| attended.min(w.tokens as f64));
         let pairs = full as f64 * attended + windowed as f64 * kept;

@@ -78,6 +78,7 @@ pub fn shape(params: u64) -> Result<Model, OutOfRange> {
         window: None,
         linear: None,
         experts: None,
+        anatomy: None,
         stored: None,
         vision: None,
         source: "reference shape: the Llama 3 family, interpolated to the size".into(),

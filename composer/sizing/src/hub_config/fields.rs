@@ -99,6 +99,21 @@ impl Fields {
         })
     }
 
+    /// A dimension under the first of these names that is there, of which products of several have a count.
+    pub fn size(&self, names: &[&str], usual: Option<u64>) -> Result<u64, ConfigError> {
+        const MOST: u64 = 10_000_000;
+        let found = match (self.whole(names)?, usual) {
+            (Some(found), _) => found,
+            (None, Some(usual)) => return Ok(usual),
+            (None, None) => self.need(names)?,
+        };
+        if (1..=MOST).contains(&found) {
+            return Ok(found);
+        }
+        let key = self.named(names).unwrap_or("the file");
+        Err(self.bad(key, &format!("1 to {MOST}")))
+    }
+
     pub fn bad(&self, key: &str, allowed: &str) -> ConfigError {
         ConfigError::BadValue {
             key: key.to_owned(),

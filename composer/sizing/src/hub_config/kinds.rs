@@ -1,7 +1,7 @@
 //! The values of `model_type` that are known, and what each stands for.
 
-use super::ConfigError;
 use super::fields::Fields;
+use super::{ConfigError, mixed};
 use crate::model::{Family, Mlp};
 use known::KINDS;
 
@@ -40,7 +40,12 @@ pub(super) fn of(fields: &Fields) -> Result<Kind, ConfigError> {
     let found = fields.model_type();
     let known = KINDS.iter().find(|(model_type, _)| *model_type == found);
     known.map(|(_, kind)| *kind).ok_or_else(|| {
-        let known: Vec<&str> = KINDS.iter().map(|(model_type, _)| *model_type).collect();
+        let mixed = mixed::KINDS.iter().map(|(model_type, _)| *model_type);
+        let known: Vec<&str> = KINDS
+            .iter()
+            .map(|(model_type, _)| *model_type)
+            .chain(mixed)
+            .collect();
         let known = known.join(", ");
         fields.bad(
             "model_type",

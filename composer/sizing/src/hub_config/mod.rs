@@ -7,10 +7,11 @@
 
 mod fields;
 mod kinds;
+mod mixed;
 mod stored;
 mod vision;
 
-use crate::linear::Linear;
+use crate::linear::{Linear, Mixer};
 use crate::model::{Experts, Family, Implausible, Latent, Mlp, Model, Window};
 use fields::Fields;
 use kinds::{Kind, Mixture};
@@ -42,33 +43,45 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
     // A model of several kinds of input says which of them is text.
     let inner = whole.inner("text_config")?;
     let (fields, part) = match &inner {
-        Some(inner) if kinds::of(&whole).is_err() || whole.get("hidden_size").is_none() => {
+        Some(inner) if !is_known(&whole) || whole.get("hidden_size").is_none() => {
             (inner, ", of its text part")
         }
         _ => (&whole, ""),
     };
-    let kind = kinds::of(fields)?;
-    let fields = &kind.complete(fields)?;
-    kind.refuse_unsupported(fields)?;
-    let mut model = shape(name, fields, kind)?;
+    let (mut model, fields, mixture) = match mixed::of(fields) {
+        Some(read) => (read(fields)?.model(name), fields.or(&[]), None),
+        None => {
+            let kind = kinds::of(fields)?;
+            let fields = kind.complete(fields)?;
+            kind.refuse_unsupported(&fields)?;
+            (shape(name, &fields, kind)?, fields, kind.mixture)
+        }
+    };
+    let fields = &fields;
     model.stored = stored::format(&whole, inner.as_ref())?;
     model.vision = vision::of(&whole, model.hidden)?;
     model.source = format!("its config.json{part}; parameters counted from it");
     // Bounds the dimensions, so that the count means something.
-    model.check().map_err(|found| implausible(fields, kind, found))?;
+    let refuse = |found| implausible(fields, mixture, found);
+    model.check().map_err(refuse)?;
     model.params = model.counted().ok_or_else(|| ConfigError::BadValue {
         key: "model_type".into(),
         found: format!("{:?} of a size that has no count", fields.model_type()),
         allowed: "a model of at most 100,000,000,000,000 parameters".into(),
     })?;
-    model.check()?;
+    model.check().map_err(refuse)?;
     Ok(model)
 }
 
+/// Whether models of this kind are read.
+fn is_known(fields: &Fields) -> bool {
+    mixed::of(fields).is_some() || kinds::of(fields).is_ok()
+}
+
 /// The same of the field that the file has it from.
-fn implausible(fields: &Fields, kind: Kind, found: Implausible) -> ConfigError {
-    let expert_width = kind.mixture.map_or("intermediate_size", |mixture| mixture.ffn);
-    let count = kind.mixture.map_or("num_experts", |mixture| mixture.count);
+fn implausible(fields: &Fields, mixture: Option<Mixture>, found: Implausible) -> ConfigError {
+    let expert_width = mixture.map_or("moe_intermediate_size", |mixture| mixture.ffn);
+    let count = mixture.map_or("num_experts", |mixture| mixture.count);
     let (expert_width, count) = ([expert_width], [count]);
     let names: &[&str] = match found.key {
         "layers" => &LAYERS,
@@ -196,6 +209,7 @@ fn shape(name: &str, fields: &Fields, kind: Kind) -> Result<Model, ConfigError> 
         window: window(fields, kind, layers)?,
         linear: linear(fields, kind, layers)?,
         experts,
+        anatomy: None,
         stored: None,
         vision: None,
         source: String::new(),
@@ -222,6 +236,8 @@ fn latent(fields: &Fields) -> Result<Latent, ConfigError> {
         q_lora_rank: fields.whole(&["q_lora_rank"])?.unwrap_or(0),
         nope_dim: fields.need(&["qk_nope_head_dim"])?,
         value_dim: fields.need(&["v_head_dim"])?,
+        index_heads: fields.whole(&["index_n_heads"])?.unwrap_or(0),
+        index_dim: fields.whole(&["index_head_dim"])?.unwrap_or(0),
     })
 }
 
@@ -284,12 +300,14 @@ fn linear(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Linear>, Co
     };
     let or = |key: &'static str, usual: u64| Ok::<u64, ConfigError>(fields.whole(&[key])?.unwrap_or(usual));
     Ok(Some(Linear {
+        mixer: Mixer::Delta,
         full_layers,
         key_heads: or("linear_num_key_heads", 16)?,
         value_heads: or("linear_num_value_heads", 32)?,
         key_dim: or("linear_key_head_dim", 128)?,
         value_dim: or("linear_value_head_dim", 128)?,
         kernel: or("linear_conv_kernel_dim", 4)?,
+        state_bytes: 4,
     }))
 }
 

@@ -2,6 +2,7 @@ use super::*;
 use counted::COUNTED;
 
 mod counted;
+mod mixed;
 
 use crate::inference::{self, Layout};
 use crate::job::{Inference, Method, Training};
@@ -13,12 +14,6 @@ const LLAMA_8B: &str = r#"{"architectures": ["LlamaForCausalLM"], "attention_bia
     "intermediate_size": 14336, "max_position_embeddings": 131072, "model_type": "llama",
     "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
     "rope_scaling": {"factor": 8.0, "rope_type": "llama3"}, "tie_word_embeddings": false, "vocab_size": 128256}"#;
-
-fn count(text: &str) -> u64 {
-    parse("x", text)
-        .unwrap_or_else(|why| panic!("{why}: {text}"))
-        .params
-}
 
 #[test]
 fn configs_are_counted() {
@@ -39,8 +34,10 @@ fn configs_are_counted() {
 /// The counts are those of the classes of transformers 5.23.0, built from the same settings.
 #[test]
 fn every_architecture_is_counted_as_its_class_does() {
-    for (config, params) in COUNTED {
-        assert_eq!(count(config), *params, "{config}");
+    for (config, params) in counted::all() {
+        let model = parse("x", config).unwrap();
+        assert_eq!(model.params, *params, "{config}");
+        assert_eq!(model.counted(), Some(*params), "{config}");
     }
 }
 

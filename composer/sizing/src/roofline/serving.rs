@@ -109,10 +109,12 @@ impl Round<'_> {
     /// Bytes of one request's cache on one GPU of a group, over all stages.
     fn cache(&self, context: f64) -> f64 {
         let m = self.model;
-        let elements = m.cache_width(self.tensor as u64) as f64;
+        let tensor = self.tensor as u64;
+        let bytes = |elements: u64| (elements * self.job.cache_bytes) as f64;
         let (full, windowed) = m.full_and_windowed_layers();
         let kept = m.window.map_or(context, |w| context.min(w.tokens as f64));
-        let keys = elements * self.job.cache_bytes as f64 * (full as f64 * context + windowed as f64 * kept);
+        let keys = (bytes(m.cache_width(tensor)) + m.index_bytes() as f64) * full as f64 * context
+            + bytes(m.window_width(tensor)) * windowed as f64 * kept;
         // States are read and written.
         let states = m.linear.map_or(0, |linear| {
             2 * m.linear_layers() * linear.kept_bytes(self.tensor as u64)

@@ -15,9 +15,10 @@
 
 use super::part::{Part, words};
 use super::rank::Rank;
+use crate::anatomy::Anatomy;
 use crate::estimate::grouped;
 use crate::job::{AdapterType, Attention, Method, Recompute, Targets};
-use crate::linear::Linear;
+use crate::linear::{Linear, Mixer};
 use crate::model::{Experts, Family, Latent, Mlp};
 
 /// Tokens of a chunk of the gated delta rule, whose keys are multiplied with each other.
@@ -64,6 +65,9 @@ impl Rank<'_> {
     /// What a layer keeps where all of the stage do, with experts where the model has them; of a hybrid, the mean of
     /// its layers.
     pub fn layer(&self) -> Layer {
+        if let Some(anatomy) = &self.model.anatomy {
+            return self.mixed_layer(anatomy);
+        }
         let Some(linear) = self.model.linear else {
             return self.layer_of(self.attention(), self.scores());
         };
@@ -77,8 +81,53 @@ impl Rank<'_> {
         self.layer_of(attention, (1.0 - share) * self.scores())
     }
 
+    /// Where layers are of several kinds, the mean of this stage's, with as many of each kind as there can be. Every part
+    /// has a norm and an input of its own.
+    fn mixed_layer(&self, anatomy: &Anatomy) -> Layer {
+        let of = |layers: u64| self.share_of(layers);
+        let parts = of(anatomy.attending + anatomy.with_state + anatomy.plain + anatomy.with_experts);
+        let linear = self.model.linear.map_or(0.0, |linear| self.mixer(linear));
+        let experts = self.model.experts.map_or(0.0, |experts| self.experts(experts));
+        self.adapted_layer(
+            parts / 2.0 * self.around()
+                + of(anatomy.attending) * self.inside_attention()
+                + of(anatomy.with_state) * linear,
+            of(anatomy.attending) * self.scores(),
+            of(anatomy.plain) * self.dense_mlp() + of(anatomy.with_experts) * experts,
+        )
+    }
+
+    /// Where layers are of several kinds, one that has the largest of each, and all where each layer has all.
+    fn largest_mixed_layer(&self, anatomy: &Anatomy) -> Layer {
+        let layers = self.model.layers;
+        let one = |a: u64, b: u64, of_a: f64, of_b: f64| {
+            let [a, b] = [(a, of_a), (b, of_b)].map(|(times, of)| if times > 0 { of } else { 0.0 });
+            if anatomy.attending + anatomy.with_state > layers && a + b > 0.0 {
+                a + b
+            } else {
+                a.max(b)
+            }
+        };
+        let linear = self.model.linear.map_or(0.0, |linear| self.mixer(linear));
+        let experts = self.model.experts.map_or(0.0, |experts| self.experts(experts));
+        let (attending, states) = (anatomy.attending, anatomy.with_state);
+        let attention = one(attending, states, self.inside_attention(), linear);
+        let mlp = one(anatomy.plain, anatomy.with_experts, self.dense_mlp(), experts);
+        let scores = if attending > 0 { self.scores() } else { 0.0 };
+        self.adapted_layer(self.around() + attention, scores, mlp)
+    }
+
+    /// How many of a kind a layer of this stage has on average, where it has as many as there can be.
+    fn share_of(&self, layers: u64) -> f64 {
+        let here = self.stage.layers.max(1.0);
+        (here * layers as f64 / self.model.layers as f64).ceil() / here
+    }
+
     /// The layer that keeps the most.
     fn largest_layer(&self) -> Layer {
+        if let Some(anatomy) = &self.model.anatomy {
+            return self.largest_mixed_layer(anatomy);
+        }
         let full = self.attention() + self.scores();
         let linear = self
             .model
@@ -99,13 +148,18 @@ impl Rank<'_> {
     }
 
     fn layer_of(&self, attention: f64, scores: f64) -> Layer {
+        let mlp = match self.model.experts {
+            Some(experts) if self.stage.layers > 0.0 => self.experts(experts),
+            _ => self.dense_mlp(),
+        };
+        self.adapted_layer(attention, scores, mlp)
+    }
+
+    fn adapted_layer(&self, attention: f64, scores: f64, mlp: f64) -> Layer {
         let mut layer = Layer {
             attention,
             scores,
-            mlp: match self.model.experts {
-                Some(experts) if self.stage.layers > 0.0 => self.experts(experts),
-                _ => self.dense_mlp(),
-            },
+            mlp,
         };
         if self.adapted() {
             layer.mlp = (layer.mlp + self.adapters()).max(0.0);
@@ -114,9 +168,24 @@ impl Rank<'_> {
     }
 
     fn attention(&self) -> f64 {
+        self.around() + self.inside_attention()
+    }
+
+    /// The norms of a layer, and the inputs of its matrices.
+    fn around(&self) -> f64 {
+        let (e, h) = (self.element(), self.model.hidden as f64);
+        let matrix_inputs = match (self.gated() && self.autocast(), self.side_by_side()) {
+            (true, _) => 5.0,
+            (false, true) => 1.0,
+            (false, false) => 2.0,
+        };
+        self.norms() + matrix_inputs * e * h / self.inputs()
+    }
+
+    /// What attention keeps beside its input.
+    fn inside_attention(&self) -> f64 {
         let m = self.model;
-        let (e, h) = (self.element(), m.hidden as f64);
-        let (norms, inputs) = (self.norms(), self.inputs());
+        let e = self.element();
         let (q, kv) = self.widths();
         let products = match m.latent {
             Some(latent) => self.latent(latent),
@@ -134,27 +203,47 @@ impl Rank<'_> {
             0.0
         };
         let log_sum_exp = 4.0 * m.heads as f64 / self.tensor();
-        let matrix_inputs = match (self.gated() && self.autocast(), self.side_by_side()) {
-            (true, _) => 5.0,
-            (false, true) => 1.0,
-            (false, false) => 2.0,
+        products + head_norms + gate + log_sum_exp
+    }
+
+    /// Inside a layer that keeps a state, by what its mixer is.
+    fn mixer(&self, linear: Linear) -> f64 {
+        let e = self.element();
+        let (key, value) = (linear.key() as f64, linear.value() as f64);
+        let heads = linear.value_heads as f64;
+        let bytes = match linear.mixer {
+            Mixer::Delta => return self.inside_delta(linear),
+            // Decay for every element of a key in fp32, and the gate through its own matrix.
+            Mixer::Kimi => return self.inside_delta(linear) + (4.0 * key + e * value) / self.tensor(),
+            // Activated queries, keys and values beside what they come from; gate, norm and product.
+            Mixer::Lightning => e * (4.0 * key + 2.0 * value) + (4.0 + 4.0 * e) * value,
+            // The fused kernels keep what goes into the convolution, and what comes out of the scan.
+            Mixer::Mamba => e * (4.0 * value + 2.0 * linear.key_dim as f64),
+            Mixer::Mamba2 => e * (2.0 * key + 4.0 * value + heads) + 4.0 * heads,
+            // What is projected, gated, convolved, and gated again.
+            Mixer::Convolution => 6.0 * e * value,
         };
-        norms + matrix_inputs * e * h / inputs + products + head_norms + gate + log_sum_exp
+        bytes / self.tensor()
     }
 
     /// Input and output of the convolution, of which the values are a part; normed queries and keys, and the products of
     /// a chunk's keys; decay and rate of learning with what they are made of. Then the norm of the output with its gate,
     /// step by step: the output and the gate in fp32, what the gate's activation gives, the output normed and scaled,
     /// and the input of the last matrix.
-    fn linear_attention(&self, linear: Linear) -> f64 {
-        let (e, h) = (self.element(), self.model.hidden as f64);
+    fn inside_delta(&self, linear: Linear) -> f64 {
+        let e = self.element();
         let (key, value) = (linear.key() as f64, linear.value() as f64);
         let heads = linear.value_heads as f64;
         let rule = e * (2.0 * linear.convolved() as f64 + 2.0 * key + CHUNK * heads);
         let norm = (12.0 + 3.0 * e) * value;
         let decay = (16.0 + e) * heads + 8.0 * linear.key_heads as f64;
+        (rule + norm + decay) / self.tensor()
+    }
+
+    fn linear_attention(&self, linear: Linear) -> f64 {
+        let (e, h) = (self.element(), self.model.hidden as f64);
         let inputs = if self.autocast() { 5.0 } else { 2.0 };
-        self.norms() + inputs * e * h / self.inputs() + (rule + norm + decay) / self.tensor()
+        self.norms() + inputs * e * h / self.inputs() + self.inside_delta(linear)
     }
 
     /// What the norms of a layer keep, and the dropout masks beside them (or as much in copies of queries and keys).
@@ -292,7 +381,17 @@ impl Rank<'_> {
             Recompute::OpSac => {
                 let (q, kv) = self.widths();
                 let (mut out, mut made) = (q, q + 2.0 * kv);
-                if let Some(linear) = m.linear {
+                if let (Some(anatomy), Some(linear)) = (&m.anatomy, m.linear) {
+                    let (full, state) = (
+                        self.share_of(anatomy.attending),
+                        self.share_of(anatomy.with_state),
+                    );
+                    let width = |width: u64| state * width as f64 / self.tensor();
+                    (out, made) = (
+                        full * out + width(linear.value()),
+                        full * made + width(linear.projected()),
+                    );
+                } else if let Some(linear) = m.linear {
                     let share = self.share_of_linear(true);
                     let of =
                         |full: f64, width: u64| (1.0 - share) * full + share * width as f64 / self.tensor();
@@ -319,7 +418,12 @@ impl Rank<'_> {
             self.stage.kept_layers
         );
         let plain = m.layers.saturating_sub(m.expert_layers());
-        if m.experts.is_some() && plain > 0 && self.parallel.pipeline == 1 && self.keeps_mlp() {
+        if m.experts.is_some()
+            && m.anatomy.is_none()
+            && plain > 0
+            && self.parallel.pipeline == 1
+            && self.keeps_mlp()
+        {
             // Layers without experts keep a plain MLP instead.
             let difference = (self.layer().mlp - self.dense_mlp()).max(0.0);
             bytes -= difference * tokens * plain as f64;

@@ -278,6 +278,10 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
         "linear attention whose heads or tokens are divided over GPUs",
     );
     say(
+        model.anatomy.is_some(),
+        "activations of layers of several kinds, counted from the shapes of their parts",
+    );
+    say(
         parallel.gpus() > 8,
         "buffers of the communication library over more than 8 GPUs, counted as over 8",
     );

@@ -1,5 +1,12 @@
 //! Settings of models, and how many parameters their classes in transformers 5.23.0 register.
 
+mod state_spaces;
+
+/// Of all kinds.
+pub(super) fn all() -> impl Iterator<Item = &'static (&'static str, u64)> {
+    COUNTED.iter().chain(state_spaces::COUNTED)
+}
+
 pub(super) const COUNTED: &[(&str, u64)] = &[
     (
         r#"{"model_type": "cohere2", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 256000, "sliding_window": 4096, "sliding_window_pattern": 4}"#,

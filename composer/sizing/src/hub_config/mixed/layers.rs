@@ -1,0 +1,112 @@
+//! Which layer is of which kind: by a list, by a pattern of letters, by indices, or by a period.
+
+use super::super::ConfigError;
+use super::super::fields::Fields;
+
+/// No model has more.
+const MOST: u64 = 10_000;
+
+/// As many as the file says.
+pub(super) fn number(fields: &Fields) -> Result<u64, ConfigError> {
+    let found = fields.need(&super::super::LAYERS)?;
+    if (1..=MOST).contains(&found) {
+        return Ok(found);
+    }
+    let key = fields.named(&super::super::LAYERS).unwrap_or("num_hidden_layers");
+    Err(fields.bad(key, &format!("1 to {MOST}")))
+}
+
+/// For each layer of the list under the first of these names that is there, which of the kinds it is; a kind may have
+/// several names. None where there is no such list.
+pub(super) fn listed(
+    fields: &Fields,
+    names: &[&'static str],
+    kinds: &[&[&str]],
+) -> Result<Option<Vec<usize>>, ConfigError> {
+    let Some(key) = fields.named(names) else {
+        return Ok(None);
+    };
+    let refuse = || {
+        let kinds: Vec<&str> = kinds.iter().flat_map(|names| names.iter().copied()).collect();
+        fields.bad(
+            key,
+            &format!("a list of {}, one for each layer", kinds.join(", ")),
+        )
+    };
+    let listed = fields
+        .get(key)
+        .and_then(|list| list.as_array())
+        .ok_or_else(refuse)?;
+    let kind = |layer: &serde_json::Value| {
+        let named = layer.as_str().ok_or_else(refuse)?;
+        let of = |names: &&[&str]| names.contains(&named);
+        kinds.iter().position(of).ok_or_else(refuse)
+    };
+    let found: Result<Vec<usize>, ConfigError> = listed.iter().map(kind).collect();
+    let found = found?;
+    if found.is_empty() || found.len() as u64 > MOST {
+        return Err(refuse());
+    }
+    Ok(Some(found))
+}
+
+/// How many layers of the kind there are in a list that must have one entry for each layer.
+pub(super) fn listed_of(
+    fields: &Fields,
+    names: &[&'static str],
+    kinds: &[&[&str]],
+    layers: u64,
+) -> Result<Option<Vec<u64>>, ConfigError> {
+    let Some(found) = listed(fields, names, kinds)? else {
+        return Ok(None);
+    };
+    if found.len() as u64 != layers {
+        let key = fields.named(names).unwrap_or("layer_types");
+        return Err(fields.bad(key, &format!("a list of {layers}, one for each layer")));
+    }
+    Ok(Some(tally(&found, kinds.len())))
+}
+
+/// How many there are of each kind.
+pub(super) fn tally(found: &[usize], kinds: usize) -> Vec<u64> {
+    let mut numbers = vec![0; kinds];
+    for kind in found {
+        if let Some(number) = numbers.get_mut(*kind) {
+            *number += 1;
+        }
+    }
+    numbers
+}
+
+/// How many layers there are in a list of their indices; None without one.
+pub(super) fn indexed(fields: &Fields, key: &'static str, layers: u64) -> Result<Option<u64>, ConfigError> {
+    let Some(value) = fields.get(key) else {
+        return Ok(None);
+    };
+    let indices: Option<Vec<u64>> = value
+        .as_array()
+        .and_then(|list| list.iter().map(|index| index.as_u64()).collect());
+    let mut indices = indices.unwrap_or_default();
+    indices.sort_unstable();
+    indices.dedup();
+    let sound = value.as_array().is_some_and(|list| list.len() == indices.len());
+    if !sound || indices.last().is_some_and(|last| *last > layers) {
+        return Err(fields.bad(key, &format!("a list of different layers, of {layers}")));
+    }
+    Ok(Some(indices.len() as u64))
+}
+
+/// How many of the layers have `index % period == offset`.
+pub(super) fn periodic(
+    fields: &Fields,
+    (period, usual_period): (&'static str, u64),
+    (offset, usual_offset): (&'static str, u64),
+    layers: u64,
+) -> Result<u64, ConfigError> {
+    let every = fields.size(&[period], Some(usual_period))?;
+    let first = fields.whole(&[offset])?.unwrap_or(usual_offset);
+    if first >= every {
+        return Err(fields.bad(offset, &format!("less than {period}, {every}")));
+    }
+    Ok(layers.saturating_sub(first).div_ceil(every))
+}

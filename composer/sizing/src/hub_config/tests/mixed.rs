@@ -1,0 +1,221 @@
+//! Layers of several kinds: what they keep, and what is refused.
+
+use super::*;
+use crate::anatomy::Anatomy;
+
+fn example(model_type: &str) -> &'static str {
+    let named = format!("\"model_type\": \"{model_type}\"");
+    let found = counted::all().find(|(text, _)| text.contains(&named));
+    found.unwrap_or_else(|| panic!("no example of {model_type}")).0
+}
+
+fn read(model_type: &str) -> Model {
+    parse("x", example(model_type)).unwrap()
+}
+
+/// Bytes of the terms of these names, of one request.
+fn serving(model: &Model, tokens: u64, tensor: u64, names: &[&str]) -> Vec<u64> {
+    let job = Inference {
+        prompt_tokens: tokens,
+        generated_tokens: 0,
+        concurrency: 1,
+        engine: "pytorch".into(),
+        ..Inference::default()
+    };
+    let terms = inference::tensors(model, &job, Layout { tensor, pipeline: 1 }).unwrap();
+    let of = |name: &&str| terms.iter().find(|term| term.name == *name).unwrap().point.0;
+    names.iter().map(of).collect()
+}
+
+const CACHE: &str = "key/value cache";
+
+/// A state space alone needs no more for a longer context.
+#[test]
+fn a_state_space_keeps_as_much_however_long_the_context_is() {
+    let model = read("falcon_mamba");
+    // 8,192 channels with 16 elements each and 3 convolved tokens, in 64 layers.
+    let state = 64 * (8192 * 16 * 2 + 3 * 8192 * 2);
+    for tokens in [10, 100_000] {
+        let names = [CACHE, "states of state spaces"];
+        assert_eq!(serving(&model, tokens, 1, &names), [0, state]);
+    }
+    let fit = inference::estimate(&model, &Inference::default(), Layout::SINGLE, "NVIDIA").unwrap();
+    assert!(
+        fit.notes
+            .iter()
+            .any(|note| note.starts_with("estimate: states of state spaces")),
+        "{:?}",
+        fit.notes
+    );
+}
+
+/// Of Nemotron Nano's 56 layers 27 have a state, 4 attention, 25 an MLP.
+#[test]
+fn a_hybrid_of_single_parts_keeps_what_each_part_keeps() {
+    let (text, _) = counted::all().find(|(text, _)| text.contains("4480")).unwrap();
+    let model = parse("x", text).unwrap();
+    let anatomy = model.anatomy.clone().unwrap();
+    assert_eq!(
+        (
+            anatomy.with_state,
+            anatomy.full,
+            anatomy.plain,
+            anatomy.with_experts
+        ),
+        (27, 4, 25, 0)
+    );
+    // The state in fp32, as the file asks; its 8 groups are held by as many GPUs.
+    let state = |gpus: u64| 27 * (128 * 80 * 128 * 4 / gpus + 3 * 2 * (2 * 8 * 128 + 128 * 80) / gpus);
+    let names = [CACHE, "states of state spaces"];
+    assert_eq!(
+        serving(&model, 1000, 1, &names),
+        [4 * 2 * 8 * 128 * 2 * 1000, state(1)]
+    );
+    assert_eq!(
+        serving(&model, 1000, 2, &names),
+        [4 * 2 * 4 * 128 * 2 * 1000, state(2)]
+    );
+}
+
+/// Both a state and a cache in each layer.
+#[test]
+fn side_by_side_a_layer_keeps_both() {
+    let model = read("falcon_h1");
+    let state = 44 * (24 * 128 * 256 * 2 + 3 * 2 * (2 * 256 + 3072));
+    let names = [CACHE, "states of state spaces"];
+    assert_eq!(
+        serving(&model, 1000, 1, &names),
+        [44 * 2 * 2 * 128 * 2 * 1000, state]
+    );
+}
+
+#[test]
+fn a_short_convolution_keeps_its_last_inputs_alone() {
+    let model = read("lfm2");
+    let names = [CACHE, "states of short convolutions"];
+    assert_eq!(
+        serving(&model, 1000, 1, &names),
+        [6 * 2 * 8 * 64 * 2 * 1000, 10 * 2 * 2048 * 2]
+    );
+}
+
+/// A token passes few of the experts, whatever stands around them.
+#[test]
+fn a_hybrid_is_as_active_as_its_name_says() {
+    let active = |text: &str| {
+        let (text, _) = counted::all().find(|(found, _)| found.contains(text)).unwrap();
+        parse("x", text).unwrap().active() as f64 / 1e9
+    };
+    // Nemotron 3 Nano 30B-A3B, LFM2-8B-A1B, Granite 4.0 H Small (32B-A9B).
+    for (text, billions) in [
+        ("MEMEM*E", 3.6),
+        ("lfm2_moe", 1.6),
+        ("\"num_local_experts\": 72", 9.0),
+    ] {
+        let found = active(text);
+        assert!((found / billions - 1.0).abs() < 0.1, "{text}: {found}");
+    }
+}
+
+/// Training knows every part; what no measurement confirms is said.
+#[test]
+fn layers_of_several_kinds_are_trained_as_an_estimate() {
+    for (text, _) in counted::all() {
+        let model = parse("x", text).unwrap();
+        let estimate =
+            training::estimate(&model, &Training::new(Method::Lora), &Parallel::SINGLE, "NVIDIA").unwrap();
+        let said = estimate
+            .notes
+            .iter()
+            .any(|note| note.contains("layers of several kinds"));
+        assert_eq!(said, model.anatomy.is_some(), "{text}");
+        assert!(estimate.safe.0 > 2 * model.params, "{text}");
+    }
+}
+
+#[test]
+fn what_layers_cannot_be_is_refused_by_the_field() {
+    let refused = |model_type: &str, from: &str, to: &str| {
+        let text = example(model_type).replace(from, to);
+        assert_ne!(text, example(model_type), "{from}");
+        parse("x", &text).unwrap_err().to_string()
+    };
+    for (model_type, from, to, says) in [
+        (
+            "mamba",
+            "\"state_size\": 16",
+            "\"state_size\": 0",
+            "state_size is 0; allowed: 1 to",
+        ),
+        (
+            "mamba",
+            "\"expand\": 2",
+            "\"expand\": 2000",
+            "expand is 2000; allowed: so much that",
+        ),
+        (
+            "mamba",
+            ": 160",
+            ": \"much\"",
+            "time_step_rank is \"much\"; allowed: a whole number",
+        ),
+        (
+            "jamba",
+            "\"attn_layer_offset\": 4",
+            "\"attn_layer_offset\": 8",
+            "attn_layer_offset is 8; allowed: less than",
+        ),
+        (
+            "bamba",
+            "[9, 18, 27]",
+            "[9, 9, 27]",
+            "attn_layer_indices is [9,9,27]; allowed: a list of different layers",
+        ),
+        (
+            "bamba",
+            "\"mamba_n_heads\": 128",
+            "\"mamba_n_heads\": 127",
+            "mamba_n_heads is 127; allowed: a divisor of",
+        ),
+        ("nemotron_h", "M-M-", "M-X-", "hybrid_override_pattern is \"M-X-"),
+        (
+            "lfm2_moe",
+            "\"num_experts_per_tok\": 4",
+            "\"num_experts_per_tok\": 40",
+            "num_experts_per_tok is 40; allowed: 1 to 32",
+        ),
+        ("granitemoehybrid", "\"mamba\", ", "", "layer_types is"),
+        (
+            "falcon_h1",
+            "\"vocab_size\": 130048",
+            "\"vocab_size\": 99999999999",
+            "vocab_size is 99999999999; allowed: 1 to",
+        ),
+    ] {
+        let error = refused(model_type, from, to);
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+/// The parts are told by name, and are the whole.
+#[test]
+fn parts_add_up() {
+    let Anatomy { parts, .. } = read("jamba").anatomy.unwrap();
+    let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "embedding",
+            "head",
+            "last norm",
+            "state space",
+            "attention",
+            "norms",
+            "MLP",
+            "router",
+            "expert"
+        ]
+    );
+    let sum: u64 = parts.iter().map(|part| part.params * part.times).sum();
+    assert_eq!(sum, 51_570_323_328);
+}
