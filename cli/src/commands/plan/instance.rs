@@ -89,7 +89,7 @@ pub fn run(file: &Path, args: &InstanceArgs, output: Output) -> Outcome {
         .map(|file| read::<Previous>(file, SOLUTION))
         .transpose()?;
 
-    let progress = Progress::spinner(format!("planning {}", counted(problem.demands.len(), "demand")));
+    let progress = Progress::spinner(format!("planning {}", counted(problem.wanted(), "demand")));
     let mut elapsed = || start.elapsed();
     let budget = match args.rounds {
         Some(rounds) => Budget::Rounds(rounds),
@@ -205,7 +205,7 @@ fn served(problem: &Problem, solution: &Solution<'_>) -> Table {
             .map(|(group, count)| format!("{count} {group}"))
             .collect();
         table.row([
-            Cell::text(&demand.id),
+            Cell::text(demand.name()),
             Cell::text(&demand.tenant),
             Cell::text(demand.window.start),
             Cell::text(demand.window.end),
@@ -223,8 +223,13 @@ fn summary(problem: &Problem, solution: &Solution<'_>) -> String {
         solution.objective,
         solution.bound,
         100.0 * solution.gap,
-        problem.demands.len() - solution.unserved.len(),
-        problem.demands.len()
+        problem.wanted()
+            - solution
+                .unserved
+                .iter()
+                .filter(|unserved| !unserved.partly)
+                .count(),
+        problem.wanted()
     )
 }
 
@@ -236,7 +241,12 @@ fn text(problem: &Problem, solution: &Solution<'_>, width: Option<u16>) -> Strin
         usize::from(width.unwrap_or(110)),
     ));
     for unserved in &solution.unserved {
-        lines.push(format!("{} is not served: {}", unserved.demand, unserved.reason));
+        let is = if unserved.partly {
+            "served in part"
+        } else {
+            "not served"
+        };
+        lines.push(format!("{} is {is}: {}", unserved.demand, unserved.reason));
         lines.extend(unserved.help.iter().map(|help| format!("  would help: {help}")));
     }
     lines.join("\n")

@@ -34,9 +34,9 @@ pub struct Picture<'a> {
 }
 
 /// A demand in the picture.
-struct Block<'a> {
+struct Block {
     demand: usize,
-    id: &'a str,
+    id: String,
     lane: usize,
 }
 
@@ -80,7 +80,7 @@ detached is taken to draw nothing.</p>\n</body></html>\n",
     /// The picture alone.
     pub fn svg(&self) -> String {
         let hosts = self.problem.hosts.len().min(MOST_HOSTS);
-        let rows: Vec<(Vec<Block<'_>>, usize)> = (0..hosts).map(|host| self.row(host)).collect();
+        let rows: Vec<(Vec<Block>, usize)> = (0..hosts).map(|host| self.row(host)).collect();
         let gantt: f64 = rows.iter().map(|(_, lanes)| LANE * *lanes as f64 + GAP).sum();
         let height = HEAD + gantt + 2.0 * (CHART + HEAD) + 10.0;
         let mut svg = format!(
@@ -116,7 +116,7 @@ demands of those that are</text>",
     }
 
     /// Who runs at a host, each in a lane where nobody else is then; and how many lanes that takes.
-    fn row(&self, host: usize) -> (Vec<Block<'_>>, usize) {
+    fn row(&self, host: usize) -> (Vec<Block>, usize) {
         let id = &self.problem.hosts[host].id;
         let all = self
             .problem
@@ -125,9 +125,8 @@ demands of those that are</text>",
             .zip(&self.assignment.demands)
             .enumerate();
         let here = all.filter(|(_, (_, served))| served.host.as_ref() == Some(id));
-        let mut here: Vec<(usize, &str)> = here
-            .map(|(place, (demand, _))| (place, demand.id.as_str()))
-            .collect();
+        let mut here: Vec<(usize, String)> =
+            here.map(|(place, (demand, _))| (place, demand.name())).collect();
         here.sort_by_key(|(place, _)| self.problem.demands[*place].window.start);
         let mut free_from: Vec<usize> = Vec::new();
         let mut blocks = Vec::new();
@@ -173,7 +172,7 @@ demands of those that are</text>",
         }
     }
 
-    fn block(&self, svg: &mut String, block: &Block<'_>, top: f64) {
+    fn block(&self, svg: &mut String, block: &Block, top: f64) {
         let demand = &self.problem.demands[block.demand];
         let (from, to) = (self.x(demand.window.start), self.x(demand.window.end));
         let y = top + LANE * block.lane as f64;
@@ -191,7 +190,7 @@ demands of those that are</text>",
             (to - from - 1.0).max(0.5),
             LANE - 1.0,
             self.colour(&demand.tenant),
-            escaped(block.id),
+            escaped(&block.id),
             escaped(&demand.tenant),
             count,
             demand.window.start,

@@ -1,6 +1,7 @@
 //! A second opinion on a plan over time: whether it keeps every rule, and what it costs. Shares no code with the
 //! search; it goes through the problem and the plan slot by slot.
 
+mod bundles;
 mod fabric;
 mod needs;
 
@@ -27,6 +28,17 @@ pub enum Broken {
     NoOption { demand: String, got: String },
     #[error("demand {0} gets GPUs of several kinds")]
     Mixed(String),
+    #[error(
+        "demand {demand} gets {got} of its parts in phase {phase}, and nothing of it may run with fewer than {least}"
+    )]
+    Incomplete {
+        demand: String,
+        phase: usize,
+        got: usize,
+        least: usize,
+    },
+    #[error("two parts of demand {demand} run on {host}, and each must have a host of its own")]
+    Together { demand: String, host: String },
     #[error("demand {demand} gets GPUs of {group}, which have too little memory")]
     Memory { demand: String, group: String },
     #[error("demand {demand} gets GPUs of {group}, which are not among the types that it may have")]
@@ -95,11 +107,15 @@ pub enum Broken {
 pub fn check(problem: &Problem, plan: &Assignment) -> Result<Cost, Broken> {
     let mut judge = Judge::new(problem, plan)?;
     let demands = judge.demands()?;
+    judge.bundles()?;
     judge.quotas()?;
     judge.guarantees()?;
     judge.fabric()?;
     Ok(demands + judge.hosts() + judge.attached()?)
 }
+
+/// What a plan calls a demand: id, phase and part.
+type Key<'a> = (&'a str, Option<usize>, Option<usize>);
 
 struct Judge<'a> {
     problem: &'a Problem,
@@ -159,21 +175,20 @@ impl<'a> Judge<'a> {
 
     /// Unmet demand and GPUs at work.
     fn demands(&mut self) -> Result<Cost, Broken> {
-        let known: HashMap<&str, &Demand> = self
+        let known: HashMap<Key<'_>, &Demand> = self
             .problem
             .demands
             .iter()
-            .map(|demand| (demand.id.as_str(), demand))
+            .map(|demand| (demand.key(), demand))
             .collect();
         let mut left = known.clone();
         let mut total = 0;
         for served in &self.plan.demands {
-            let id = || served.demand.clone();
+            let id = || bundles::name(served.key());
             let demand = *known
-                .get(served.demand.as_str())
+                .get(&served.key())
                 .ok_or_else(|| Broken::UnknownDemand(id()))?;
-            left.remove(served.demand.as_str())
-                .ok_or_else(|| Broken::NotOnce(id()))?;
+            left.remove(&served.key()).ok_or_else(|| Broken::NotOnce(id()))?;
             let Some(host) = &served.host else {
                 total += demand.unmet;
                 continue;
@@ -218,15 +233,15 @@ impl<'a> Judge<'a> {
             total += self.switches(demand, served)?;
         }
         match left.keys().next() {
-            Some(id) => Err(Broken::NotOnce((*id).to_owned())),
+            Some(key) => Err(Broken::NotOnce(bundles::name(*key))),
             None => Ok(total),
         }
     }
 
     /// GPUs of each demand that is served.
-    fn served(&self) -> HashMap<&'a str, u32> {
+    fn served(&self) -> HashMap<Key<'a>, u32> {
         let served = self.plan.demands.iter().filter(|served| served.host.is_some());
-        let gpus = served.map(|served| (served.demand.as_str(), &served.gpus));
+        let gpus = served.map(|served| (served.key(), &served.gpus));
         gpus.map(|(demand, gpus)| (demand, gpus.values().map(|count| u32::from(*count)).sum()))
             .collect()
     }
@@ -239,7 +254,7 @@ impl<'a> Judge<'a> {
                 let demands = self.problem.demands.iter();
                 let demands =
                     demands.filter(|demand| demand.tenant == quota.tenant && demand.window.contains(&slot));
-                let used = demands.filter_map(|demand| served.get(demand.id.as_str())).sum();
+                let used = demands.filter_map(|demand| served.get(&demand.key())).sum();
                 if used > quota.most {
                     return Err(Broken::Quota {
                         tenant: quota.tenant.clone(),
@@ -256,7 +271,7 @@ impl<'a> Judge<'a> {
     /// What a tenant is guaranteed and has demands for is left for it, or in use by it.
     fn guarantees(&self) -> Result<(), Broken> {
         let (problem, served) = (self.problem, self.served());
-        let gpus = |demand: &Demand| served.get(demand.id.as_str()).copied().unwrap_or(0);
+        let gpus = |demand: &Demand| served.get(&demand.key()).copied().unwrap_or(0);
         let count: u32 = problem.groups.iter().map(|group| u32::from(group.count)).sum();
         let guaranteed = problem.quotas.iter().filter(|quota| quota.guaranteed > 0);
         let guaranteed: Vec<_> = guaranteed.collect();

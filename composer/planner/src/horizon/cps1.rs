@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 const MOST_SLOTS: u64 = 20_000;
 const MOST_HOSTS: usize = 100_000;
 const MOST_GPUS: usize = 1_000_000;
-const MOST_DEMANDS: usize = 1_000_000;
+pub(super) const MOST_DEMANDS: usize = 1_000_000;
 /// Hosts times slots: what is kept in memory for each.
 const MOST_HOST_SLOTS: u64 = 50_000_000;
 /// GPUs that one demand, group or host may have.
@@ -66,7 +66,8 @@ pub struct InstanceDemand {
     pub tenant: String,
     pub start: i64,
     /// The first slot after it.
-    pub end: i64,
+    #[serde(default)]
+    pub end: Option<i64>,
     #[serde(default)]
     pub gpus: Option<i64>,
     #[serde(default)]
@@ -136,7 +137,7 @@ pub(super) fn problem(instance: &Instance, schema: &str, wanted: &[Wanted]) -> R
         kinds: reader.kinds.iter().map(String::as_str).collect(),
         hosts: &reader.host_of,
     };
-    let demands = wanted::read(instance, wanted, &known)?;
+    let (demands, bundles) = wanted::read(instance, wanted, &known)?;
     Ok(Problem {
         slots: instance.horizon_slots as usize,
         hosts,
@@ -147,6 +148,7 @@ pub(super) fn problem(instance: &Instance, schema: &str, wanted: &[Wanted]) -> R
         costs,
         quotas: Vec::new(),
         fabric: Fabric::default(),
+        bundles,
     })
 }
 

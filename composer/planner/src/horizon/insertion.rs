@@ -66,6 +66,7 @@ impl Inserter {
         let wanted = &state.problem.demands[demand];
         let fits = |host: &usize| {
             state.problem.may_run(wanted, *host, &wanted.window)
+                && state.is_apart(demand, *host)
                 && state.free_room(*host, wanted.window.clone()) >= fewest(&offers)
         };
         let first = rng.usize(..self.hosts.len());
@@ -151,7 +152,7 @@ impl Inserter {
     ) -> Option<(Cost, Insertion)> {
         let problem = state.problem;
         let wanted = &problem.demands[demand];
-        if !problem.may_run(wanted, host, &wanted.window) {
+        if !problem.may_run(wanted, host, &wanted.window) || !state.is_apart(demand, host) {
             return None;
         }
         let room = state.free_room(host, wanted.window.clone());

@@ -1,11 +1,12 @@
 //! The problem of planning over time: a horizon of equal slots, hosts with room for so many GPUs, groups of
 //! like GPUs, and demands that each want some GPUs of one kind on one host for a window of slots; where a demand
-//! can do with one of several needs, it gets one of them.
+//! can do with one of several needs, it gets one of them. What belongs together is a [bundle](super::bundle).
 //!
 //! Invariants, kept by [`cps1`](super::cps1) and taken for granted by everything else in this module: indices
 //! point into the vectors beside them; every window lies in the horizon and is not empty; every demand has a
 //! need, and every need wants at least one GPU; no cost is negative, and the sum of all that can be paid fits in a [`Cost`].
 
+use super::bundle::{Bundle, Share};
 use super::fabric::Fabric;
 use std::ops::Range;
 
@@ -30,6 +31,8 @@ pub struct Problem {
     pub costs: Costs,
     pub quotas: Vec<Quota>,
     pub fabric: Fabric,
+    /// Demands that belong together.
+    pub bundles: Vec<Bundle>,
 }
 
 /// How many GPUs a tenant may use at a time, and how many are kept for it while it wants them.
@@ -97,6 +100,8 @@ pub struct Demand {
     pub quota: Option<usize>,
     /// Its GPUs are all behind one switch.
     pub one_switch: bool,
+    /// Where it is a part of a bundle.
+    pub share: Option<Share>,
 }
 
 /// GPUs that a demand can do with.

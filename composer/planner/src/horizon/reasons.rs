@@ -1,6 +1,7 @@
 //! Why a demand is not served, and what would help: first what could never be, then what the plan leaves no room for,
 //! and then what would cost more than it is worth.
 
+mod bundles;
 mod fabric;
 
 use super::insertion::Inserter;
@@ -11,10 +12,13 @@ use super::state::State;
 use serde::Serialize;
 use std::ops::Range;
 
-/// A demand that is not served.
+/// A demand that is not served, or not all of its parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unserved {
     pub demand: String,
+    /// Some of its parts are.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub partly: bool,
     pub reason: String,
     /// What would help, each by itself.
     pub help: Vec<String>,
@@ -29,10 +33,18 @@ pub fn reasons(problem: &Problem, plan: &Assignment) -> Vec<Unserved> {
         }
     }
     let mut scratch = Inserter::default();
-    let unserved = (0..problem.demands.len()).filter(|demand| state.placement(*demand).is_none());
+    let mut unserved = Vec::new();
+    for (index, demand) in problem.demands.iter().enumerate() {
+        match demand.share {
+            None if state.placement(index).is_none() => unserved.push(explain(&state, index, &mut scratch)),
+            Some(share) if share.phase == 0 && share.part == 0 => {
+                let bundle = &problem.bundles[share.bundle];
+                unserved.extend(bundles::of_bundle(&mut state, bundle, &mut scratch));
+            }
+            _ => {}
+        }
+    }
     unserved
-        .map(|demand| explain(&state, demand, &mut scratch))
-        .collect()
 }
 
 /// A reason, and what would help.
@@ -60,12 +72,22 @@ fn of_all(demand: &Demand, why: impl Fn(&Need) -> Option<Why>) -> Option<Why> {
 }
 
 fn explain(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Unserved {
+    let (reason, help) = why(state, index, inserter);
+    Unserved {
+        demand: state.problem.demands[index].id.clone(),
+        partly: false,
+        reason,
+        help,
+    }
+}
+
+fn why(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Why {
     let problem = state.problem;
     let demand = &problem.demands[index];
-    let (reason, help) = of_all(demand, |need| never(problem, demand, need))
+    of_all(demand, |need| never(problem, demand, need))
         .or_else(|| {
             of_all(demand, |need| {
-                never(problem, demand, need).or_else(|| no_room(state, demand, need))
+                never(problem, demand, need).or_else(|| no_room(state, index, need))
             })
         })
         .unwrap_or_else(|| {
@@ -86,12 +108,7 @@ fn explain(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Unserved
                 units(demand.unmet)
             );
             (reason, vec!["a higher weight".to_owned()])
-        });
-    Unserved {
-        demand: demand.id.clone(),
-        reason,
-        help,
-    }
+        })
 }
 
 fn units(cost: i64) -> String {
@@ -189,8 +206,9 @@ fn never(problem: &Problem, demand: &Demand, need: &Need) -> Option<Why> {
 }
 
 /// What the plan has no GPUs or no room for while the demand would run.
-fn no_room(state: &State<'_>, demand: &Demand, need: &Need) -> Option<Why> {
+fn no_room(state: &State<'_>, index: usize, need: &Need) -> Option<Why> {
     let problem = state.problem;
+    let demand = &problem.demands[index];
     let (gpus, choices) = (u32::from(need.gpus), problem.groups_for(need));
     // How many are free of each kind all the time: a demand must get all its GPUs of one kind.
     let free = |choice: &Vec<usize>, window: Range<usize>| {
@@ -201,7 +219,7 @@ fn no_room(state: &State<'_>, demand: &Demand, need: &Need) -> Option<Why> {
     };
     let room = |window: Range<usize>| {
         (0..problem.hosts.len())
-            .filter(|host| problem.may_run(demand, *host, &window))
+            .filter(|host| problem.may_run(demand, *host, &window) && state.is_apart(index, *host))
             .map(|host| state.free_room(host, window.clone()))
             .max()
     };

@@ -3,6 +3,7 @@
 use super::problem::Problem;
 use super::state::State;
 use fastrand::Rng;
+use std::collections::BTreeSet;
 
 /// Most demands that are taken away at once; fewer where there are many, of which most have nothing to do with another.
 const MOST: usize = 24;
@@ -11,8 +12,25 @@ const MANY: usize = 300;
 /// Demands that are looked through for what has to do with another, at most.
 const SCANNED: usize = 1000;
 
-/// Takes demands away and says which. Where room is made for one that is not served, that one is named first.
+/// Says what is to be taken away. Where room is made for one that is not served, that one is named first.
 pub(super) fn choose(state: &State<'_>, unserved: &[usize], rng: &mut Rng) -> Vec<usize> {
+    let mut chosen = choose_some(state, unserved, rng);
+    // Of a bundle all, now and then: what is left of it keeps the rest where it is.
+    if !state.problem.bundles.is_empty() {
+        for place in 0..chosen.len() {
+            if let Some(share) = state.problem.demands[chosen[place]].share
+                && rng.bool()
+            {
+                chosen.extend(state.problem.bundles[share.bundle].demands());
+            }
+        }
+        let mut known = BTreeSet::new();
+        chosen.retain(|demand| known.insert(*demand));
+    }
+    chosen
+}
+
+fn choose_some(state: &State<'_>, unserved: &[usize], rng: &mut Rng) -> Vec<usize> {
     let problem = state.problem;
     let count = problem.demands.len();
     if !unserved.is_empty() && rng.u8(..4) == 0 {
@@ -128,34 +146,66 @@ fn of_kind_at_hosts(state: &State<'_>, seed: usize, rng: &mut Rng) -> Vec<usize>
     chosen
 }
 
-/// Those that stand in the way of one: at a host, and of a kind, until it would fit.
+/// Those that stand in the way of one until it would fit, and of what must be served with it.
 fn room_for(state: &State<'_>, demand: usize, rng: &mut Rng) -> Vec<usize> {
+    let problem = state.problem;
+    let mut chosen = vec![demand];
+    let Some(share) = problem.demands[demand].share else {
+        in_the_way(state, demand, 1, &mut chosen, rng);
+        return chosen;
+    };
+    for (place, phase) in problem.bundles[share.bundle].phases.iter().enumerate() {
+        let served = |part: &usize| state.placement(*part).is_some();
+        let there = phase.parts.clone().filter(served).count();
+        // One more than there is, where that is enough.
+        let missing = phase
+            .least
+            .saturating_sub(there)
+            .max(usize::from(place == share.phase));
+        if missing > 0 && there < phase.parts.len() {
+            in_the_way(state, phase.parts.start, missing, &mut chosen, rng);
+        }
+    }
+    chosen
+}
+
+/// Those that stand in the way of so many like one: at as many hosts, and of a kind.
+fn in_the_way(state: &State<'_>, demand: usize, times: usize, chosen: &mut Vec<usize>, rng: &mut Rng) {
     let problem = state.problem;
     let wanted = &problem.demands[demand];
     if wanted.choices.is_empty() {
-        return Vec::new();
+        return;
     }
     let choice = &wanted.choices[rng.usize(..wanted.choices.len())];
-    let host = match &wanted.hosts {
-        Some(hosts) => hosts[rng.usize(..hosts.len())],
-        None => rng.usize(..problem.hosts.len()),
-    };
-    let wants = i64::from(choice.gpus);
+    let of_one = i64::from(choice.gpus);
+    let wants = of_one * times as i64;
+    let mut rooms: Vec<(usize, i64)> = Vec::new();
+    for _ in 0..times {
+        let host = match &wanted.hosts {
+            Some(hosts) => hosts[rng.usize(..hosts.len())],
+            None => rng.usize(..problem.hosts.len()),
+        };
+        match rooms.iter_mut().find(|(known, _)| *known == host) {
+            Some((_, room)) => *room += of_one,
+            None => rooms.push((
+                host,
+                of_one - i64::from(state.free_room(host, wanted.window.clone())),
+            )),
+        }
+    }
     let free: u32 = choice
         .groups
         .iter()
         .map(|group| u32::from(state.free_gpus(*group, wanted.window.clone())))
         .sum();
     let mut gpus = wants - i64::from(free);
-    let mut room = wants - i64::from(state.free_room(host, wanted.window.clone()));
     let mut quota = wants - i64::from(state.free_quota(wanted));
     // What others are guaranteed is in the way: anybody may make room.
-    let guarded = state.beside_guarantees(wanted) < u32::from(choice.gpus);
+    let guarded = i64::from(state.beside_guarantees(wanted)) < wants;
     let mut others: Vec<usize> = some(problem, rng)
         .filter(|other| overlap(problem, demand, *other))
         .collect();
     rng.shuffle(&mut others);
-    let mut chosen = vec![demand];
     for other in others {
         let Some(placed) = state.placement(other) else {
             continue;
@@ -166,26 +216,25 @@ fn room_for(state: &State<'_>, demand: usize, rng: &mut Rng) -> Vec<usize> {
             .filter(|(group, _)| choice.groups.contains(group))
             .map(|(_, count)| count)
             .sum();
-        let here = if placed.host == host {
-            i64::from(placed.gpus())
-        } else {
-            0
-        };
+        let room = rooms.iter_mut().find(|(host, _)| *host == placed.host);
+        let room = room.filter(|(_, room)| *room > 0);
         let of_quota = match problem.demands[other].quota {
             _ if guarded => i64::from(placed.gpus()),
             Some(other_quota) if wanted.quota == Some(other_quota) => i64::from(placed.gpus()),
             _ => 0,
         };
         // What runs elsewhere on other GPUs for other tenants is in nobody's way.
-        if (gpus > 0 && of_choice > 0) || (room > 0 && here > 0) || (quota > 0 && of_quota > 0) {
+        if (gpus > 0 && of_choice > 0) || room.is_some() || (quota > 0 && of_quota > 0) {
             quota -= of_quota;
             gpus -= i64::from(of_choice);
-            room -= here;
+            if let Some((_, room)) = room {
+                *room -= i64::from(placed.gpus());
+            }
             chosen.push(other);
         }
-        if gpus <= 0 && room <= 0 && quota <= 0 || chosen.len() > MOST {
+        let enough = gpus <= 0 && quota <= 0 && rooms.iter().all(|(_, room)| *room <= 0);
+        if enough || chosen.len() > MOST {
             break;
         }
     }
-    chosen
 }

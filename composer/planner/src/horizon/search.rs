@@ -1,6 +1,8 @@
 //! Large-neighbourhood search: some demands are taken away and placed anew, over and over. What costs more is
 //! accepted, too, the less often the longer the search has lasted (simulated annealing).
 
+mod together;
+
 use super::budget::Budget;
 use super::insertion::{HOSTS, Inserter};
 use super::problem::{Choice, Cost, Problem, UNIT};
@@ -40,6 +42,9 @@ pub(super) struct Search<'p> {
     /// Demands that may be placed otherwise than in the best.
     changed: Vec<usize>,
     is_changed: Vec<bool>,
+    /// What was placed or taken away in this round, and where it was before.
+    journal: Vec<(usize, Option<Placement>)>,
+    is_noted: Vec<bool>,
     unserved: Vec<usize>,
 }
 
@@ -57,6 +62,8 @@ impl<'p> Search<'p> {
             rounds: 0,
             changed: Vec::new(),
             is_changed: vec![false; problem.demands.len()],
+            journal: Vec::new(),
+            is_noted: vec![false; problem.demands.len()],
             unserved: Vec::new(),
         };
         for (demand, placement) in previous.iter().enumerate() {
@@ -67,6 +74,7 @@ impl<'p> Search<'p> {
                 search.place(demand, placement.clone());
             }
         }
+        search.leave_none_incomplete();
         let mut left: Vec<usize> = (0..problem.demands.len())
             .filter(|demand| search.state.placement(*demand).is_none())
             .collect();
@@ -158,41 +166,41 @@ impl<'p> Search<'p> {
             0
         };
         self.inserter.gentle = self.rng.u8(..3) == 0;
-        let exchange = self.state.problem.hosts.len() > 1 && self.rng.u8(..7) == 0;
-        let (touched, undo) = if exchange {
-            self.exchange_hosts()
+        self.forget();
+        if self.state.problem.hosts.len() > 1 && self.rng.u8(..7) == 0 {
+            self.exchange_hosts();
         } else {
-            self.place_anew()
-        };
+            self.place_anew();
+        }
+        self.leave_none_incomplete();
         let after = self.state.cost();
         let limit = before as f64 - heat * self.rng.f64().max(f64::MIN_POSITIVE).ln();
         let best = self.keep_if_best(after);
         if best || after as f64 <= limit {
-            self.list_changes(&touched);
+            self.list_changes();
         } else {
-            self.undo(&touched, undo);
+            self.undo();
         }
         best
     }
 
-    /// Takes some demands away and places them where they cost least by then. Says which were touched, and where
-    /// those that were placed had been.
-    fn place_anew(&mut self) -> (Vec<usize>, Vec<(usize, Placement)>) {
+    /// Takes some demands away and places them where they cost least by then.
+    fn place_anew(&mut self) {
         let mut order = ruin::choose(&self.state, &self.unserved, &mut self.rng);
         let forced = order
             .first()
             .copied()
             .filter(|demand| self.state.placement(*demand).is_none());
-        let undo = self.remove_all(&order);
-        self.inserter.near = undo.iter().map(|(_, placement)| placement.host).collect();
+        let removed = self.remove_all(&order);
+        self.inserter.near = removed.iter().map(|(_, placement)| placement.host).collect();
         for _ in 0..self.unserved.len().min(TRIED) {
             let other = self.unserved[self.rng.usize(..self.unserved.len())];
             if !order.contains(&other) {
                 order.push(other);
             }
         }
-        if !undo.is_empty() && self.rng.u8(..4) == 0 {
-            let placement = &undo[self.rng.usize(..undo.len())].1;
+        if !removed.is_empty() && self.rng.u8(..4) == 0 {
+            let placement = &removed[self.rng.usize(..removed.len())].1;
             self.inserter.shunned = Some((
                 placement.host,
                 placement.parts[self.rng.usize(..placement.parts.len())].0,
@@ -204,11 +212,10 @@ impl<'p> Search<'p> {
         }
         self.insert(&order, BLINK);
         self.inserter.shunned = None;
-        (order, undo)
     }
 
     /// Exchanges what runs at two hosts, from some slot on: GPU by GPU, each step of that would cost more.
-    fn exchange_hosts(&mut self) -> (Vec<usize>, Vec<(usize, Placement)>) {
+    fn exchange_hosts(&mut self) {
         let problem = self.state.problem;
         let one = self.rng.usize(..problem.hosts.len());
         let other = (one + self.rng.usize(1..problem.hosts.len())) % problem.hosts.len();
@@ -222,10 +229,10 @@ impl<'p> Search<'p> {
         let mut order: Vec<usize> = guests.copied().filter(concerned).collect();
         self.rng.shuffle(&mut order);
         order.sort_by_key(|demand| Reverse(problem.demands[*demand].gpus()));
-        let undo = self.remove_all(&order);
+        let removed = self.remove_all(&order);
         self.inserter.near = vec![one, other];
         let mut left = Vec::new();
-        for (demand, placement) in &undo {
+        for (demand, placement) in &removed {
             let host = if placement.host == one { other } else { one };
             match self.inserter.at(&self.state, *demand, host, &mut self.rng) {
                 Some(found) => self.place(*demand, found.placement),
@@ -233,7 +240,6 @@ impl<'p> Search<'p> {
             }
         }
         self.insert(&left, 0);
-        (order, undo)
     }
 
     fn remove_all(&mut self, order: &[usize]) -> Vec<(usize, Placement)> {
@@ -260,10 +266,20 @@ impl<'p> Search<'p> {
 
     /// Places each where it is cheapest, unless leaving it costs less.
     fn insert(&mut self, order: &[usize], blink: usize) {
-        if order.len() <= 6 && blink > 0 && self.rng.u8(..3) == 0 {
+        let problem = self.state.problem;
+        let of_bundle = |demand: &usize| problem.demands[*demand].share.is_some();
+        if order.len() <= 6 && blink > 0 && self.rng.u8(..3) == 0 && !order.iter().any(of_bundle) {
             return self.insert_with_regret(order, blink);
         }
+        let mut bundles = Vec::new();
         for demand in order {
+            if let Some(share) = problem.demands[*demand].share {
+                if !bundles.contains(&share.bundle) {
+                    bundles.push(share.bundle);
+                    self.insert_bundle(share.bundle, blink);
+                }
+                continue;
+            }
             let found = self.inserter.best(&self.state, *demand, blink, &mut self.rng);
             if let Some((found, _)) = found.filter(|(found, _)| found.cost < 0) {
                 self.place(*demand, found.placement);
@@ -291,14 +307,32 @@ impl<'p> Search<'p> {
     }
 
     fn place(&mut self, demand: usize, placement: Placement) {
+        self.note(demand);
         self.state.place(demand, placement);
         self.mark(demand);
     }
 
     fn remove(&mut self, demand: usize) -> Option<Placement> {
+        self.state.placement(demand)?;
+        self.note(demand);
         let placement = self.state.remove(demand)?;
         self.mark(demand);
         Some(placement)
+    }
+
+    /// Remembers where a demand was before this round.
+    fn note(&mut self, demand: usize) {
+        if !std::mem::replace(&mut self.is_noted[demand], true) {
+            let before = self.state.placement(demand).cloned();
+            self.journal.push((demand, before));
+        }
+    }
+
+    /// Begins a round.
+    fn forget(&mut self) {
+        for (demand, _) in self.journal.drain(..) {
+            self.is_noted[demand] = false;
+        }
     }
 
     fn mark(&mut self, demand: usize) {
@@ -307,12 +341,17 @@ impl<'p> Search<'p> {
         }
     }
 
-    fn undo(&mut self, order: &[usize], undo: Vec<(usize, Placement)>) {
-        for demand in order {
-            self.remove(*demand);
+    /// Places everything again as it was before this round.
+    fn undo(&mut self) {
+        let journal = std::mem::take(&mut self.journal);
+        for (demand, _) in &journal {
+            self.is_noted[*demand] = false;
+            self.state.remove(*demand);
         }
-        for (demand, placement) in undo {
-            self.place(demand, placement);
+        for (demand, before) in journal {
+            if let Some(placement) = before {
+                self.state.place(demand, placement);
+            }
         }
         self.state.restore();
     }
@@ -325,10 +364,10 @@ impl<'p> Search<'p> {
     }
 
     /// Keeps the list of the unserved after demands were placed or not.
-    fn list_changes(&mut self, order: &[usize]) {
+    fn list_changes(&mut self) {
         self.unserved
             .retain(|demand| self.state.placement(*demand).is_none());
-        for demand in order {
+        for (demand, _) in &self.journal {
             if self.state.placement(*demand).is_none() && !self.unserved.contains(demand) {
                 self.unserved.push(*demand);
             }
@@ -388,6 +427,7 @@ pub(super) fn fits(state: &State<'_>, demand: usize, placement: &Placement) -> b
     };
     wanted.choices.iter().any(meets)
         && state.problem.may_run(wanted, placement.host, &wanted.window)
+        && state.is_apart(demand, placement.host)
         && state.free_quota(wanted) >= count
         && u32::from(state.free_room(placement.host, window())) >= count
         && placement

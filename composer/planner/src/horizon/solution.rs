@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Who runs where on which GPUs, and what is attached where in each slot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// Every demand of the problem, in its order.
+    /// Every demand of the problem, in its order; each part in each phase by itself.
     pub demands: Vec<Served>,
     /// GPUs by host, by group as `KIND@SWITCH`, by slot. What is never attached is left out.
     pub attached: BTreeMap<String, BTreeMap<String, Vec<u16>>>,
@@ -16,6 +16,11 @@ pub struct Assignment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Served {
     pub demand: String,
+    /// Which of its phases and parts, counted from 1, where it has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<usize>,
     /// `None`: it is not served.
     pub host: Option<String>,
     /// GPUs by group as `KIND@SWITCH`.
@@ -24,6 +29,12 @@ pub struct Served {
 }
 
 impl Served {
+    /// The demand, the phase and the part.
+    #[must_use]
+    pub fn key(&self) -> (&str, Option<usize>, Option<usize>) {
+        (&self.demand, self.phase, self.part)
+    }
+
     /// GPUs of all groups; `None` where it is not served.
     #[must_use]
     pub fn got(&self) -> Option<u32> {

@@ -2,7 +2,7 @@
 
 use super::bound::Bound;
 use super::budget::Budget;
-use super::problem::{Cost, Problem};
+use super::problem::{Cost, Demand, Problem};
 use super::search::Search;
 use super::settle;
 use super::solution::{Assignment, Served};
@@ -129,6 +129,8 @@ fn assignment(state: &State<'_>, attached: &settle::Attached) -> Assignment {
         let placed = state.placement(index);
         Served {
             demand: demand.id.clone(),
+            phase: demand.phase(),
+            part: demand.part(),
             host: placed.map(|placed| problem.hosts[placed.host].id.clone()),
             gpus: placed
                 .map(|placed| placed.parts.iter().map(name).collect())
@@ -160,13 +162,9 @@ pub(super) fn placements(problem: &Problem, plan: &Assignment) -> Vec<Option<Pla
     let groups: HashMap<String, usize> = (0..problem.groups.len())
         .map(|index| (problem.group_name(index), index))
         .collect();
-    let served: HashMap<&str, &Served> = plan
-        .demands
-        .iter()
-        .map(|served| (served.demand.as_str(), served))
-        .collect();
-    let placement = |id: &str| {
-        let served = served.get(id)?;
+    let served: HashMap<_, &Served> = plan.demands.iter().map(|served| (served.key(), served)).collect();
+    let placement = |demand: &Demand| {
+        let served = served.get(&demand.key())?;
         let host = *hosts.get(served.host.as_deref()?)?;
         let part = |(name, count): (&String, &u16)| groups.get(name).map(|group| (*group, *count));
         Some(Placement {
@@ -179,9 +177,5 @@ pub(super) fn placements(problem: &Problem, plan: &Assignment) -> Vec<Option<Pla
                 .collect::<Option<_>>()?,
         })
     };
-    problem
-        .demands
-        .iter()
-        .map(|demand| placement(&demand.id))
-        .collect()
+    problem.demands.iter().map(placement).collect()
 }

@@ -189,6 +189,19 @@ impl<'p> State<'p> {
         &self.guests[host]
     }
 
+    /// Whether a host is free of other parts that a demand must be apart from.
+    pub fn is_apart(&self, demand: usize, host: usize) -> bool {
+        let Some(phase) = self.problem.phase_of(demand).filter(|phase| phase.apart) else {
+            return true;
+        };
+        let there = |part: usize| {
+            self.placed[part]
+                .as_ref()
+                .is_some_and(|placed| placed.host == host)
+        };
+        !phase.parts.clone().any(|part| part != demand && there(part))
+    }
+
     /// GPUs of a group that nobody uses in any slot of a window.
     pub fn free_gpus(&self, group: usize, window: Range<usize>) -> u16 {
         let most = self.groups[group].used[window].iter().copied().max().unwrap_or(0);

@@ -1,11 +1,14 @@
 //! What is wanted, as a file has it: demands, read and judged one by one. In `cps-1` a demand has a window and one need;
 //! a file of the schema [`SCHEMA`](super::extended::SCHEMA) may say more: [`Wanted`].
 
+mod phases;
+
+use super::bundle::{Bundle, Phase, Share};
 use super::cps1::{Instance, InstanceDemand, Invalid, MOST_TOGETHER, amount, invalid};
 use super::problem::{Cost, Demand, Group, Need, UNIT, choices};
+use phases::{At, PhaseAt, parts, phases};
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap};
-use std::ops::Range;
 
 /// What all demands together may cost unserved.
 const MOST_COST: f64 = 1e15;
@@ -29,6 +32,42 @@ pub struct Wanted {
     /// Sets of GPUs of which it gets one, the first preferred: in place of `gpus`, `min_mem_gb` and `types`.
     #[serde(default)]
     pub options: Option<Vec<WantedGpus>>,
+    /// It spans hosts: so many times what it wants, each on one host.
+    #[serde(default)]
+    pub parts: Option<WantedParts>,
+    /// Windows that follow each other from `start` on, each with GPUs and parts of its own; served all, or none.
+    #[serde(default)]
+    pub phases: Option<Vec<WantedPhase>>,
+}
+
+/// How many parts a demand has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct WantedParts {
+    /// With fewer it can do nothing.
+    pub least: u64,
+    /// Left out: as many as `least`.
+    #[serde(default)]
+    pub most: Option<u64>,
+    /// Two of them may run on one host.
+    #[serde(default)]
+    pub same_host_ok: bool,
+}
+
+/// What a demand wants in one of several windows.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct WantedPhase {
+    /// How long it is.
+    pub slots: i64,
+    #[serde(default)]
+    pub gpus: Option<i64>,
+    #[serde(default)]
+    pub min_mem_gb: Option<f64>,
+    #[serde(default)]
+    pub types: Option<Vec<String>>,
+    #[serde(default)]
+    pub options: Option<Vec<WantedGpus>>,
+    #[serde(default)]
+    pub parts: Option<WantedParts>,
 }
 
 /// A set of GPUs that a demand can do with.
@@ -55,7 +94,7 @@ pub(super) fn read(
     instance: &Instance,
     wanted: &[Wanted],
     known: &Known<'_>,
-) -> Result<Vec<Demand>, Invalid> {
+) -> Result<(Vec<Demand>, Vec<Bundle>), Invalid> {
     let plain = Wanted::default();
     let more = wanted.iter().chain(std::iter::repeat(&plain));
     let (mut ids, mut reader) = (BTreeSet::new(), Reader::of(instance, known));
@@ -70,19 +109,7 @@ pub(super) fn read(
         }
         reader.demand(&at, demand, more)?;
     }
-    Ok(reader.demands)
-}
-
-/// Where something is said.
-struct At<'a> {
-    index: usize,
-    id: &'a str,
-}
-
-impl At<'_> {
-    fn field(&self, name: &str) -> String {
-        format!("demands[{}] ({}).{name}", self.index, self.id)
-    }
+    Ok((reader.demands, reader.bundles))
 }
 
 struct Reader<'a> {
@@ -94,6 +121,7 @@ struct Reader<'a> {
     /// What everything costs unserved so far.
     total: f64,
     demands: Vec<Demand>,
+    bundles: Vec<Bundle>,
 }
 
 impl<'a> Reader<'a> {
@@ -106,100 +134,146 @@ impl<'a> Reader<'a> {
             a_gpu_slot: instance.costs.unmet_per_gpu_slot * UNIT,
             total: 0.0,
             demands: Vec::new(),
+            bundles: Vec::new(),
         }
     }
 
     fn demand(&mut self, at: &At<'_>, demand: &InstanceDemand, more: &Wanted) -> Result<(), Invalid> {
-        let window = self.window(at, demand)?;
-        let needs = self.needs(at, demand, more)?;
         let weight = amount(at.field("weight"), demand.weight)?;
+        let phases = phases(at, demand, more, self.slots)?;
+        let end = phases.last().map_or(0, |phase| phase.window.end) as u64;
+        if more.lead > end {
+            let allowed = format!("its window ends at {end}: write 0 to {end}");
+            return invalid(at.field("lead"), more.lead.to_string(), allowed);
+        }
+        let hosts = more.hosts.as_deref();
+        let hosts = named(
+            at.field("hosts"),
+            hosts,
+            |host| self.known.hosts.get(host),
+            "a host of \"hosts\"",
+        )?;
+        let (first, alone) = (
+            self.demands.len(),
+            phases.iter().all(|phase| phase.parts.is_none()),
+        );
+        let mut bundle = Bundle { phases: Vec::new() };
+        for (place, phase) in phases.iter().enumerate() {
+            let needs = self.needs(phase)?;
+            let parts = parts(phase, self.demands.len())?;
+            let unmet = self.unmet(at, weight, &needs, phase.window.len(), parts.1)?;
+            // What of the lead would lie before the horizon is past.
+            let lead = if place == 0 {
+                phase.window.start.min(more.lead as usize)
+            } else {
+                0
+            };
+            let window = phase.window.start - lead..phase.window.end;
+            let demand = Demand {
+                id: demand.id.clone(),
+                tenant: demand.tenant.clone(),
+                lead,
+                unmet,
+                choices: choices(self.known.groups, self.known.kinds.len(), &needs, window.len()),
+                needs,
+                hosts: hosts.clone(),
+                quota: None,
+                one_switch: more.one_switch,
+                share: None,
+                window,
+            };
+            let start = self.demands.len();
+            self.demands.resize(start + parts.1, demand);
+            bundle.phases.push(Phase {
+                parts: start..start + parts.1,
+                least: parts.0,
+                apart: phase.parts.is_some_and(|parts| !parts.same_host_ok),
+            });
+        }
+        if !(alone && phases.len() == 1) {
+            self.bundle(first, bundle);
+        }
+        Ok(())
+    }
+
+    fn bundle(&mut self, first: usize, bundle: Bundle) {
+        for (phase, of_phase) in bundle.phases.iter().enumerate() {
+            for place in of_phase.parts.clone() {
+                self.demands[place].share = Some(Share {
+                    bundle: self.bundles.len(),
+                    phase,
+                    part: place - of_phase.parts.start,
+                    phased: bundle.phases.len() > 1,
+                    parted: of_phase.parts.len() > 1,
+                });
+            }
+        }
+        debug_assert_eq!(bundle.demands(), first..self.demands.len());
+        self.bundles.push(bundle);
+    }
+
+    /// What one part unserved costs, where there are so many.
+    fn unmet(
+        &mut self,
+        at: &At<'_>,
+        weight: f64,
+        needs: &[Need],
+        slots: usize,
+        parts: usize,
+    ) -> Result<Cost, Invalid> {
         let gpus = needs.first().map_or(0, |need| need.gpus);
-        let unmet = self.a_gpu_slot * weight * (f64::from(gpus) * window.len() as f64);
+        let unmet = self.a_gpu_slot * weight * (f64::from(gpus) * slots as f64);
         let dearest = needs.iter().map(|need| need.penalty).max().unwrap_or(0);
-        self.total += unmet + dearest as f64;
+        self.total += parts as f64 * (unmet + dearest as f64);
         if self.total > MOST_COST {
             let found =
                 format!("{weight}, with which all demands together cost more than {MOST_COST} thousandths");
             return invalid(at.field("weight"), found, "use a larger unit of cost");
         }
-        let most = window.end as u64;
-        if more.lead > most {
-            let allowed = format!("its window ends at {most}: write 0 to {most}");
-            return invalid(at.field("lead"), more.lead.to_string(), allowed);
-        }
-        let lead = window.start.min(more.lead as usize);
-        let window = window.start - lead..window.end;
-        let hosts = more.hosts.as_deref();
-        self.demands.push(Demand {
-            id: demand.id.clone(),
-            tenant: demand.tenant.clone(),
-            lead,
-            unmet: unmet.round_ties_even() as Cost,
-            choices: choices(self.known.groups, self.known.kinds.len(), &needs, window.len()),
-            needs,
-            hosts: named(
-                at.field("hosts"),
-                hosts,
-                |host| self.known.hosts.get(host),
-                "a host of \"hosts\"",
-            )?,
-            quota: None,
-            one_switch: more.one_switch,
-            window,
-        });
-        Ok(())
+        Ok(unmet.round_ties_even() as Cost)
     }
 
-    fn window(&self, at: &At<'_>, demand: &InstanceDemand) -> Result<Range<usize>, Invalid> {
-        let (start, end, slots) = (demand.start, demand.end, self.slots);
-        if !(0..slots).contains(&start) {
-            let allowed = format!("the horizon has slots 0 to {}", slots - 1);
-            return invalid(at.field("start"), start.to_string(), allowed);
-        }
-        if end <= start || end > slots {
-            let allowed = format!("the window starts at {start} and must end after that, by {slots}");
-            return invalid(at.field("end"), end.to_string(), allowed);
-        }
-        Ok(start as usize..end as usize)
-    }
-
-    /// What a demand can do with: its options, or what it says itself.
-    fn needs(&self, at: &At<'_>, demand: &InstanceDemand, more: &Wanted) -> Result<Vec<Need>, Invalid> {
-        let Some(options) = &more.options else {
-            let Some(gpus) = demand.gpus else {
-                return invalid(at.field("gpus"), "missing", format!("write 1 to {MOST_TOGETHER}"));
-            };
-            let Some(min_mem_gb) = demand.min_mem_gb else {
+    /// What one part of a phase can do with: its options, or what it says itself.
+    fn needs(&self, phase: &PhaseAt<'_>) -> Result<Vec<Need>, Invalid> {
+        let Some(options) = phase.options else {
+            let Some(gpus) = phase.gpus else {
                 return invalid(
-                    at.field("min_mem_gb"),
+                    phase.field("gpus"),
+                    "missing",
+                    format!("write 1 to {MOST_TOGETHER}"),
+                );
+            };
+            let Some(min_mem_gb) = phase.min_mem_gb else {
+                return invalid(
+                    phase.field("min_mem_gb"),
                     "missing",
                     "write what a GPU must have, or 0",
                 );
             };
-            let types = more.types.clone();
+            let types = phase.types.cloned();
             let gpus = WantedGpus {
                 gpus,
                 min_mem_gb,
                 types,
                 penalty: 0.0,
             };
-            return Ok(vec![self.need(&|name| at.field(name), &gpus)?]);
+            return Ok(vec![self.need(&|name| phase.field(name), &gpus)?]);
         };
         let beside = [
-            ("gpus", demand.gpus.is_some()),
-            ("min_mem_gb", demand.min_mem_gb.is_some()),
-            ("types", more.types.is_some()),
+            ("gpus", phase.gpus.is_some()),
+            ("min_mem_gb", phase.min_mem_gb.is_some()),
+            ("types", phase.types.is_some()),
         ];
         if let Some((name, _)) = beside.iter().find(|(_, is_there)| *is_there) {
             let allowed = format!("write {name} in each option, and not beside them");
-            return invalid(at.field(name), "given beside options", allowed);
+            return invalid(phase.field(name), "given beside options", allowed);
         }
         if options.is_empty() {
             let allowed = "write one set of GPUs or more, or leave it out";
-            return invalid(at.field("options"), "none", allowed);
+            return invalid(phase.field("options"), "none", allowed);
         }
         let option = |(index, option): (usize, &WantedGpus)| {
-            self.need(&|name| at.field(&format!("options[{index}].{name}")), option)
+            self.need(&|name| phase.field(&format!("options[{index}].{name}")), option)
         };
         options.iter().enumerate().map(option).collect()
     }

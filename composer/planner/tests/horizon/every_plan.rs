@@ -14,6 +14,8 @@ struct Every<'p> {
     attachable: Vec<Counts>,
     /// In use by quota and slot.
     by_quota: Vec<Vec<u32>>,
+    /// Where each demand so far runs.
+    at: Vec<Option<usize>>,
     least: Cost,
 }
 
@@ -23,6 +25,7 @@ pub fn least(problem: &Problem) -> Cost {
         problem,
         attachable: Vec::new(),
         by_quota: vec![vec![0; problem.slots]; problem.quotas.len()],
+        at: Vec::new(),
         least: Cost::MAX,
     };
     every.attach(&mut vec![0; cells], 0);
@@ -110,12 +113,14 @@ impl Every<'_> {
         }
         let Some(wanted) = problem.demands.get(demand) else {
             let cost = cost + self.on(used);
-            if cost < self.least && self.leaves_what_is_guaranteed(used) {
+            if cost < self.least && self.is_together() && self.leaves_what_is_guaranteed(used) {
                 self.least = self.least.min(cost.saturating_add(self.attached(used)));
             }
             return;
         };
+        self.at.push(None);
         self.serve(demand + 1, used, cost + wanted.unmet);
+        self.at.pop();
         for need in &wanted.needs {
             self.serve_as(demand, need, used, cost);
         }
@@ -139,7 +144,8 @@ impl Every<'_> {
                 let mut closed = problem.hosts[host].closed.iter();
                 closed.any(|window| window.contains(&slot))
             };
-            if wanted.hosts.as_ref().is_none_or(|hosts| hosts.contains(&host))
+            if self.is_in_order(demand, host)
+                && wanted.hosts.as_ref().is_none_or(|hosts| hosts.contains(&host))
                 && !wanted.window.clone().any(closed)
             {
                 self.serve_at(demand, need, host, used, cost + need.penalty);
@@ -149,6 +155,14 @@ impl Every<'_> {
             let slots = wanted.window.clone();
             slots.for_each(|slot| self.by_quota[quota][slot] -= gpus);
         }
+    }
+
+    /// Parts are alike: the first of them are served, and at hosts that do not come before those of others.
+    fn is_in_order(&self, demand: usize, host: usize) -> bool {
+        let is_first = self.problem.demands[demand]
+            .share
+            .is_none_or(|share| share.part == 0);
+        is_first || self.at[demand - 1].is_some_and(|before| before <= host)
     }
 
     /// Every share of groups of every kind.
@@ -179,7 +193,9 @@ impl Every<'_> {
                     .iter()
                     .all(|counts| self.fits(counts) && self.is_carried(counts))
                 {
+                    self.at.push(Some(host));
                     self.serve(demand + 1, used, cost + work);
+                    self.at.pop();
                 }
                 for (group, count) in may.iter().zip(&share) {
                     let slots = window.clone();
@@ -187,6 +203,24 @@ impl Every<'_> {
                 }
             }
         }
+    }
+
+    /// Of each bundle, nothing is served, or enough in each phase; parts that must be apart are.
+    fn is_together(&self) -> bool {
+        self.problem.bundles.iter().all(|bundle| {
+            let mut counts = Vec::new();
+            for phase in &bundle.phases {
+                let mut hosts: Vec<usize> = self.at[phase.parts.clone()].iter().flatten().copied().collect();
+                let count = hosts.len();
+                hosts.sort_unstable();
+                hosts.dedup();
+                if phase.apart && hosts.len() < count {
+                    return false;
+                }
+                counts.push((count, phase.least));
+            }
+            counts.iter().all(|(count, _)| *count == 0) || counts.iter().all(|(count, least)| count >= least)
+        })
     }
 
     /// In each slot, what is in use and what tenants may still claim of their guarantees is not more than there is.

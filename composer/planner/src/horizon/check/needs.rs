@@ -25,14 +25,14 @@ pub(super) fn met<'a>(
         .map(|(name, count)| format!("{count} {name}"))
         .collect();
     Err(Broken::NoOption {
-        demand: demand.id.clone(),
+        demand: demand.name(),
         got: got.join(", "),
     })
 }
 
 /// What is wrong for a need.
 fn fault(demand: &Demand, need: &Need, names: &BTreeMap<String, u16>, groups: &[&Group]) -> Option<Broken> {
-    let id = || demand.id.clone();
+    let id = || demand.name();
     let got = names.values().map(|count| u32::from(*count)).sum();
     if got != u32::from(need.gpus) {
         let wanted = u32::from(need.gpus);

@@ -1,6 +1,7 @@
 //! What demands may say beyond `cps-1`: kept by every plan at the least cost, found out by the check, said where it is
 //! in the way, and refused where it can't be right.
 
+mod bundles;
 mod options;
 
 use super::extended::read;
