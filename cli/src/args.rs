@@ -72,6 +72,8 @@ pub enum Command {
     Size(commands::size::SizeArgs),
     /// Replay recorded jobs against policies, on static servers and on a pool
     Simulate(commands::simulate::SimulateArgs),
+    /// What more GPUs, hosts, slots or links would bring
+    Capacity(commands::capacity::CapacityArgs),
     /// Run the manager
     Serve(commands::serve::ServeArgs),
     /// List what the manager knows

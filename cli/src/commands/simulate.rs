@@ -58,7 +58,7 @@ JCT of the widest jobs; US microseconds of a decision on this machine.
 JSON: {policies, left_out, decomposition, equivalence, synthetic, trace, scenario}; each of policies is one policy at one \
 load with one knowledge of run times: means over the seeds, and each seed's under seeds.";
 
-fn parse_policy(name: &str) -> Result<Policy, String> {
+pub(super) fn parse_policy(name: &str) -> Result<Policy, String> {
     policies::named(name).ok_or_else(|| {
         let known: Vec<&str> = policies::ALL.iter().map(|policy| policy.name).collect();
         format!("no such policy; known are {}", known.join(", "))
@@ -171,7 +171,7 @@ pub fn run(args: &SimulateArgs, output: Output) -> Ended {
     }
 }
 
-fn read_trace(file: &Path) -> Result<Trace, Failure> {
+pub(super) fn read_trace(file: &Path) -> Result<Trace, Failure> {
     let open = File::open(file).map_err(|error| Failure::file(file, "read", &error))?;
     Trace::read(open).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }

@@ -1,9 +1,10 @@
-//! `simulate`, which needs no manager.
+//! `simulate` and `capacity` of a trace, which need no manager.
 
 use crate::support::run;
 
 const SMALL: &str = "../composer/simulator/tests/data/small.csv";
 const SCENARIO: &str = "../hw-profiles/scenarios/pool-k16.toml";
+const DESCRIBED: &str = "../hw-profiles/scenarios/described.toml";
 
 #[tokio::test]
 async fn recorded_jobs_are_replayed_against_policies() {
@@ -51,6 +52,58 @@ async fn what_can_not_be_replayed_is_refused_with_its_place() {
             format!("simulate --trace {SMALL} --scenario Cargo.toml --policy fifo"),
             ["Cargo.toml", "unknown field"],
         ),
+    ] {
+        run(&line).await.expect(2, &words);
+    }
+}
+
+#[tokio::test]
+async fn capacity_is_judged_against_buying_nothing() {
+    let line = format!("capacity --trace {SMALL} --scenario {DESCRIBED} --price host=24000");
+    let options = run(&format!("{line} -o json")).await.expect(0, &[]).json();
+    let named: Vec<&str> = options["options"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|option| option["option"].as_str().unwrap())
+        .collect();
+    assert_eq!(named[..3], ["buy nothing", "3 x h100-pcie-80gb", "1 x l40s-48gb"]);
+    assert!(
+        named.contains(&"1 host") && named.contains(&"16 slots a host"),
+        "{named:?}"
+    );
+    let costs = |name: &str| {
+        let option = options["options"].as_array().unwrap().iter();
+        option.clone().find(|option| option["option"] == name).unwrap()["cost_usd"].clone()
+    };
+    assert_eq!(
+        (costs("buy nothing"), costs("1 host")),
+        (0.0.into(), 24000.0.into())
+    );
+    for figure in [
+        "wait_mean_s",
+        "wait_p95_s",
+        "refused",
+        "waited_too_long",
+        "energy_kwh",
+        "utilization",
+    ] {
+        assert!(options["options"][0][figure].is_number(), "{figure}");
+    }
+    run(&line)
+        .await
+        .expect(0, &["OPTION", "buy nothing", "no price of"]);
+}
+
+#[tokio::test]
+async fn an_option_that_can_not_be_bought_is_refused() {
+    let with = |rest: &str| format!("capacity --trace {SMALL} --scenario {DESCRIBED} {rest}");
+    for (line, words) in [
+        (with("--option nonsense"), ["nonsense", "N x KIND"]),
+        (with("--option 3+voodoo2"), ["is no option", "N x KIND"]),
+        (with("--price host=dear"), ["host=dear", "WHAT=USD"]),
+        (with("--patience forever"), ["forever", "hours"]),
+        (with("--policy static-partition"), ["static servers", "pool-easy"]),
     ] {
         run(&line).await.expect(2, &words);
     }

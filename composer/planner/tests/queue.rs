@@ -1,6 +1,8 @@
 //! The queue by itself: turns, reservations, classes, places, shares and idle GPUs.
 
-use poolwright_planner::queue::{Backfill, Class, Job, Order, Pool, Preference, Queue, Rules, Start};
+use poolwright_planner::queue::{
+    ANY_LARGER, Backfill, Class, Job, Order, Pool, Preference, Queue, Rules, Start,
+};
 
 const SECOND: u64 = 1000;
 
@@ -32,6 +34,7 @@ fn job(id: u32, submitted_s: u64, gpus: u32, expected_s: u64) -> Job {
         tenant: 0,
         gpus,
         class: 0,
+        upto: ANY_LARGER,
         submitted: submitted_s * SECOND,
         expected: expected_s * SECOND,
     }
@@ -214,4 +217,23 @@ fn a_job_that_runs_longer_than_expected_does_not_hold_a_reservation_in_the_past(
     queue.submit(job(2, 2, 1, 500));
     // At 600 job 0 is expected to run for another 600.
     assert_eq!(ids(&queue.decide(600 * SECOND)), [2]);
+}
+
+#[test]
+fn a_job_that_needs_one_class_waits_for_it_beside_larger_ones() {
+    let classes = vec![class("24gb", 24, 1), class("80gb", 80, 1)];
+    let mut queue = Queue::new(Pool::composable(classes, &[4], 8), rules(Backfill::Reserve));
+    let of_class = |id| Job {
+        upto: 0,
+        ..job(id, 0, 1, 10)
+    };
+    queue.submit(of_class(0));
+    queue.submit(of_class(1));
+    queue.submit(job(2, 0, 1, 10));
+    assert_eq!(ids(&queue.decide(0)), [0, 2], "the third may run on the larger");
+    assert_eq!(queue.narrowest(), [Some(1), None], "nobody waits for the larger");
+    queue.finish(2, 5 * SECOND);
+    assert!(queue.decide(5 * SECOND).is_empty());
+    queue.finish(0, 10 * SECOND);
+    assert_eq!(ids(&queue.decide(10 * SECOND)), [1]);
 }

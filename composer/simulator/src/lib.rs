@@ -1,18 +1,20 @@
 //! Replays recorded jobs against policies, on static servers and on a pool, and measures what comes of each. Pure: no
 //! clock, no files; randomness is a seed; the same input gives the same figures.
 //!
-//! * [`trace`]: rows to jobs. [`scenario`]: the hardware, with the source of each figure. [`runtimes`]: what is known of
+//! * [`trace`]: rows to jobs. [`site`]: a pool as it is. [`scenario`]: the hardware, with the source of each figure. [`runtimes`]: what is known of
 //!   run times beforehand.
 //! * [`workload`]: a trace at an offered load, with what a seed decides.
 //! * [`policies`]: who is compared, one file each. All decide by [`poolwright_planner::queue`], with rules of their own.
 //! * [`replay`](mod@replay): events in their order; [`meter`]: what is counted between them; [`metrics`]: what is made
 //!   of it.
 //! * [`experiment`]: policies × loads × seeds. Begin there. [`compare`]: what sharing, ordering and composing each
-//!   bring, and the GPUs that would give the same. [`html`]: a report with plots.
+//!   bring, and the GPUs that would give the same. [`capacity`]: what more hardware would bring. [`html`]: a report with
+//!   plots.
 //!
 //! Invariants: every job runs once, to its end; what a queue holds is held by nobody else.
 
 pub mod apportion;
+pub mod capacity;
 pub mod compare;
 pub mod experiment;
 pub mod html;
@@ -22,6 +24,7 @@ pub mod policies;
 pub mod replay;
 pub mod runtimes;
 pub mod scenario;
+pub mod site;
 pub mod trace;
 pub mod workload;
 
@@ -31,4 +34,5 @@ pub use experiment::{Experiment, Outcome, Results};
 pub use policies::Policy;
 pub use runtimes::Runtimes;
 pub use scenario::Scenario;
+pub use site::Site;
 pub use trace::Trace;

@@ -1,18 +1,20 @@
 //! What is counted while a run goes on: GPUs in use, free, attached and powered, between one event and the next.
 
-use crate::scenario::Scenario;
-use poolwright_planner::queue::{Millis, Part, Pool, Queue};
+use crate::scenario::{GpuPower, Scenario};
+use crate::workload::Workload;
+use poolwright_planner::queue::{ClassIndex, Millis, Part, Pool, Queue};
 
 /// Sums over the time of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Meter {
     power: Power,
     window: Millis,
-    gpus: u32,
+    /// By class.
+    gpus: Vec<u32>,
     is_fixed: bool,
     now: Millis,
-    /// GPUs that compute; those being attached do not.
-    active: u32,
+    /// By class: GPUs that compute; those being attached do not.
+    active: Vec<u32>,
     /// By pool and host: GPUs that jobs hold.
     held: Vec<Vec<u32>>,
     hosts: u32,
@@ -30,16 +32,16 @@ pub struct Meter {
 #[derive(Clone, Debug, PartialEq)]
 struct Power {
     fabric_per_gpu: f64,
-    gpu_active: f64,
-    gpu_idle: f64,
-    gpu_detached: f64,
+    /// By class; where there are none, all draw as the scenario's.
+    by_class: Vec<GpuPower>,
+    gpu: GpuPower,
     host_busy: f64,
     host_idle: f64,
 }
 
 impl Meter {
     #[must_use]
-    pub fn new(scenario: &Scenario, pools: &[Pool], window: Millis) -> Self {
+    pub fn new(scenario: &Scenario, pools: &[Pool], workload: &Workload) -> Self {
         let is_fixed = pools.iter().all(Pool::is_fixed);
         let (host_busy, host_idle, fabric) = match is_fixed {
             true => (scenario.server.power_w, scenario.server.power_w, 0.0),
@@ -48,21 +50,27 @@ impl Meter {
                 (pool.host_busy_w, pool.host_idle_w, pool.fabric_w_per_gpu)
             }
         };
+        let classes = pools.iter().map(|pool| pool.classes().len()).max().unwrap_or(0);
+        let mut gpus = vec![0; classes];
+        for pool in pools {
+            for (all, class) in gpus.iter_mut().zip(pool.classes()) {
+                *all += class.gpus;
+            }
+        }
         let held: Vec<Vec<u32>> = pools.iter().map(|pool| vec![0; pool.hosts().len()]).collect();
         Self {
             power: Power {
                 fabric_per_gpu: fabric,
-                gpu_active: scenario.gpu.active_w,
-                gpu_idle: scenario.gpu.idle_w,
-                gpu_detached: scenario.gpu.detached_w,
+                by_class: workload.watts.clone(),
+                gpu: scenario.gpu.clone(),
                 host_busy,
                 host_idle,
             },
-            window,
-            gpus: pools.iter().flat_map(Pool::classes).map(|class| class.gpus).sum(),
+            window: workload.window(),
+            gpus,
             is_fixed,
             now: 0,
-            active: 0,
+            active: vec![0; classes],
             hosts: held.iter().map(Vec::len).sum::<usize>() as u32,
             held,
             busy_hosts: 0,
@@ -81,7 +89,8 @@ impl Meter {
             return;
         }
         let in_window = now.min(self.window).saturating_sub(self.now);
-        self.used_in_window += u128::from(self.active) * u128::from(in_window);
+        let active: u32 = self.active.iter().sum();
+        self.used_in_window += u128::from(active) * u128::from(in_window);
         let stranded: u32 = queues.iter().map(stranded).sum();
         self.stranded += u128::from(stranded) * u128::from(span);
         self.energy_j += self.watts(queues) * span as f64 / 1000.0;
@@ -89,19 +98,17 @@ impl Meter {
     }
 
     fn watts(&self, queues: &[Queue]) -> f64 {
-        let loose: u32 = queues
-            .iter()
-            .map(|queue| {
-                let classes = 0..queue.pool().classes().len();
-                classes.map(|class| queue.pool().loose(class)).sum::<u32>()
-            })
-            .sum();
-        let attached = self.gpus - self.active - loose;
-        self.power.fabric_per_gpu * f64::from(self.gpus)
-            + self.power.gpu_active * f64::from(self.active)
-            + self.power.gpu_idle * f64::from(attached)
-            + self.power.gpu_detached * f64::from(loose)
-            + self.power.host_busy * f64::from(self.busy_hosts)
+        let of_class = |class: usize| {
+            let watts = self.power.by_class.get(class).unwrap_or(&self.power.gpu);
+            let loose: u32 = queues.iter().map(|queue| queue.pool().loose(class)).sum();
+            let attached = self.gpus[class] - self.active[class] - loose;
+            self.power.fabric_per_gpu * f64::from(self.gpus[class])
+                + watts.active_w * f64::from(self.active[class])
+                + watts.idle_w * f64::from(attached)
+                + watts.detached_w * f64::from(loose)
+        };
+        let gpus: f64 = (0..self.gpus.len()).map(of_class).sum();
+        gpus + self.power.host_busy * f64::from(self.busy_hosts)
             + self.power.host_idle * f64::from(self.hosts - self.busy_hosts)
     }
 
@@ -117,12 +124,12 @@ impl Meter {
         }
     }
 
-    pub(crate) fn begins(&mut self, gpus: u32) {
-        self.active += gpus;
+    pub(crate) fn begins(&mut self, class: ClassIndex, gpus: u32) {
+        self.active[class] += gpus;
     }
 
-    pub(crate) fn ends(&mut self, pool: usize, gpus: u32, parts: &[Part]) {
-        self.active -= gpus;
+    pub(crate) fn ends(&mut self, pool: usize, class: ClassIndex, gpus: u32, parts: &[Part]) {
+        self.active[class] -= gpus;
         for part in parts {
             let held = &mut self.held[pool][part.host];
             *held -= part.gpus;
@@ -143,7 +150,8 @@ impl Meter {
     /// Used GPU-seconds over those that there were, while jobs were submitted.
     #[must_use]
     pub fn utilization(&self) -> f64 {
-        let all = u128::from(self.gpus) * u128::from(self.window);
+        let gpus: u32 = self.gpus.iter().sum();
+        let all = u128::from(gpus) * u128::from(self.window);
         self.used_in_window as f64 / (all as f64).max(1.0)
     }
 
@@ -166,8 +174,10 @@ fn stranded(queue: &Queue) -> u32 {
     let narrowest = queue.narrowest();
     let free = (0..narrowest.len()).map(|class| {
         let free = queue.pool().free(class);
-        let waits = narrowest[..=class].iter().flatten().any(|gpus| *gpus <= free);
-        if waits { free } else { 0 }
+        match narrowest[class] {
+            Some(gpus) if gpus <= free => free,
+            _ => 0,
+        }
     });
     free.sum()
 }

@@ -7,7 +7,7 @@ use crate::policies::{Ground, Policy};
 use crate::runtimes::Runtimes;
 use crate::scenario::Scenario;
 use crate::workload::{SimJob, Workload};
-use poolwright_planner::queue::{ClassIndex, History, Job, JobId, Millis, Part, Queue, Start};
+use poolwright_planner::queue::{ClassIndex, History, Job, JobId, Millis, Part, Pool, Queue, Start};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -54,6 +54,8 @@ struct Run<'a> {
     history: History,
     events: BinaryHeap<Reverse<(Millis, Event, JobId)>>,
     records: Vec<Record>,
+    /// By job: the class that it was given.
+    ran_on: Vec<ClassIndex>,
     meter: Meter,
 }
 
@@ -69,20 +71,33 @@ pub fn replay(
     runtimes: Runtimes,
     clock: &mut dyn FnMut() -> u64,
 ) -> Result<Replayed, String> {
-    let rules = (policy.rules)(scenario);
     let pools = policy.pools(scenario, workload)?;
+    Ok(replay_on(policy, pools, scenario, workload, runtimes, clock))
+}
+
+/// The same on pools of the caller's.
+pub fn replay_on(
+    policy: &Policy,
+    pools: Vec<Pool>,
+    scenario: &Scenario,
+    workload: &Workload,
+    runtimes: Runtimes,
+    clock: &mut dyn FnMut() -> u64,
+) -> Replayed {
+    let rules = (policy.rules)(scenario);
     let run = Run {
         scenario,
         workload,
         ground: policy.ground,
         runtimes,
-        meter: Meter::new(scenario, &pools, workload.window()),
+        meter: Meter::new(scenario, &pools, workload),
         queues: pools.into_iter().map(|pool| Queue::new(pool, rules)).collect(),
         history: History::default(),
         events: BinaryHeap::new(),
         records: Vec::with_capacity(workload.jobs.len()),
+        ran_on: vec![0; workload.jobs.len()],
     };
-    Ok(run.go(clock))
+    run.go(clock)
 }
 
 impl Run<'_> {
@@ -110,15 +125,12 @@ impl Run<'_> {
                 self.events.pop();
                 match event {
                     Event::End => concerned[self.end(job, now)] = true,
-                    Event::Begin => self.meter.begins(self.workload.jobs[job as usize].gpus),
+                    Event::Begin => self.begin(job),
                 }
             }
             while let Some(job) = self.workload.jobs.get(arrived).filter(|job| job.submit <= now) {
                 let queue = self.queue_of(job);
-                match widest[queue][job.class..]
-                    .iter()
-                    .any(|widest| *widest >= job.gpus)
-                {
+                match job.fits(&widest[queue]) {
                     true => {
                         self.submit(arrived, queue);
                         concerned[queue] = true;
@@ -170,6 +182,7 @@ impl Run<'_> {
             tenant: job.tenant,
             gpus: job.gpus,
             class: job.class,
+            upto: job.upto,
             submitted: job.submit,
             expected,
         });
@@ -180,6 +193,7 @@ impl Run<'_> {
         let began = now + self.latency(job, &start.parts);
         self.queues[queue].begins(start.job.id, began);
         self.meter.granted(queue, &start.parts);
+        self.ran_on[start.job.id as usize] = start.class;
         self.events.push(Reverse((began, Event::Begin, start.job.id)));
         self.events
             .push(Reverse((began + job.run_time, Event::End, start.job.id)));
@@ -208,11 +222,17 @@ impl Run<'_> {
         (seconds.fold(0.0, f64::max) * 1000.0) as Millis
     }
 
+    fn begin(&mut self, job: JobId) {
+        let index = job as usize;
+        self.meter
+            .begins(self.ran_on[index], self.workload.jobs[index].gpus);
+    }
+
     fn end(&mut self, job: JobId, now: Millis) -> usize {
         let sim = &self.workload.jobs[job as usize];
         let queue = self.queue_of(sim);
         if let Some(ended) = self.queues[queue].finish(job, now) {
-            self.meter.ends(queue, sim.gpus, &ended.parts);
+            self.meter.ends(queue, ended.class, sim.gpus, &ended.parts);
         }
         self.history.learn(sim.tenant, sim.gpus, sim.run_time);
         queue

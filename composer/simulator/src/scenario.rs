@@ -3,6 +3,7 @@
 //! Every figure has its source in the file, and unknown keys are errors.
 
 use crate::runtimes::Runtimes;
+use crate::site::{Hosts, Kind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -21,6 +22,11 @@ pub struct Scenario {
     /// Memory classes; without any, all GPUs are alike.
     #[serde(default, rename = "class", skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<MemoryClass>,
+    /// GPUs by kind and hosts, where the pool is described and not sized by its load: for questions of capacity.
+    #[serde(default, rename = "kind", skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<Kind>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<Hosts>,
     /// Where figures are from: by `table.key`, or `default`.
     pub source: BTreeMap<String, String>,
 }
@@ -123,7 +129,19 @@ pub enum ScenarioError {
     Source(String),
 }
 
+/// What is assumed where nobody has measured: the scenario `pool-k16`.
+const ASSUMED: &str = include_str!("../../../hw-profiles/scenarios/pool-k16.toml");
+
 impl Scenario {
+    /// The watts and seconds that are assumed of hardware that nobody has measured.
+    ///
+    /// # Errors
+    ///
+    /// None but of the file that is built in.
+    pub fn assumed() -> Result<Self, ScenarioError> {
+        Self::parse(ASSUMED)
+    }
+
     /// Reads and checks a scenario.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let scenario: Self = toml::from_str(text)?;

@@ -24,6 +24,8 @@ pub struct TraceJob {
     pub gpus: u32,
     /// Memory that each GPU must have, where the trace says so.
     pub min_gpu_mem_gib: Option<u32>,
+    /// The kind of GPU that it needs, where the trace says so.
+    pub gpu_type: Option<String>,
 }
 
 /// Jobs by submission, the earliest at zero.
@@ -78,6 +80,7 @@ const DURATION: &[&str] = &["duration_s", "duration"];
 const GPUS: &[&str] = &["gpus", "gpu_num", "gpu_request"];
 const WORKERS: &[&str] = &["worker_num"];
 const MEMORY: &[&str] = &["min_gpu_mem_gb"];
+const KIND: &[&str] = &["gpu_type", "gpu_model"];
 
 impl Trace {
     /// Reads a trace; gzip is recognised by its first bytes.
@@ -167,6 +170,7 @@ impl Trace {
             // A share of a GPU takes a whole one.
             gpus: gpus.ceil() as u32,
             min_gpu_mem_gib: memory.map(|gib| gib.ceil() as u32),
+            gpu_type: field(row, KIND).map(|(_, kind)| kind.to_owned()),
         });
         Ok(())
     }

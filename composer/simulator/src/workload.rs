@@ -2,9 +2,10 @@
 
 use crate::apportion::apportion;
 use crate::runtimes::LOOSE;
-use crate::scenario::Scenario;
-use crate::trace::Trace;
-use poolwright_planner::queue::{Class, ClassIndex, Millis};
+use crate::scenario::{GpuPower, Scenario};
+use crate::site::Site;
+use crate::trace::{Trace, TraceJob};
+use poolwright_planner::queue::{ANY_LARGER, Class, ClassIndex, Millis};
 use std::f64::consts::TAU;
 
 /// A job to be replayed.
@@ -12,8 +13,9 @@ use std::f64::consts::TAU;
 pub struct SimJob {
     pub tenant: usize,
     pub gpus: u32,
-    /// The smallest class that suffices.
+    /// The smallest class that suffices, and the largest that it may run on.
     pub class: ClassIndex,
+    pub upto: ClassIndex,
     pub submit: Millis,
     pub run_time: Millis,
     /// How many times too long its user's estimate is, where estimates are loose.
@@ -28,6 +30,12 @@ impl SimJob {
     pub fn gpu_seconds(&self) -> f64 {
         self.run_time as f64 / 1000.0 * f64::from(self.gpus)
     }
+
+    /// Whether any class that it may run on takes a job so wide; `widest` by class.
+    pub(crate) fn fits(&self, widest: &[u32]) -> bool {
+        let classes = widest.iter().take(self.upto.saturating_add(1)).skip(self.class);
+        classes.into_iter().any(|widest| *widest >= self.gpus)
+    }
 }
 
 /// Jobs, and the GPUs for them.
@@ -37,6 +45,8 @@ pub struct Workload {
     pub tenants: usize,
     /// By memory, the smallest first; whole servers of each.
     pub classes: Vec<Class>,
+    /// What a GPU of each class draws; none: as the scenario has it for all.
+    pub watts: Vec<GpuPower>,
     /// The load that came of it, as whole servers allow.
     pub offered_load: f64,
 }
@@ -57,43 +67,56 @@ pub enum WorkloadError {
 impl Workload {
     /// A trace at a load; memory classes, estimates and latencies by seed.
     pub fn new(trace: &Trace, scenario: &Scenario, load: f64, seed: u64) -> Result<Self, WorkloadError> {
-        let jobs: Vec<SimJob> = trace
-            .jobs
-            .iter()
-            .enumerate()
-            .map(|(index, job)| {
-                let mut rng =
-                    fastrand::Rng::with_seed(seed ^ (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-                Ok(SimJob {
-                    tenant: job.tenant,
-                    gpus: job.gpus,
-                    class: class_of(scenario, job.min_gpu_mem_gib, &mut rng).map_err(|memory_gib| {
-                        WorkloadError::TooMuchMemory {
-                            job: job.id.clone(),
-                            memory_gib,
-                            most: scenario
-                                .classes
-                                .iter()
-                                .map(|class| class.memory_gib)
-                                .max()
-                                .unwrap_or(0),
-                        }
-                    })?,
-                    submit: millis(job.submit_s),
-                    run_time: millis(job.duration_s).max(1),
-                    looseness: LOOSE.0 + (LOOSE.1 - LOOSE.0) * rng.f64(),
-                    noise: normal_pair(&mut rng),
-                })
-            })
-            .collect::<Result<_, _>>()?;
+        let most = || scenario.classes.iter().map(|class| class.memory_gib).max();
+        let class = |job: &TraceJob, draw| match class_of(scenario, job.min_gpu_mem_gib, draw) {
+            Ok(class) => Ok((class, ANY_LARGER)),
+            Err(memory_gib) => Err(WorkloadError::TooMuchMemory {
+                job: job.id.clone(),
+                memory_gib,
+                most: most().unwrap_or(0),
+            }),
+        };
         let mut workload = Self {
-            jobs,
+            jobs: jobs(trace, seed, class)?,
             tenants: trace.tenants.len(),
             classes: Vec::new(),
+            watts: Vec::new(),
             offered_load: load,
         };
         workload.size(trace, scenario, load)?;
         Ok(workload)
+    }
+
+    /// A trace on a pool as it is, at the moments at which its jobs were submitted. A job that asks for a kind gets that
+    /// kind, one that asks for memory any kind that has it; what no kind there is suffices for can't be held.
+    #[must_use]
+    pub fn on(site: &Site, trace: &Trace, scenario: &Scenario, seed: u64) -> Self {
+        let classes = site.classes();
+        let none = classes.len();
+        let with = |memory: u32| classes.iter().position(|class| class.memory_gib >= memory);
+        let class = |job: &TraceJob, draw| {
+            if let Some(name) = &job.gpu_type {
+                let kind = site.kinds.iter().position(|kind| kind.is_meant_by(name));
+                return kind.map_or((none, none), |kind| (kind, kind));
+            }
+            let drawn = || {
+                class_of(scenario, None, draw)
+                    .ok()
+                    .and_then(|class| named(scenario).get(class).cloned())
+            };
+            let memory = job.min_gpu_mem_gib.or_else(|| drawn().map(|(_, memory)| memory));
+            (with(memory.unwrap_or(0)).unwrap_or(none), ANY_LARGER)
+        };
+        let infallible = |job: &TraceJob, draw| Ok::<_, std::convert::Infallible>(class(job, draw));
+        let Ok(jobs) = jobs(trace, seed, infallible);
+        let window = trace.window_s();
+        Self {
+            jobs,
+            tenants: trace.tenants.len(),
+            offered_load: trace.gpu_seconds() / window.max(1.0) / f64::from(site.gpus().max(1)),
+            watts: site.watts(scenario),
+            classes,
+        }
     }
 
     /// Decides how many GPUs there are of each class, or how fast jobs come.
@@ -162,6 +185,29 @@ impl Workload {
     }
 }
 
+/// Jobs as a seed makes them; `class` says from where to where each may run, with a number drawn for it.
+fn jobs<E>(
+    trace: &Trace,
+    seed: u64,
+    class: impl Fn(&TraceJob, f64) -> Result<(ClassIndex, ClassIndex), E>,
+) -> Result<Vec<SimJob>, E> {
+    let job = |(index, job): (usize, &TraceJob)| {
+        let mut rng = fastrand::Rng::with_seed(seed ^ (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (class, upto) = class(job, rng.f64())?;
+        Ok(SimJob {
+            tenant: job.tenant,
+            gpus: job.gpus,
+            class,
+            upto,
+            submit: millis(job.submit_s),
+            run_time: millis(job.duration_s).max(1),
+            looseness: LOOSE.0 + (LOOSE.1 - LOOSE.0) * rng.f64(),
+            noise: normal_pair(&mut rng),
+        })
+    };
+    trace.jobs.iter().enumerate().map(job).collect()
+}
+
 /// Servers shared out among the classes of a scenario.
 fn classes(scenario: &Scenario, servers: u32, demands: &[f64], least: &[u32]) -> Option<Vec<Class>> {
     let shares = apportion(servers, demands, least)?;
@@ -189,12 +235,7 @@ fn named(scenario: &Scenario) -> Vec<(String, u32)> {
 }
 
 /// The class that suffices: by the trace's own word, else drawn; the memory that no class has, where it is too much.
-fn class_of(
-    scenario: &Scenario,
-    memory_gib: Option<u32>,
-    rng: &mut fastrand::Rng,
-) -> Result<ClassIndex, u32> {
-    let draw = rng.f64();
+fn class_of(scenario: &Scenario, memory_gib: Option<u32>, draw: f64) -> Result<ClassIndex, u32> {
     if scenario.classes.is_empty() {
         return Ok(0);
     }

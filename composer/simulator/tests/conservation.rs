@@ -24,6 +24,7 @@ fn trace(seed: u64) -> Trace {
             duration_s: 1.0 + rng.f64() * 100.0,
             gpus: [1, 1, 1, 2, 2, 3, 4, 7][rng.usize(0..8)],
             min_gpu_mem_gib: None,
+            gpu_type: None,
         }
     });
     Trace {

@@ -5,8 +5,9 @@ use super::order::{self, Order, Shares};
 use super::pool::{Part, Pool};
 use super::reserve::{Reservation, Running};
 use super::room::{Preference, Room};
-use super::{ClassIndex, HostIndex, Job, JobId, Millis};
+use super::{ClassIndex, HostIndex, Job, JobId, Millis, from_to};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 
 /// What may start before a job whose turn it is and that has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +40,8 @@ pub struct Start {
     pub parts: Vec<Part>,
 }
 
-/// Jobs alike: whose, the smallest class that suffices, how wide.
-type Alike = (usize, ClassIndex, u32);
+/// Jobs alike: whose, the smallest class and the largest that they may run on, how wide.
+type Alike = (usize, ClassIndex, ClassIndex, u32);
 
 /// What waits and what runs on a pool.
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ struct Pass {
     rooms: Vec<Room>,
     /// Jobs that have the first turn among those of their class and can't start, with what is kept for them.
     kept: BTreeMap<ClassIndex, (JobId, Option<Reservation>)>,
-    verdicts: BTreeMap<(ClassIndex, u32), Vec<Verdict>>,
+    verdicts: BTreeMap<(ClassIndex, ClassIndex, u32), Vec<Verdict>>,
 }
 
 /// A class of GPUs on which jobs of a width may start, if they run no longer than `limit`.
@@ -112,13 +113,15 @@ impl Queue {
         self.waiting.len()
     }
 
-    /// For each class the width of the narrowest job that waits for it or a larger one.
+    /// For each class the width of the narrowest job that waits and may run on it.
     #[must_use]
     pub fn narrowest(&self) -> Vec<Option<u32>> {
         let mut narrowest = vec![None; self.pool.classes().len()];
-        for (_, class, gpus) in self.lanes.keys() {
-            let least = &mut narrowest[*class];
-            *least = Some(least.map_or(*gpus, |least: u32| least.min(*gpus)));
+        for (_, least, upto, gpus) in self.lanes.keys() {
+            let classes = from_to(*least, *upto, narrowest.len());
+            for narrowest in narrowest.get_mut(classes).unwrap_or_default() {
+                *narrowest = Some(narrowest.map_or(*gpus, |least: u32| least.min(*gpus)));
+            }
         }
         narrowest
     }
@@ -226,10 +229,8 @@ impl Queue {
 
     /// The next job that may start.
     fn next(&self, now: Millis, pass: &mut Pass) -> Option<Found> {
-        let fits = |(_, class, gpus): &Alike| {
-            pass.rooms[*class..]
-                .iter()
-                .any(|room| room.fits(&self.pool, *gpus))
+        let fits = |(_, least, upto, gpus): &Alike| {
+            from_to(*least, *upto, pass.rooms.len()).any(|class| pass.rooms[class].fits(&self.pool, *gpus))
         };
         if !self.lanes.keys().any(fits) {
             return None;
@@ -283,12 +284,14 @@ impl Queue {
 
     /// The first job of a lane that may start.
     fn candidate(&self, alike: Alike, lane: &Lane, now: Millis, pass: &mut Pass) -> Option<Found> {
-        let (_, class, gpus) = alike;
-        if !pass.verdicts.contains_key(&(class, gpus)) {
-            let verdicts = self.judge(class, gpus, now, pass);
-            pass.verdicts.insert((class, gpus), verdicts);
+        let (_, least, upto, gpus) = alike;
+        let key = (least, upto, gpus);
+        if !pass.verdicts.contains_key(&key) {
+            let classes = from_to(least, upto, pass.rooms.len());
+            let verdicts = self.judge(classes, gpus, now, pass);
+            pass.verdicts.insert(key, verdicts);
         }
-        let verdicts = &pass.verdicts[&(class, gpus)];
+        let verdicts = &pass.verdicts[&key];
         verdicts.iter().find_map(|verdict| {
             let rank = match verdict.limit {
                 Millis::MAX => lane.first(),
@@ -299,8 +302,8 @@ impl Queue {
     }
 
     /// On which classes jobs of a width may start now, the smallest first.
-    fn judge(&self, least: ClassIndex, gpus: u32, now: Millis, pass: &Pass) -> Vec<Verdict> {
-        let classes = (least..pass.rooms.len()).filter(|class| pass.rooms[*class].fits(&self.pool, gpus));
+    fn judge(&self, classes: Range<ClassIndex>, gpus: u32, now: Millis, pass: &Pass) -> Vec<Verdict> {
+        let classes = classes.filter(|class| pass.rooms[*class].fits(&self.pool, gpus));
         classes
             .map(|class| {
                 let kept = pass.room_beside(&self.pool, class);
@@ -381,7 +384,7 @@ impl Pass {
 }
 
 fn alike(job: &Job) -> Alike {
-    (job.tenant, job.class, job.gpus)
+    (job.tenant, job.class, job.upto, job.gpus)
 }
 
 /// GPU-milliseconds that a job is expected to take.

@@ -21,6 +21,8 @@ mod pool;
 mod reserve;
 mod room;
 
+use std::ops::Range;
+
 pub use decide::{Backfill, Queue, Rules, Start};
 pub use history::History;
 pub use order::{Found, Order};
@@ -33,6 +35,8 @@ pub type Millis = u64;
 pub type JobId = u32;
 /// Which class of GPUs, counted from the smallest memory.
 pub type ClassIndex = usize;
+/// As [`Job::upto`]: however much memory.
+pub const ANY_LARGER: ClassIndex = ClassIndex::MAX;
 /// Which host, by its place in the pool.
 pub type HostIndex = usize;
 
@@ -43,9 +47,23 @@ pub struct Job {
     /// Whose, by the caller's numbering from zero.
     pub tenant: usize,
     pub gpus: u32,
-    /// The smallest class that suffices: it may run on any larger.
+    /// The smallest class that suffices: it may run on any from there to `upto`.
     pub class: ClassIndex,
+    /// The largest class that it may run on; [`ANY_LARGER`] where only its memory counts.
+    pub upto: ClassIndex,
     pub submitted: Millis,
     /// How long it is expected to run.
     pub expected: Millis,
+}
+
+impl Job {
+    /// The classes, of so many, that it may run on.
+    #[must_use]
+    pub fn classes(&self, of: usize) -> Range<ClassIndex> {
+        from_to(self.class, self.upto, of)
+    }
+}
+
+fn from_to(least: ClassIndex, upto: ClassIndex, of: usize) -> Range<ClassIndex> {
+    least..upto.saturating_add(1).min(of)
 }

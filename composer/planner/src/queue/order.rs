@@ -93,6 +93,7 @@ mod tests {
             tenant: 0,
             gpus: 1,
             class: 0,
+            upto: crate::queue::ANY_LARGER,
             submitted,
             expected,
         }

@@ -33,7 +33,7 @@ impl Reservation {
         running: impl Iterator<Item = &'a Running> + Clone,
         now: Millis,
     ) -> Option<Self> {
-        (job.class..pool.classes().len())
+        job.classes(pool.classes().len())
             .filter_map(|class| Self::of_class(pool, job, class, running.clone(), now))
             .min_by_key(|reservation| (reservation.at, reservation.class))
     }

@@ -1,7 +1,7 @@
 //! Small hardware and small workloads for the tests.
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
-use poolwright_planner::queue::Class;
+use poolwright_planner::queue::{ANY_LARGER, Class};
 use poolwright_simulator::replay::{Replayed, replay};
 use poolwright_simulator::workload::{SimJob, Workload};
 use poolwright_simulator::{Runtimes, Scenario, policies};
@@ -51,6 +51,7 @@ pub fn job(tenant: usize, submit_s: u64, run_s: u64, gpus: u32) -> SimJob {
         tenant,
         gpus,
         class: 0,
+        upto: ANY_LARGER,
         submit: submit_s * 1000,
         run_time: run_s * 1000,
         looseness: 2.0,
@@ -69,6 +70,7 @@ pub fn workload(jobs: Vec<SimJob>, gpus: u32) -> Workload {
         jobs,
         tenants,
         classes: vec![class],
+        watts: Vec::new(),
         offered_load: 0.5,
     }
 }
