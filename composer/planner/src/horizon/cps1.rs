@@ -257,6 +257,7 @@ impl Reader {
                 closed: Vec::new(),
                 reach: None,
                 bar: None,
+                hold: 0,
             });
         }
         Ok(hosts)

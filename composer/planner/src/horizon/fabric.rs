@@ -16,6 +16,8 @@ pub struct Fabric {
     pub uplinks: Vec<Option<u32>>,
     /// What each further switch that a demand's GPUs are behind costs for a slot.
     pub split: Cost,
+    /// Whether GPUs stay attached to any host for longer than a slot, once they are.
+    pub holds: bool,
 }
 
 impl Fabric {
@@ -58,6 +60,11 @@ impl Problem {
             || at.bar.is_some()
             || self.fabric.split > 0
             || !self.fabric.uplinks.is_empty()
+    }
+
+    /// Whether GPUs stay attached anywhere for longer than a slot.
+    pub(super) fn holds(&self) -> bool {
+        self.fabric.holds
     }
 
     /// Whether any host has a window for BARs that is known.

@@ -219,6 +219,9 @@ impl Inserter {
                 }
             };
             let Some((cost, parts)) = shared else { continue };
+            if !state.fits_held(host, &parts, &wanted.window) {
+                continue;
+            }
             let cost = fixed + cost;
             let seems = if self.noise > 0 {
                 cost + rng.i64(..self.noise)

@@ -61,6 +61,8 @@ pub struct Host {
     pub reach: Option<Vec<usize>>,
     /// MiB of GPUs' BARs that it can map at a time; `None`: any number.
     pub bar: Option<u64>,
+    /// Slots for which GPUs stay attached to it, once they are.
+    pub hold: usize,
 }
 
 /// GPUs that are alike: of one kind, behind one switch.

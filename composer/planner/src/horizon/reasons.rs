@@ -101,7 +101,9 @@ fn why(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Why {
                     )
                 })
                 .min();
-            let above = cheapest.unwrap_or(0).max(0);
+            let Some(above) = cheapest.map(|cost| cost.max(0)) else {
+                return fabric::nowhere(problem, demand);
+            };
             let reason = format!(
                 "serving it costs at least {} more than leaving it, which costs {}",
                 units(above),

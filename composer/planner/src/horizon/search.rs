@@ -435,4 +435,5 @@ pub(super) fn fits(state: &State<'_>, demand: usize, placement: &Placement) -> b
             .iter()
             .all(|(group, count)| state.free_gpus(*group, window()) >= *count)
         && (state.carried()).fits(state.problem, wanted, placement.host, &placement.parts)
+        && state.fits_held(placement.host, &placement.parts, &wanted.window)
 }

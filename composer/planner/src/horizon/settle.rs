@@ -21,6 +21,10 @@ struct Keep {
 
 /// What is attached, and what all of the state costs with that.
 pub(super) fn settle(state: &State<'_>) -> (Attached, Cost) {
+    if state.problem.holds() {
+        // No plan is kept in which they can't be held.
+        return state.settle_held().unwrap_or_default();
+    }
     let mut settling = Settling::of(state);
     for group in 0..state.problem.groups.len() {
         settling.give_up(

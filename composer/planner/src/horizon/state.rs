@@ -7,6 +7,8 @@
 //! the *excess*. It is exact for a group, and for a host; where the same keep is given up for both, the state
 //! counts it twice, and [`settle`](super::settle) finds out.
 
+mod hold;
+
 use super::bar::{self, Kept};
 use super::cover::{self, Interval};
 use super::fabric::Carried;
@@ -71,6 +73,7 @@ pub(super) struct State<'p> {
     quotas: Vec<Vec<u32>>,
     guarantees: Option<Guarantees>,
     carried: Carried,
+    held: hold::Held,
     /// Demands that are placed, by host.
     guests: Vec<Vec<usize>>,
     scratch: Scratch,
@@ -158,6 +161,7 @@ impl<'p> State<'p> {
             quotas: vec![vec![0; problem.slots]; problem.quotas.len()],
             guarantees: Guarantees::of(problem),
             carried: Carried::nothing(problem),
+            held: hold::Held::default(),
             guests: vec![Vec::new(); problem.hosts.len()],
             scratch: Scratch::default(),
         };
@@ -256,6 +260,9 @@ impl<'p> State<'p> {
 
     /// Everything that is paid.
     pub fn cost(&mut self) -> Cost {
+        if self.problem.holds() {
+            return self.cost_held();
+        }
         for group in std::mem::take(&mut self.dirty_groups) {
             let excess = self.group_excess(group);
             self.log.push((Of::Group(group), self.groups[group].excess));
@@ -275,12 +282,14 @@ impl<'p> State<'p> {
     pub fn mark(&mut self) -> Cost {
         let cost = self.cost();
         self.log.clear();
+        self.held.mark();
         cost
     }
 
     /// To be called when everything is placed again as it was at the last mark: then so is the excess, and it need not
     /// be found out again.
     pub fn restore(&mut self) {
+        self.held.restore();
         for (of, before) in self.log.drain(..).rev() {
             let shared = match of {
                 Of::Group(group) => &mut self.groups[group],
@@ -383,6 +392,8 @@ impl<'p> State<'p> {
 
     /// Finds out anew what a row costs and what it keeps; takes away one that is empty.
     fn refresh(&mut self, host: usize, index: usize) {
+        self.held.change();
+        let hold = self.problem.hosts[host].hold;
         let row = &mut self.rows[host][index];
         let group = row.group;
         let (of_group, of_host) = (&mut self.groups[group], &mut self.hosts[host]);
@@ -395,18 +406,18 @@ impl<'p> State<'p> {
         keep::runs(&row.used, &mut row.runs);
         let attached = &mut row.attached;
         let (slots, prices) = (row.used.len(), self.prices[group]);
-        let cost = keep::cost(
-            &row.runs,
-            slots,
-            row.first,
-            prices,
-            &mut self.scratch.lasts,
-            |gap| {
-                attached[gap.from..gap.to]
-                    .iter_mut()
-                    .for_each(|attached| *attached += 1);
-            },
-        );
+        let cost = if hold > 1 {
+            let least = hold::least(&row.used, None, row.first, prices, hold, true);
+            let (cost, held) = least.unwrap_or_default();
+            *attached = held;
+            cost
+        } else {
+            let lasts = &mut self.scratch.lasts;
+            keep::cost(&row.runs, slots, row.first, prices, lasts, |gap| {
+                let kept = attached[gap.from..gap.to].iter_mut();
+                kept.for_each(|attached| *attached += 1);
+            })
+        };
         self.base += cost - row.cost;
         row.cost = cost;
         let totals = of_group.attached.iter_mut().zip(&mut of_host.attached);
@@ -458,6 +469,9 @@ impl<'p> State<'p> {
         scratch: &mut Scratch,
     ) -> Cost {
         let prices = self.prices[group];
+        if self.problem.hosts[host].hold > 1 {
+            return self.more_held((host, group), count, window);
+        }
         let Some(row) = self.rows[host].iter().find(|row| row.group == group) else {
             let tail = prices.idle * (self.problem.slots - window.end) as Cost;
             return Cost::from(count) * (prices.attach + tail.min(prices.detach));

@@ -3,6 +3,7 @@
 
 use poolwright_planner::horizon::Problem;
 use poolwright_planner::horizon::problem::{Cost, Need};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 /// GPUs by host and group: `[host * groups + group]`.
@@ -263,6 +264,20 @@ impl Every<'_> {
         (0..self.problem.hosts.len()).map(of_host).sum()
     }
 
+    /// For how many slots none may go after a step from what was attached to what is; `None`: some may not go yet.
+    fn held(&self, before: &Counts, locks: &[usize], now: &Counts) -> Option<Vec<usize>> {
+        let cells = before.iter().zip(now).zip(locks).enumerate();
+        let locks = cells.map(|(cell, ((before, now), lock))| {
+            let hold = self.problem.hosts[cell / self.problem.groups.len()].hold;
+            match now.cmp(before) {
+                Ordering::Greater => Some(hold.saturating_sub(1)),
+                Ordering::Less if *lock > 0 => None,
+                _ => Some(lock.saturating_sub(1)),
+            }
+        });
+        locks.collect()
+    }
+
     /// Every way to attach what is used.
     fn attached(&self, used: &[Counts]) -> Cost {
         let problem = self.problem;
@@ -274,23 +289,29 @@ impl Every<'_> {
                 .iter()
                 .for_each(|(group, count)| first[host * groups + group] = *count);
         }
-        let mut ways: HashMap<&Counts, Cost> = HashMap::from([(&first, 0)]);
+        // By what is attached, and for how many slots none of it may go.
+        let locks = vec![0_usize; first.len()];
+        let mut ways: HashMap<(&Counts, Vec<usize>), Cost> = HashMap::from([((&first, locks), 0)]);
         for used in used {
-            let mut next: HashMap<&Counts, Cost> = HashMap::new();
+            let mut next: HashMap<(&Counts, Vec<usize>), Cost> = HashMap::new();
             let enough = |now: &&Counts| now.iter().zip(used).all(|(now, used)| now >= used);
             for now in self.attachable.iter().filter(enough) {
                 let idle = now.iter().zip(used).enumerate();
                 let idle: Cost = idle
                     .map(|(cell, (now, used))| Cost::from(now - used) * problem.groups[cell % groups].idle)
                     .sum();
-                let cheapest = ways.iter().map(|(before, cost)| {
+                for ((before, locks), cost) in &ways {
+                    let Some(locks) = self.held(before, locks, now) else {
+                        continue;
+                    };
                     let moved = before.iter().zip(now).map(|(before, now)| {
                         problem.costs.attach * Cost::from(now.saturating_sub(*before))
                             + problem.costs.detach * Cost::from(before.saturating_sub(*now))
                     });
-                    cost + moved.sum::<Cost>()
-                });
-                next.insert(now, idle + cheapest.min().unwrap());
+                    let cost = cost + idle + moved.sum::<Cost>();
+                    let least = next.entry((now, locks)).or_insert(cost);
+                    *least = cost.min(*least);
+                }
             }
             ways = next;
         }

@@ -59,6 +59,17 @@ fn add_bars(value: &mut Value, seed: u64, same: bool) {
     }
 }
 
+/// The same where GPUs stay attached for a while, at each host for its own.
+fn add_holds(value: &mut Value, seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    value["schema"] = extended::SCHEMA.into();
+    value["hold"] = json!(rng.u8(2..4));
+    // As cheap as this, nobody keeps a GPU for longer than it must be.
+    value["costs"]["attach"] = json!(1);
+    value["costs"]["detach"] = json!(1);
+    value["hosts"][1]["hold"] = json!(rng.u8(0..5));
+}
+
 #[test]
 fn of_all_plans_within_reach_the_cheapest_is_found() {
     let mut dearer = 0;
@@ -103,11 +114,43 @@ fn of_all_plans_whose_bars_are_mapped_the_cheapest_is_found() {
 }
 
 #[test]
+fn of_all_plans_that_hold_what_is_attached_the_cheapest_is_found() {
+    let (mut dearer, mut cheapest) = (0, 0);
+    for seed in 0..24 {
+        let mut value = instance(seed, Size::TINIEST);
+        add_holds(&mut value, seed);
+        let problem = read(&value).unwrap_or_else(|error| panic!("seed {seed}: {error}: {value}"));
+        let least = every_plan::least(&problem);
+        let plan = planned(&problem, seed, 400, None);
+        assert_eq!(
+            check(&problem, &plan.assignment),
+            Ok(plan.cost),
+            "seed {seed}: {value}"
+        );
+        assert!(
+            plan.bound <= least && least <= plan.cost,
+            "seed {seed}: {} {least} {}",
+            plan.bound,
+            plan.cost
+        );
+        cheapest += u32::from(plan.cost == least);
+        (value["hold"], value["hosts"][1]["hold"]) = (json!(0), json!(0));
+        dearer += u32::from(least > every_plan::least(&read(&value).unwrap()));
+    }
+    assert!(dearer > 8, "to hold cost nothing: {dearer}");
+    // Where there is no room for all that is held, ways are found one after the other.
+    assert!(cheapest >= 23, "{cheapest} of 24");
+}
+
+#[test]
 fn larger_plans_keep_all_of_it_together_also_those_that_begin_with_one_that_does_not() {
     for seed in 0..12 {
         let mut value = more_to_keep(seed, Size::SMALL);
         add_fabric(&mut value, seed);
         add_bars(&mut value, seed, false);
+        if seed % 2 == 0 {
+            add_holds(&mut value, seed);
+        }
         let problem = read(&value).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let free = cps1::read(&serde_json::from_value(instance(seed, Size::SMALL)).unwrap()).unwrap();
         let before = planned(&free, seed, 50, None).assignment;
@@ -197,6 +240,23 @@ fn a_plan_that_the_fabric_does_not_carry_is_found_out() {
     assert!(
         matches!(several, OffFabric::SeveralSwitches { switches: 2, .. }),
         "{several}"
+    );
+    let gone = off(&[("/hosts/0/hold", json!(3))]);
+    assert!(
+        matches!(
+            gone,
+            OffFabric::NotHeld {
+                slot: 4,
+                since: 2,
+                hold: 3,
+                ..
+            }
+        ),
+        "{gone}"
+    );
+    assert_eq!(
+        judged(&[("/hold", json!(3)), ("/hosts/0/hold", json!(2))]),
+        Ok(cost)
     );
     // Each of the two slots: two more hops of 2, and a second switch for 7.
     let far = judged(&[
@@ -370,4 +430,31 @@ fn a_fabric_that_can_t_be_right_is_refused_by_field() {
         said.contains("gpus[4] (g4).bar_gib: 8, pinned at large; large has a window of 4 GiB"),
         "{said}"
     );
+}
+
+#[test]
+fn what_stays_attached_and_leaves_no_room_is_said() {
+    // Two GPUs of T24 stay at the only host for which there is room from slot 0 to 7; then one of T40 is wanted there.
+    let mut value = two_switches(&[
+        ("/hosts/0/slots", json!(2)),
+        ("/hosts/1/slots", json!(0)),
+        ("/hold", json!(8)),
+        ("/demands/0/start", json!(0)),
+        ("/demands/0/end", json!(1)),
+        ("/demands/0/types", json!(["T24"])),
+        ("/demands/0/weight", json!(9)),
+    ]);
+    let later = json!({"id": "e", "start": 3, "end": 4, "gpus": 1, "min_mem_gb": 40, "weight": 1});
+    value["demands"].as_array_mut().unwrap().push(later);
+    let problem = read(&value).unwrap();
+    let plan = planned(&problem, 1, 50, None);
+    assert_eq!(check(&problem, &plan.assignment), Ok(plan.cost));
+    let [unserved] = &reasons(&problem, &plan.assignment)[..] else {
+        panic!("{plan:?}")
+    };
+    assert!(
+        unserved.reason.contains("what is attached stays for its hold"),
+        "{unserved:?}"
+    );
+    assert!(unserved.help.contains(&"a shorter hold".to_owned()));
 }

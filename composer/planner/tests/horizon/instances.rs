@@ -22,6 +22,14 @@ impl Size {
         slots: 5,
         demands: 3,
     };
+    /// Smaller still, for rules with which there is more to try.
+    pub const TINIEST: Self = Self {
+        hosts: 2,
+        room: 2,
+        gpus: 3,
+        slots: 6,
+        demands: 4,
+    };
     pub const SMALL: Self = Self {
         hosts: 4,
         room: 8,

@@ -27,6 +27,16 @@ pub enum OffFabric {
         mib: u64,
         most: u64,
     },
+    #[error(
+        "slot {slot}: GPUs of {group} leave {host}, where some were attached in slot {since} and stay for {hold}"
+    )]
+    NotHeld {
+        host: String,
+        group: String,
+        slot: usize,
+        since: usize,
+        hold: usize,
+    },
     #[error("demand {demand} gets GPUs behind {switches} switches and wants them behind one")]
     SeveralSwitches { demand: String, switches: usize },
 }
@@ -54,6 +64,31 @@ impl Judge<'_> {
         for slot in 0..self.problem.slots {
             self.attached_in(slot)?;
             self.carried_in(slot)?;
+        }
+        self.held()
+    }
+
+    /// None of a group leaves a host too soon after some of it were attached.
+    fn held(&self) -> Result<(), OffFabric> {
+        for ((host, group), row) in &self.attached {
+            let at = &self.problem.hosts[*host];
+            let first = at.attached.iter().find(|(of, _)| of == group);
+            let (mut before, mut since) = (first.map_or(0, |(_, count)| *count), None);
+            for (slot, now) in row.iter().enumerate() {
+                if *now > before {
+                    since = Some(slot);
+                }
+                if let Some(since) = since.filter(|since| *now < before && slot < since + at.hold) {
+                    return Err(OffFabric::NotHeld {
+                        host: at.id.clone(),
+                        group: self.problem.group_name(*group),
+                        slot,
+                        since,
+                        hold: at.hold,
+                    });
+                }
+                before = *now;
+            }
         }
         Ok(())
     }

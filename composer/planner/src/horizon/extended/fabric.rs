@@ -27,6 +27,10 @@ pub struct FabricExtension {
     pub hops: Vec<Hops>,
     #[serde(default)]
     pub switches: Vec<Switch>,
+    /// Slots for which GPUs stay attached, once they are: none of a group is detached from a host for so long after any
+    /// of it was attached to it.
+    #[serde(default)]
+    pub hold: u64,
 }
 
 /// Hops between two switches, both ways.
@@ -55,6 +59,9 @@ pub struct HostFabric {
     /// GiB of BARs that it can map at a time; left out: any number.
     #[serde(default)]
     pub bar_gib: Option<f64>,
+    /// In place of what is said for all hosts.
+    #[serde(default)]
+    pub hold: Option<u64>,
 }
 
 /// What the schema has among `costs`.
@@ -72,6 +79,12 @@ pub(super) fn read(problem: &mut Problem, instance: &Instance, more: &Extension)
         .collect();
     hops(problem, &more.fabric.hops, &switch_of)?;
     uplinks(problem, &more.fabric.switches, &switch_of)?;
+    let slots = problem.slots as u64;
+    let held = |field: String, hold: u64| match hold <= slots {
+        true => Ok(hold as usize),
+        false => invalid(field, hold.to_string(), format!("write 0 to {slots} slots")),
+    };
+    let usual = held("hold".to_owned(), more.fabric.hold)?;
     let split = more.costs.split_per_slot;
     if !(0.0..=MOST_VALUE).contains(&split) {
         let allowed = format!("write 0 to {MOST_VALUE}");
@@ -84,10 +97,12 @@ pub(super) fn read(problem: &mut Problem, instance: &Instance, more: &Extension)
         let what = "a switch of \"hosts\" or \"gpus\"";
         host.reach = named(field("reach"), reach, |switch| switch_of.get(switch), what)?;
         let mib = |gib: f64| size(field("bar_gib"), gib).map(|size| size as u64);
+        let own = more.fabric.hold.map(|hold| held(field("hold"), hold));
+        host.hold = own.transpose()?.unwrap_or(usual);
         host.bar = more.fabric.bar_gib.map(mib).transpose()?;
     }
-    gpus(problem, instance, more)?;
-    Ok(())
+    problem.fabric.holds = problem.hosts.iter().any(|host| host.hold > 1);
+    gpus(problem, instance, more)
 }
 
 /// MiB of so many GiB.

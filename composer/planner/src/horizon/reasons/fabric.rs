@@ -48,6 +48,21 @@ pub(super) fn in_the_way(
     nearest.map(|hurdle| told(problem, (demand, need), state.is_some(), hurdle))
 }
 
+/// There are GPUs and there is room, and at no host are they together for as long as they stay attached.
+pub(super) fn nowhere(problem: &Problem, demand: &Demand) -> (String, Vec<String>) {
+    let (from, to) = (demand.window.start, demand.window.end - 1);
+    let why = if problem.holds() {
+        ", where what is attached stays for its hold"
+    } else {
+        ""
+    };
+    let reason =
+        format!("in slots {from} to {to} no host has room and reaches free GPUs for it at once{why}");
+    let mut help = vec!["more room, or more GPUs within reach, at a host that it may run on".to_owned()];
+    help.extend(problem.holds().then(|| "a shorter hold".to_owned()));
+    (reason, help)
+}
+
 /// The first limit at a host that is too small for a demand on GPUs of one kind.
 fn hurdle(
     problem: &Problem,
