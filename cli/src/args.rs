@@ -74,6 +74,8 @@ pub enum Command {
     Simulate(commands::simulate::SimulateArgs),
     /// What more GPUs, hosts, slots or links would bring
     Capacity(commands::capacity::CapacityArgs),
+    /// Say how many GPUs will be wanted, and how often such forecasts were right
+    Forecast(commands::forecast::ForecastArgs),
     /// Run the manager
     Serve(commands::serve::ServeArgs),
     /// List what the manager knows

@@ -13,6 +13,7 @@ pub mod discover;
 pub mod doctor;
 pub mod emulate;
 pub mod endpoint;
+pub mod forecast;
 pub mod get;
 pub mod limits;
 pub mod number;
@@ -49,6 +50,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Size(args) => size::run(&args, output),
         Command::Simulate(args) => simulate::run(&args, output),
         Command::Capacity(args) => capacity::run(&args, output),
+        Command::Forecast(args) => forecast::run(&args, output),
         Command::Serve(args) => serve::run(args).await,
         Command::Get(args) => get::run(args, output).await,
         Command::Describe(args) => describe::run(args, output).await,

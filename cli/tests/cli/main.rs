@@ -13,6 +13,7 @@ mod declaring;
 mod demo;
 mod discovery;
 mod failing_disk;
+mod forecasting;
 mod full;
 mod interrupted;
 mod killed;

@@ -3,6 +3,7 @@
 //!
 //! * [`trace`]: rows to jobs. [`site`]: a pool as it is. [`scenario`]: the hardware, with the source of each figure. [`runtimes`]: what is known of
 //!   run times beforehand.
+//! * [`demand_series`]: recorded demand, as jobs or as samples, to what a forecast rests on.
 //! * [`workload`]: a trace at an offered load, with what a seed decides.
 //! * [`policies`]: who is compared, one file each. All decide by [`poolwright_planner::queue`], with rules of their own.
 //! * [`replay`](mod@replay): events in their order; [`meter`]: what is counted between them; [`metrics`]: what is made
@@ -16,6 +17,7 @@
 pub mod apportion;
 pub mod capacity;
 pub mod compare;
+pub mod demand_series;
 pub mod experiment;
 pub mod html;
 pub mod meter;

@@ -53,6 +53,13 @@ pub enum TraceError {
         "job_id, tenant, submit_s, duration_s, gpus"
     )]
     Column { missing: &'static str, wanted: String },
+    #[error(
+        "no column of {missing}; found none of {wanted}. The first line names the columns: time, tenant, gpus; or those of \
+         recorded jobs: job_id, tenant, submit_s, duration_s, gpus"
+    )]
+    SampleColumn { missing: &'static str, wanted: String },
+    #[error("no sample in it: each line has a time and a number of GPUs")]
+    NoSamples,
     #[error("line {line}, column {column}: {value:?} is not {allowed}")]
     Value {
         line: usize,
@@ -70,12 +77,12 @@ pub enum TraceError {
 }
 
 const MOST_BYTES: u64 = 1 << 30;
-const MOST_GPUS: f64 = 1e6;
+pub(crate) const MOST_GPUS: f64 = 1e6;
 const MOST_SECONDS: f64 = 1e9;
 
 const ID: &[&str] = &["job_id", "job_name"];
-const TENANT: &[&str] = &["tenant", "user", "organization"];
-const SUBMIT: &[&str] = &["submit_s", "submit_time"];
+pub(crate) const TENANT: &[&str] = &["tenant", "user", "organization", "vc"];
+pub(crate) const SUBMIT: &[&str] = &["submit_s", "submit_time"];
 const DURATION: &[&str] = &["duration_s", "duration"];
 const GPUS: &[&str] = &["gpus", "gpu_num", "gpu_request"];
 const WORKERS: &[&str] = &["worker_num"];
@@ -84,21 +91,8 @@ const KIND: &[&str] = &["gpu_type", "gpu_model"];
 
 impl Trace {
     /// Reads a trace; gzip is recognised by its first bytes.
-    pub fn read(mut from: impl Read) -> Result<Self, TraceError> {
-        let mut bytes = Vec::new();
-        from.by_ref().take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-        if bytes.starts_with(&[0x1f, 0x8b]) {
-            let packed = std::mem::take(&mut bytes);
-            MultiGzDecoder::new(packed.as_slice())
-                .take(MOST_BYTES + 1)
-                .read_to_end(&mut bytes)?;
-        }
-        if bytes.len() as u64 > MOST_BYTES {
-            return Err(TraceError::TooLong);
-        }
-        let text = String::from_utf8(bytes)
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))?;
-        Self::parse(&text)
+    pub fn read(from: impl Read) -> Result<Self, TraceError> {
+        Self::parse(&unpacked(from)?)
     }
 
     /// Reads the text of a trace.
@@ -152,7 +146,7 @@ impl Trace {
             self.without_run_time += 1;
             return Ok(());
         };
-        let Some(submit_s) = moment(row)? else {
+        let Some(submit_s) = moment(row, SUBMIT)? else {
             return Err(wrong(row, SUBMIT[0], "", "seconds, or a date and time"));
         };
         let tenant = field(row, TENANT).map_or("", |(_, tenant)| tenant);
@@ -197,14 +191,31 @@ impl Trace {
     }
 }
 
+/// All of a text; gzip is recognised by its first bytes.
+pub(crate) fn unpacked(mut from: impl Read) -> Result<String, TraceError> {
+    let mut bytes = Vec::new();
+    from.by_ref().take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        let packed = std::mem::take(&mut bytes);
+        MultiGzDecoder::new(packed.as_slice())
+            .take(MOST_BYTES + 1)
+            .read_to_end(&mut bytes)?;
+    }
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(TraceError::TooLong);
+    }
+    let text = String::from_utf8(bytes);
+    Ok(text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))?)
+}
+
 /// The field of the first of the columns that has one.
-fn field<'a>(row: &'a Row<'_>, columns: &[&'static str]) -> Option<(&'static str, &'a str)> {
+pub(crate) fn field<'a>(row: &'a Row<'_>, columns: &[&'static str]) -> Option<(&'static str, &'a str)> {
     columns
         .iter()
         .find_map(|column| Some((*column, row.get(column)?)))
 }
 
-fn number(
+pub(crate) fn number(
     row: &Row<'_>,
     columns: &[&'static str],
     most: f64,
@@ -219,9 +230,9 @@ fn number(
     }
 }
 
-/// When a job was submitted: seconds, or a date and time, with its offset from UTC or else in UTC.
-fn moment(row: &Row<'_>) -> Result<Option<f64>, TraceError> {
-    let Some((column, text)) = field(row, SUBMIT) else {
+/// A moment: seconds, or a date and time, with its offset from UTC or else in UTC.
+pub(crate) fn moment(row: &Row<'_>, columns: &[&'static str]) -> Result<Option<f64>, TraceError> {
+    let Some((column, text)) = field(row, columns) else {
         return Ok(None);
     };
     if let Ok(seconds) = text.parse::<f64>() {
@@ -238,7 +249,7 @@ fn moment(row: &Row<'_>) -> Result<Option<f64>, TraceError> {
         .map_err(|_| wrong(row, column, text, "seconds, or a date and time"))
 }
 
-fn wrong(row: &Row<'_>, column: &'static str, value: &str, allowed: &'static str) -> TraceError {
+pub(crate) fn wrong(row: &Row<'_>, column: &'static str, value: &str, allowed: &'static str) -> TraceError {
     TraceError::Value {
         line: row.line,
         column,

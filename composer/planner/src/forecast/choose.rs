@@ -1,7 +1,7 @@
 //! Which method did well: what was said at each step of the past, by what could be known then of how far methods were
 //! off.
 //!
-//! Where one was clearly better than the last value, it is halfway between the last value and the mean of the best three:
+//! Where one was clearly better than the last value, it is halfway between the last value and the mean of the best, three at most:
 //! what was best by chance is so only half believed.
 
 use super::methods::{Method, Past};
@@ -73,11 +73,14 @@ fn best_of<'a>(past: &Past<'_>, tried: &'a [Tried], at: usize, ahead: usize) -> 
     let from = known.saturating_sub(past.series.steps(JUDGED_H));
     let off = |tried: &Tried| tried.off[known] - tried.off[from];
     let last = tried.iter().find(|tried| tried.method == Method::LastValue);
-    let enough = CLEARLY * last.map_or(0.0, off);
+    let last = last.map_or(0.0, off);
     let mut sorted: Vec<&Tried> = tried.iter().collect();
     sorted.sort_by(|a, b| off(a).total_cmp(&off(b)).then(a.method.cmp(&b.method)));
-    match sorted.first().is_some_and(|best| off(best) < enough) {
-        true => sorted.into_iter().take(BEST).collect(),
+    match sorted.first().is_some_and(|best| off(best) < CLEARLY * last) {
+        true => {
+            let better = sorted.into_iter().filter(|tried| off(tried) <= last);
+            better.take(BEST).collect()
+        }
         false => Vec::new(),
     }
 }

@@ -84,6 +84,23 @@ impl Series {
         Ok(filling.done())
     }
 
+    /// What all of them want together; None where they are of different windows, or none.
+    #[must_use]
+    pub fn sum<'a>(series: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        let mut series = series.into_iter();
+        let mut sum = series.next()?.clone();
+        for other in series {
+            if (sum.end, sum.step, sum.means.len()) != (other.end, other.step, other.means.len()) {
+                return None;
+            }
+            let add =
+                |to: &mut [f64], from: &[f64]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+            add(&mut sum.means, &other.means);
+            add(&mut sum.levels, &other.levels);
+        }
+        Some(sum)
+    }
+
     /// Steps in so many hours, at least one.
     pub(super) fn steps(&self, hours: f64) -> usize {
         ((hours * 3600.0 / self.step as f64).round() as usize).max(1)
