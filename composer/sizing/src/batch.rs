@@ -202,6 +202,7 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         linear: None,
         experts: None,
         anatomy: None,
+        assumed: None,
         stored: None,
         vision: None,
         source: "the case".into(),

@@ -69,7 +69,7 @@ pub fn estimate(
     );
     terms.push(overhead::context(vendor));
 
-    let mut notes = vision_note(model).into_iter().collect::<Vec<_>>();
+    let mut notes: Vec<String> = model.assumption().into_iter().chain(vision_note(model)).collect();
     let tokens = job.prompt_tokens + job.generated_tokens;
     if let Some(context) = model.context.filter(|c| tokens > *c) {
         notes.push(format!(

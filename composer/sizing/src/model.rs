@@ -211,6 +211,9 @@ pub struct Model {
     /// Of what its layers consist, where they are not all alike.
     #[serde(default)]
     pub anatomy: Option<Anatomy>,
+    /// What is assumed of it, where its file is of a kind that is not known.
+    #[serde(default)]
+    pub assumed: Option<String>,
     /// How its file says that its weights are stored.
     #[serde(default)]
     pub stored: Option<WeightFormat>,
@@ -345,6 +348,11 @@ impl Model {
             });
         }
         Ok(())
+    }
+
+    /// A note of what is assumed of it.
+    pub(crate) fn assumption(&self) -> Option<String> {
+        self.assumed.as_ref().map(|what| format!("estimate: {what}"))
     }
 
     /// The same of what its layers consist of.

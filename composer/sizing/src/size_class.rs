@@ -79,6 +79,7 @@ pub fn shape(params: u64) -> Result<Model, OutOfRange> {
         linear: None,
         experts: None,
         anatomy: None,
+        assumed: None,
         stored: None,
         vision: None,
         source: "reference shape: the Llama 3 family, interpolated to the size".into(),

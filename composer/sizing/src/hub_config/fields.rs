@@ -42,6 +42,21 @@ impl Fields {
         Ok(Fields(fields))
     }
 
+    /// The names of all fields.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// All objects in this one.
+    pub fn objects(&self) -> Vec<Fields> {
+        let objects = self.0.values().filter_map(|value| value.as_object());
+        objects.map(|fields| Fields(fields.clone())).collect()
+    }
+
+    pub fn same(&self, other: &Fields) -> bool {
+        self.0 == other.0
+    }
+
     /// The first object in this one.
     pub fn first(&self) -> Option<Fields> {
         self.0.values().find_map(|value| match value {

@@ -35,26 +35,33 @@ pub(super) struct Kind {
     usual: &'static [(&'static str, u64)],
 }
 
-/// What the file is about; refused with what is allowed where it is no language model that is known.
-pub(super) fn of(fields: &Fields) -> Result<Kind, ConfigError> {
+/// What the file is about; None where it is no language model that is known.
+pub(super) fn of(fields: &Fields) -> Option<Kind> {
     let found = fields.model_type();
     let known = KINDS.iter().find(|(model_type, _)| *model_type == found);
-    known.map(|(_, kind)| *kind).ok_or_else(|| {
-        let mixed = mixed::KINDS.iter().map(|(model_type, _)| *model_type);
-        let known: Vec<&str> = KINDS
-            .iter()
-            .map(|(model_type, _)| *model_type)
-            .chain(mixed)
-            .collect();
-        let known = known.join(", ");
-        fields.bad(
-            "model_type",
-            &format!(
-                "a language model, one of {known}; a model of the catalogue or a size such as 8B works too"
-            ),
-        )
-    })
+    known.map(|(_, kind)| *kind)
 }
+
+/// What is said of any other.
+pub(super) fn unknown(fields: &Fields) -> ConfigError {
+    let mixed = mixed::KINDS.iter().map(|(model_type, _)| *model_type);
+    let known: Vec<&str> = KINDS
+        .iter()
+        .map(|(model_type, _)| *model_type)
+        .chain(mixed)
+        .collect();
+    let known = known.join(", ");
+    fields.bad(
+        "model_type",
+        &format!("a language model, one of {known}; a model of the catalogue or a size such as 8B works too"),
+    )
+}
+
+/// A plain decoder, which may have biases, and windows.
+pub(super) const PLAIN: Kind = Kind {
+    biased: Some(Family::LlamaBias),
+    ..known::WINDOWED
+};
 
 /// Under which names a file says that queries, keys and values have biases.
 const BIASES: [&str; 4] = ["attention_bias", "use_qkv_bias", "qkv_bias", "add_qkv_bias"];
@@ -138,6 +145,16 @@ impl Kind {
             .is_some_and(|layers| layers.as_array().is_none_or(|layers| !layers.is_empty()))
         {
             return Err(fields.bad("mlp_only_layers", "[], where parameters are counted"));
+        }
+        // Layers that take over which tokens are looked at have no indexer.
+        let full = |kind: &serde_json::Value| kind.as_str() == Some("full");
+        if let Some(kinds) = fields.get("indexer_types")
+            && !kinds.as_array().is_some_and(|kinds| kinds.iter().all(full))
+        {
+            return Err(fields.bad(
+                "indexer_types",
+                "full for each layer, where parameters are counted",
+            ));
         }
         // OPT can project its embedding to another width.
         let hidden = fields.whole(&["hidden_size"])?;

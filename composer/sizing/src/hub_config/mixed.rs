@@ -10,7 +10,10 @@ use crate::anatomy::{Anatomy, Counted};
 use crate::linear::Linear;
 use crate::model::{Experts, Family, Latent, Mlp, Model, Window};
 
+mod experts;
+mod gemma;
 mod layers;
+mod linear_attention;
 mod short_convolution;
 mod state_space;
 
@@ -27,6 +30,19 @@ pub(super) const KINDS: &[(&str, Read)] = &[
     ("granitemoehybrid", state_space::hybrids::granite),
     ("lfm2", short_convolution::lfm2),
     ("lfm2_moe", short_convolution::lfm2_moe),
+    ("kimi_linear", linear_attention::kimi),
+    ("minimax", linear_attention::minimax),
+    ("minimax_text_01", linear_attention::minimax),
+    ("minimax_m1", linear_attention::minimax),
+    ("gemma3n_text", gemma::gemma3n),
+    ("gemma4_text", gemma::gemma4),
+    ("ernie4_5_moe", experts::ernie),
+    ("hunyuan_v1_moe", experts::hunyuan),
+    ("granitemoeshared", experts::granite_shared),
+    ("afmoe", experts::afmoe),
+    ("cohere2_moe", experts::cohere),
+    ("mimo_v2_flash", experts::mimo),
+    ("longcat_flash", experts::longcat),
 ];
 
 /// How a file of this kind is read; None where it is none of these.
@@ -53,6 +69,53 @@ pub(super) struct Draft {
     experts: Option<Experts>,
     anatomy: Anatomy,
     context: Option<u64>,
+}
+
+/// Latent attention of widths of which products have a count.
+fn latent(fields: &Fields) -> Result<Latent, ConfigError> {
+    let widths = [
+        "kv_lora_rank",
+        "qk_rope_head_dim",
+        "qk_nope_head_dim",
+        "v_head_dim",
+    ];
+    for key in widths {
+        fields.size(&[key], None)?;
+    }
+    let latent = super::latent(fields)?;
+    if latent.q_lora_rank > 1_000_000 || latent.index_dim > 0 {
+        let key = fields
+            .named(&["index_head_dim", "q_lora_rank"])
+            .unwrap_or("q_lora_rank");
+        return Err(fields.bad(key, "none, where parameters are counted, or at most 1000000"));
+    }
+    Ok(latent)
+}
+
+/// So many layers with a plain MLP first, then experts, as wide as the file says.
+fn experts_after(
+    fields: &Fields,
+    mut draft: Draft,
+    dense: u64,
+    experts: Experts,
+) -> Result<Draft, ConfigError> {
+    draft.ffn = fields.size(&super::MLP, None)?;
+    let dense = dense.min(draft.layers);
+    with_experts(draft, dense, experts)
+}
+
+/// So many layers with a plain MLP, and experts in all others: a router, what every token passes, and what is routed.
+fn with_experts(mut draft: Draft, dense: u64, experts: Experts) -> Result<Draft, ConfigError> {
+    let sparse = draft.layers.saturating_sub(dense);
+    let shared = experts.shared.min(10_000) * experts.ffn;
+    draft.part("MLP", draft.gated(draft.ffn), dense)?;
+    draft.anatomy.plain = dense;
+    draft.part("router", draft.h() * wide(experts.count), sparse)?;
+    if shared > 0 {
+        draft.part("shared experts", draft.gated(shared), sparse)?;
+    }
+    draft.experts_of(experts, sparse)?;
+    Ok(draft)
 }
 
 fn wide(number: u64) -> u128 {
@@ -116,12 +179,14 @@ impl Draft {
             found: format!("{params} parameters"),
             allowed: "less than 2^64, as its widths make them".into(),
         })?;
-        if times > 0 {
-            self.anatomy.parts.push(Counted {
+        match self.anatomy.parts.last_mut() {
+            Some(last) if last.name == name && last.params == params => last.times += times,
+            _ if params == 0 || times == 0 => {}
+            _ => self.anatomy.parts.push(Counted {
                 name: name.into(),
                 params,
                 times,
-            });
+            }),
         }
         Ok(())
     }
@@ -189,6 +254,7 @@ impl Draft {
             linear: self.linear,
             experts: self.experts,
             anatomy: Some(self.anatomy),
+            assumed: None,
             stored: None,
             vision: None,
             source: String::new(),

@@ -1,13 +1,16 @@
 //! A model from the `config.json` that Hugging Face models carry.
 //!
-//! Only architectures whose parameters can be counted exactly are read; others, and what is no language model,
-//! are refused with the field, what it holds and what is allowed. Parameters are counted, never taken from the
+//! Architectures whose parameters can be counted exactly are read: those of the families ([`kinds`]), and those whose
+//! layers are of several kinds, part by part ([`mixed`]). A kind that is not known is read as an estimate where its file
+//! has all that a plain decoder has and nothing else ([`plain`]); any other, and what is no language model, is refused
+//! with the field, what it holds and what is allowed. Parameters are counted, never taken from the
 //! file. How its weights are stored is taken from it, as what they are served in unless something else is said. Of a
 //! model that sees or hears too, the language part (`text_config`) is read, and what its vision tower has of parameters.
 
 mod fields;
 mod kinds;
 mod mixed;
+mod plain;
 mod stored;
 mod vision;
 
@@ -51,13 +54,19 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
     let (mut model, fields, mixture) = match mixed::of(fields) {
         Some(read) => (read(fields)?.model(name), fields.or(&[]), None),
         None => {
-            let kind = kinds::of(fields)?;
+            let kind = match kinds::of(fields) {
+                Some(kind) => kind,
+                None => plain::of(fields)?,
+            };
             let fields = kind.complete(fields)?;
             kind.refuse_unsupported(&fields)?;
             (shape(name, &fields, kind)?, fields, kind.mixture)
         }
     };
     let fields = &fields;
+    if !is_known(fields) {
+        model.assumed = Some(plain::assumed(fields));
+    }
     model.stored = stored::format(&whole, inner.as_ref())?;
     model.vision = vision::of(&whole, model.hidden)?;
     model.source = format!("its config.json{part}; parameters counted from it");
@@ -75,7 +84,7 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
 
 /// Whether models of this kind are read.
 fn is_known(fields: &Fields) -> bool {
-    mixed::of(fields).is_some() || kinds::of(fields).is_ok()
+    mixed::of(fields).is_some() || kinds::of(fields).is_some()
 }
 
 /// The same of the field that the file has it from.
@@ -210,6 +219,7 @@ fn shape(name: &str, fields: &Fields, kind: Kind) -> Result<Model, ConfigError> 
         linear: linear(fields, kind, layers)?,
         experts,
         anatomy: None,
+        assumed: None,
         stored: None,
         vision: None,
         source: String::new(),
@@ -345,8 +355,16 @@ fn experts(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Experts>, 
 
 /// Layers at the start with a plain MLP: as a number, or by a list of all.
 fn first_dense(fields: &Fields) -> Result<u64, ConfigError> {
+    match listed_dense(fields)? {
+        Some(listed) => Ok(listed),
+        None => Ok(fields.whole(&["first_k_dense_replace"])?.unwrap_or(0)),
+    }
+}
+
+/// The same by the list; None without one.
+fn listed_dense(fields: &Fields) -> Result<Option<u64>, ConfigError> {
     let Some(listed) = fields.get("mlp_layer_types") else {
-        return Ok(fields.whole(&["first_k_dense_replace"])?.unwrap_or(0));
+        return Ok(None);
     };
     let kinds: Option<Vec<&str>> = listed
         .as_array()
@@ -359,7 +377,7 @@ fn first_dense(fields: &Fields) -> Result<u64, ConfigError> {
             "a list of dense, then sparse, one for each layer",
         ));
     }
-    Ok(dense as u64)
+    Ok(Some(dense as u64))
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@ use counted::COUNTED;
 
 mod counted;
 mod mixed;
+mod mutated;
+mod plain;
 
 use crate::inference::{self, Layout};
 use crate::job::{Inference, Method, Training};

@@ -73,6 +73,7 @@ pub fn estimate(
     ));
     terms.extend(overhead::terms(vendor, parallel.gpus()));
     let held = held_on_host(model, job, parallel, framework(job)?, true);
+    notes.extend(model.assumption());
     notes.extend(offloaded(&held));
     notes.extend(unconfirmed(model, job, parallel));
     if model.vision.is_some() {

@@ -37,7 +37,7 @@ const QWEN3: Kind = Kind {
     family: Family::Qwen3,
     ..LLAMA
 };
-const WINDOWED: Kind = Kind {
+pub(super) const WINDOWED: Kind = Kind {
     full_every: Some(0),
     ..LLAMA
 };
@@ -473,6 +473,37 @@ pub(in crate::hub_config) const KINDS: &[(&str, Kind)] = &[
             family: Family::Deepseek,
             mixture: Some(ROUTED),
             ..LLAMA
+        },
+    ),
+    (
+        "deepseek_v32",
+        Kind {
+            family: Family::Deepseek,
+            mixture: Some(ROUTED),
+            ..LLAMA
+        },
+    ),
+    (
+        "glm_moe_dsa",
+        Kind {
+            family: Family::Deepseek,
+            mixture: Some(ROUTED),
+            ..LLAMA
+        },
+    ),
+    (
+        "youtu",
+        Kind {
+            family: Family::Deepseek,
+            ..TIED
+        },
+    ),
+    ("hy_v3", QWEN3_MOE),
+    (
+        "vaultgemma",
+        Kind {
+            full_every: Some(2),
+            ..TIED
         },
     ),
     (

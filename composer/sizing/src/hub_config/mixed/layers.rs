@@ -110,3 +110,56 @@ pub(super) fn periodic(
     }
     Ok(layers.saturating_sub(first).div_ceil(every))
 }
+
+/// How many layers are numbered 1 in a list of 0 and 1, one for each layer; None without it.
+pub(super) fn numbered(fields: &Fields, key: &'static str, layers: u64) -> Result<Option<u64>, ConfigError> {
+    let Some(value) = fields.get(key) else {
+        return Ok(None);
+    };
+    let refuse = || {
+        fields.bad(
+            key,
+            &format!("a list of 0 and 1, one for each of {layers} layers"),
+        )
+    };
+    let listed = value.as_array().ok_or_else(refuse)?;
+    let kinds = listed.iter().map(|kind| kind.as_u64().filter(|kind| *kind < 2));
+    let ones = kinds.sum::<Option<u64>>().ok_or_else(refuse)?;
+    if listed.len() as u64 != layers {
+        return Err(refuse());
+    }
+    Ok(Some(ones))
+}
+
+/// A dimension of each layer: one for all, or a list.
+pub(super) fn widths(
+    fields: &Fields,
+    key: &'static str,
+    layers: u64,
+    usual: u64,
+) -> Result<Vec<u64>, ConfigError> {
+    const WIDEST: u64 = 10_000_000;
+    let refuse = || {
+        fields.bad(
+            key,
+            &format!("1 to {WIDEST}, or a list of such, one for each of {layers} layers"),
+        )
+    };
+    let each = match fields.get(key) {
+        None => vec![usual],
+        Some(serde_json::Value::Array(list)) if list.len() as u64 == layers => {
+            let found: Option<Vec<u64>> = list.iter().map(|width| width.as_u64()).collect();
+            found.ok_or_else(refuse)?
+        }
+        Some(one) => vec![one.as_u64().ok_or_else(refuse)?],
+    };
+    if each.iter().any(|width| !(1..=WIDEST).contains(width)) {
+        return Err(refuse());
+    }
+    let whole = usize::try_from(layers).unwrap_or(1);
+    Ok(if each.len() == whole {
+        each
+    } else {
+        vec![each[0]; whole]
+    })
+}

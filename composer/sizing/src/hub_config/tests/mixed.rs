@@ -77,6 +77,80 @@ fn a_hybrid_of_single_parts_keeps_what_each_part_keeps() {
     );
 }
 
+/// The compressed entry in layers with attention, a matrix a head in the others.
+#[test]
+fn kimi_keeps_a_compressed_cache_and_states() {
+    let model = read("kimi_linear");
+    let state = 20 * (32 * 128 * 128 * 4 + 3 * 2 * 3 * 4096);
+    let names = [CACHE, "states of linear attention"];
+    assert_eq!(
+        serving(&model, 1000, 1, &names),
+        [7 * (512 + 64) * 2 * 1000, state]
+    );
+}
+
+/// Lightning attention has no convolution to keep anything of.
+#[test]
+fn lightning_attention_keeps_a_matrix_a_head() {
+    let model = read("minimax");
+    let names = [CACHE, "states of linear attention"];
+    let (cache, state) = (10 * 2 * 8 * 128 * 2 * 1000, 70 * 64 * 128 * 128 * 4);
+    assert_eq!(serving(&model, 1000, 1, &names), [cache, state]);
+}
+
+/// Sparse attention keeps an index beside its cache: a key of 128 in 8 bits, and its scale.
+#[test]
+fn an_index_is_kept_beside_the_cache() {
+    let model = read("deepseek_v32");
+    assert_eq!(serving(&model, 1000, 1, &[CACHE]), [61 * (576 * 2 + 132) * 1000]);
+}
+
+/// Gemma 4's layers with a window keep 8 heads of 256, the others 2 of 512; of Gemma 3n 20 of 35 keep any, 4 of them all.
+#[test]
+fn layers_keep_caches_of_their_own_widths_or_none() {
+    let model = read("gemma4_text");
+    let (windowed, full) = (25 * 2 * 8 * 256 * 2 * 1024, 5 * 2 * 2 * 512 * 2 * 100_000);
+    assert_eq!(serving(&model, 100_000, 1, &[CACHE]), [windowed + full]);
+    let model = read("gemma3n_text");
+    let each = 2 * 2 * 256 * 2;
+    assert_eq!(
+        serving(&model, 30_000, 1, &[CACHE]),
+        [each * (16 * 512 + 4 * 30_000)]
+    );
+}
+
+/// Tables of which a token takes a row are no work, and stay in 16 bits.
+#[test]
+fn tables_of_every_layer_are_looked_up_alone() {
+    let model = read("gemma3n_text");
+    assert_eq!(model.looked_up(), 262_144 * 256 * 35);
+    let weights = |weights| {
+        let job = Inference {
+            weights,
+            ..Inference::default()
+        };
+        let terms = inference::tensors(&model, &job, Layout::SINGLE).unwrap();
+        terms[0].point.0
+    };
+    use crate::job::WeightFormat;
+    let (whole, packed) = (weights(WeightFormat::Bf16), weights(WeightFormat::Nf4));
+    assert_eq!(whole, 2 * model.params);
+    assert!(packed > 2 * (model.looked_up() + model.embedding()), "{packed}");
+}
+
+/// Two attentions in each layer; experts that do nothing have a place in the router alone. The count is that of the class
+/// in transformers 5.23.0 without the matrices that it gives them.
+#[test]
+fn longcat_counts_experts_that_do_something() {
+    let text = r#"{"model_type": "longcat_flash", "hidden_size": 6144, "num_layers": 28, "num_attention_heads": 64,
+        "vocab_size": 131072, "ffn_hidden_size": 12288, "expert_ffn_hidden_size": 2048, "moe_topk": 12,
+        "n_routed_experts": 512, "zero_expert_num": 256, "q_lora_rank": 1536, "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "tie_word_embeddings": false}"#;
+    let model = parse("x", text).unwrap();
+    assert_eq!(model.params, 741_053_585_408 - 28 * 256 * 2 * 2048 * 6144);
+    assert_eq!(serving(&model, 1000, 1, &[CACHE]), [2 * 28 * 576 * 2 * 1000]);
+}
+
 /// Both a state and a cache in each layer.
 #[test]
 fn side_by_side_a_layer_keeps_both() {

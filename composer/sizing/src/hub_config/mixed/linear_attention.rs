@@ -1,0 +1,160 @@
+//! Hybrids of attention and linear attention in other forms than Gated DeltaNet's: Kimi Linear, MiniMax.
+
+use super::super::ConfigError;
+use super::super::fields::Fields;
+use super::{Draft, layers, wide};
+use crate::linear::{Linear, Mixer};
+use crate::model::Experts;
+use crate::parameters;
+
+const FULL: &[&str] = &["full_attention"];
+const LINEAR: &[&str] = &["linear_attention"];
+
+/// Kimi delta attention but for layers with latent attention; experts after a few plain layers.
+pub(super) fn kimi(fields: &Fields) -> Result<Draft, ConfigError> {
+    // Later models of this kind have parts that are not counted.
+    for key in [
+        "routed_expert_hidden_size",
+        "attn_res_block_size",
+        "mla_use_output_gate",
+    ] {
+        if fields
+            .get(key)
+            .is_some_and(|value| value.as_bool() != Some(false))
+        {
+            return Err(fields.bad(key, "not stated, where parameters are counted"));
+        }
+    }
+    let number = layers::number(fields)?;
+    let inner = fields.inner("linear_attn_config")?;
+    let full = match &inner {
+        Some(inner) => layers::indexed(inner, "full_attn_layers", number)?,
+        None => layers::listed_of(fields, &["layer_types"], &[FULL, LINEAR], number)?.map(|of| of[0]),
+    };
+    let full = full.unwrap_or(number.saturating_sub(1) / 4);
+    let linear = match &inner {
+        Some(inner) => Linear {
+            full_layers: full,
+            ..delta(inner, ["num_heads", "head_dim", "short_conv_kernel_size"])?
+        },
+        None => Linear {
+            full_layers: full,
+            ..delta(
+                fields,
+                ["linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim"],
+            )?
+        },
+    };
+
+    let mut draft = Draft::of_layers(fields, number, false)?;
+    draft.heads = fields.size(&super::super::HEADS, None)?;
+    draft.kv_heads = draft.heads;
+    let latent = super::latent(fields)?;
+    draft.head_dim = latent.value_dim;
+    let (h, heads) = (draft.h(), wide(draft.heads));
+    draft.part(
+        "latent attention",
+        parameters::latent_attention(latent, h, heads),
+        full,
+    )?;
+    draft.part("linear attention", of_delta(h, linear), number - full)?;
+    draft.part("norms", 2 * h, number)?;
+    draft.attends(full);
+    draft.latent = Some(latent);
+    draft.anatomy.with_state = number - full;
+    draft.linear = (number > full).then_some(linear);
+
+    let dense = match super::super::listed_dense(fields)? {
+        Some(dense) => dense,
+        None => fields.whole(&["first_k_dense_replace"])?.unwrap_or(1),
+    };
+    super::experts_after(
+        fields,
+        draft,
+        dense,
+        Experts {
+            count: fields.size(&["num_experts", "num_local_experts"], Some(256))?,
+            per_token: fields
+                .whole(&["num_experts_per_token", "num_experts_per_tok"])?
+                .unwrap_or(8),
+            ffn: fields.size(&["moe_intermediate_size"], None)?,
+            shared: fields.whole(&["num_shared_experts"])?.unwrap_or(1),
+            first_dense_layers: 0,
+            every: 1,
+        },
+    )
+}
+
+fn delta(fields: &Fields, [heads, width, kernel]: [&'static str; 3]) -> Result<Linear, ConfigError> {
+    let heads = fields.size(&[heads], Some(32))?;
+    let width = fields.size(&[width], Some(128))?;
+    Ok(Linear {
+        mixer: Mixer::Kimi,
+        full_layers: 0,
+        key_heads: heads,
+        value_heads: heads,
+        key_dim: width,
+        value_dim: width,
+        kernel: fields.size(&[kernel], Some(4))?,
+        state_bytes: 4,
+    })
+}
+
+/// Queries, keys and values with a convolution each, a gate and a decay through a narrow matrix each, a rate of learning
+/// a head, and the norm and the matrix behind.
+fn of_delta(h: u128, linear: Linear) -> u128 {
+    let [heads, width, kernel] = [linear.value_heads, linear.value_dim, linear.kernel].map(wide);
+    let d = heads * width;
+    let through = h * width + width * d;
+    3 * h * d + 3 * d * kernel + 2 * through + h * heads + (heads + d) + width + d * h
+}
+
+/// Lightning attention but for layers with attention; experts in each.
+pub(super) fn minimax(fields: &Fields) -> Result<Draft, ConfigError> {
+    let number = layers::number(fields)?;
+    let full = match layers::numbered(fields, "attn_type_list", number)? {
+        Some(kinds) => kinds,
+        None => match layers::listed_of(fields, &["layer_types"], &[FULL, LINEAR], number)? {
+            Some(numbers) => numbers[0],
+            None => number.div_ceil(2),
+        },
+    };
+    if let Some(shared) = fields.get("shared_intermediate_size") {
+        let none = |value: &serde_json::Value| value.as_u64() == Some(0);
+        let all = shared
+            .as_array()
+            .map_or(none(shared), |list| list.iter().all(none));
+        if !all {
+            return Err(fields.bad("shared_intermediate_size", "0, where parameters are counted"));
+        }
+    }
+    let mut draft = Draft::with_attention(fields, number, false)?;
+    let d = wide(draft.heads) * wide(draft.head_dim);
+    let h = draft.h();
+    draft.part("attention", draft.attention(), full)?;
+    draft.part("linear attention", 3 * h * d + h * d + d * h + d, number - full)?;
+    draft.part("norms", 2 * h, number)?;
+    draft.attends(full);
+    draft.anatomy.with_state = number - full;
+    draft.linear = (number > full).then_some(Linear {
+        mixer: Mixer::Lightning,
+        full_layers: full,
+        key_heads: draft.heads,
+        value_heads: draft.heads,
+        key_dim: draft.head_dim,
+        value_dim: draft.head_dim,
+        // There is no convolution.
+        kernel: 1,
+        state_bytes: 4,
+    });
+    draft.ffn = fields.size(&["intermediate_size"], None)?;
+    let experts = Experts {
+        count: fields.size(&["num_local_experts"], None)?,
+        per_token: fields.whole(&["num_experts_per_tok"])?.unwrap_or(2),
+        ffn: draft.ffn,
+        shared: 0,
+        first_dense_layers: 0,
+        every: 1,
+    };
+    super::experts_after(fields, draft, 0, experts)
+}

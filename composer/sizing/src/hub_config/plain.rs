@@ -1,0 +1,111 @@
+//! Models of a kind that is not known, whose file has all that a plain decoder has, and nothing else that could change
+//! what it consists of: read as Llama is, and said to be an estimate.
+
+use super::ConfigError;
+use super::fields::Fields;
+use super::kinds::{self, Kind};
+
+/// Fields that a plain decoder has, one of each.
+const NEEDED: [&[&str]; 6] = [
+    &super::HIDDEN,
+    &super::LAYERS,
+    &super::HEADS,
+    &["intermediate_size"],
+    &["vocab_size"],
+    // What has layer norms has biases, and may be no decoder at all.
+    &["rms_norm_eps", "rms_norm_epsilon"],
+];
+
+/// Fields that say something about its parts which is understood.
+const UNDERSTOOD: [&str; 12] = [
+    "model_type",
+    "architectures",
+    "num_key_value_heads",
+    "head_dim",
+    "tie_word_embeddings",
+    "max_position_embeddings",
+    "attention_bias",
+    "hidden_act",
+    "layer_types",
+    "sliding_window",
+    "use_sliding_window",
+    "quantization_config",
+];
+
+/// Fields, or parts of their names, that change no part of a model.
+const BESIDE: [&str; 17] = [
+    "rope",
+    "rotary",
+    "token_id",
+    "dropout",
+    "dtype",
+    "initializer",
+    "use_cache",
+    "version",
+    "auto_map",
+    "pretraining_tp",
+    "max_window_layers",
+    "softcap",
+    "output_",
+    "return_dict",
+    "label",
+    "tokenizer_class",
+    "eps",
+];
+
+/// Activations that stand between a gate and what it opens for.
+const GATES: [&str; 4] = ["silu", "swish", "swiglu", "gelu_pytorch_tanh"];
+
+/// Said of each estimate of such a model.
+pub(super) fn assumed(fields: &Fields) -> String {
+    format!(
+        "its config.json is of a kind that is not known, {:?}: counted as a plain decoder with a gated MLP",
+        fields.model_type()
+    )
+}
+
+/// Refused where it is not stated to be a language model that is like one.
+pub(super) fn of(fields: &Fields) -> Result<Kind, ConfigError> {
+    let unknown = || kinds::unknown(fields);
+    let decodes = fields
+        .get("architectures")
+        .and_then(|names| names.as_array())
+        .is_some_and(|names| {
+            let decoder =
+                |name: &serde_json::Value| name.as_str().is_some_and(|name| name.ends_with("ForCausalLM"));
+            names.len() == 1 && names.iter().all(decoder)
+        });
+    let has_all = NEEDED.iter().all(|names| fields.named(names).is_some());
+    if !decodes || !has_all || fields.model_type().is_empty() {
+        return Err(unknown());
+    }
+    if let Some(activation) = fields
+        .text("hidden_act")
+        .filter(|name| !GATES.contains(&name.as_str()))
+    {
+        return Err(ConfigError::BadValue {
+            key: "hidden_act".into(),
+            found: format!("{activation:?}"),
+            allowed: allowed(fields, &GATES.join(", ")),
+        });
+    }
+    match fields.names().find(|key| !is_understood(fields, key)) {
+        None => Ok(kinds::PLAIN),
+        Some(key) => Err(fields.bad(key, &allowed(fields, "none"))),
+    }
+}
+
+fn is_understood(fields: &Fields, key: &str) -> bool {
+    let needed = || NEEDED.iter().any(|names| names.contains(&key));
+    let beside = || BESIDE.iter().any(|part| key.contains(part));
+    let off = || fields.get(key).is_none_or(|value| value.as_bool() == Some(false));
+    key.starts_with('_') || UNDERSTOOD.contains(&key) || needed() || beside() || off()
+}
+
+fn allowed(fields: &Fields, what: &str) -> String {
+    format!(
+        "{what}: of the kind {:?}, which is not known, only a plain decoder is read; give a model of the catalogue or a \
+         size such as 8B that is like it",
+        fields.model_type()
+    )
+}
