@@ -4,24 +4,44 @@
 use crate::Api;
 use crate::problem::Problem;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use poolwright_service::ServiceError;
+use poolwright_service::accounts::{AccountShown, Privilege, Role};
 
 /// Redfish's header for a session's token.
 pub const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
 /// The account that asks, for handlers behind [`require`].
 #[derive(Clone)]
-pub struct Asker(pub String);
+pub struct Asker {
+    pub account: String,
+    pub role: Role,
+    /// Nothing may be done but to give it another password.
+    pub must_change_password: bool,
+}
+
+impl From<AccountShown> for Asker {
+    fn from(account: AccountShown) -> Self {
+        Self {
+            account: account.name,
+            role: account.role,
+            must_change_password: account.must_change_password,
+        }
+    }
+}
 
 /// Why nobody is let in.
 pub enum Denied {
     /// It is not known who asks; what is missing, in words.
     Unknown(String),
+    /// It is known who asks, and that account may not; what it lacks, in words.
+    Forbidden(String),
+    /// The account must be given another password first; its name.
+    PasswordChange(String),
     /// It can't be looked up now.
     Failed(ServiceError),
 }
@@ -34,7 +54,11 @@ impl From<ServiceError> for Denied {
 
 /// Lets a request through whose password or token is right; the rest are told nothing but that.
 pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -> Response {
-    match who_asks(&api, request.headers()).await {
+    let allowed = match who_asks(&api, request.headers()).await {
+        Ok(asker) => may(&asker, needed(&request)).map(|()| asker),
+        Err(denied) => Err(denied),
+    };
+    match allowed {
         Ok(asker) => {
             request.extensions_mut().insert(asker);
             next.run(request).await
@@ -43,13 +67,44 @@ pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -
     }
 }
 
+/// Whether an account may do what needs a privilege.
+pub fn may(asker: &Asker, privilege: Privilege) -> Result<(), Denied> {
+    let account = &asker.account;
+    if asker.must_change_password {
+        return Err(Denied::PasswordChange(account.clone()));
+    }
+    match asker.role.has(privilege) {
+        true => Ok(()),
+        false => Err(Denied::Forbidden(format!(
+            "that needs the privilege {privilege:?}, and {account} has the role {}",
+            asker.role
+        ))),
+    }
+}
+
+/// What a request to the JSON API needs: to read, to change who holds what, or to change the manager itself.
+fn needed(request: &Request) -> Privilege {
+    const OF_THE_MANAGER: [&str; 2] = ["/endpoints", "/limits"];
+    let path = request.uri().path();
+    match *request.method() {
+        Method::GET | Method::HEAD => Privilege::Login,
+        _ if OF_THE_MANAGER.iter().any(|of| path.starts_with(of)) => Privilege::ConfigureManager,
+        _ => Privilege::ConfigureComponents,
+    }
+}
+
 /// The account that a request shows the password or a token of.
 pub async fn who_asks(api: &Api, headers: &HeaderMap) -> Result<Asker, Denied> {
     if let Some(token) = headers.get(TOKEN) {
         let session = api.sessions.of(token.to_str().unwrap_or_default()).await?;
         let over = "there is no such session, or it is over: open another one with name and password";
-        return match session {
-            Some(session) => Ok(Asker(session.account)),
+        let account = match session {
+            Some(session) => api.accounts.one(&session.account).await?,
+            None => None,
+        };
+        // Of an account that was deleted or disabled since, nothing is left.
+        return match account.filter(|account| account.enabled) {
+            Some(account) => Ok(account.into()),
             None => Err(Denied::Unknown(over.to_owned())),
         };
     }
@@ -58,8 +113,8 @@ pub async fn who_asks(api: &Api, headers: &HeaderMap) -> Result<Asker, Denied> {
         return Err(Denied::Unknown(missing.to_owned()));
     };
     match api.accounts.verify(&name, &password).await? {
-        true => Ok(Asker(name)),
-        false => Err(wrong_password(&name)),
+        Some(account) => Ok(account.into()),
+        None => Err(wrong_password(&name)),
     }
 }
 
@@ -80,10 +135,23 @@ pub fn wrong_password(name: &str) -> Denied {
     Denied::Unknown("the name or the password is wrong".to_owned())
 }
 
+/// What to do before anything else.
+pub fn password_change(account: &str) -> String {
+    format!(
+        "{account} must be given another password first: PATCH /redfish/v1/AccountService/Accounts/{account}"
+    )
+}
+
 impl IntoResponse for Denied {
     fn into_response(self) -> Response {
+        let forbidden = |why: String| {
+            let body = serde_json::json!({ "error": { "code": "forbidden", "message": why } });
+            (StatusCode::FORBIDDEN, axum::Json(body)).into_response()
+        };
         let why = match self {
             Self::Unknown(why) => why,
+            Self::Forbidden(why) => return forbidden(why),
+            Self::PasswordChange(account) => return forbidden(password_change(&account)),
             Self::Failed(error) => return Problem(error).into_response(),
         };
         let body = serde_json::json!({ "error": { "code": "unauthenticated", "message": why } });

@@ -93,7 +93,7 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
     if options.new_admin_password {
         let written = std::fs::read_to_string(&first_password).unwrap_or_default();
         let known = written.lines().next().unwrap_or_default();
-        if !accounts.verify(ADMIN, known).await? {
+        if accounts.verify(ADMIN, known).await?.is_none() {
             accounts.renew(tell).await?;
         }
     }

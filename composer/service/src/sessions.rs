@@ -25,8 +25,9 @@ pub const MOST: usize = 64;
 const NOTED_EACH: SignedDuration = SignedDuration::from_mins(1);
 /// How often a login is tried that others come in the way of.
 const TRIES: usize = 16;
-/// Longer ones are none of ours.
-const LONGEST_TOKEN: usize = 128;
+/// Random bytes of a session's name, and of the secret that follows it in a token: two hexadecimal digits each.
+const ID_BYTES: usize = 12;
+const SECRET_BYTES: usize = 32;
 
 /// A session as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,7 +125,7 @@ impl Sessions {
             let refused = ServiceError::new(ErrorCode::Unavailable, message).with_hint(hint);
             return Err(NotOpened::Refused(refused));
         }
-        let (id, secret) = (random::<12>()?, random::<32>()?);
+        let (id, secret) = (random::<ID_BYTES>()?, random::<SECRET_BYTES>()?);
         let session = Session {
             id: id.clone(),
             account: account.to_owned(),
@@ -140,13 +141,14 @@ impl Sessions {
             .put(&logins)?
             .put(&session)?;
         self.store.commit(batch).await?;
-        let token = format!("{id}.{secret}");
+        let token = format!("{id}{secret}");
         Ok(Opened { session, token })
     }
 
     /// The session that a token belongs to, if it is a good one. Using it keeps it from ending.
     pub async fn of(&self, token: &str) -> Result<Option<Session>, ServiceError> {
-        let Some((id, secret)) = token.split_once('.').filter(|_| token.len() <= LONGEST_TOKEN) else {
+        let is_one = token.len() == 2 * (ID_BYTES + SECRET_BYTES) && token.is_ascii();
+        let Some((id, secret)) = is_one.then(|| token.split_at(2 * ID_BYTES)) else {
             return Ok(None);
         };
         let Some(Versioned { value, revision }) = read::<Session>(self.store.as_ref(), id).await? else {
@@ -257,12 +259,12 @@ fn digest(secret: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(secret))
 }
 
-/// So many random bytes, in letters that may stand in an address.
+/// So many random bytes, in hexadecimal digits.
 fn random<const BYTES: usize>() -> Result<String, ServiceError> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|error| {
         let message = format!("the machine gives no random bytes: {error}");
         ServiceError::new(ErrorCode::Internal, message)
     })?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

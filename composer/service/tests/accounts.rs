@@ -1,6 +1,9 @@
-//! The first account of managers that share a store.
+//! Accounts: the first one of managers that share a store, and those that are made, changed and deleted.
+#![expect(clippy::unwrap_used, reason = "a test may end where it goes wrong")]
 
-use poolwright_service::accounts::{ADMIN, Accounts};
+use poolwright_service::ErrorCode;
+use poolwright_service::accounts::lockout::{LOCKED, THRESHOLD};
+use poolwright_service::accounts::{ADMIN, AccountChange, Accounts, NewAccount, Role};
 use poolwright_store::{SqliteStore, Store};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -35,5 +38,149 @@ async fn of_two_first_starts_the_slower_takes_its_password_back() {
     let accounts = accounts.await.unwrap();
     assert_eq!(ours.take(), None, "it opens nothing, so it is not left");
     let theirs = theirs.take().unwrap();
-    assert!(accounts.verify(ADMIN, &theirs).await.unwrap());
+    assert!(accounts.verify(ADMIN, &theirs).await.unwrap().is_some());
+}
+
+/// Accounts of a store, and the administrator's password.
+async fn accounts_of(store: &Arc<dyn Store>) -> (Accounts, String) {
+    let told = RefCell::new(String::new());
+    let tell = |password: &str| {
+        told.replace(password.to_owned());
+        Ok(())
+    };
+    let accounts = Accounts::open(store.clone(), tell, || Ok(())).await.unwrap();
+    (accounts, told.into_inner())
+}
+
+fn new(name: &str, role: Role) -> NewAccount {
+    NewAccount {
+        name: name.to_owned(),
+        password: format!("a password for {name}"),
+        role,
+        enabled: true,
+        must_change_password: false,
+    }
+}
+
+#[tokio::test]
+async fn an_account_opens_with_its_own_password_until_that_changes_at_any_manager() {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    let (here, _) = accounts_of(&store).await;
+    let (there, _) = accounts_of(&store).await;
+    here.add(new("kim", Role::Operator)).await.unwrap();
+    let old = "a password for kim";
+    for accounts in [&here, &there] {
+        let kim = accounts.verify("kim", old).await.unwrap().unwrap();
+        assert_eq!((kim.role, kim.must_change_password), (Role::Operator, false));
+    }
+    let password = Some("another one, and longer".to_owned());
+    let change = AccountChange {
+        password,
+        ..AccountChange::default()
+    };
+    here.change("kim", change).await.unwrap();
+    for accounts in [&here, &there] {
+        assert_eq!(
+            accounts.verify("kim", old).await.unwrap(),
+            None,
+            "also where it was remembered"
+        );
+        assert!(
+            accounts
+                .verify("kim", "another one, and longer")
+                .await
+                .unwrap()
+                .is_some()
+        );
+    }
+    let change = AccountChange {
+        enabled: Some(false),
+        ..AccountChange::default()
+    };
+    there.change("kim", change).await.unwrap();
+    assert_eq!(here.verify("kim", "another one, and longer").await.unwrap(), None);
+    there.remove("kim").await.unwrap();
+    assert_eq!(here.one("kim").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn there_is_always_an_administrator() {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    let (accounts, _) = accounts_of(&store).await;
+    accounts.add(new("kim", Role::Operator)).await.unwrap();
+    let demoted = || AccountChange {
+        role: Some(Role::ReadOnly),
+        ..AccountChange::default()
+    };
+    let disabled = AccountChange {
+        enabled: Some(false),
+        ..AccountChange::default()
+    };
+    assert_eq!(
+        accounts.remove(ADMIN).await.unwrap_err().code,
+        ErrorCode::Conflict
+    );
+    assert_eq!(
+        accounts.change(ADMIN, demoted()).await.unwrap_err().code,
+        ErrorCode::Conflict
+    );
+    assert_eq!(
+        accounts.change(ADMIN, disabled).await.unwrap_err().code,
+        ErrorCode::Conflict
+    );
+    let promoted = AccountChange {
+        role: Some(Role::Administrator),
+        ..AccountChange::default()
+    };
+    accounts.change("kim", promoted).await.unwrap();
+    accounts.remove(ADMIN).await.unwrap();
+    assert_eq!(
+        accounts.change("kim", demoted()).await.unwrap_err().code,
+        ErrorCode::Conflict
+    );
+    // The next start makes no other one.
+    let (_, told) = accounts_of(&store).await;
+    assert_eq!(told, "");
+}
+
+#[tokio::test]
+async fn what_can_be_no_account_is_refused() {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    let (accounts, _) = accounts_of(&store).await;
+    for name in ["", "../x", "-x", "k m", &"x".repeat(64)] {
+        let error = accounts.add(new(name, Role::ReadOnly)).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::BadRequest, "{name}");
+    }
+    for password in ["", "short", &"x".repeat(300)] {
+        let password = password.to_owned();
+        let error = accounts
+            .add(NewAccount {
+                password,
+                ..new("kim", Role::ReadOnly)
+            })
+            .await
+            .unwrap_err();
+        assert_eq!(error.code, ErrorCode::BadRequest);
+        assert!(
+            !error.message.contains("xxx"),
+            "a password is never told: {}",
+            error.message
+        );
+    }
+    accounts.add(new("kim", Role::ReadOnly)).await.unwrap();
+    let error = accounts.add(new("kim", Role::ReadOnly)).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::Conflict);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_passwords_lock_an_account_for_a_while() {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    let (accounts, right) = accounts_of(&store).await;
+    for _ in 0..THRESHOLD {
+        assert_eq!(accounts.verify(ADMIN, "a wrong one").await.unwrap(), None);
+    }
+    assert_eq!(accounts.verify(ADMIN, &right).await.unwrap(), None, "locked");
+    assert!(accounts.one(ADMIN).await.unwrap().unwrap().locked);
+    tokio::time::advance(LOCKED).await;
+    assert!(accounts.verify(ADMIN, &right).await.unwrap().is_some());
 }

@@ -72,14 +72,17 @@ async fn hold(stores: [Arc<dyn Store>; 2]) {
     // Opened at one, good at the other; of its token the store learns nothing.
     let opened = first.open("admin").await.unwrap();
     assert_eq!(second.of(&opened.token).await.unwrap().unwrap().account, "admin");
-    let (id, secret) = opened.token.split_once('.').unwrap();
+    let (id, secret) = opened.token.split_at(opened.session.id.len());
+    assert_eq!(id, opened.session.id);
     let document = site.stores[0].get("session", id).await.unwrap().unwrap();
     assert!(!document.json.get().contains(secret));
     for wrong in [
         "",
         ".",
         id,
-        &format!("{id}."),
+        id,
+        &"0".repeat(opened.token.len()),
+        &"é".repeat(opened.token.len() / 2),
         &format!("{id}.{secret}x"),
         &"x.".repeat(500),
     ] {

@@ -1,8 +1,8 @@
 //! Plans, and everything that changes who holds which GPUs. A change that has begun is answered with 202.
 
 use super::{Answer, Body, id};
-use crate::{Api, problem::Problem};
-use axum::extract::{Path, State};
+use crate::{Api, auth::Asker, problem::Problem};
+use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use axum::{Json, Router};
@@ -24,9 +24,6 @@ pub(super) fn routes() -> Router<Api> {
         .route("/move", post(move_to))
         .route("/operations/{id}/undo", post(undo))
 }
-
-/// Who asks; there is one account so far.
-pub(super) const BY: &str = poolwright_service::accounts::ADMIN;
 
 type Changed = Result<(StatusCode, Json<Change>), Problem>;
 
@@ -70,11 +67,16 @@ struct Apply {
     how: How,
 }
 
-async fn apply(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Apply>) -> Changed {
+async fn apply(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    headers: HeaderMap,
+    Body(body): Body<Apply>,
+) -> Changed {
     let how = with_key(body.how, &headers)?;
     Ok(changed(
         api.composer
-            .apply(body.plan, OperationKind::Apply, BY, &how)
+            .apply(body.plan, OperationKind::Apply, &by.account, &how)
             .await?,
     ))
 }
@@ -87,9 +89,16 @@ struct Compose {
     how: How,
 }
 
-async fn compose(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Compose>) -> Changed {
+async fn compose(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    headers: HeaderMap,
+    Body(body): Body<Compose>,
+) -> Changed {
     let how = with_key(body.how, &headers)?;
-    Ok(changed(api.composer.compose(body.demand, BY, &how).await?))
+    Ok(changed(
+        api.composer.compose(body.demand, &by.account, &how).await?,
+    ))
 }
 
 #[derive(Deserialize)]
@@ -100,9 +109,14 @@ struct LetGo {
     how: How,
 }
 
-async fn release(State(api): State<Api>, headers: HeaderMap, Body(body): Body<LetGo>) -> Changed {
+async fn release(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    headers: HeaderMap,
+    Body(body): Body<LetGo>,
+) -> Changed {
     let how = with_key(body.how, &headers)?;
-    Ok(changed(api.composer.release(body.what, BY, &how).await?))
+    Ok(changed(api.composer.release(body.what, &by.account, &how).await?))
 }
 
 #[derive(Deserialize)]
@@ -114,17 +128,31 @@ struct Attach {
     how: How,
 }
 
-async fn attach(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Attach>) -> Changed {
+async fn attach(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    headers: HeaderMap,
+    Body(body): Body<Attach>,
+) -> Changed {
     let how = with_key(body.how, &headers)?;
     Ok(changed(
-        api.composer.attach(&body.gpus, &body.host, BY, &how).await?,
+        api.composer
+            .attach(&body.gpus, &body.host, &by.account, &how)
+            .await?,
     ))
 }
 
-async fn move_to(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Attach>) -> Changed {
+async fn move_to(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    headers: HeaderMap,
+    Body(body): Body<Attach>,
+) -> Changed {
     let how = with_key(body.how, &headers)?;
     Ok(changed(
-        api.composer.move_to(&body.gpus, &body.host, BY, &how).await?,
+        api.composer
+            .move_to(&body.gpus, &body.host, &by.account, &how)
+            .await?,
     ))
 }
 
@@ -136,9 +164,14 @@ struct Detach {
     how: How,
 }
 
-async fn detach(State(api): State<Api>, headers: HeaderMap, Body(body): Body<Detach>) -> Changed {
+async fn detach(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    headers: HeaderMap,
+    Body(body): Body<Detach>,
+) -> Changed {
     let how = with_key(body.how, &headers)?;
-    Ok(changed(api.composer.detach(&body.gpus, BY, &how).await?))
+    Ok(changed(api.composer.detach(&body.gpus, &by.account, &how).await?))
 }
 
 #[derive(Deserialize)]
@@ -150,10 +183,15 @@ struct Undo {
 
 async fn undo(
     State(api): State<Api>,
+    Extension(by): Extension<Asker>,
     Path(text): Path<String>,
     headers: HeaderMap,
     Body(body): Body<Undo>,
 ) -> Changed {
     let how = with_key(body.how, &headers)?;
-    Ok(changed(api.composer.undo_operation(&id(&text)?, BY, &how).await?))
+    Ok(changed(
+        api.composer
+            .undo_operation(&id(&text)?, &by.account, &how)
+            .await?,
+    ))
 }

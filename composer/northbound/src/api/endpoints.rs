@@ -1,9 +1,9 @@
 //! The management services that the manager asks and tells.
 
-use super::changes::{BY, with_key};
+use super::changes::with_key;
 use super::{Answer, Body, id};
-use crate::{Api, problem::Problem};
-use axum::extract::{Path, Query, State};
+use crate::{Api, auth::Asker, problem::Problem};
+use axum::extract::{Extension, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -59,6 +59,7 @@ struct Adopt {
 
 async fn adopt(
     State(api): State<Api>,
+    Extension(by): Extension<Asker>,
     Path(text): Path<String>,
     headers: HeaderMap,
     Body(body): Body<Adopt>,
@@ -66,7 +67,7 @@ async fn adopt(
     let how = with_key(body.how, &headers)?;
     let adopting = api
         .composer
-        .adopt_endpoint(&id(&text)?, BY, &how, body.take_over.as_deref())
+        .adopt_endpoint(&id(&text)?, &by.account, &how, body.take_over.as_deref())
         .await?;
     let status = match adopting.change.operation {
         Some(_) => StatusCode::ACCEPTED,
@@ -84,12 +85,13 @@ struct Accept {
 
 async fn accept(
     State(api): State<Api>,
+    Extension(by): Extension<Asker>,
     Path(text): Path<String>,
     Body(body): Body<Accept>,
 ) -> Answer<Accepting> {
     let accepting = api
         .composer
-        .accept_endpoint(&id(&text)?, BY, body.dry_run)
+        .accept_endpoint(&id(&text)?, &by.account, body.dry_run)
         .await?;
     Ok(Json(accepting))
 }

@@ -2,7 +2,8 @@
 
 use super::{Answer, Body, id};
 use crate::Api;
-use axum::extract::{Path, Query, State};
+use crate::auth::Asker;
+use axum::extract::{Extension, Path, Query, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use poolwright_service::Composition;
@@ -20,7 +21,6 @@ pub(super) fn routes() -> Router<Api> {
         .route("/compositions/{id}", get(composition))
 }
 
-const BY: &str = poolwright_service::accounts::ADMIN;
 /// The longest that a client may wait in one request.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
@@ -78,10 +78,15 @@ struct Cancel {
 
 async fn cancel(
     State(api): State<Api>,
+    Extension(by): Extension<Asker>,
     Path(text): Path<String>,
     Body(body): Body<Cancel>,
 ) -> Answer<Operation> {
-    Ok(Json(api.composer.cancel(&id(&text)?, BY, &body.reason).await?))
+    Ok(Json(
+        api.composer
+            .cancel(&id(&text)?, &by.account, &body.reason)
+            .await?,
+    ))
 }
 
 #[derive(Deserialize)]
@@ -93,12 +98,13 @@ struct Resolve {
 
 async fn resolve(
     State(api): State<Api>,
+    Extension(by): Extension<Asker>,
     Path(text): Path<String>,
     Body(body): Body<Resolve>,
 ) -> Answer<Operation> {
     Ok(Json(
         api.composer
-            .resolve(&id(&text)?, body.resolution, BY, &body.reason)
+            .resolve(&id(&text)?, body.resolution, &by.account, &body.reason)
             .await?,
     ))
 }

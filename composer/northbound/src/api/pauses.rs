@@ -2,7 +2,8 @@
 
 use super::{Answer, Body};
 use crate::Api;
-use axum::extract::State;
+use crate::auth::Asker;
+use axum::extract::{Extension, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use poolwright_service::{ErrorCode, Pause, Paused, ServiceError};
@@ -14,8 +15,6 @@ pub(super) fn routes() -> Router<Api> {
         .route("/pause", post(pause))
         .route("/resume", post(resume))
 }
-
-const BY: &str = poolwright_service::accounts::ADMIN;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,12 +34,20 @@ async fn all(State(api): State<Api>) -> Answer<Vec<Pause>> {
     Ok(Json(api.composer.all_pauses().await?))
 }
 
-async fn pause(State(api): State<Api>, Body(body): Body<Stop>) -> Answer<Vec<Pause>> {
-    whole(async move { api.composer.pause(body.what, BY, &body.reason).await }).await
+async fn pause(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Body(body): Body<Stop>,
+) -> Answer<Vec<Pause>> {
+    whole(async move { api.composer.pause(body.what, &by.account, &body.reason).await }).await
 }
 
-async fn resume(State(api): State<Api>, Body(body): Body<GoOn>) -> Answer<Vec<Pause>> {
-    whole(async move { api.composer.resume(&body.what, BY).await }).await
+async fn resume(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Body(body): Body<GoOn>,
+) -> Answer<Vec<Pause>> {
+    whole(async move { api.composer.resume(&body.what, &by.account).await }).await
 }
 
 /// Goes on where whoever asked hangs up: what is written down and what holds must not be two things.

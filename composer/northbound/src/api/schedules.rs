@@ -1,8 +1,8 @@
 //! Recomposition by the clock.
 
 use super::{Answer, Body, id};
-use crate::{Api, problem::Problem};
-use axum::extract::{Path, Query, State};
+use crate::{Api, auth::Asker, problem::Problem};
+use axum::extract::{Extension, Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -11,8 +11,6 @@ use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::ScheduleSpec;
 use poolwright_service::{DueOpening, MOST_OPENINGS, ScheduleStatus, ServiceError};
 use serde::Deserialize;
-
-const BY: &str = poolwright_service::accounts::ADMIN;
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
@@ -64,10 +62,13 @@ struct Run {
 
 async fn run(
     State(api): State<Api>,
+    Extension(by): Extension<Asker>,
     Path(text): Path<String>,
     Body(Run { for_s }): Body<Run>,
 ) -> Answer<ScheduleStatus> {
-    Ok(Json(api.composer.run_schedule(&id(&text)?, for_s, BY).await?))
+    Ok(Json(
+        api.composer.run_schedule(&id(&text)?, for_s, &by.account).await?,
+    ))
 }
 
 #[derive(Deserialize)]

@@ -1,43 +1,35 @@
-//! Who may ask.
+//! Accounts and roles.
 
+use super::message::Refusal;
 use super::names::Names;
-use super::{status, uri};
+use super::{Redfish, created, shown_as, status, uri};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use poolwright_redfish_model::check::{check_create, check_update};
 use poolwright_redfish_model::{
     AccountService, AccountServiceBasicAuthState, Collection, ManagerAccount, ManagerAccountAccountTypes,
-    ManagerAccountCollection, ManagerAccountLinks, PrivilegesPrivilegeType, Ref, Resource, Role,
-    RoleCollection,
+    ManagerAccountCollection, ManagerAccountLinks, PrivilegesPrivilegeType, Ref, Resource, RoleCollection,
 };
-
-/// The roles that Redfish predefines (DSP0266, "Roles"), and what each may do.
-const ROLES: [(&str, &[PrivilegesPrivilegeType]); 3] = {
-    use PrivilegesPrivilegeType::{
-        ConfigureComponents, ConfigureManager, ConfigureSelf, ConfigureUsers, Login,
-    };
-    [
-        (
-            "Administrator",
-            &[
-                Login,
-                ConfigureManager,
-                ConfigureUsers,
-                ConfigureComponents,
-                ConfigureSelf,
-            ],
-        ),
-        ("Operator", &[Login, ConfigureComponents, ConfigureSelf]),
-        ("ReadOnly", &[Login, ConfigureSelf]),
-    ]
-};
+use poolwright_service::ServiceError;
+use poolwright_service::accounts::{AccountChange, AccountShown, NewAccount, Role, lockout, password};
+use serde_json::{Value, json};
 
 pub(crate) fn service() -> AccountService {
+    let locked = i64::try_from(lockout::LOCKED.as_secs()).ok();
     AccountService {
         id: Some("AccountService".into()),
         name: Some("Accounts".into()),
         service_enabled: Some(true),
         status: status::enabled(),
         http_basic_auth: Some(AccountServiceBasicAuthState::Enabled),
+        min_password_length: i64::try_from(password::SHORTEST).ok(),
+        max_password_length: i64::try_from(password::LONGEST).ok(),
+        account_lockout_threshold: Some(i64::from(lockout::THRESHOLD)),
+        account_lockout_duration: locked,
+        account_lockout_counter_reset_after: locked,
         accounts: Some(uri::link("AccountService/Accounts")),
         roles: Some(uri::link("AccountService/Roles")),
+        privilege_map: Some(uri::link(super::privileges::REGISTRY)),
         ..AccountService::at(uri::at("AccountService"))
     }
 }
@@ -46,30 +38,34 @@ fn place(name: &str) -> String {
     uri::at(&format!("AccountService/Accounts/{name}"))
 }
 
-pub(crate) fn all(accounts: &[String]) -> ManagerAccountCollection {
-    let names = Names::of(accounts.iter().map(String::as_str));
+pub(crate) fn all(accounts: &[AccountShown]) -> ManagerAccountCollection {
+    let names = Names::of(accounts.iter().map(|account| account.name.as_str()));
     let members = uri::links(names.iter().map(place));
     ManagerAccountCollection::of(uri::at("AccountService/Accounts"), "Accounts", members)
 }
 
-pub(crate) fn one(accounts: &[String], name: &str) -> Option<ManagerAccount> {
-    let names = Names::of(accounts.iter().map(String::as_str));
-    let account = accounts.get(names.find(name)?)?;
-    Some(ManagerAccount {
-        id: Some(name.into()),
-        name: Some(format!("Account {account}")),
-        user_name: Some(account.clone()),
-        role_id: Some("Administrator".into()),
-        enabled: Some(true),
-        locked: Some(false),
-        password_change_required: Some(false),
+/// An account. Its tag changes with each change, also with one of the password, which is never shown.
+pub(crate) fn one(account: &AccountShown) -> Result<Value, Refusal> {
+    let name = &account.name;
+    let resource = ManagerAccount {
+        id: Some(name.clone()),
+        name: Some(format!("Account {name}")),
+        user_name: Some(name.clone()),
+        role_id: Some(account.role.to_string()),
+        enabled: Some(account.enabled),
+        locked: Some(account.locked),
+        password_change_required: Some(account.must_change_password),
         account_types: Some(vec![ManagerAccountAccountTypes::Redfish]),
         links: Some(Box::new(ManagerAccountLinks {
-            role: Some(Ref::to(role_at("Administrator"))),
+            role: Some(Ref::to(role_at(account.role.as_str()))),
             ..ManagerAccountLinks::default()
         })),
         ..ManagerAccount::at(place(name))
-    })
+    };
+    let mut written = shown_as(&resource, account.revision)?;
+    // Every answer has it (DSP0268), and none says what it is.
+    written["Password"] = Value::Null;
+    Ok(written)
 }
 
 fn role_at(name: &str) -> String {
@@ -77,18 +73,176 @@ fn role_at(name: &str) -> String {
 }
 
 pub(crate) fn roles() -> RoleCollection {
-    let members = uri::links(ROLES.iter().map(|(name, _)| role_at(name)));
+    let members = uri::links(Role::ALL.map(|role| role_at(role.as_str())));
     RoleCollection::of(uri::at("AccountService/Roles"), "Roles", members)
 }
 
-pub(crate) fn role(name: &str) -> Option<Role> {
-    let (name, privileges) = ROLES.iter().find(|(role, _)| *role == name)?;
-    Some(Role {
-        id: Some((*name).into()),
+pub(crate) fn role(name: &str) -> Option<poolwright_redfish_model::Role> {
+    let role = Role::named(name)?;
+    let privileges = role.privileges().iter();
+    let privileges =
+        privileges.map(|privilege| PrivilegesPrivilegeType::from(format!("{privilege:?}").as_str()));
+    Some(poolwright_redfish_model::Role {
+        id: Some(name.into()),
         name: Some(format!("Role {name}")),
-        role_id: Some((*name).into()),
+        role_id: Some(name.into()),
         is_predefined: Some(true),
-        assigned_privileges: Some(privileges.to_vec()),
-        ..Role::at(role_at(name))
+        assigned_privileges: Some(privileges.collect()),
+        ..poolwright_redfish_model::Role::at(role_at(name))
     })
+}
+
+/// What may be said of an account.
+const UNDERSTOOD: [&str; 8] = [
+    "Name",
+    "Description",
+    "UserName",
+    "Password",
+    "RoleId",
+    "Enabled",
+    "PasswordChangeRequired",
+    "AccountTypes",
+];
+/// And what of it may be changed.
+const CHANGEABLE: [&str; 5] = [
+    "Password",
+    "RoleId",
+    "Enabled",
+    "PasswordChangeRequired",
+    "Locked",
+];
+
+/// POST to the accounts.
+pub(crate) async fn add(redfish: &Redfish, body: &Value) -> Result<Response, Refusal> {
+    let violations = check_create(ManagerAccount::SCHEMA, body);
+    if !violations.is_empty() {
+        return Err(Refusal::violations(&violations));
+    }
+    if let Some(name) = names(body).find(|name| !UNDERSTOOD.contains(name)) {
+        return Err(Refusal::not_writable(name));
+    }
+    let text = |name: &str| match body[name].as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(Refusal::missing(name)),
+    };
+    let flag = |name: &str, otherwise: bool| body[name].as_bool().unwrap_or(otherwise);
+    let new = NewAccount {
+        name: text("UserName")?,
+        password: text("Password")?,
+        role: named_role(&text("RoleId")?)?,
+        enabled: flag("Enabled", true),
+        must_change_password: flag("PasswordChangeRequired", false),
+    };
+    let account = redfish.api.accounts.add(new).await?;
+    created(&place(&account.name), one(&account)?)
+}
+
+fn names(body: &Value) -> impl Iterator<Item = &str> {
+    body.as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.as_str())
+}
+
+fn named_role(name: &str) -> Result<Role, Refusal> {
+    Role::named(name).ok_or_else(|| {
+        let text = format!("There is no role {name:?}.");
+        let roles = Role::ALL.map(Role::as_str).join(", ");
+        let next = format!("Say one of {roles}.");
+        Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "PropertyValueNotInList",
+            &[name, "RoleId"],
+            text,
+            &next,
+        )
+    })
+}
+
+/// PATCH of an account. What can be changed is; what can't is told beside it (DSP0266, "PATCH (update)").
+pub(crate) async fn change(
+    redfish: &Redfish,
+    name: &str,
+    body: &Value,
+    own: bool,
+) -> Result<Response, Refusal> {
+    let Some(members) = body.as_object() else {
+        return Err(Refusal::violations(&check_update(ManagerAccount::SCHEMA, body)));
+    };
+    let wrong = check_update(ManagerAccount::SCHEMA, body);
+    let mut refusals: Vec<Refusal> = match wrong.is_empty() {
+        true => Vec::new(),
+        false => vec![Refusal::violations(&wrong)],
+    };
+    let is_wrong = |name: &str| {
+        wrong
+            .iter()
+            .any(|wrong| wrong.path.trim_start_matches('/').starts_with(name))
+    };
+    let mut change = AccountChange::default();
+    let mut said = 0;
+    for (name, value) in members {
+        if name.contains('@') || is_wrong(name) {
+            continue;
+        }
+        // Of one's own account, without the right to change others', only the password.
+        if !CHANGEABLE.contains(&name.as_str()) || own && name != "Password" {
+            refusals.push(Refusal::not_writable(name));
+            continue;
+        }
+        match apply(&mut change, name, value) {
+            Ok(()) => said += 1,
+            Err(refusal) => refusals.push(refusal),
+        }
+    }
+    if said == 0 {
+        return Err(Refusal::joined(refusals).unwrap_or_else(Refusal::nothing_to_do));
+    }
+    let account = redfish.api.accounts.change(name, change).await?;
+    let mut shown = one(&account)?;
+    let mut headers = HeaderMap::new();
+    super::put(
+        &mut headers,
+        axum::http::header::ETAG,
+        shown["@odata.etag"].as_str().unwrap_or_default(),
+    );
+    if let Some(refused) = Refusal::joined(refusals) {
+        shown["@Message.ExtendedInfo"] = json!(refused.messages());
+    }
+    Ok((headers, axum::Json(shown)).into_response())
+}
+
+fn apply(change: &mut AccountChange, name: &str, value: &Value) -> Result<(), Refusal> {
+    match (name, value) {
+        ("Password", Value::String(password)) => change.password = Some(password.clone()),
+        ("RoleId", Value::String(role)) => change.role = Some(named_role(role)?),
+        ("Enabled", Value::Bool(enabled)) => change.enabled = Some(*enabled),
+        ("PasswordChangeRequired", Value::Bool(must)) => change.must_change_password = Some(*must),
+        // An account is locked by wrong passwords alone.
+        ("Locked", Value::Bool(false)) => change.unlock = true,
+        _ => {
+            // What was said may be a password.
+            let text = format!("{name} can't be that.");
+            let args = ["…", name];
+            let status = StatusCode::BAD_REQUEST;
+            return Err(Refusal::new(
+                status,
+                "PropertyValueTypeError",
+                &args,
+                text,
+                "See the schema.",
+            ));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn remove(redfish: &Redfish, name: &str) -> Result<Response, Refusal> {
+    redfish.api.accounts.remove(name).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// The account of this name.
+pub(crate) async fn find(redfish: &Redfish, name: &str) -> Result<Option<AccountShown>, ServiceError> {
+    redfish.api.accounts.one(name).await
 }

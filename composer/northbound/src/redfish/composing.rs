@@ -5,9 +5,9 @@
 
 use super::message::Refusal;
 use super::pool::{Block, Pool};
-use super::{Redfish, tasks, uri};
+use super::{Redfish, put, tasks, uri};
 use crate::auth::Asker;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use poolwright_model::id::{DemandId, GpuId, HostId};
 use poolwright_model::units::Bytes;
@@ -210,7 +210,7 @@ impl Asked<'_> {
     }
 
     fn by(&self) -> &str {
-        &self.asker.0
+        &self.asker.account
     }
 
     /// The same request under the same key is one.
@@ -258,9 +258,7 @@ impl Asked<'_> {
                 let system = super::systems::one(&pool, name)
                     .map(|system| super::shown(&system))
                     .transpose()?;
-                let mut response = (StatusCode::CREATED, axum::Json(system)).into_response();
-                locate(&mut response, &uri::system(name));
-                Ok(response)
+                super::created(&uri::system(name), system.unwrap_or_default())
             }
             (OperationState::Completed, Done::Decomposed | Done::Changed) => {
                 Ok(StatusCode::NO_CONTENT.into_response())
@@ -300,17 +298,9 @@ fn on_its_way(operation: &Operation) -> Result<Response, Refusal> {
     }
     let body = super::shown(&tasks::one(&name, operation))?;
     let mut response = (StatusCode::ACCEPTED, axum::Json(body)).into_response();
-    locate(&mut response, &uri::task(&name));
-    response
-        .headers_mut()
-        .insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
+    put(response.headers_mut(), header::LOCATION, &uri::task(&name));
+    put(response.headers_mut(), header::RETRY_AFTER, "2");
     Ok(response)
-}
-
-fn locate(response: &mut Response, place: &str) {
-    if let Ok(place) = HeaderValue::from_str(place) {
-        response.headers_mut().insert(header::LOCATION, place);
-    }
 }
 
 /// The segments of a link below the root.

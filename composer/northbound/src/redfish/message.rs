@@ -1,5 +1,6 @@
 //! Errors in Redfish's form. The ids are those of DMTF's Base registry; the texts are ours.
 
+use super::uri;
 use crate::auth::Denied;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -64,6 +65,46 @@ impl Refusal {
             text,
             next,
         )
+    }
+
+    pub fn not_writable(name: &str) -> Self {
+        let text = format!("{name} can't be written.");
+        Self::about(name, "PropertyNotWritable", text, "Leave it out.")
+    }
+
+    pub fn missing(name: &str) -> Self {
+        Self::about(name, "PropertyMissing", format!("{name} is missing."), "Say it.")
+    }
+
+    fn about(name: &str, id: &str, text: String, next: &str) -> Self {
+        let mut refusal = Self::new(StatusCode::BAD_REQUEST, id, &[name], text, next);
+        for message in &mut refusal.messages {
+            message.related_properties = Some(vec![format!("#/{name}")]);
+        }
+        refusal
+    }
+
+    pub fn nothing_to_do() -> Self {
+        let text = "The request says nothing that could be changed.";
+        let status = StatusCode::BAD_REQUEST;
+        Self::new(status, "NoOperation", &[], text, "Say what is to be different.")
+    }
+
+    /// All messages of several refusals, in one.
+    pub fn joined(refusals: Vec<Self>) -> Option<Self> {
+        refusals.into_iter().reduce(|mut joined, next| {
+            joined.messages.extend(next.messages);
+            joined
+        })
+    }
+
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    pub fn forbidden(why: &str) -> Self {
+        let next = "Ask with an account that may, or have the role of this one changed.";
+        Self::new(StatusCode::FORBIDDEN, "InsufficientPrivilege", &[], why, next)
     }
 
     pub fn unauthenticated(why: &str) -> Self {
@@ -168,6 +209,19 @@ impl From<Denied> for Refusal {
     fn from(denied: Denied) -> Self {
         match denied {
             Denied::Unknown(why) => Self::unauthenticated(&why),
+            Denied::Forbidden(why) => Self::forbidden(&why),
+            Denied::PasswordChange(account) => {
+                let place = uri::at(&format!("AccountService/Accounts/{account}"));
+                let text = crate::auth::password_change(&account);
+                let status = StatusCode::FORBIDDEN;
+                Self::new(
+                    status,
+                    "PasswordChangeRequired",
+                    &[&place],
+                    text,
+                    "PATCH Password there.",
+                )
+            }
             Denied::Failed(error) => error.into(),
         }
     }

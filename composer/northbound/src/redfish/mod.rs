@@ -5,7 +5,9 @@
 //!   [`root`]: one noun each. [`status`]: our states in Redfish's words.
 //! * [`composing`]: what changes who holds what.
 //! * [`pool`]: the last look, indexed; [`names`]: names of things in URIs; [`uri`]: where things are.
-//! * [`query`], [`filter`], [`view`]: what a client wants to see of a resource. [`message`]: errors.
+//! * [`privileges`]: who may do what.
+//! * [`query`], [`filter`], [`view`]: what a client wants to see of a resource. [`message`]: errors. [`wire`]: how bodies and
+//!   headers are written and read.
 //!
 //! Invariants: what is here decides nothing about GPUs; routing comes before authorisation, and both see the same path;
 //! what a resource costs does not grow with the pool.
@@ -20,6 +22,7 @@ mod managers;
 mod message;
 mod names;
 mod pool;
+mod privileges;
 mod query;
 mod root;
 mod routes;
@@ -30,6 +33,7 @@ mod tasks;
 mod tree;
 mod uri;
 mod view;
+mod wire;
 
 use self::composing::Asked;
 use self::message::Refusal;
@@ -37,19 +41,18 @@ use self::pool::Indexed;
 use self::query::Query;
 use self::routes::Route;
 use self::tree::Reader;
+use self::wire::{created, described_by, json, matches_tag, odata_version, put, shown, shown_as, time};
 use crate::Api;
 use crate::auth::{self, Asker};
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use poolwright_service::{ErrorCode, ServiceError};
-use serde::Serialize;
-use serde_json::Value;
-use sha2::{Digest, Sha256};
+use poolwright_service::ErrorCode;
+use poolwright_service::accounts::Privilege;
 use std::sync::Arc;
 
 /// What every answer is made of.
@@ -64,7 +67,6 @@ pub(crate) struct Redfish {
 const LARGEST_OPEN_BODY: usize = 4 << 10;
 /// Bodies of the others.
 const LARGEST_BODY: usize = 1 << 20;
-const ODATA_VERSION: HeaderName = HeaderName::from_static("odata-version");
 
 pub(crate) fn routes(api: &Api, uuid: String) -> Router<Api> {
     let redfish = Arc::new(Redfish {
@@ -82,39 +84,13 @@ pub(crate) fn routes(api: &Api, uuid: String) -> Router<Api> {
         .with_state(redfish)
 }
 
-/// A resource as JSON, with its entity tag.
-fn shown(resource: &impl Serialize) -> Result<Value, Refusal> {
-    let written = serde_json::to_value(resource).map_err(|error| {
-        let text = format!("a resource can't be written: {error}");
-        ServiceError::new(ErrorCode::Internal, text)
-    });
-    let mut value = written?;
-    // What changes with each look at the clock is no change.
-    let taken = value.get_mut("DateTime").map(Value::take);
-    let tag = format!("\"{}\"", &hex(&Sha256::digest(value.to_string()))[..16]);
-    if let Some(time) = taken {
-        value["DateTime"] = time;
-    }
-    value["@odata.etag"] = tag.into();
-    Ok(value)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// A time as Redfish has it: to the second.
-fn time(at: jiff::Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
 impl Redfish {
     async fn answer(&self, request: Request) -> Response {
         let head = request.method() == Method::HEAD;
         let answered = self.answered(request).await;
         let mut response = answered.unwrap_or_else(Refusal::into_response);
         let headers = response.headers_mut();
-        headers.insert(ODATA_VERSION, HeaderValue::from_static("4.0"));
+        headers.insert(wire::ODATA_VERSION, HeaderValue::from_static("4.0"));
         let no_store = HeaderValue::from_static("no-store");
         headers.entry(header::CACHE_CONTROL).or_insert(no_store);
         match head {
@@ -154,6 +130,14 @@ impl Redfish {
         {
             return Err(Refusal::not_allowed(parts.method.as_str(), path, route.allow));
         }
+        if let Some(asker) = &asker {
+            privileges::may(
+                asker,
+                route.entity,
+                &parts.method,
+                self.is_own(asker, below).await?,
+            )?;
+        }
         let query = parts.uri.query().unwrap_or_default();
         if reads {
             let reader = Reader::new(self, asker.as_ref());
@@ -189,8 +173,21 @@ impl Redfish {
         if let ["SessionService", "Sessions", id] = below {
             return sessions::end(&self.api, asker, id).await;
         }
-        self.api.composer.may_be_asked()?;
         self.if_match(asker, &parts.headers, below).await?;
+        match (&parts.method, below) {
+            (_, ["AccountService", "Accounts"]) => {
+                return accounts::add(self, &json(body, LARGEST_BODY).await?).await;
+            }
+            (&Method::DELETE, ["AccountService", "Accounts", name]) => {
+                return accounts::remove(self, name).await;
+            }
+            (_, ["AccountService", "Accounts", name]) => {
+                let only_own = !asker.role.has(Privilege::ConfigureUsers) || asker.must_change_password;
+                return accounts::change(self, name, &json(body, LARGEST_BODY).await?, only_own).await;
+            }
+            _ => {}
+        }
+        self.api.composer.may_be_asked()?;
         let pool = self.indexed.pool(&self.api.composer).await?;
         let asked = Asked {
             redfish: self,
@@ -205,6 +202,19 @@ impl Redfish {
                 asked.act(name, action, &json(body, LARGEST_BODY).await?).await
             }
             _ => Err(Refusal::nothing_there(parts.uri.path())),
+        }
+    }
+
+    /// Whether a place is that of the account that asks, or of one of its sessions.
+    async fn is_own(&self, asker: &Asker, below: &[&str]) -> Result<bool, Refusal> {
+        match below {
+            ["AccountService", "Accounts", name] => Ok(*name == asker.account),
+            ["SessionService", "Sessions", id] => match self.api.sessions.one(&asker.account, id).await {
+                Ok(_) => Ok(true),
+                Err(error) if error.code == ErrorCode::NotFound => Ok(false),
+                Err(error) => Err(error.into()),
+            },
+            _ => Ok(false),
         }
     }
 
@@ -251,15 +261,11 @@ impl Redfish {
             true => StatusCode::NOT_MODIFIED.into_response(),
             false => axum::Json(reader.viewed(path, resource, &query).await?).into_response(),
         };
-        let mut put = |name: HeaderName, value: &str| {
-            if let Ok(value) = HeaderValue::from_str(value) {
-                response.headers_mut().insert(name, value);
-            }
-        };
-        put(header::ETAG, &tag);
-        put(header::ALLOW, route.allow);
+        let headers = response.headers_mut();
+        put(headers, header::ETAG, &tag);
+        put(headers, header::ALLOW, route.allow);
         if let Some(link) = described {
-            put(header::LINK, &link);
+            put(headers, header::LINK, &link);
         }
         Ok(response)
     }
@@ -278,47 +284,4 @@ fn versions(method: &Method, path: &str) -> Result<Response, Refusal> {
         Method::GET | Method::HEAD => Ok(axum::Json(root::versions()).into_response()),
         _ => Err(Refusal::not_allowed(method.as_str(), path, "GET, HEAD")),
     }
-}
-
-/// A client that says which version of OData it speaks must say ours.
-fn odata_version(headers: &HeaderMap) -> Result<(), Refusal> {
-    match headers.get(ODATA_VERSION) {
-        Some(value) if value != "4.0" => {
-            let text = "OData-Version can only be 4.0.";
-            let status = StatusCode::PRECONDITION_FAILED;
-            Err(Refusal::new(
-                status,
-                "HeaderInvalid",
-                &["OData-Version"],
-                text,
-                "Say 4.0, or leave it out.",
-            ))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn matches_tag(headers: &HeaderMap, name: HeaderName, tag: &str) -> bool {
-    let values = headers
-        .get_all(name)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok());
-    let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
-    tags.any(|wanted| wanted == "*" || wanted.trim_start_matches("W/") == tag)
-}
-
-/// Where the schema of a resource is published.
-fn described_by(resource: &Value) -> Option<String> {
-    let odata_type = resource["@odata.type"].as_str()?.trim_start_matches('#');
-    let (versioned, _) = odata_type.rsplit_once('.')?;
-    Some(format!("<{}/{versioned}.json>; rel=describedby", root::PUBLISHED))
-}
-
-async fn json(body: Body, most: usize) -> Result<Value, Refusal> {
-    let bytes = to_bytes(body, most).await.map_err(|_| {
-        let text = format!("The body is longer than {most} bytes, or it broke off.");
-        let status = StatusCode::PAYLOAD_TOO_LARGE;
-        Refusal::new(status, "PayloadTooLarge", &[], text, "Send less.")
-    })?;
-    serde_json::from_slice(&bytes).map_err(|error| Refusal::malformed_json(&error.to_string()))
 }

@@ -36,6 +36,7 @@ pub(crate) fn root(uuid: &str) -> ServiceRoot {
         tasks: Some(uri::link("TaskService")),
         session_service: Some(uri::link("SessionService")),
         account_service: Some(uri::link("AccountService")),
+        registries: Some(uri::link("Registries")),
         links: Some(Box::new(ServiceRootLinks {
             sessions: Some(uri::link("SessionService/Sessions")),
             manager_providing_service: Some(uri::link("Managers/Poolwright")),

@@ -16,6 +16,7 @@ pub(crate) struct Route {
 const READ: &str = "GET, HEAD";
 const CREATE: &str = "GET, HEAD, POST";
 const ACT: &str = "POST";
+const CHANGE: &str = "GET, HEAD, PATCH, DELETE";
 const DELETE: &str = "GET, HEAD, DELETE";
 
 const fn route(pattern: &'static str, entity: &'static str, allow: &'static str) -> Route {
@@ -91,10 +92,13 @@ pub(crate) const ROUTES: &[Route] = &[
     route("SessionService/Sessions", "SessionCollection", CREATE),
     route("SessionService/Sessions/{}", "Session", DELETE),
     route("AccountService", "AccountService", READ),
-    route("AccountService/Accounts", "ManagerAccountCollection", READ),
-    route("AccountService/Accounts/{}", "ManagerAccount", READ),
+    route("AccountService/Accounts", "ManagerAccountCollection", CREATE),
+    route("AccountService/Accounts/{}", "ManagerAccount", CHANGE),
+    route("AccountService/PrivilegeMap", "PrivilegeRegistry", READ),
     route("AccountService/Roles", "RoleCollection", READ),
     route("AccountService/Roles/{}", "Role", READ),
+    route("Registries", "MessageRegistryFileCollection", READ),
+    route("Registries/{}", "MessageRegistryFile", READ),
 ];
 
 /// What is at a place.

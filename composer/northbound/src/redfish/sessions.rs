@@ -1,17 +1,17 @@
 //! Sessions: name and password once, then a token.
 
 use super::message::Refusal;
-use super::{shown, status, time, uri};
+use super::{created, message, put, shown, status, time, uri};
 use crate::Api;
 use crate::auth::{self, Asker};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use poolwright_redfish_model::check::check_create;
 use poolwright_redfish_model::{
-    Collection, Resource, Session, SessionCollection, SessionService, SessionTypes,
+    Collection, Health, Resource, Session, SessionCollection, SessionService, SessionTypes,
 };
 use poolwright_service::sessions::{self, IDLE, LONGEST};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) fn service() -> SessionService {
     SessionService {
@@ -31,8 +31,8 @@ fn place(id: &str) -> String {
     uri::at(&format!("SessionService/Sessions/{id}"))
 }
 
-pub(crate) async fn all(api: &Api, Asker(account): &Asker) -> Result<SessionCollection, Refusal> {
-    let open = api.sessions.all(account).await?;
+pub(crate) async fn all(api: &Api, asker: &Asker) -> Result<SessionCollection, Refusal> {
+    let open = api.sessions.all(&asker.account).await?;
     let members = uri::links(open.iter().map(|session| place(&session.id)));
     let name = "Sessions of the account that asks";
     Ok(SessionCollection::of(
@@ -42,8 +42,8 @@ pub(crate) async fn all(api: &Api, Asker(account): &Asker) -> Result<SessionColl
     ))
 }
 
-pub(crate) async fn one(api: &Api, Asker(account): &Asker, id: &str) -> Result<Session, Refusal> {
-    Ok(told(&api.sessions.one(account, id).await?))
+pub(crate) async fn one(api: &Api, asker: &Asker, id: &str) -> Result<Session, Refusal> {
+    Ok(told(&api.sessions.one(&asker.account, id).await?))
 }
 
 fn told(session: &sessions::Session) -> Session {
@@ -65,26 +65,22 @@ pub(crate) async fn open(api: &Api, body: &Value) -> Result<Response, Refusal> {
     }
     let text = |name: &str| body[name].as_str().unwrap_or_default();
     let (name, password) = (text("UserName"), text("Password"));
-    if !api.accounts.verify(name, password).await? {
+    let Some(account) = api.accounts.verify(name, password).await? else {
         return Err(auth::wrong_password(name).into());
-    }
+    };
     let opened = api.sessions.open(name).await?;
-    let body = shown(&told(&opened.session))?;
-    let mut response = (StatusCode::CREATED, axum::Json(body)).into_response();
-    let headers = [
-        (auth::TOKEN, opened.token),
-        (header::LOCATION, place(&opened.session.id)),
-    ];
-    for (name, value) in headers {
-        // Letters, digits and a few signs: they can always stand in a header.
-        if let Ok(value) = HeaderValue::from_str(&value) {
-            response.headers_mut().insert(name, value);
-        }
+    let mut body = shown(&told(&opened.session))?;
+    if account.must_change_password {
+        let text = format!("{name} must be given another password before anything else can be done.");
+        let message = message::told("PasswordChangeRequired", Health::Warning, &text);
+        body["@Message.ExtendedInfo"] = json!([message]);
     }
+    let mut response = created(&place(&opened.session.id), body)?;
+    put(response.headers_mut(), auth::TOKEN, &opened.token);
     Ok(response)
 }
 
-pub(crate) async fn end(api: &Api, Asker(account): &Asker, id: &str) -> Result<Response, Refusal> {
-    api.sessions.end(account, id).await?;
+pub(crate) async fn end(api: &Api, asker: &Asker, id: &str) -> Result<Response, Refusal> {
+    api.sessions.end(&asker.account, id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -3,7 +3,8 @@
 use super::message::Refusal;
 use super::pool::Pool;
 use super::{
-    Redfish, accounts, chassis, composition, fabrics, managers, root, sessions, shown, systems, tasks, uri,
+    Redfish, accounts, chassis, composition, fabrics, managers, privileges, root, sessions, shown, systems,
+    tasks, uri,
 };
 use crate::auth::Asker;
 use poolwright_service::{ErrorCode, Operation, ServiceError};
@@ -60,10 +61,16 @@ impl<'r> Reader<'r> {
             ["SessionService", "Sessions"] => some(sessions::all(api, self.asker()?).await?),
             ["SessionService", "Sessions", id] => some(sessions::one(api, self.asker()?, id).await?),
             ["AccountService"] => some(accounts::service()),
-            ["AccountService", "Accounts"] => some(accounts::all(&api.accounts.names().await?)),
-            ["AccountService", "Accounts", name] => maybe(accounts::one(&api.accounts.names().await?, name)),
+            ["AccountService", "Accounts"] => some(accounts::all(&api.accounts.all().await?)),
+            ["AccountService", "Accounts", name] => {
+                let account = accounts::find(self.redfish, name).await?;
+                account.map(|account| accounts::one(&account)).transpose()
+            }
             ["AccountService", "Roles"] => some(accounts::roles()),
             ["AccountService", "Roles", name] => maybe(accounts::role(name)),
+            ["AccountService", "PrivilegeMap"] => privileges::registry().map(Some),
+            ["Registries"] => privileges::registries().map(Some),
+            ["Registries", name] => privileges::registry_file(name),
             _ => in_pool(self.pool().await?, path),
         }
     }

@@ -1,0 +1,374 @@
+//! Who may ask, and for what. Passwords are kept as argon2id hashes; no password is built in.
+//!
+//! * [`role`]: what an account is allowed. [`password`]: how passwords are kept and made. [`lockout`]: wrong ones.
+//!
+//! Hashing is dear on purpose (about 20 ms), so a pair of name and password that was right is remembered
+//! for a short while, as a keyed digest that only this process can make. It holds for the account as it was then:
+//! whatever changes the account, at whichever manager, ends it.
+//!
+//! Invariant: there is always an administrator who may log in.
+
+pub mod lockout;
+pub mod password;
+pub mod role;
+
+pub use role::{Privilege, Role};
+
+use self::lockout::Lockout;
+use crate::error::{ErrorCode, ServiceError};
+use poolwright_store::{Batch, Store, StoreError, Stored, Versioned, read, read_all};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// The account that the first start makes.
+pub const ADMIN: &str = "admin";
+
+/// How long a right password is remembered.
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// Passwords that are hashed side by side; more wait.
+const HASHES_AT_ONCE: usize = 2;
+/// Accounts that there may be.
+const MOST: usize = 1_000;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Account {
+    name: String,
+    /// PHC string of argon2id.
+    password_hash: String,
+    #[serde(default, skip_serializing_if = "Role::is_administrator")]
+    role: Role,
+    /// Nobody logs in to one that is not enabled.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    enabled: bool,
+    /// Nothing may be done but to give it another password.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    must_change_password: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Stored for Account {
+    const KIND: &'static str = "account";
+    fn id(&self) -> &str {
+        &self.name
+    }
+}
+
+/// An account, as it may be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountShown {
+    pub name: String,
+    pub role: Role,
+    pub enabled: bool,
+    pub must_change_password: bool,
+    /// After too many wrong passwords at this manager.
+    pub locked: bool,
+    /// Goes up with each change, also with one that can't be seen.
+    pub revision: u64,
+}
+
+/// An account to be made.
+#[derive(Clone)]
+pub struct NewAccount {
+    pub name: String,
+    pub password: String,
+    pub role: Role,
+    pub enabled: bool,
+    pub must_change_password: bool,
+}
+
+/// What is to be different; `None` stays.
+#[derive(Clone, Default)]
+pub struct AccountChange {
+    pub password: Option<String>,
+    pub role: Option<Role>,
+    pub enabled: Option<bool>,
+    pub must_change_password: Option<bool>,
+    /// Wrong passwords are forgotten.
+    pub unlock: bool,
+}
+
+/// The accounts of this manager.
+pub struct Accounts {
+    store: Arc<dyn Store>,
+    key: [u8; 32],
+    right: Mutex<HashMap<[u8; 32], Instant>>,
+    hashing: Semaphore,
+    lockout: Lockout,
+    /// Compared with where there is no such account, so that both take the same time.
+    nobody: String,
+}
+
+impl Accounts {
+    /// Opens the accounts. Where there is no administrator yet, draws a password, has it told, and makes one.
+    /// It is told before the account is made: an account whose password nobody has would lock everybody out. Where
+    /// another manager made one in that very moment, it is taken back: it opens nothing.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        tell: impl FnOnce(&str) -> Result<(), ServiceError>,
+        take_back: impl FnOnce() -> Result<(), ServiceError>,
+    ) -> Result<Self, ServiceError> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(password::no_randomness)?;
+        let nobody = password::hash(password::random()?).await?;
+        let accounts = Self {
+            store,
+            key,
+            right: Mutex::default(),
+            hashing: Semaphore::new(HASHES_AT_ONCE),
+            lockout: Lockout::default(),
+            nobody,
+        };
+        if read::<Account>(accounts.store.as_ref(), ADMIN).await?.is_some() {
+            return Ok(accounts);
+        }
+        // Another administrator has deleted that one.
+        if accounts
+            .all()
+            .await?
+            .iter()
+            .any(|account| account.is_administrator())
+        {
+            return Ok(accounts);
+        }
+        let drawn = password::random()?;
+        let account = first(password::hash(drawn.clone()).await?);
+        tell(&drawn)?;
+        let mut batch = Batch::new();
+        batch.expect(Account::KIND, ADMIN, None).put(&account)?;
+        match accounts.store.commit(batch).await {
+            Err(StoreError::Conflict { .. }) => take_back()?,
+            result => drop(result?),
+        }
+        Ok(accounts)
+    }
+
+    /// Gives the administrator a new password, which is told before it holds: one that nobody was told would lock
+    /// everybody out. The old one opens nothing from then on.
+    pub async fn renew(
+        &self,
+        tell: impl FnOnce(&str) -> Result<(), ServiceError>,
+    ) -> Result<(), ServiceError> {
+        let found = read::<Account>(self.store.as_ref(), ADMIN).await?;
+        let drawn = password::random()?;
+        let account = first(password::hash(drawn.clone()).await?);
+        tell(&drawn)?;
+        let mut batch = Batch::new();
+        let revision = found.map(|found| found.revision);
+        batch.expect(Account::KIND, ADMIN, revision).put(&account)?;
+        self.store.commit(batch).await?;
+        self.lockout.forget(ADMIN);
+        Ok(())
+    }
+
+    /// All accounts, by name.
+    pub async fn all(&self) -> Result<Vec<AccountShown>, ServiceError> {
+        let accounts = read_all::<Account>(self.store.as_ref()).await?.into_iter();
+        Ok(accounts.map(|account| self.shown(&account)).collect())
+    }
+
+    /// An account by its name.
+    pub async fn one(&self, name: &str) -> Result<Option<AccountShown>, ServiceError> {
+        let found = read::<Account>(self.store.as_ref(), name).await?;
+        Ok(found.map(|account| self.shown(&account)))
+    }
+
+    fn shown(&self, Versioned { value, revision }: &Versioned<Account>) -> AccountShown {
+        AccountShown {
+            name: value.name.clone(),
+            role: value.role,
+            enabled: value.enabled,
+            must_change_password: value.must_change_password,
+            locked: self.lockout.is_locked(&value.name),
+            revision: *revision,
+        }
+    }
+
+    /// Makes an account.
+    pub async fn add(&self, new: NewAccount) -> Result<AccountShown, ServiceError> {
+        check_name(&new.name)?;
+        password::check(&new.password, &new.name)?;
+        if self.all().await?.len() >= MOST {
+            let text = format!("there are {MOST} accounts, and no more are kept");
+            return Err(
+                ServiceError::new(ErrorCode::Conflict, text).with_hint("delete one that is not needed")
+            );
+        }
+        let account = Account {
+            password_hash: self.hashed(new.password).await?,
+            name: new.name,
+            role: new.role,
+            enabled: new.enabled,
+            must_change_password: new.must_change_password,
+        };
+        let mut batch = Batch::new();
+        batch.expect(Account::KIND, &account.name, None).put(&account)?;
+        match self.store.commit(batch).await {
+            Err(StoreError::Conflict { .. }) => {
+                let text = format!("there is an account {} already", account.name);
+                Err(ServiceError::new(ErrorCode::Conflict, text)
+                    .with_hint("change that one, or take another name"))
+            }
+            Err(error) => Err(error.into()),
+            Ok(_) => self.found(&account.name).await,
+        }
+    }
+
+    /// Changes an account. Who logged in with the old password stays logged in.
+    pub async fn change(&self, name: &str, change: AccountChange) -> Result<AccountShown, ServiceError> {
+        let found = read::<Account>(self.store.as_ref(), name).await?;
+        let found = found.ok_or_else(|| ServiceError::not_found("account", name))?;
+        let mut account = found.value.clone();
+        if let Some(new) = change.password {
+            password::check(&new, name)?;
+            account.password_hash = self.hashed(new).await?;
+            account.must_change_password = false;
+        }
+        account.role = change.role.unwrap_or(account.role);
+        account.enabled = change.enabled.unwrap_or(account.enabled);
+        account.must_change_password = change
+            .must_change_password
+            .unwrap_or(account.must_change_password);
+        if account != found.value {
+            self.one_stays(name, Some(&account)).await?;
+            let mut batch = Batch::new();
+            batch
+                .expect(Account::KIND, name, Some(found.revision))
+                .put(&account)?;
+            self.store.commit(batch).await?;
+        }
+        if change.unlock {
+            self.lockout.forget(name);
+        }
+        self.found(name).await
+    }
+
+    /// Deletes an account; its sessions open nothing from then on.
+    pub async fn remove(&self, name: &str) -> Result<(), ServiceError> {
+        let found = read::<Account>(self.store.as_ref(), name).await?;
+        let found = found.ok_or_else(|| ServiceError::not_found("account", name))?;
+        self.one_stays(name, None).await?;
+        let mut batch = Batch::new();
+        batch
+            .expect(Account::KIND, name, Some(found.revision))
+            .delete(Account::KIND, name);
+        self.store.commit(batch).await?;
+        Ok(())
+    }
+
+    /// Somebody must be left who can undo it.
+    async fn one_stays(&self, name: &str, becomes: Option<&Account>) -> Result<(), ServiceError> {
+        let is_one = |account: &Account| account.enabled && account.role == Role::Administrator;
+        if becomes.is_some_and(is_one) {
+            return Ok(());
+        }
+        let others = self.all().await?;
+        if others
+            .iter()
+            .any(|other| other.name != name && other.is_administrator())
+        {
+            return Ok(());
+        }
+        let text = format!("{name} is the last administrator who may log in");
+        Err(ServiceError::new(ErrorCode::Conflict, text).with_hint("make another one first"))
+    }
+
+    async fn found(&self, name: &str) -> Result<AccountShown, ServiceError> {
+        let found = self.one(name).await?;
+        found.ok_or_else(|| ServiceError::not_found("account", name))
+    }
+
+    async fn hashed(&self, password: String) -> Result<String, ServiceError> {
+        let _permit = self.hashing.acquire().await.map_err(|e| password::internal(&e))?;
+        password::hash(password).await
+    }
+
+    /// The account, if this is its password, it may log in, and it is not locked.
+    pub async fn verify(&self, name: &str, password: &str) -> Result<Option<AccountShown>, ServiceError> {
+        if password.len() > password::LONGEST
+            || name.len() > password::LONGEST
+            || self.lockout.is_locked(name)
+        {
+            return Ok(None);
+        }
+        let found = read::<Account>(self.store.as_ref(), name).await?;
+        let digest = self.digest(name, password, found.as_ref().map_or(0, |found| found.revision));
+        if !self.remembered(&digest) {
+            let hash = found
+                .as_ref()
+                .map_or(&self.nobody, |found| &found.value.password_hash);
+            let _permit = self.hashing.acquire().await.map_err(|e| password::internal(&e))?;
+            let right = password::matches(hash.clone(), password.to_owned()).await?;
+            if found.is_none() || !right {
+                if self.lockout.wrong(name) {
+                    let minutes = lockout::LOCKED.as_secs() / 60;
+                    tracing::warn!(account = %name, "locked for {minutes} minutes after wrong passwords");
+                }
+                return Ok(None);
+            }
+            self.remember(digest);
+        }
+        self.lockout.forget(name);
+        Ok(found
+            .map(|found| self.shown(&found))
+            .filter(|account| account.enabled))
+    }
+
+    fn digest(&self, name: &str, password: &str, revision: u64) -> [u8; 32] {
+        // Lengths first, so that ("ab", "c") and ("a", "bc") differ.
+        let mut digest = Sha256::new();
+        digest.update(self.key);
+        digest.update(revision.to_be_bytes());
+        digest.update((name.len() as u64).to_be_bytes());
+        digest.update(name);
+        digest.update(password);
+        digest.finalize().into()
+    }
+
+    fn remembered(&self, digest: &[u8; 32]) -> bool {
+        let right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
+        right.get(digest).is_some_and(|until| Instant::now() < *until)
+    }
+
+    fn remember(&self, digest: [u8; 32]) {
+        let now = Instant::now();
+        let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
+        right.retain(|_, until| now < *until);
+        right.insert(digest, now + REMEMBERED);
+    }
+}
+
+impl AccountShown {
+    fn is_administrator(&self) -> bool {
+        self.enabled && self.role == Role::Administrator
+    }
+}
+
+fn first(password_hash: String) -> Account {
+    Account {
+        name: ADMIN.into(),
+        password_hash,
+        role: Role::Administrator,
+        enabled: true,
+        must_change_password: false,
+    }
+}
+
+/// A name stands in addresses, logs and headers.
+fn check_name(name: &str) -> Result<(), ServiceError> {
+    const LONGEST: usize = 63;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if !name.is_empty() && name.len() <= LONGEST && name.chars().all(plain) && !name.starts_with(['.', '-']) {
+        return Ok(());
+    }
+    let hint =
+        "a name has 1 to 63 letters, digits, dots, dashes and underscores, and begins with none of . and -";
+    Err(ServiceError::bad_request(format!("{name:?} can't be the name of an account")).with_hint(hint))
+}
