@@ -52,6 +52,15 @@ pub struct Range {
     pub evidence: String,
 }
 
+/// A middle factor and a safe one, and why.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Factor {
+    pub value: f64,
+    pub safe: f64,
+    pub evidence: String,
+}
+
 /// How weights are stored.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,6 +101,15 @@ pub struct States {
     pub evidence: String,
 }
 
+/// The type of factored states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Factored {
+    Fp32,
+    /// As the gradients.
+    Gradient,
+}
+
 /// What an optimizer keeps for each trained parameter.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -102,12 +120,14 @@ pub struct OptimizerStates {
     /// And so many bytes of its own.
     #[serde(default)]
     pub bytes: f64,
-    /// And a row and a column for each matrix, in fp32, in place of an element for each parameter.
-    #[serde(default)]
-    pub factored: bool,
-    /// fp32 copies of the largest matrix while it is updated.
+    /// And a row and a column of each matrix, in place of an element for each parameter.
+    pub factored: Option<Factored>,
+    /// Copies of the largest parameter while it is updated, in the type of its gradient after conversion.
     #[serde(default)]
     pub temporaries: f64,
+    /// fp32 copies of it and its gradient, where those are in 16 bits.
+    #[serde(default)]
+    pub converted: f64,
     pub evidence: String,
 }
 
@@ -122,6 +142,8 @@ pub struct Framework {
     pub reserved_alone: Figure,
     pub reserved_sharded: Figure,
     pub reserved_safe: Figure,
+    /// The same where GPUs share matrices or layers, if that is known to differ.
+    pub reserved_mixed: Option<Factor>,
     /// fp32 copies of the logits at the start of the backward pass, beside what all frameworks hold.
     pub logits_extra: Figure,
     /// Layers whose weights are gathered at the start of the backward pass.

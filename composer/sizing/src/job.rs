@@ -94,8 +94,12 @@ named! {
         /// Moments in unified memory, moved to the host when the GPU is short.
         PagedAdamW = "paged_adamw",
         PagedAdamW8bit = "paged_adamw_8bit",
-        /// Factored second moment, no first.
+        /// Factored second moment, no first (transformers, fairseq).
         Adafactor = "adafactor",
+        /// The same with a first moment (beta1).
+        AdafactorMomentum = "adafactor_momentum",
+        /// `torch.optim.Adafactor`.
+        AdafactorTorch = "adafactor_torch",
         Sgd = "sgd",
         SgdMomentum = "sgd_momentum",
     }

@@ -109,12 +109,8 @@ impl Parallel {
                     "1 where pipeline is 1",
                 ));
             }
-            divides(
-                "pipeline x interleave",
-                self.pipeline * self.interleave,
-                "layers",
-                model.layers,
-            )?;
+            let parts = self.pipeline.saturating_mul(self.interleave);
+            within("pipeline x interleave", parts, 1, model.layers)?;
         }
         Ok(())
     }
@@ -244,11 +240,11 @@ mod tests {
                 llama,
                 Parallel {
                     pipeline: 4,
-                    interleave: 3,
+                    interleave: 9,
                     ..single
                 }
             ),
-            "pipeline x interleave is 12; allowed: a divisor of layers, 32"
+            "pipeline x interleave is 36; allowed: 1 to 32"
         );
         assert_eq!(
             refused(llama, Parallel { expert: 2, ..single }),

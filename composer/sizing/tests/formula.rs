@@ -3,11 +3,11 @@
 
 use poolwright_sizing::inference::{self, Layout};
 use poolwright_sizing::job::{
-    AdapterType, Adapters, Attention, Inference, Loss, Method, Precision, Recompute, Targets, Training,
-    WeightFormat,
+    AdapterType, Adapters, Attention, Inference, Loss, Method, Optimizer, Precision, Recompute, Targets,
+    Training, WeightFormat,
 };
 use poolwright_sizing::model::Mlp;
-use poolwright_sizing::training::{Peak, peak};
+use poolwright_sizing::training::{self, Peak, peak};
 use poolwright_sizing::{Catalogue, Model, Parallel};
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -39,6 +39,32 @@ fn adapted(method: Method, dtype: AdapterType, frozen: WeightFormat) -> Training
         frozen,
         ..plain()
     }
+}
+
+/// One library's Adafactor is not the other's: which type its states have, whether it has a first moment, and what it
+/// converts while it updates the largest parameter.
+#[test]
+fn adafactor_is_sized_as_its_library_has_it() {
+    let llama = model("Llama-3.1-8B");
+    let step = |optimizer| Training { optimizer, ..plain() };
+    let states = |optimizer| training::states(&llama, &step(optimizer), &Parallel::SINGLE).unwrap();
+    let factored = |optimizer| states(optimizer) - states(Optimizer::Sgd);
+    // Rows, columns and norms of 32 layers, of embedding and head.
+    let matrices = 2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 14336);
+    let elements = (32 * (matrices + 2 * 4096) + 2 * (128_256 + 4096)) as f64;
+    assert_eq!(factored(Optimizer::Adafactor), 4.0 * elements);
+    assert_eq!(factored(Optimizer::AdafactorTorch), 2.0 * elements);
+    let moment = factored(Optimizer::AdafactorMomentum) - factored(Optimizer::Adafactor);
+    assert_eq!(moment, 4.0 * llama.params as f64);
+    // In 16 bits, transformers has four copies in fp32 of the embedding, torch one of its own type.
+    let at_step = |optimizer| {
+        let all = peak(&llama, &step(optimizer), &Parallel::SINGLE).unwrap();
+        let found = all.others.iter().find(|(moment, _)| *moment == "optimizer step");
+        found.map_or(all.bytes, |(_, bytes)| *bytes) - states(optimizer)
+    };
+    let embedding = (128_256u64 * 4096) as f64;
+    let more = at_step(Optimizer::Adafactor) - at_step(Optimizer::AdafactorTorch);
+    assert_eq!(more, (16.0 - 2.0) * embedding);
 }
 
 /// Within 7 % of what a coarser formula of two moments gives, which is itself off by 1 % on tracked steps.

@@ -36,11 +36,14 @@ pub(super) fn speed(model: &Model, job: &Training, ways: &Parallel, rates: &Rate
     let communication = shown + beside - hidden;
     let stages = ways.pipeline as f64;
     let bubble = (stages - 1.0) / (micro_batches * ways.interleave as f64);
+    // All wait for the stage with the most layers.
+    let pieces = ways.pipeline * ways.interleave;
+    let uneven = (model.layers.div_ceil(pieces) * pieces) as f64 / model.layers as f64;
     let parts = Parts {
         compute,
         memory,
         communication,
-        idle: bubble * (compute + memory + shown),
+        idle: ((1.0 + bubble) * uneven - 1.0) * (compute + memory + shown),
     };
     let tokens = ways.data as f64 * micro_batches * sequence_tokens;
     parts.speed(tokens / ways.gpus() as f64 / parts.sum())

@@ -153,12 +153,13 @@ fn framework(job: &Training) -> Result<&'static Framework, SizingError> {
 /// What PyTorch's caching allocator reserves for the peak.
 pub fn reserved(peak: &Peak, job: &Training, parallel: &Parallel) -> Result<Reserved, SizingError> {
     let framework = framework(job)?;
-    let middle = if parallel.gpus() > 1 {
-        framework.reserved_sharded.value
-    } else {
-        framework.reserved_alone.value
+    let mixed = framework.reserved_mixed.as_ref();
+    let (middle, safe) = match mixed.filter(|_| parallel.tensor > 1 || parallel.pipeline > 1) {
+        Some(mixed) => (mixed.value, mixed.safe),
+        None if parallel.gpus() > 1 => (framework.reserved_sharded.value, framework.reserved_safe.value),
+        None => (framework.reserved_alone.value, framework.reserved_safe.value),
     };
-    let safe = framework.reserved_safe.value.max(middle);
+    let safe = safe.max(middle);
     Ok(Reserved {
         middle: peak.bytes * middle,
         safe: (peak.bytes * safe).max(peak.safe_bytes),
@@ -259,8 +260,11 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
         "how evenly tokens go to the GPUs that share experts",
     );
     say(
-        parallel.interleave > 1,
-        "micro-batches in flight of an interleaved pipeline",
+        parallel.pipeline > 1
+            && !model
+                .layers
+                .is_multiple_of(parallel.pipeline * parallel.interleave),
+        "stages of different lengths, the first and the last counted as the shorter ones",
     );
     say(
         job.precision == Precision::Fp8,
@@ -288,7 +292,10 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
     );
     say(job.offload == Offload::Parameters, "buffers of offloaded weights");
     say(
-        job.optimizer == Optimizer::Adafactor,
+        matches!(
+            job.optimizer,
+            Optimizer::Adafactor | Optimizer::AdafactorMomentum | Optimizer::AdafactorTorch
+        ),
         "states and temporaries of Adafactor",
     );
     say(

@@ -18,13 +18,13 @@ pub(super) struct Stage {
     pub last: bool,
 }
 
-/// The stages that can be the fullest: the first has the most micro-batches in flight, the last the logits.
-/// With one forward and one backward pass in turn, the first of p stages has p micro-batches in flight;
-/// interleaved with v chunks a stage, p v + p - 1 of its chunks.
+/// The stages that can be the fullest: the first has the most micro-batches in flight, the second the most layers
+/// where they don't divide evenly, the last the logits. With one forward and one backward pass in turn, stage r of p
+/// has p - r micro-batches in flight; interleaved with v parts a stage, p v + p - 1 - 2 r of its parts.
 pub(super) fn stages(model: &Model, job: &Training, parallel: &Parallel) -> Vec<Stage> {
-    let layers = model.layers as f64;
-    let p = parallel.pipeline as f64;
-    if parallel.pipeline == 1 {
+    let p = parallel.pipeline;
+    if p == 1 {
+        let layers = model.layers as f64;
         return vec![Stage {
             layers,
             kept_layers: layers,
@@ -32,30 +32,33 @@ pub(super) fn stages(model: &Model, job: &Training, parallel: &Parallel) -> Vec<
             last: true,
         }];
     }
-    let v = parallel.interleave as f64;
-    // The fullest stage where the layers do not divide evenly.
-    let chunk = model.layers.div_ceil(parallel.pipeline * parallel.interleave) as f64;
-    let chunks_in_all = job.accumulation as f64 * v;
-    let in_flight = |chunks: f64| chunks.min(chunks_in_all) * chunk;
-    let (first, last) = if parallel.interleave > 1 {
-        (p * v + p - 1.0, (v - 1.0) * p + 1.0)
-    } else {
-        (p, 1.0)
+    let v = parallel.interleave;
+    let stage = |at: u64| {
+        let layers = stage_layers(model.layers, parallel, at) as f64;
+        let in_flight = if v > 1 { p * v + p - 1 - 2 * at } else { p - at };
+        let parts = in_flight.min(job.accumulation.saturating_mul(v));
+        Stage {
+            layers,
+            kept_layers: parts as f64 * layers / v as f64,
+            first: at == 0,
+            last: at == p - 1,
+        }
     };
-    vec![
-        Stage {
-            layers: chunk * v,
-            kept_layers: in_flight(first),
-            first: true,
-            last: false,
-        },
-        Stage {
-            layers: chunk * v,
-            kept_layers: in_flight(last),
-            first: false,
-            last: true,
-        },
-    ]
+    let second = (p > 2 && !model.layers.is_multiple_of(p * v)).then(|| stage(1));
+    [stage(0)]
+        .into_iter()
+        .chain(second)
+        .chain([stage(p - 1)])
+        .collect()
+}
+
+/// Layers of a stage. What is left when they don't divide goes to the parts after the first, one to each: the parts
+/// with embedding and head stay lighter, as torchtitan and OLMo-core split a model, and Llama 3 405B was.
+fn stage_layers(layers: u64, parallel: &Parallel, stage: u64) -> u64 {
+    let parts = parallel.pipeline * parallel.interleave;
+    let (each, left) = (layers / parts, layers % parts);
+    let own = (0..parallel.interleave).map(|part| part * parallel.pipeline + stage);
+    own.map(|part| each + u64::from((1..=left).contains(&part))).sum()
 }
 
 pub(super) struct Rank<'a> {
@@ -141,10 +144,10 @@ impl Rank<'_> {
 
     /// Parameters of the embedding and of the head that this stage has.
     pub fn embeddings(&self) -> f64 {
-        let whole = if self.stage.first && self.stage.last {
-            self.model.embedding()
-        } else {
-            self.model.vocab * self.model.hidden
+        let whole = match (self.stage.first, self.stage.last) {
+            (true, true) => self.model.embedding(),
+            (false, false) => 0,
+            _ => self.model.vocab * self.model.hidden,
         };
         whole as f64 / self.tensor()
     }
@@ -175,5 +178,37 @@ impl Rank<'_> {
     /// Layers of this stage that have experts: as many as there can be.
     pub fn expert_layers(&self) -> f64 {
         self.stage.layers.min(self.model.expert_layers() as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lengths(layers: u64, pipeline: u64, interleave: u64) -> Vec<u64> {
+        let parallel = Parallel {
+            pipeline,
+            interleave,
+            ..Parallel::SINGLE
+        };
+        let stages = 0..pipeline;
+        stages.map(|at| stage_layers(layers, &parallel, at)).collect()
+    }
+
+    #[test]
+    fn the_first_and_the_last_stage_are_the_shorter_ones() {
+        assert_eq!(lengths(126, 8, 1), [15, 16, 16, 16, 16, 16, 16, 15]);
+        // 14 of 16 parts have 8 layers, the first and the last have 7.
+        assert_eq!(lengths(126, 8, 2), [15, 16, 16, 16, 16, 16, 16, 15]);
+        assert_eq!(lengths(5, 2, 1), [2, 3]);
+        assert_eq!(lengths(32, 4, 2), [8; 4]);
+    }
+
+    #[test]
+    fn every_layer_is_on_some_stage() {
+        for (layers, pipeline, interleave) in [(61, 16, 1), (126, 16, 3), (30, 4, 5), (7, 7, 1), (9, 2, 3)] {
+            let all: u64 = lengths(layers, pipeline, interleave).iter().sum();
+            assert_eq!(all, layers, "{layers} over {pipeline} x {interleave}");
+        }
     }
 }

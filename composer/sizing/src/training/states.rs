@@ -2,9 +2,10 @@
 
 use super::part::{Part, words};
 use super::rank::Rank;
-use crate::constants::Constants;
+use crate::constants::{Constants, Factored};
 use crate::estimate::grouped;
 use crate::job::{Method, Offload, Sharding};
+use crate::model::Mlp;
 
 pub(super) struct States {
     pub weights: Part,
@@ -56,11 +57,15 @@ impl Rank<'_> {
         let kept = Constants::builtin().optimizer(self.job.optimizer);
         let optimizer = bytes.master + kept.bytes + kept.elements * bytes.state;
         let mut states = self.spread(optimizer, Sharding::Optimizer);
-        if kept.factored {
+        if let Some(kind) = kept.factored {
+            let b = match kind {
+                Factored::Fp32 => 4.0,
+                Factored::Gradient => bytes.gradients,
+            };
             let (rows_and_columns, formula) = self.factored();
             let (by, _) = self.divided(Sharding::Optimizer);
-            states.total += 4.0 * rows_and_columns / by;
-            states.formula += &words!(self, " + 4 B x {formula}");
+            states.total += b * rows_and_columns / by;
+            states.formula += &words!(self, " + {b} B x {formula}");
         }
         (
             self.spread(bytes.weights, Sharding::Weights),
@@ -89,12 +94,23 @@ impl Rank<'_> {
         Spread { total, formula }
     }
 
-    /// A row and a column of every matrix.
+    /// A row and a column of every matrix, those of each expert its own, and whole vectors.
     fn factored(&self) -> (f64, String) {
-        let m = self.model;
+        let (m, layers) = (self.model, self.stage.layers);
+        let matrices = if m.mlp == Mlp::Gated { 3 } else { 2 };
+        let mlp = |width: u64| (matrices * (m.hidden + width)) as f64;
         let attention = 2 * (m.hidden + m.query()) + 2 * (m.hidden + m.key());
-        let mlp = 3 * (m.hidden + m.active_ffn());
-        let total = self.stage.layers * (attention + mlp) as f64 + (m.vocab + m.hidden) as f64;
+        let vectors = 2 * m.hidden;
+        let with_experts = self.expert_layers();
+        let routed = m.experts.map_or(0.0, |x| {
+            x.count as f64 / self.parallel.expert as f64 * mlp(x.ffn)
+                + if x.shared > 0 { mlp(x.shared * x.ffn) } else { 0.0 }
+        });
+        let ends = self.embeddings() / self.embedding_matrix().max(1.0) * (m.vocab + m.hidden) as f64;
+        let total = layers * (attention + vectors) as f64
+            + (layers - with_experts) * mlp(m.ffn)
+            + with_experts * routed
+            + ends;
         (
             total,
             words!(self, "{} in rows and columns", grouped(total.round() as u64)),
@@ -222,24 +238,37 @@ impl Rank<'_> {
         Some(Part::new("dequantised weights", 2.0 * matrix, formula))
     }
 
-    /// What the optimizer needs while it updates the largest matrix.
+    /// What the optimizer needs while it updates the largest parameter.
     pub fn optimizer_temporaries(&self) -> Option<Part> {
         let kept = Constants::builtin().optimizer(self.job.optimizer);
         if kept.temporaries == 0.0 || self.adapted() || self.job.offload != Offload::None {
             return None;
         }
-        let (by, _) = self.divided(Sharding::Weights);
-        let matrix = self.embedding_matrix() / by;
-        let formula = words!(
-            self,
-            "{} x 4 B x {}",
-            kept.temporaries,
-            grouped(matrix.round() as u64)
-        );
-        Some(Part::new(
-            "optimizer temporaries",
-            kept.temporaries * 4.0 * matrix,
-            formula,
-        ))
+        let gradient = Constants::builtin().states(self.job.precision).gradients;
+        let each = match gradient < 4.0 && kept.converted > 0.0 {
+            true => 4.0 * (kept.temporaries + kept.converted),
+            false => gradient * kept.temporaries,
+        };
+        let largest = self.largest_parameter();
+        let formula = words!(self, "{each} B x {}", grouped(largest.round() as u64));
+        Some(Part::new("optimizer temporaries", each * largest, formula))
+    }
+
+    /// The embedding, a matrix of the MLP, or all experts of a layer, which are one parameter; this GPU's part.
+    fn largest_parameter(&self) -> f64 {
+        let m = self.model;
+        let (by, experts_by) = self.divided(Sharding::Weights);
+        let matrix = (m.hidden * m.ffn.max(m.query())) as f64 / self.tensor();
+        let gate_and_up = if m.mlp == Mlp::Gated { 2.0 } else { 1.0 };
+        let experts = m.experts.map_or(0.0, |x| {
+            let all = gate_and_up * (x.count * x.ffn) as f64 * m.hidden as f64;
+            all / self.tensor() / self.parallel.expert as f64 / experts_by
+        });
+        let embedding = if self.embeddings() > 0.0 {
+            self.embedding_matrix()
+        } else {
+            0.0
+        };
+        (matrix / by).max(embedding / by).max(experts)
     }
 }
