@@ -1,7 +1,7 @@
 //! The Redfish service: the pool as any Redfish client sees it.
 //!
-//! * [`routes`]: every place, and what may be done there. [`tree`]: what is read at each.
-//! * [`systems`], [`chassis`], [`fabrics`], [`composition`], [`managers`], [`tasks`], [`accounts`], [`sessions`],
+//! * [`routes`]: every place, and what may be done there. [`tree`]: what is read at each; [`changes`]: what is changed.
+//! * [`systems`], [`chassis`], [`fabrics`], [`composition`], [`managers`], [`tasks`], [`jobs`], [`aggregation`], [`accounts`], [`sessions`],
 //!   [`root`]: one noun each. [`status`]: our states in Redfish's words.
 //! * [`composing`]: what changes who holds what.
 //! * [`pool`]: the last look, indexed; [`names`]: names of things in URIs; [`uri`]: where things are.
@@ -13,11 +13,14 @@
 //! what a resource costs does not grow with the pool.
 
 mod accounts;
+mod aggregation;
+mod changes;
 mod chassis;
 mod composing;
 mod composition;
 mod fabrics;
 mod filter;
+mod jobs;
 mod managers;
 mod message;
 mod names;
@@ -35,7 +38,6 @@ mod uri;
 mod view;
 mod wire;
 
-use self::composing::Asked;
 use self::message::Refusal;
 use self::pool::Indexed;
 use self::query::Query;
@@ -47,12 +49,10 @@ use crate::auth::{self, Asker};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use poolwright_service::ErrorCode;
-use poolwright_service::accounts::Privilege;
 use std::sync::Arc;
 
 /// What every answer is made of.
@@ -158,50 +158,7 @@ impl Redfish {
         }
         match asker {
             None => sessions::open(&self.api, &json(body, LARGEST_OPEN_BODY).await?).await,
-            Some(asker) => self.change(&asker, &parts, below, body).await,
-        }
-    }
-
-    /// What changes something, asked for by somebody who is known.
-    async fn change(
-        &self,
-        asker: &Asker,
-        parts: &Parts,
-        below: &[&str],
-        body: Body,
-    ) -> Result<Response, Refusal> {
-        if let ["SessionService", "Sessions", id] = below {
-            return sessions::end(&self.api, asker, id).await;
-        }
-        self.if_match(asker, &parts.headers, below).await?;
-        match (&parts.method, below) {
-            (_, ["AccountService", "Accounts"]) => {
-                return accounts::add(self, &json(body, LARGEST_BODY).await?).await;
-            }
-            (&Method::DELETE, ["AccountService", "Accounts", name]) => {
-                return accounts::remove(self, name).await;
-            }
-            (_, ["AccountService", "Accounts", name]) => {
-                let only_own = !asker.role.has(Privilege::ConfigureUsers) || asker.must_change_password;
-                return accounts::change(self, name, &json(body, LARGEST_BODY).await?, only_own).await;
-            }
-            _ => {}
-        }
-        self.api.composer.may_be_asked()?;
-        let pool = self.indexed.pool(&self.api.composer).await?;
-        let asked = Asked {
-            redfish: self,
-            pool: &pool,
-            asker,
-            headers: &parts.headers,
-        };
-        match below {
-            ["Systems"] => asked.compose(&json(body, LARGEST_BODY).await?).await,
-            ["Systems", name] => asked.decompose(name).await,
-            ["Systems", name, "Actions", action] => {
-                asked.act(name, action, &json(body, LARGEST_BODY).await?).await
-            }
-            _ => Err(Refusal::nothing_there(parts.uri.path())),
+            Some(asker) => changes::change(self, &asker, &parts, below, body).await,
         }
     }
 
@@ -215,21 +172,6 @@ impl Redfish {
                 Err(error) => Err(error.into()),
             },
             _ => Ok(false),
-        }
-    }
-
-    /// A change is made only to what the client has seen, where it says what that was.
-    async fn if_match(&self, asker: &Asker, headers: &HeaderMap, below: &[&str]) -> Result<(), Refusal> {
-        if !headers.contains_key(header::IF_MATCH) {
-            return Ok(());
-        }
-        let Some(now) = Reader::new(self, Some(asker)).read(below).await? else {
-            return Ok(());
-        };
-        let tag = now["@odata.etag"].as_str().unwrap_or_default();
-        match matches_tag(headers, header::IF_MATCH, tag) {
-            true => Ok(()),
-            false => Err(Refusal::changed_meanwhile(&uri::at(&below.join("/")))),
         }
     }
 

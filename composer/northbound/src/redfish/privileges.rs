@@ -22,7 +22,7 @@ const fn mapping(entity: &'static str, read: &'static [Privilege], change: &'sta
 }
 
 /// Those that are not as [`OTHERS`].
-const MAPPINGS: [Mapping; 7] = [
+const MAPPINGS: [Mapping; 8] = [
     mapping("ComputerSystem", &[Login], &[ConfigureComponents]),
     mapping("ComputerSystemCollection", &[Login], &[ConfigureComponents]),
     mapping("ManagerAccountCollection", &[Login], &[ConfigureUsers]),
@@ -38,6 +38,7 @@ const MAPPINGS: [Mapping; 7] = [
     ),
     mapping("SessionCollection", &[Login], &[Login]),
     mapping("Task", &[Login], &[ConfigureComponents]),
+    mapping("Job", &[Login], &[ConfigureComponents]),
 ];
 
 const OTHERS: Mapping = mapping("", &[Login], &[ConfigureManager]);

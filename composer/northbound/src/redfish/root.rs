@@ -34,6 +34,8 @@ pub(crate) fn root(uuid: &str) -> ServiceRoot {
         managers: Some(uri::link("Managers")),
         composition_service: Some(uri::link("CompositionService")),
         tasks: Some(uri::link("TaskService")),
+        job_service: Some(uri::link("JobService")),
+        aggregation_service: Some(uri::link("AggregationService")),
         session_service: Some(uri::link("SessionService")),
         account_service: Some(uri::link("AccountService")),
         registries: Some(uri::link("Registries")),
@@ -75,6 +77,8 @@ pub(crate) fn odata() -> Value {
         "Managers",
         "CompositionService",
         "TaskService",
+        "JobService",
+        "AggregationService",
         "SessionService",
         "AccountService",
     ];

@@ -1,7 +1,12 @@
 //! Operations as tasks.
 
+use super::message::Refusal;
 use super::names::Names;
-use super::{message, status, time, uri};
+use super::{message, shown, status, time, uri};
+use crate::Api;
+use crate::auth::Asker;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use poolwright_redfish_model::{
     Collection, Health, Message, Resource, Task, TaskCollection, TaskService, TaskServiceOverWritePolicy,
     TaskState,
@@ -83,4 +88,14 @@ fn messages(operation: &Operation) -> Vec<Message> {
         }
         _ => said,
     }
+}
+
+/// DELETE of a task: the operation is cancelled, and what it did is undone.
+pub(crate) async fn cancel(api: &Api, asker: &Asker, name: &str) -> Result<Response, Refusal> {
+    let id = name
+        .parse()
+        .map_err(|_| Refusal::nothing_there(&uri::task(name)))?;
+    let operation = api.composer.cancel(&id, &asker.account, "").await?;
+    let body = shown(&one(name, &operation))?;
+    Ok((StatusCode::ACCEPTED, axum::Json(body)).into_response())
 }

@@ -3,11 +3,12 @@
 use super::message::Refusal;
 use super::pool::Pool;
 use super::{
-    Redfish, accounts, chassis, composition, fabrics, managers, privileges, root, sessions, shown, systems,
-    tasks, uri,
+    Redfish, accounts, aggregation, chassis, composition, fabrics, jobs, managers, privileges, root,
+    sessions, shown, systems, tasks, uri,
 };
 use crate::auth::Asker;
-use poolwright_service::{ErrorCode, Operation, ServiceError};
+use poolwright_service::endpoint::Endpoint;
+use poolwright_service::{ErrorCode, Operation, ScheduleStatus, ServiceError};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
@@ -57,6 +58,14 @@ impl<'r> Reader<'r> {
                     .await?
                     .map(|operation| tasks::one(name, &operation)),
             ),
+            ["JobService"] => some(jobs::service(api.composer.clock().now())),
+            ["JobService", "Jobs"] => some(jobs::all(&self.schedules().await?)),
+            ["JobService", "Jobs", name] => jobs::one(&self.schedules().await?, name),
+            ["AggregationService"] => some(aggregation::service()),
+            ["AggregationService", "AggregationSources"] => some(aggregation::all(&self.endpoints().await?)),
+            ["AggregationService", "AggregationSources", name] => {
+                aggregation::one(&self.endpoints().await?, name)
+            }
             ["SessionService"] => some(sessions::service()),
             ["SessionService", "Sessions"] => some(sessions::all(api, self.asker()?).await?),
             ["SessionService", "Sessions", id] => some(sessions::one(api, self.asker()?, id).await?),
@@ -78,6 +87,18 @@ impl<'r> Reader<'r> {
     fn asker(&self) -> Result<&Asker, Refusal> {
         self.asker
             .ok_or_else(|| Refusal::unauthenticated("Nobody is logged in."))
+    }
+
+    async fn schedules(&self) -> Result<Vec<ScheduleStatus>, Refusal> {
+        let composer = &self.redfish.api.composer;
+        composer.may_be_asked()?;
+        Ok(composer.schedules().await?)
+    }
+
+    async fn endpoints(&self) -> Result<Vec<Endpoint>, Refusal> {
+        let composer = &self.redfish.api.composer;
+        composer.may_be_asked()?;
+        Ok(composer.endpoints().await?)
     }
 
     async fn operations(&self) -> Result<Vec<Operation>, Refusal> {

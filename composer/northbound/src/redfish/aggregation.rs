@@ -1,0 +1,132 @@
+//! Endpoints as aggregation sources: the services that are asked and told. A password is taken, kept sealed, and never
+//! shown.
+
+use super::message::Refusal;
+use super::names::{Names, plain};
+use super::{created, shown, status, uri};
+use crate::Api;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use poolwright_redfish_model::check::check_create;
+use poolwright_redfish_model::{
+    AggregationService, AggregationSource, AggregationSourceAggregationType, AggregationSourceCollection,
+    Collection, Health, Resource, State,
+};
+use poolwright_service::endpoint::{Endpoint, EndpointSpec, Standing};
+use serde_json::{Value, json};
+
+pub(crate) fn service() -> AggregationService {
+    AggregationService {
+        id: Some("AggregationService".into()),
+        name: Some("Endpoints".into()),
+        service_enabled: Some(true),
+        status: status::enabled(),
+        aggregation_sources: Some(uri::link("AggregationService/AggregationSources")),
+        ..AggregationService::at(uri::at("AggregationService"))
+    }
+}
+
+fn place(name: &str) -> String {
+    uri::at(&format!("AggregationService/AggregationSources/{name}"))
+}
+
+fn names(endpoints: &[Endpoint]) -> Names {
+    Names::of(endpoints.iter().map(|endpoint| endpoint.spec.id.as_str()))
+}
+
+pub(crate) fn all(endpoints: &[Endpoint]) -> AggregationSourceCollection {
+    let members = uri::links(names(endpoints).iter().map(place));
+    let at = uri::at("AggregationService/AggregationSources");
+    AggregationSourceCollection::of(at, "Endpoints", members)
+}
+
+pub(crate) fn one(endpoints: &[Endpoint], name: &str) -> Result<Option<Value>, Refusal> {
+    let found = names(endpoints).find(name).and_then(|index| endpoints.get(index));
+    found.map(|endpoint| source(name, endpoint)).transpose()
+}
+
+fn source(name: &str, endpoint: &Endpoint) -> Result<Value, Refusal> {
+    let (state, health) = match &endpoint.silent {
+        Some(_) => (State::UnavailableOffline, Health::Critical),
+        None if endpoint.stale => (State::Enabled, Health::Warning),
+        None => (State::Enabled, Health::OK),
+    };
+    let mut written = shown(&AggregationSource {
+        id: Some(name.into()),
+        name: Some(format!("Endpoint {}", endpoint.spec.id)),
+        host_name: Some(endpoint.spec.url.clone()),
+        user_name: endpoint.spec.username.clone(),
+        aggregation_type: Some(AggregationSourceAggregationType::Full),
+        status: status::status(state, Some(health)),
+        ..AggregationSource::at(place(name))
+    })?;
+    // Every answer has it (DSP0268), and none says what it is.
+    written["Password"] = Value::Null;
+    Ok(written)
+}
+
+/// What may be said of one that is to be added; the rest would be a promise that is not kept.
+const UNDERSTOOD: [&str; 5] = ["Name", "HostName", "UserName", "Password", "Oem"];
+
+/// POST of one: it is asked once, and kept if it answers. `Oem.Poolwright` says how it is trusted and whether it may be
+/// changed at once: `{"Id", "Trust", "Adopted"}`, as of the JSON API.
+pub(crate) async fn add(api: &Api, body: &Value) -> Result<Response, Refusal> {
+    let violations = check_create(AggregationSource::SCHEMA, body);
+    if !violations.is_empty() {
+        return Err(Refusal::violations(&violations));
+    }
+    let mut members = body
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.as_str());
+    if let Some(name) = members.find(|name| !UNDERSTOOD.contains(name)) {
+        return Err(Refusal::not_writable(name));
+    }
+    let host = body["HostName"]
+        .as_str()
+        .ok_or_else(|| Refusal::missing("HostName"))?;
+    let ours = &body["Oem"]["Poolwright"];
+    let named = ours["Id"].as_str().or(body["Name"].as_str()).unwrap_or(host);
+    let url = match host.contains("://") {
+        true => host.to_owned(),
+        false => format!("https://{host}"),
+    };
+    let mut spec = json!({ "id": plain(named), "url": url });
+    for (name, value) in [
+        ("username", &body["UserName"]),
+        ("password", &body["Password"]),
+        ("trust", &ours["Trust"]),
+    ] {
+        if !value.is_null() {
+            spec[name] = value.clone();
+        }
+    }
+    let spec: EndpointSpec = serde_json::from_value(spec).map_err(|_| {
+        let text = "That can't be an endpoint.";
+        let next = "HostName is https://ADDRESS; Oem.Poolwright.Trust is {\"pinned\": SHA256}, {\"ca-pem\": PEM} or \"system\".";
+        Refusal::new(StatusCode::BAD_REQUEST, "PropertyValueFormatError", &["…", "Oem"], text, next)
+    })?;
+    let standing = match ours["Adopted"].as_bool() {
+        Some(true) => Standing::Adopted,
+        _ => Standing::Observed,
+    };
+    let id = spec.id.clone();
+    api.composer.add_endpoint(spec, standing).await?;
+    let endpoints = api.composer.endpoints().await?;
+    let name = names(&endpoints).name(id.as_str()).map(str::to_owned);
+    let name = name.ok_or_else(|| Refusal::nothing_there(&place(id.as_str())))?;
+    let source = one(&endpoints, &name)?.ok_or_else(|| Refusal::nothing_there(&place(&name)))?;
+    created(&place(&name), source)
+}
+
+/// DELETE of one: nothing is asked of it any more.
+pub(crate) async fn remove(api: &Api, name: &str) -> Result<Response, Refusal> {
+    let endpoints = api.composer.endpoints().await?;
+    let found = names(&endpoints)
+        .find(name)
+        .and_then(|index| endpoints.get(index));
+    let found = found.ok_or_else(|| Refusal::nothing_there(&place(name)))?;
+    api.composer.remove_endpoint(&found.spec.id).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

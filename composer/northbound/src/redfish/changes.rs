@@ -1,0 +1,85 @@
+//! What is changed at each place, by somebody who may.
+
+use super::composing::Asked;
+use super::message::Refusal;
+use super::tree::Reader;
+use super::wire::{json, matches_tag};
+use super::{LARGEST_BODY, Redfish, accounts, aggregation, jobs, sessions, tasks, uri};
+use crate::auth::Asker;
+use axum::body::Body;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
+use axum::response::Response;
+use poolwright_service::accounts::Privilege;
+
+pub(super) async fn change(
+    redfish: &Redfish,
+    asker: &Asker,
+    parts: &Parts,
+    below: &[&str],
+    body: Body,
+) -> Result<Response, Refusal> {
+    let api = &redfish.api;
+    // Accounts and sessions are there before the pool is.
+    if !matches!(below, ["SessionService" | "AccountService", ..]) {
+        api.composer.may_be_asked()?;
+    }
+    if_match(redfish, asker, &parts.headers, below).await?;
+    let body = async || json(body, LARGEST_BODY).await;
+    match (&parts.method, below) {
+        (&Method::DELETE, ["SessionService", "Sessions", id]) => sessions::end(api, asker, id).await,
+        (&Method::POST, ["AccountService", "Accounts"]) => accounts::add(redfish, &body().await?).await,
+        (&Method::PATCH, ["AccountService", "Accounts", name]) => {
+            let only_own = !asker.role.has(Privilege::ConfigureUsers) || asker.must_change_password;
+            accounts::change(redfish, name, &body().await?, only_own).await
+        }
+        (&Method::DELETE, ["AccountService", "Accounts", name]) => accounts::remove(redfish, name).await,
+        (&Method::DELETE, ["TaskService", "Tasks", name]) => tasks::cancel(api, asker, name).await,
+        (&Method::DELETE, ["JobService", "Jobs", name]) => jobs::remove(api, name).await,
+        (&Method::POST, ["JobService", "Jobs", name, "Actions", action]) => {
+            jobs::act(api, asker, name, action).await
+        }
+        (&Method::POST, ["AggregationService", "AggregationSources"]) => {
+            aggregation::add(api, &body().await?).await
+        }
+        (&Method::DELETE, ["AggregationService", "AggregationSources", name]) => {
+            aggregation::remove(api, name).await
+        }
+        (method, ["Systems", place @ ..]) => {
+            let pool = redfish.indexed.pool(&api.composer).await?;
+            let asked = Asked {
+                redfish,
+                pool: &pool,
+                asker,
+                headers: &parts.headers,
+            };
+            match (method, place) {
+                (&Method::POST, []) => asked.compose(&body().await?).await,
+                (&Method::DELETE, [name]) => asked.decompose(name).await,
+                (&Method::POST, [name, "Actions", action]) => asked.act(name, action, &body().await?).await,
+                _ => Err(Refusal::nothing_there(parts.uri.path())),
+            }
+        }
+        _ => Err(Refusal::nothing_there(parts.uri.path())),
+    }
+}
+
+/// A change is made only to what the client has seen, where it says what that was.
+async fn if_match(
+    redfish: &Redfish,
+    asker: &Asker,
+    headers: &HeaderMap,
+    below: &[&str],
+) -> Result<(), Refusal> {
+    if !headers.contains_key(header::IF_MATCH) {
+        return Ok(());
+    }
+    let Some(now) = Reader::new(redfish, Some(asker)).read(below).await? else {
+        return Ok(());
+    };
+    let tag = now["@odata.etag"].as_str().unwrap_or_default();
+    match matches_tag(headers, header::IF_MATCH, tag) {
+        true => Ok(()),
+        false => Err(Refusal::changed_meanwhile(&uri::at(&below.join("/")))),
+    }
+}
