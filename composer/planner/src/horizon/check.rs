@@ -2,6 +2,7 @@
 //! search; it goes through the problem and the plan slot by slot.
 
 mod bundles;
+mod classes;
 mod fabric;
 mod needs;
 
@@ -39,6 +40,14 @@ pub enum Broken {
     },
     #[error("two parts of demand {demand} run on {host}, and each must have a host of its own")]
     Together { demand: String, host: String },
+    #[error(
+        "demand {demand} of priority {priority} is not served, and {host} has a place for it beside its own and higher priorities"
+    )]
+    Passed {
+        demand: String,
+        priority: u32,
+        host: String,
+    },
     #[error("demand {demand} gets GPUs of {group}, which have too little memory")]
     Memory { demand: String, group: String },
     #[error("demand {demand} gets GPUs of {group}, which are not among the types that it may have")]
@@ -111,6 +120,7 @@ pub fn check(problem: &Problem, plan: &Assignment) -> Result<Cost, Broken> {
     judge.quotas()?;
     judge.guarantees()?;
     judge.fabric()?;
+    judge.priorities()?;
     Ok(demands + judge.hosts() + judge.attached()?)
 }
 

@@ -3,6 +3,7 @@
 //! Energy is priced as the schema says: watts times the length of a slot in kilowatt-hours times the price,
 //! rounded to thousandths, half to even. GPUs of one type behind one switch are one group and must be alike.
 
+use super::classes;
 use super::fabric::Fabric;
 use super::problem::{Cost, Costs, Group, Host, Problem, UNIT};
 use super::wanted::{self, Wanted};
@@ -138,6 +139,7 @@ pub(super) fn problem(instance: &Instance, schema: &str, wanted: &[Wanted]) -> R
         hosts: &reader.host_of,
     };
     let (demands, bundles) = wanted::read(instance, wanted, &known)?;
+    let classes = classes::of(&demands);
     Ok(Problem {
         slots: instance.horizon_slots as usize,
         hosts,
@@ -149,6 +151,7 @@ pub(super) fn problem(instance: &Instance, schema: &str, wanted: &[Wanted]) -> R
         quotas: Vec::new(),
         fabric: Fabric::default(),
         bundles,
+        classes,
     })
 }
 

@@ -75,6 +75,14 @@ impl Inserter {
         self.among(state, demand, &offers, 0, rng)
     }
 
+    /// The cheapest place of all hosts.
+    pub fn anywhere(&mut self, state: &State<'_>, demand: usize, rng: &mut Rng) -> Option<Insertion> {
+        let offers = offers(state, demand, usize::MAX);
+        self.hosts = (0..state.problem.hosts.len()).collect();
+        let found = self.among(state, demand, &offers, 0, rng)?;
+        Some(found.0)
+    }
+
     /// The cheapest GPUs for a demand at one host.
     pub fn at(&mut self, state: &State<'_>, demand: usize, host: usize, rng: &mut Rng) -> Option<Insertion> {
         let offers = offers(state, demand, usize::MAX);

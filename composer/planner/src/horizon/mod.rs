@@ -17,6 +17,7 @@
 pub mod budget;
 pub mod bundle;
 pub mod check;
+pub mod classes;
 pub mod cps1;
 pub mod extended;
 pub mod fabric;

@@ -33,6 +33,8 @@ pub struct Problem {
     pub fabric: Fabric,
     /// Demands that belong together.
     pub bundles: Vec<Bundle>,
+    /// Priorities above 0 that demands have, the highest first.
+    pub classes: Vec<u32>,
 }
 
 /// How many GPUs a tenant may use at a time, and how many are kept for it while it wants them.
@@ -93,6 +95,8 @@ pub struct Demand {
     pub needs: Vec<Need>,
     /// What not serving it costs.
     pub unmet: Cost,
+    /// See [`classes`](super::classes).
+    pub priority: u32,
     /// What is good enough, need by need and kind by kind, the cheapest at work first. What another is never worse than
     /// is left out.
     pub choices: Vec<Choice>,

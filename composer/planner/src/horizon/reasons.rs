@@ -84,6 +84,22 @@ fn explain(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Unserved
 fn why(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Why {
     let problem = state.problem;
     let demand = &problem.demands[index];
+    let (reason, mut help) = why_at_all(state, index, inserter);
+    let never = of_all(demand, |need| never(problem, demand, need)).is_some();
+    if !never
+        && problem
+            .classes
+            .first()
+            .is_some_and(|highest| demand.priority < *highest)
+    {
+        help.push("a higher priority".to_owned());
+    }
+    (reason, help)
+}
+
+fn why_at_all(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Why {
+    let problem = state.problem;
+    let demand = &problem.demands[index];
     of_all(demand, |need| never(problem, demand, need))
         .or_else(|| {
             of_all(demand, |need| {

@@ -1,6 +1,7 @@
 //! Large-neighbourhood search: some demands are taken away and placed anew, over and over. What costs more is
 //! accepted, too, the less often the longer the search has lasted (simulated annealing).
 
+mod first;
 mod together;
 
 use super::budget::Budget;
@@ -28,6 +29,8 @@ const COLDEST: f64 = 0.5 * UNIT;
 
 /// The best that was found so far.
 pub(super) struct Best {
+    /// By class of priorities; what is less there is better, whatever it costs.
+    pub neglect: Vec<Cost>,
     pub cost: Cost,
     pub placements: Vec<Option<Placement>>,
 }
@@ -56,6 +59,7 @@ impl<'p> Search<'p> {
             inserter: Inserter::default(),
             rng: Rng::with_seed(seed),
             best: Best {
+                neglect: vec![Cost::MAX; problem.classes.len()],
                 cost: Cost::MAX,
                 placements: vec![None; problem.demands.len()],
             },
@@ -83,11 +87,12 @@ impl<'p> Search<'p> {
             demand.unmet / (demand.window.len() as Cost * Cost::from(demand.gpus()))
         };
         let start = |demand: &usize| problem.demands[*demand].window.start;
+        let first = |demand: &usize| Reverse(problem.demands[*demand].priority);
         // In the order in which they start, whatever is free then stays free, and all are served where there is enough
         // for all. Where there is not, a slot of a GPU that costs most unserved comes first.
-        left.sort_by_key(|demand| (start(demand), Reverse(value(demand))));
+        left.sort_by_key(|demand| (first(demand), start(demand), Reverse(value(demand))));
         search.construct(&left);
-        left.sort_by_key(|demand| (Reverse(value(demand)), start(demand)));
+        left.sort_by_key(|demand| (first(demand), Reverse(value(demand)), start(demand)));
         search.construct(&left);
         search.go_back();
         search
@@ -127,7 +132,7 @@ impl<'p> Search<'p> {
         let spent_of = |now: f64| (now - began) / (until - began).max(f64::MIN_POSITIVE);
         let (mut spent, mut cooling) = (if began < until { 0.0 } else { 1.0 }, 0);
         let hottest = self.hottest();
-        while spent < 1.0 && self.best.cost > bound {
+        while spent < 1.0 && (self.best.cost > bound || self.best.neglect.iter().any(|unmet| *unmet > 0)) {
             if spent >= COOLINGS[cooling] {
                 cooling += 1;
                 self.go_back();
@@ -160,6 +165,7 @@ impl<'p> Search<'p> {
     /// Changes something, and decides whether to stay there. Says whether that is the best yet.
     fn round(&mut self, heat: f64) -> bool {
         let before = self.state.mark();
+        let neglect = self.state.neglect().to_vec();
         self.inserter.noise = if self.rng.bool() {
             (NOISE * heat * self.rng.f64()) as Cost
         } else {
@@ -174,9 +180,15 @@ impl<'p> Search<'p> {
         }
         self.leave_none_incomplete();
         let after = self.state.cost();
-        let limit = before as f64 - heat * self.rng.f64().max(f64::MIN_POSITIVE).ln();
+        let loss = -heat * self.rng.f64().max(f64::MIN_POSITIVE).ln();
         let best = self.keep_if_best(after);
-        if best || after as f64 <= limit {
+        // What is lost of the highest class in which anything changes, or of the cost where nothing does.
+        let classes = self.state.neglect().iter().zip(&neglect);
+        let of_classes = classes
+            .map(|(after, before)| after - before)
+            .find(|lost| *lost != 0);
+        let lost = of_classes.unwrap_or(after - before);
+        if best || lost as f64 <= loss {
             self.list_changes();
         } else {
             self.undo();
@@ -262,6 +274,9 @@ impl<'p> Search<'p> {
             6 => order.sort_by_key(|index| demand(index).window.start),
             _ => order.sort_by_key(|index| Reverse(demand(index).window.len())),
         }
+        if !problem.classes.is_empty() {
+            order.sort_by_key(|index| Reverse(demand(index).priority));
+        }
     }
 
     /// Places each where it is cheapest, unless leaving it costs less.
@@ -281,7 +296,8 @@ impl<'p> Search<'p> {
                 continue;
             }
             let found = self.inserter.best(&self.state, *demand, blink, &mut self.rng);
-            if let Some((found, _)) = found.filter(|(found, _)| found.cost < 0) {
+            let first = problem.demands[*demand].priority > 0;
+            if let Some((found, _)) = found.filter(|(found, _)| first || found.cost < 0) {
                 self.place(*demand, found.placement);
             }
         }
@@ -297,7 +313,11 @@ impl<'p> Search<'p> {
                 else {
                     continue;
                 };
-                if found.cost < 0 && next.as_ref().is_none_or(|(_, _, most)| regret > *most) {
+                let wanted = &self.state.problem.demands[*demand];
+                let regret = (wanted.priority, regret);
+                if (wanted.priority > 0 || found.cost < 0)
+                    && next.as_ref().is_none_or(|(_, _, most)| regret > *most)
+                {
                     next = Some((index, found, regret));
                 }
             }
@@ -377,12 +397,16 @@ impl<'p> Search<'p> {
     /// Remembers the state if it is the best yet. `cost` is what it costs at most.
     fn keep_if_best(&mut self, mut cost: Cost) -> bool {
         let small = self.state.problem.hosts.len() <= HOSTS;
-        if small && self.state.base() < self.best.cost && self.state.may_cost_less() {
+        let order = self.state.neglect().cmp(&self.best.neglect);
+        let may_be_best = order.is_lt() || self.state.base() < self.best.cost;
+        if small && may_be_best && self.state.may_cost_less() {
             cost = settle::settle(&self.state).1;
         }
-        if cost >= self.best.cost {
+        if order.is_gt() || order.is_eq() && cost >= self.best.cost {
             return false;
         }
+        self.best.neglect.clear();
+        self.best.neglect.extend(self.state.neglect());
         self.best.cost = cost;
         for demand in self.changed.drain(..) {
             self.is_changed[demand] = false;
@@ -406,9 +430,12 @@ impl<'p> Search<'p> {
         self.list_unserved();
     }
 
-    /// The state of the best.
-    pub fn into_best(mut self) -> State<'p> {
-        self.go_back();
+    /// The state that it is in.
+    pub fn state(&mut self) -> &mut State<'p> {
+        &mut self.state
+    }
+
+    pub fn into_state(self) -> State<'p> {
         self.state
     }
 }

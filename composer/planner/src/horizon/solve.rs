@@ -89,8 +89,10 @@ pub fn solve(problem: &Problem, request: Request<'_>) -> Plan {
     }
     search.run(&mut budget, 1.0, bound.value(search.best.cost), news);
     let rounds = search.rounds;
-    let mut state = search.into_best();
-    settle_back(&mut state, &before);
+    search.go_back();
+    settle_back(search.state(), &before);
+    search.serve_first();
+    let state = search.into_state();
     let (attached, cost) = settle::settle(&state);
     Plan {
         assignment: assignment(&state, &attached),

@@ -10,6 +10,7 @@
 mod hold;
 
 use super::bar::{self, Kept};
+use super::classes;
 use super::cover::{self, Interval};
 use super::fabric::Carried;
 use super::keep::{self, Gap, Prices, Run};
@@ -66,6 +67,8 @@ pub(super) struct State<'p> {
     on: Vec<Cost>,
     prices: Vec<Prices>,
     base: Cost,
+    /// What is unmet of each class of priorities, the highest first.
+    neglect: Vec<Cost>,
     excess: Cost,
     /// What the excess of groups and hosts was, of those that were looked at since the last mark.
     log: Vec<(Of, Cost)>,
@@ -156,6 +159,7 @@ impl<'p> State<'p> {
             on: vec![0; problem.hosts.len()],
             prices,
             base: problem.demands.iter().map(|demand| demand.unmet).sum(),
+            neglect: classes::unmet(problem),
             excess: 0,
             log: Vec::new(),
             quotas: vec![vec![0; problem.slots]; problem.quotas.len()],
@@ -258,6 +262,11 @@ impl<'p> State<'p> {
         demand.window.clone().map(free).min().unwrap_or(0)
     }
 
+    /// What is unmet of each class of priorities, the highest first.
+    pub fn neglect(&self) -> &[Cost] {
+        &self.neglect
+    }
+
     /// Everything that is paid.
     pub fn cost(&mut self) -> Cost {
         if self.problem.holds() {
@@ -337,6 +346,9 @@ impl<'p> State<'p> {
         let wanted = &problem.demands[demand];
         let sign = if comes { 1 } else { -1 };
         self.base -= sign * (wanted.unmet - wanted.penalty(&placement.parts));
+        if let Some(class) = problem.class(wanted) {
+            self.neglect[class] -= sign * wanted.unmet;
+        }
         let host = placement.host;
         let gpus = placement.gpus();
         for slot in wanted.window.clone() {

@@ -12,6 +12,8 @@ use std::collections::{BTreeSet, HashMap};
 
 /// What all demands together may cost unserved.
 const MOST_COST: f64 = 1e15;
+/// No priority is higher.
+const MOST_PRIORITY: u32 = 1000;
 
 /// What a file may say of a demand beyond `cps-1`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -29,6 +31,9 @@ pub struct Wanted {
     /// All its GPUs are behind one switch.
     #[serde(default)]
     pub one_switch: bool,
+    /// Higher ones are served first, whatever that costs; 0: as far as it is worth what it costs.
+    #[serde(default)]
+    pub priority: u32,
     /// Sets of GPUs of which it gets one, the first preferred: in place of `gpus`, `min_mem_gb` and `types`.
     #[serde(default)]
     pub options: Option<Vec<WantedGpus>>,
@@ -140,6 +145,10 @@ impl<'a> Reader<'a> {
 
     fn demand(&mut self, at: &At<'_>, demand: &InstanceDemand, more: &Wanted) -> Result<(), Invalid> {
         let weight = amount(at.field("weight"), demand.weight)?;
+        if more.priority > MOST_PRIORITY {
+            let allowed = format!("write 0 to {MOST_PRIORITY}");
+            return invalid(at.field("priority"), more.priority.to_string(), allowed);
+        }
         let phases = phases(at, demand, more, self.slots)?;
         let end = phases.last().map_or(0, |phase| phase.window.end) as u64;
         if more.lead > end {
@@ -179,6 +188,7 @@ impl<'a> Reader<'a> {
                 hosts: hosts.clone(),
                 quota: None,
                 one_switch: more.one_switch,
+                priority: more.priority,
                 share: None,
                 window,
             };

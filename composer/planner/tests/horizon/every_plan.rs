@@ -17,7 +17,9 @@ struct Every<'p> {
     by_quota: Vec<Vec<u32>>,
     /// Where each demand so far runs.
     at: Vec<Option<usize>>,
-    least: Cost,
+    /// What is unmet of each class of priorities so far.
+    neglect: Vec<Cost>,
+    least: (Vec<Cost>, Cost),
 }
 
 pub fn least(problem: &Problem) -> Cost {
@@ -27,11 +29,12 @@ pub fn least(problem: &Problem) -> Cost {
         attachable: Vec::new(),
         by_quota: vec![vec![0; problem.slots]; problem.quotas.len()],
         at: Vec::new(),
-        least: Cost::MAX,
+        neglect: vec![0; problem.classes.len()],
+        least: (vec![Cost::MAX; problem.classes.len()], Cost::MAX),
     };
     every.attach(&mut vec![0; cells], 0);
     every.serve(0, &mut vec![vec![0; cells]; problem.slots], 0);
-    every.least
+    every.least.1
 }
 
 impl Every<'_> {
@@ -109,19 +112,29 @@ impl Every<'_> {
     /// Every way to serve the demands from one on, or not to.
     fn serve(&mut self, demand: usize, used: &mut Vec<Counts>, cost: Cost) {
         let problem = self.problem;
-        if cost >= self.least {
+        if self.is_no_better(cost) {
             return;
         }
         let Some(wanted) = problem.demands.get(demand) else {
             let cost = cost + self.on(used);
-            if cost < self.least && self.is_together() && self.leaves_what_is_guaranteed(used) {
-                self.least = self.least.min(cost.saturating_add(self.attached(used)));
+            if !self.is_no_better(cost) && self.is_together() && self.leaves_what_is_guaranteed(used) {
+                let cost = cost.saturating_add(self.attached(used));
+                if !self.is_no_better(cost) {
+                    self.least = (self.neglect.clone(), cost);
+                }
             }
             return;
         };
+        let class = problem.classes.iter().position(|class| *class == wanted.priority);
+        if let Some(class) = class {
+            self.neglect[class] += wanted.unmet;
+        }
         self.at.push(None);
         self.serve(demand + 1, used, cost + wanted.unmet);
         self.at.pop();
+        if let Some(class) = class {
+            self.neglect[class] -= wanted.unmet;
+        }
         for need in &wanted.needs {
             self.serve_as(demand, need, used, cost);
         }
@@ -204,6 +217,11 @@ impl Every<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the best so far leaves less unmet of the highest class that differs, or costs no more where none does.
+    fn is_no_better(&self, cost: Cost) -> bool {
+        (&self.least.0, self.least.1) <= (&self.neglect, cost)
     }
 
     /// Of each bundle, nothing is served, or enough in each phase; parts that must be apart are.

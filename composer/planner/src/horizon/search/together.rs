@@ -25,7 +25,8 @@ impl Search<'_> {
             .map(|phase| self.insert_phase(bundle, phase, blink));
         let cost: Option<Cost> = costs.sum();
         self.inserter.near = near;
-        if cost.is_none_or(|cost| !was_there && cost >= 0) {
+        let first = problem.demands[bundle.demands().start].priority > 0;
+        if cost.is_none_or(|cost| !was_there && !first && cost >= 0) {
             self.remove_bundle(bundle);
         }
     }
@@ -46,7 +47,8 @@ impl Search<'_> {
             let blink = if needed { 0 } else { blink };
             let found = self.inserter.best(&self.state, part, blink, &mut self.rng);
             // The others are like this one.
-            let Some((found, _)) = found.filter(|(found, _)| needed || found.cost < 0) else {
+            let any_cost = needed || self.state.problem.demands[part].priority > 0;
+            let Some((found, _)) = found.filter(|(found, _)| any_cost || found.cost < 0) else {
                 break;
             };
             cost += found.cost;

@@ -3,6 +3,7 @@
 
 mod bundles;
 mod options;
+mod priorities;
 
 use super::extended::read;
 use super::instances::gpu;

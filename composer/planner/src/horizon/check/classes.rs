@@ -1,0 +1,193 @@
+//! Whether any demand is left for the sake of lower priorities: whether it would find a place with theirs taken away.
+
+use super::super::problem::{Demand, Need, Problem};
+use super::super::solution::Served;
+use super::{Broken, Judge, Key};
+use std::collections::HashMap;
+
+/// What demands of some priority and above use, by slot.
+struct Used {
+    hosts: Vec<Vec<u32>>,
+    groups: Vec<Vec<u32>>,
+    /// By tenant with a quota, and of all together.
+    quotas: Vec<Vec<u32>>,
+    all: Vec<u32>,
+}
+
+impl Judge<'_> {
+    /// Judges demands of one part and one phase, and missing parts of those that run, where only numbers limit them.
+    pub(super) fn priorities(&self) -> Result<(), Broken> {
+        let problem = self.problem;
+        if problem.classes.is_empty() || !counts_alone(problem) {
+            return Ok(());
+        }
+        let served = self.plan.demands.iter();
+        let served: HashMap<Key<'_>, &Served> = served.map(|served| (served.key(), served)).collect();
+        let of = |demand: &Demand| {
+            self.hosts
+                .get(served.get(&demand.key())?.host.as_deref()?)
+                .copied()
+        };
+        let hosts = problem.demands.iter().map(of);
+        let placed = Placed {
+            judge: self,
+            hosts: hosts.collect(),
+            served,
+        };
+        placed.judge()
+    }
+}
+
+/// Where everything runs.
+struct Placed<'j, 'a> {
+    judge: &'j Judge<'a>,
+    /// By demand.
+    hosts: Vec<Option<usize>>,
+    served: HashMap<Key<'j>, &'j Served>,
+}
+
+impl Placed<'_, '_> {
+    fn judge(&self) -> Result<(), Broken> {
+        let problem = self.judge.problem;
+        for priority in &problem.classes {
+            let used = self.used_from(*priority);
+            let demands = problem.demands.iter().enumerate();
+            for (index, demand) in demands.filter(|(_, demand)| demand.priority == *priority) {
+                if self.hosts[index].is_some() || !self.stands_alone(index) {
+                    continue;
+                }
+                if let Some(host) = self.place(&used, index) {
+                    return Err(Broken::Passed {
+                        demand: demand.name(),
+                        priority: *priority,
+                        host: problem.hosts[host].id.clone(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it may be served by itself: nothing must come with it that is not there.
+    fn stands_alone(&self, demand: usize) -> bool {
+        self.judge.problem.demands[demand].share.is_none_or(|share| {
+            let mut parts = self.judge.problem.bundles[share.bundle].demands();
+            parts.any(|part| self.hosts[part].is_some())
+        })
+    }
+
+    fn used_from(&self, priority: u32) -> Used {
+        let problem = self.judge.problem;
+        let none = |count: usize| vec![vec![0; problem.slots]; count];
+        let mut used = Used {
+            hosts: none(problem.hosts.len()),
+            groups: none(problem.groups.len()),
+            quotas: none(problem.quotas.len()),
+            all: vec![0; problem.slots],
+        };
+        for (demand, host) in problem.demands.iter().zip(&self.hosts) {
+            let served = self.served.get(&demand.key());
+            let (Some(host), Some(served)) = (host, served.filter(|_| demand.priority >= priority)) else {
+                continue;
+            };
+            let groups = &self.judge.groups;
+            let counts = served.gpus.iter();
+            let counts = counts.filter_map(|(name, count)| Some((*groups.get(name)?, u32::from(*count))));
+            for (group, count) in counts {
+                let tenant = problem
+                    .quotas
+                    .iter()
+                    .position(|quota| quota.tenant == demand.tenant);
+                for slot in demand.window.clone() {
+                    used.hosts[*host][slot] += count;
+                    used.groups[group][slot] += count;
+                    used.all[slot] += count;
+                    if let Some(tenant) = tenant {
+                        used.quotas[tenant][slot] += count;
+                    }
+                }
+            }
+        }
+        used
+    }
+
+    /// A host that has a place for a demand.
+    fn place(&self, used: &Used, index: usize) -> Option<usize> {
+        let problem = self.judge.problem;
+        let demand = &problem.demands[index];
+        let apart = |host: usize| {
+            let share = demand.share?;
+            let phase = &problem.bundles[share.bundle].phases[share.phase];
+            let mut others = phase.parts.clone().filter(|_| phase.apart);
+            others.find(|part| self.hosts[*part] == Some(host))
+        };
+        let open = |host: usize| {
+            let closed = &problem.hosts[host].closed;
+            let mut slots = demand.window.clone();
+            !slots.any(|slot| closed.iter().any(|window| window.contains(&slot)))
+        };
+        let may = |host: &usize| {
+            demand.hosts.as_ref().is_none_or(|hosts| hosts.contains(host))
+                && open(*host)
+                && apart(*host).is_none()
+        };
+        let needs = demand.needs.iter().filter(|need| {
+            has_gpus(problem, used, demand, need) && may_use(problem, used, demand, u32::from(need.gpus))
+        });
+        let fewest = needs.map(|need| u32::from(need.gpus)).min()?;
+        let has_room = |host: &usize| {
+            let room = u32::from(problem.hosts[*host].room);
+            demand
+                .window
+                .clone()
+                .all(|slot| used.hosts[*host][slot] + fewest <= room)
+        };
+        (0..problem.hosts.len()).filter(may).find(has_room)
+    }
+}
+
+/// Whether hosts and GPUs are limited in number alone.
+fn counts_alone(problem: &Problem) -> bool {
+    let of_hosts = |host: &super::super::problem::Host| host.reach.is_none() && host.bar.is_none();
+    problem.fabric.uplinks.is_empty()
+        && problem.hosts.iter().all(of_hosts)
+        && !problem.demands.iter().any(|demand| demand.one_switch)
+}
+
+/// Whether there are GPUs of one kind.
+fn has_gpus(problem: &Problem, used: &Used, demand: &Demand, need: &Need) -> bool {
+    let of_kind = |kind: usize| -> u32 {
+        let groups = problem.groups.iter().zip(&used.groups);
+        let good = groups.filter(|(group, _)| group.kind == kind && group.memory_gb >= need.memory_gb);
+        let free = good.map(|(group, used)| {
+            let most = used[demand.window.clone()].iter().max().copied().unwrap_or(0);
+            u32::from(group.count).saturating_sub(most)
+        });
+        free.sum()
+    };
+    let may = |kind: &usize| need.kinds.as_ref().is_none_or(|kinds| kinds.contains(kind));
+    (0..problem.kinds.len())
+        .filter(may)
+        .any(|kind| of_kind(kind) >= u32::from(need.gpus))
+}
+
+/// Whether its tenant may use so many more, and others' guarantees leave them.
+fn may_use(problem: &Problem, used: &Used, demand: &Demand, gpus: u32) -> bool {
+    let count: u32 = problem.groups.iter().map(|group| u32::from(group.count)).sum();
+    let guaranteed = problem.quotas.iter().any(|quota| quota.guaranteed > 0);
+    demand.window.clone().all(|slot| {
+        let mut kept = 0;
+        for (place, quota) in problem.quotas.iter().enumerate() {
+            let own = if quota.tenant == demand.tenant { gpus } else { 0 };
+            let has = used.quotas[place][slot] + own;
+            if own > 0 && has > quota.most {
+                return false;
+            }
+            let wants = problem.demands.iter();
+            let wants = wants.filter(|other| other.tenant == quota.tenant && other.window.contains(&slot));
+            let wants: u32 = wants.map(|other| u32::from(other.gpus())).sum();
+            kept += wants.min(quota.guaranteed).min(quota.most).saturating_sub(has);
+        }
+        !guaranteed || used.all[slot] + gpus + kept <= count
+    })
+}
