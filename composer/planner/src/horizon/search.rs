@@ -188,7 +188,7 @@ impl<'p> Search<'p> {
             .map(|(after, before)| after - before)
             .find(|lost| *lost != 0);
         let lost = of_classes.unwrap_or(after - before);
-        if best || lost as f64 <= loss {
+        if best || after < Cost::MAX && lost as f64 <= loss {
             self.list_changes();
         } else {
             self.undo();
@@ -402,7 +402,7 @@ impl<'p> Search<'p> {
         if small && may_be_best && self.state.may_cost_less() {
             cost = settle::settle(&self.state).1;
         }
-        if order.is_gt() || order.is_eq() && cost >= self.best.cost {
+        if cost == Cost::MAX || order.is_gt() || order.is_eq() && cost >= self.best.cost {
             return false;
         }
         self.best.neglect.clear();

@@ -148,7 +148,8 @@ impl Placed<'_, '_> {
 
 /// Whether hosts and GPUs are limited in number alone.
 fn counts_alone(problem: &Problem) -> bool {
-    let of_hosts = |host: &super::super::problem::Host| host.reach.is_none() && host.bar.is_none();
+    let of_hosts =
+        |host: &super::super::problem::Host| host.reach.is_none() && host.bar.is_none() && host.hold <= 1;
     problem.fabric.uplinks.is_empty()
         && problem.hosts.iter().all(of_hosts)
         && !problem.demands.iter().any(|demand| demand.one_switch)

@@ -1,5 +1,6 @@
 //! What [priorities](super::super::classes) promise, made true of the state that the search ends with.
 
+use super::super::problem::Cost;
 use super::super::state::Placement;
 use super::{Search, fits};
 use std::cmp::Reverse;
@@ -21,6 +22,7 @@ impl Search<'_> {
                 continue;
             }
             self.forget();
+            self.state.mark();
             let mut below: Vec<usize> = (0..problem.demands.len()).collect();
             below.retain(|index| problem.demands[*index].priority < *priority);
             below.sort_by_key(|index| Reverse(problem.demands[*index].priority));
@@ -28,6 +30,10 @@ impl Search<'_> {
             self.insert_anywhere(&waiting);
             self.put_back(removed);
             self.leave_none_incomplete();
+            // What can't be held attached is no plan.
+            if self.state.cost() == Cost::MAX {
+                self.undo();
+            }
         }
     }
 
