@@ -15,6 +15,7 @@ mod gemma;
 mod layers;
 mod linear_attention;
 mod short_convolution;
+mod sparse;
 mod state_space;
 
 type Read = fn(&Fields) -> Result<Draft, ConfigError>;
@@ -34,6 +35,10 @@ pub(super) const KINDS: &[(&str, Read)] = &[
     ("minimax", linear_attention::minimax),
     ("minimax_text_01", linear_attention::minimax),
     ("minimax_m1", linear_attention::minimax),
+    ("olmo_hybrid", linear_attention::olmo),
+    ("zamba2", state_space::shared::zamba2),
+    ("deepseek_v4", sparse::deepseek_v4),
+    ("minimax_m3_vl_text", sparse::minimax_m3),
     ("gemma3n_text", gemma::gemma3n),
     ("gemma4_text", gemma::gemma4),
     ("ernie4_5_moe", experts::ernie),

@@ -326,7 +326,7 @@ fn experts(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Experts>, 
         return Ok(None);
     };
     let Mixture { count, ffn } = mixture;
-    let per_token = fields.need(&["num_experts_per_tok", "moe_top_k"])?;
+    let per_token = fields.need(&["num_experts_per_tok", "moe_top_k", "moe_topk"])?;
     let width = fields.need(&[ffn])?;
     let shared = match kind.family {
         Family::Llama4 => 1,
@@ -339,7 +339,7 @@ fn experts(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Experts>, 
             shared / width
         }
         _ => fields
-            .whole(&["n_shared_experts", "num_shared_experts"])?
+            .whole(&["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"])?
             .unwrap_or(0),
     };
     Ok(Some(Experts {

@@ -499,6 +499,52 @@ pub(in crate::hub_config) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     ("hy_v3", QWEN3_MOE),
+    ("iquestcoder", LLAMA),
+    ("minicpm", TIED),
+    (
+        "codegen",
+        Kind {
+            family: Family::Gptj,
+            four_times: true,
+            ..CLASSIC
+        },
+    ),
+    (
+        "mellum",
+        Kind {
+            full_every: Some(1),
+            mixture: Some(Mixture {
+                count: "num_local_experts",
+                ..NUMBERED
+            }),
+            ..QWEN3_MOE
+        },
+    ),
+    (
+        "aria_text",
+        Kind {
+            mixture: Some(Mixture {
+                count: "moe_num_experts",
+                ..PLAIN
+            }),
+            ..MIXTURE
+        },
+    ),
+    (
+        "deepseek",
+        Kind {
+            mixture: Some(ROUTED),
+            ..MIXTURE
+        },
+    ),
+    (
+        "mistral4",
+        Kind {
+            family: Family::Deepseek,
+            mixture: Some(ROUTED),
+            ..LLAMA
+        },
+    ),
     (
         "vaultgemma",
         Kind {

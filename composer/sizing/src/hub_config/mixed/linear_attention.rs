@@ -158,3 +158,39 @@ pub(super) fn minimax(fields: &Fields) -> Result<Draft, ConfigError> {
     };
     super::experts_after(fields, draft, 0, experts)
 }
+
+/// OLMo Hybrid: Gated DeltaNet but for layers with attention, which has norms over all of query and key.
+pub(super) fn olmo(fields: &Fields) -> Result<Draft, ConfigError> {
+    let number = layers::number(fields)?;
+    let full = layers::listed_of(fields, &["layer_types"], &[FULL, LINEAR], number)?;
+    let full = full.map_or(number / 4, |numbers| numbers[0]);
+    let mut draft = Draft::with_attention(fields, number, false)?;
+    let size = |key: &'static str, usual: u64| fields.size(&[key], Some(usual));
+    let linear = Linear {
+        mixer: Mixer::Delta,
+        full_layers: full,
+        key_heads: size("linear_num_key_heads", 30)?,
+        value_heads: size("linear_num_value_heads", 30)?,
+        key_dim: size("linear_key_head_dim", 96)?,
+        value_dim: size("linear_value_head_dim", 192)?,
+        kernel: size("linear_conv_kernel_dim", 4)?,
+        state_bytes: 4,
+    };
+    if linear.key_heads.max(linear.value_heads) > 10_000 || linear.key_dim.max(linear.value_dim) > 10_000 {
+        return Err(fields.bad(
+            "linear_num_value_heads",
+            "at most 10000 heads of a width of at most 10000",
+        ));
+    }
+    let norms = wide((draft.heads + draft.kv_heads) * draft.head_dim);
+    draft.part("attention", draft.attention() + norms, full)?;
+    draft.part("linear attention", linear.params(draft.hidden), number - full)?;
+    draft.part("norms", 2 * draft.h(), number)?;
+    draft.attends(full);
+    draft.anatomy.with_state = number - full;
+    draft.linear = (number > full).then_some(linear);
+    draft.ffn = fields.size(&["intermediate_size"], None)?;
+    draft.part("MLP", draft.gated(draft.ffn), number)?;
+    draft.anatomy.plain = number;
+    Ok(draft)
+}

@@ -6,6 +6,7 @@ use super::{Draft, layers, wide};
 use crate::linear::{Linear, Mixer};
 
 pub(super) mod hybrids;
+pub(super) mod shared;
 
 /// What a mixer of Mamba has.
 struct Mamba {

@@ -1,11 +1,16 @@
 //! Settings of models, and how many parameters their classes in transformers 5.23.0 register.
 
 mod others;
+mod sparse;
 mod state_spaces;
 
 /// Of all kinds.
 pub(super) fn all() -> impl Iterator<Item = &'static (&'static str, u64)> {
-    COUNTED.iter().chain(state_spaces::COUNTED).chain(others::COUNTED)
+    COUNTED
+        .iter()
+        .chain(state_spaces::COUNTED)
+        .chain(others::COUNTED)
+        .chain(sparse::COUNTED)
 }
 
 pub(super) const COUNTED: &[(&str, u64)] = &[

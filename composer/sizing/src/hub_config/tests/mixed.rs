@@ -151,6 +151,34 @@ fn longcat_counts_experts_that_do_something() {
     assert_eq!(serving(&model, 1000, 1, &[CACHE]), [2 * 28 * 576 * 2 * 1000]);
 }
 
+/// Of DeepSeek V4's 43 layers 20 keep an entry for 4 tokens, with an index, and 23 one for 128; each keeps a window too.
+#[test]
+fn a_compressed_cache_grows_by_a_part_of_an_entry_a_token() {
+    let model = read("deepseek_v4");
+    let entries = 20 * (512 + 128) / 4 + 23 * 512 / 128;
+    let cache = |tokens| serving(&model, tokens, 1, &[CACHE])[0];
+    let window = 43 * 512 * 2 * 128;
+    assert!(cache(100_000) > window + entries * 2 * 100_000);
+    assert!((cache(100_000) - window) as f64 / ((entries * 2 * 100_000) as f64) < 1.02);
+}
+
+/// Zamba 2 runs its two shared blocks in 13 layers, each of which keeps a cache of its own.
+#[test]
+fn shared_blocks_are_there_once_and_cached_where_they_run() {
+    let model = read("zamba2");
+    let blocks: Vec<u64> = model
+        .anatomy
+        .clone()
+        .unwrap()
+        .parts
+        .iter()
+        .filter(|part| part.name == "shared block")
+        .map(|part| part.times)
+        .collect();
+    assert_eq!(blocks, [2]);
+    assert_eq!(serving(&model, 1000, 1, &[CACHE]), [13 * 2 * 32 * 224 * 2 * 1000]);
+}
+
 /// Both a state and a cache in each layer.
 #[test]
 fn side_by_side_a_layer_keeps_both() {

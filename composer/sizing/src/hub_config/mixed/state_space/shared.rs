@@ -1,0 +1,78 @@
+//! Zamba 2: Mamba-2 in each layer; in some, attention and an MLP before it, which layers share and adapt to themselves.
+
+use super::super::super::ConfigError;
+use super::super::super::fields::Fields;
+use super::super::{Draft, layers, wide};
+use super::{Mamba2, state_bytes};
+
+const PLAIN: &[&str] = &["linear_attention", "mamba", "mamba2"];
+const HYBRID: &[&str] = &["hybrid"];
+
+pub(in super::super) fn zamba2(fields: &Fields) -> Result<Draft, ConfigError> {
+    let number = layers::number(fields)?;
+    let hybrids = match layers::listed_of(
+        fields,
+        &["layers_block_type", "layer_types"],
+        &[HYBRID, PLAIN],
+        number,
+    )? {
+        Some(numbers) => numbers[0],
+        None => layers::indexed(fields, "hybrid_layer_ids", number)?.unwrap_or(0),
+    };
+    let mut draft = Draft::of_layers(fields, number, true)?;
+    draft.heads = fields.size(&super::super::super::HEADS, None)?;
+    draft.kv_heads = fields.size(&["num_key_value_heads"], Some(draft.heads))?;
+    // Attention works on the layer's input beside the model's.
+    let double = 2 * draft.hidden;
+    if draft.heads > 10_000 || !double.is_multiple_of(draft.heads) {
+        return Err(fields.bad(
+            "num_attention_heads",
+            &format!("a divisor of twice the width, {double}"),
+        ));
+    }
+    draft.head_dim = double / draft.heads;
+    let mixer = mixer(fields, &draft)?;
+    let linear = mixer.linear(hybrids, state_bytes(fields)?);
+    let h = draft.h();
+    draft.part("state space", mixer.params(h), number)?;
+    draft.part("norms", h, number)?;
+    draft.attends(hybrids);
+    draft.anatomy.with_state = number;
+    draft.linear = Some(linear);
+
+    draft.ffn = fields.size(&["intermediate_size"], Some(4 * draft.hidden))?;
+    let (f, wide_h) = (wide(draft.ffn), wide(double));
+    let blocks = fields.size(&["num_mem_blocks"], Some(1))?.min(hybrids);
+    let attention = 3 * wide_h * wide_h + wide_h * h;
+    draft.part("shared block", attention + 3 * h * f + wide_h + h, blocks)?;
+    draft.part("way back from a shared block", h * h, hybrids)?;
+    let rank = wide(fields.size(&["adapter_rank"], Some(128))?);
+    draft.part("adapter of an MLP", rank * h + 2 * f * rank, hybrids)?;
+    if fields.flag("use_shared_attention_adapter")? == Some(true) {
+        draft.part("adapters of attention", 3 * 2 * rank * wide_h, hybrids)?;
+    }
+    draft.anatomy.plain = hybrids;
+    Ok(draft)
+}
+
+fn mixer(fields: &Fields, draft: &Draft) -> Result<Mamba2, ConfigError> {
+    let heads = fields.size(&["n_mamba_heads"], Some(8))?;
+    let inner = draft.hidden * fields.size(&["mamba_expand"], Some(2))?;
+    if !inner.is_multiple_of(heads) {
+        return Err(fields.bad(
+            "n_mamba_heads",
+            &format!("a divisor of the state space's width, {inner}"),
+        ));
+    }
+    let biased = fields.flag("add_bias_linear")?.unwrap_or(false);
+    Ok(Mamba2 {
+        heads,
+        width: inner / heads,
+        groups: fields.size(&["mamba_ngroups"], Some(1))?,
+        state: fields.size(&["mamba_d_state"], Some(64))?,
+        kernel: fields.size(&["mamba_d_conv"], Some(4))?,
+        convolution_biased: fields.flag("use_conv_bias")?.unwrap_or(true),
+        biased: (biased, biased),
+        normed: true,
+    })
+}
