@@ -106,7 +106,10 @@ impl Redfish {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
         odata_version(&parts.headers)?;
-        let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let Some(segments) = wire::segments(path) else {
+            return Err(self.unknown(&parts.headers, path).await);
+        };
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let below = match segments.as_slice() {
             ["redfish"] => return versions(&parts.method, path),
             // To the members is to the collection (DSP0266, "POST (create)").

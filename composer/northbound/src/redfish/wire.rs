@@ -38,6 +38,37 @@ pub(super) fn shown_as(resource: &impl Serialize, revision: u64) -> Result<Value
     Ok(value)
 }
 
+/// The segments of a path, each decoded once: what is routed is what is authorised and what is read. `None` where it can't
+/// be decoded, or where what comes out could be taken for another path.
+pub(super) fn segments(path: &str) -> Option<Vec<String>> {
+    let segments = path.split('/').filter(|part| !part.is_empty()).map(decoded);
+    let segments: Vec<String> = segments.collect::<Option<_>>()?;
+    let strange = |segment: &String| {
+        matches!(segment.as_str(), "." | "..")
+            || segment.contains(['/', '\\'])
+            || segment.contains(char::is_control)
+    };
+    (!segments.iter().any(strange)).then_some(segments)
+}
+
+fn decoded(segment: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                let digit = |digit: u8| char::from(digit).to_digit(16);
+                u8::try_from(digit(digits[0])? * 16 + digit(digits[1])?).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes)
+        .ok()
+        .filter(|segment| !segment.is_empty())
+}
+
 /// A time as Redfish has it: to the second.
 pub(super) fn time(at: jiff::Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
@@ -100,4 +131,57 @@ pub(super) async fn json(body: Body, most: usize) -> Result<Value, Refusal> {
         Refusal::new(status, "PayloadTooLarge", &[], text, "Send less.")
     })?;
     serde_json::from_slice(&bytes).map_err(|error| Refusal::malformed_json(&error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redfish::routes;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However a path is encoded, it leads to the same place.
+        #[test]
+        fn every_encoding_of_a_path_is_one_path(
+            route in 0..routes::ROUTES.len(),
+            name in "[a-zA-Z0-9._~-]{1,12}".prop_filter("a path of dots is another", |name| !name.chars().all(|c| c == '.')),
+            encoded in proptest::collection::vec(any::<(bool, bool)>(), 200),
+        ) {
+            let plain = format!("/redfish/v1/{}", routes::ROUTES[route].pattern.replace("{}", &name));
+            let mut choices = encoded.into_iter().cycle();
+            let written: String = plain.chars().map(|c| match (c, choices.next()) {
+                ('/', _) | (_, None | Some((false, _))) => c.to_string(),
+                (c, Some((true, false))) => format!("%{:02X}", c as u32),
+                (c, Some((true, true))) => format!("%{:02x}", c as u32),
+            }).collect();
+            prop_assert_eq!(segments(&written), segments(&plain));
+            let below = segments(&written).unwrap_or_default();
+            let below: Vec<&str> = below.iter().skip(2).map(String::as_str).collect();
+            prop_assert!(routes::find(&below).is_some());
+        }
+
+        #[test]
+        fn no_path_is_too_strange(path in ".{0,100}") {
+            if let Some(segments) = segments(&path) {
+                prop_assert!(segments.iter().all(|segment| !segment.contains('/') && segment != ".."));
+            }
+        }
+    }
+
+    #[test]
+    fn what_could_be_taken_for_another_path_is_none() {
+        for path in [
+            "/redfish/v1/..",
+            "/redfish/v1/%2e%2e",
+            "/redfish/v1/a%2Fb",
+            "/redfish/v1/a%5cb",
+            "/a%00b",
+            "/a%2",
+            "/%ff",
+            "/%zz",
+        ] {
+            assert_eq!(segments(path), None, "{path}");
+        }
+        assert_eq!(segments("//redfish/v1/").unwrap(), ["redfish", "v1"]);
+    }
 }
