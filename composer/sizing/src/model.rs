@@ -211,7 +211,7 @@ pub struct Model {
     /// Of what its layers consist, where they are not all alike.
     #[serde(default)]
     pub anatomy: Option<Anatomy>,
-    /// What is assumed of it, where its file is of a kind that is not known.
+    /// What is assumed of it: where its file is of a kind that is not known, or has more than is counted.
     #[serde(default)]
     pub assumed: Option<String>,
     /// How its file says that its weights are stored.

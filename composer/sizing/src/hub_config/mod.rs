@@ -64,9 +64,10 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
         }
     };
     let fields = &fields;
-    if !is_known(fields) {
-        model.assumed = Some(plain::assumed(fields));
-    }
+    model.assumed = match is_known(fields) {
+        false => Some(plain::assumed(fields)),
+        true => ahead(fields)?,
+    };
     model.stored = stored::format(&whole, inner.as_ref())?;
     model.vision = vision::of(&whole, model.hidden)?;
     model.source = format!("its config.json{part}; parameters counted from it");
@@ -80,6 +81,21 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
     })?;
     model.check().map_err(refuse)?;
     Ok(model)
+}
+
+/// What is said of layers that guess tokens ahead.
+fn ahead(fields: &Fields) -> Result<Option<String>, ConfigError> {
+    let key = [
+        "num_nextn_predict_layers",
+        "mtp_num_hidden_layers",
+        "num_mtp_modules",
+    ];
+    Ok(match (fields.named(&key), fields.whole(&key)?) {
+        (Some(key), Some(layers)) if layers > 0 => Some(format!(
+            "without what guesses tokens ahead ({key} is {layers}), which engines load for speculative decoding alone"
+        )),
+        _ => None,
+    })
 }
 
 /// Whether models of this kind are read.

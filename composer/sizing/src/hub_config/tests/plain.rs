@@ -30,6 +30,25 @@ fn a_plain_decoder_of_a_kind_of_its_own_is_read_as_an_estimate() {
     assert_eq!(parse("x", LLAMA_8B).unwrap().assumed, None);
 }
 
+/// Files of DeepSeek V3 and GLM-4.5 hold a layer more than the model runs with.
+#[test]
+fn layers_that_guess_ahead_are_said_to_be_left_out() {
+    let (text, params) = counted::all()
+        .find(|(text, _)| text.contains("deepseek_v3\""))
+        .unwrap();
+    let model = parse("x", &text.replacen('{', r#"{"num_nextn_predict_layers": 1,"#, 1)).unwrap();
+    assert_eq!(model.params, *params);
+    let served = inference::estimate(&model, &Inference::default(), Layout::SINGLE, "NVIDIA").unwrap();
+    let said = "estimate: without what guesses tokens ahead (num_nextn_predict_layers is 1)";
+    assert!(
+        served.notes.iter().any(|note| note.starts_with(said)),
+        "{:?}",
+        served.notes
+    );
+    let none = parse("x", &text.replacen('{', r#"{"num_nextn_predict_layers": 0,"#, 1)).unwrap();
+    assert_eq!(none.assumed, None);
+}
+
 /// What would change the count is named, with what to do.
 #[test]
 fn what_a_plain_decoder_does_not_have_is_refused_by_name() {
