@@ -1,7 +1,7 @@
 //! What must hold whatever the numbers: more work never needs less, more GPUs never more on each.
 #![expect(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
-use poolwright_sizing::constants::Constants;
+use poolwright_sizing::constants::{Constants, Scope};
 use poolwright_sizing::inference::{self, Layout};
 use poolwright_sizing::job::{
     AdapterType, Adapters, Attention, Inference, Job, Loss, Method, Offload, Optimizer, Precision, Recompute,
@@ -64,36 +64,51 @@ fn step() -> impl Strategy<Value = Training> {
 /// A layout that the model divides into.
 fn layout(model: &Model) -> impl Strategy<Value = Parallel> + use<> {
     let model = model.clone();
-    let widths = (0usize..4, any::<bool>(), 1u64..9, 1u64..4, 0usize..3, 1u64..17);
-    widths.prop_map(move |(t, sequence, pipeline, interleave, context, data)| {
-        let tensor = 1 << t;
-        let candidate = Parallel {
-            tensor,
-            sequence: sequence && tensor > 1,
-            pipeline,
-            interleave,
-            context: 1 << context,
-            expert: 1,
-            data,
-        };
-        let narrower = Parallel {
-            tensor: 1,
-            sequence: false,
-            interleave: 1,
-            ..candidate
-        };
-        [
-            candidate,
-            Parallel {
-                interleave: 1,
+    let widths = (
+        0usize..4,
+        any::<bool>(),
+        1u64..17,
+        1u64..5,
+        0usize..3,
+        1u64..17,
+        0usize..5,
+    );
+    widths.prop_map(
+        move |(t, sequence, pipeline, interleave, context, data, expert)| {
+            let tensor = 1 << t;
+            let candidate = Parallel {
+                tensor,
+                sequence: sequence && tensor > 1,
+                pipeline,
+                interleave,
+                context: 1 << context,
+                expert: 1 << expert,
+                data,
+            };
+            let resident = Parallel {
+                expert: 1,
                 ..candidate
-            },
-            narrower,
-        ]
-        .into_iter()
-        .find(|parallel| parallel.check(&model).is_ok())
-        .unwrap_or(Parallel::data(data))
-    })
+            };
+            let narrower = Parallel {
+                tensor: 1,
+                sequence: false,
+                interleave: 1,
+                ..resident
+            };
+            [
+                candidate,
+                resident,
+                Parallel {
+                    interleave: 1,
+                    ..resident
+                },
+                narrower,
+            ]
+            .into_iter()
+            .find(|parallel| parallel.check(&model).is_ok())
+            .unwrap_or(Parallel::data(data))
+        },
+    )
 }
 
 fn laid_out() -> impl Strategy<Value = (Model, Parallel)> {
@@ -104,12 +119,10 @@ fn laid_out() -> impl Strategy<Value = (Model, Parallel)> {
 }
 
 fn serving() -> impl Strategy<Value = Inference> {
-    let format = select(vec![
-        WeightFormat::Fp32,
-        WeightFormat::Bf16,
-        WeightFormat::Fp8,
-        WeightFormat::AwqInt4,
-    ]);
+    // Formats that store experts alone are refused for dense models.
+    let stored = WeightFormat::ALL.iter().copied();
+    let formats = stored.filter(|f| Constants::builtin().format(*f).scope != Scope::Experts);
+    let format = select(formats.collect::<Vec<_>>());
     let engine = select(Constants::builtin().serving.names());
     (
         format,
@@ -177,7 +190,8 @@ proptest! {
 
     #[test]
     fn more_shards_never_hold_more_states((model, parallel) in laid_out(), job in step(), more in 1u64..512) {
-        let wider = Parallel { data: parallel.data + more, ..parallel };
+        // Experts are spread over replicas evenly.
+        let wider = Parallel { data: parallel.data + more * parallel.expert, ..parallel };
         prop_assert!(states(&model, &job, &wider) <= states(&model, &job, &parallel));
     }
 
