@@ -1,25 +1,35 @@
-//! `capacity`: recorded jobs replayed on a pool as it is, and as it would be with more of something.
+//! `capacity`: recorded jobs replayed on a pool as it is, and as it would be with more of something. Both come from the
+//! manager, or from files.
 
 use super::Outcome;
+use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Cell, Output, Table, column, in_csv};
 use crate::progress::Progress;
+use jiff::Timestamp;
+use poolwright_service::{Asked, Snapshot, Status, pool_kinds};
 use poolwright_simulator::capacity::{Choice, Judged, Prices, Question};
-use poolwright_simulator::{Policy, Runtimes, Scenario, Site};
+use poolwright_simulator::record::{self, Wish};
+use poolwright_simulator::site::{Hosts, Kind, SiteError};
+use poolwright_simulator::{Policy, Runtimes, Scenario, Site, Trace};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CapacityArgs {
-    /// Recorded jobs, as CSV, plain or gzipped: our columns, AcmeTrace's or those of Alibaba's spot trace
-    #[arg(long, value_name = "FILE")]
-    trace: PathBuf,
-    /// The pool ([[kind]] and [[hosts]], else as large as its load asks), its watts and seconds, and seeds
+    /// Recorded jobs, as CSV, plain or gzipped, in place of what the manager recorded; needs --scenario
+    #[arg(long, value_name = "FILE", requires = "scenario")]
+    trace: Option<PathBuf>,
+    /// Watts, seconds and seeds; with --trace also the pool ([[kind]] and [[hosts]], else as large as its load asks)
     #[arg(long, value_name = "FILE.toml")]
-    scenario: PathBuf,
+    scenario: Option<PathBuf>,
+    /// Also write what the manager recorded, as a trace
+    #[arg(long, value_name = "FILE.csv", conflicts_with = "trace")]
+    record: Option<PathBuf>,
     /// What could be bought; may be repeated. Without it, some that are worth a look
     #[arg(long = "option", value_name = "WHAT", value_parser = parse_choice)]
     options: Vec<Choice>,
@@ -38,10 +48,14 @@ pub struct CapacityArgs {
     /// US dollars of a host, a slot, a link, a kwh, or a GPU of a kind; may be repeated
     #[arg(long = "price", value_name = "WHAT=USD", value_parser = parse_price)]
     prices: Vec<(String, f64)>,
+    #[command(flatten)]
+    manager: ManagerArgs,
 }
 
 const EXAMPLES: &str = "\
 Examples:
+  poolwright capacity --record asked.csv
+  poolwright capacity --option \"8 x h100-sxm5-80gb\" --price h100-sxm5-80gb=30000 --patience 4
   poolwright capacity --trace jobs.csv.gz --scenario pool.toml
   poolwright capacity --trace jobs.csv --scenario pool.toml --option \"8 x h100-sxm5-80gb\" --option \"2 hosts\" \\
     --option \"16 slots a host\" --option \"2 links a host + 4 x l4\" --price host=24000 -o json
@@ -53,9 +67,32 @@ Columns: WAIT is from submission until the job computes, in hours; LATE are jobs
 NEVER those that the pool could never hold; STRANDED are GPU-hours that were free while somebody waited for as many; \
 USD what the option costs, from hw-profiles and --price.";
 
+/// What is replayed, and on what.
+struct Ground {
+    trace: Trace,
+    scenario: Scenario,
+    site: Site,
+    /// Of the manager's record.
+    recorded: Option<Recorded>,
+}
+
+/// The manager's record in a few figures.
+#[derive(Serialize)]
+struct Recorded {
+    since: Timestamp,
+    ended: usize,
+    running: usize,
+    waiting: usize,
+    refused: usize,
+    /// Wishes of which nobody could say how many GPUs they need; they are not replayed.
+    unsized_wishes: usize,
+}
+
 /// Everything, as JSON.
 #[derive(Serialize)]
 struct Answer<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded: &'a Option<Recorded>,
     options: &'a [Judged],
     pool: &'a Site,
     policy: &'static str,
@@ -89,22 +126,22 @@ fn parse_price(text: &str) -> Result<(String, f64), String> {
     }
 }
 
-pub fn run(args: &CapacityArgs, output: Output) -> Outcome {
-    let trace = super::simulate::read_trace(&args.trace)?;
-    let scenario = read_scenario(&args.scenario, &args.seeds)?;
-    let prices = prices_of(&args.prices);
-    let unfit = |error: &dyn std::fmt::Display| {
-        Failure::usage(format!(
-            "{} on {}: {error}",
-            args.trace.display(),
-            args.scenario.display()
-        ))
+pub async fn run(args: CapacityArgs, output: Output) -> Outcome {
+    let ground = match (&args.trace, &args.scenario) {
+        (Some(trace), Some(scenario)) => from_files(trace, scenario, &args.seeds)?,
+        _ => from_manager(&args).await?,
     };
-    let site = Site::of(&scenario, &trace).map_err(|error| unfit(&error))?;
+    let Ground {
+        trace,
+        scenario,
+        site,
+        recorded,
+    } = &ground;
+    let prices = prices_of(&args.prices);
     let question = Question {
-        trace: &trace,
-        scenario: &scenario,
-        site: &site,
+        trace,
+        scenario,
+        site,
         policy: args.policy,
         runtimes: args.runtimes,
         patience_s: 3600.0 * args.patience,
@@ -115,10 +152,11 @@ pub fn run(args: &CapacityArgs, output: Output) -> Outcome {
         .answer(&args.options, &mut |what| progress.doing(what))
         .map_err(|error| Failure::usage(error.to_string()))?;
     drop(progress);
-    let assumed = assumed(&scenario, &judged);
+    let assumed = assumed(scenario, &judged);
     let answer = Answer {
+        recorded,
         options: &judged,
-        pool: &site,
+        pool: site,
         policy: args.policy.name,
         runtimes: args.runtimes,
         patience_s: question.patience_s,
@@ -127,7 +165,8 @@ pub fn run(args: &CapacityArgs, output: Output) -> Outcome {
         assumed: &assumed,
     };
     output.show_as(&answer, &table(&judged), |width| {
-        let mut text = table(&judged).render(width);
+        let mut text = recorded.as_ref().map_or_else(String::new, told);
+        text.push_str(&table(&judged).render(width));
         text.push_str("assumed:\n");
         for line in &assumed {
             text.push_str(&format!("  {line}\n"));
@@ -137,10 +176,137 @@ pub fn run(args: &CapacityArgs, output: Output) -> Outcome {
     Ok(ExitCode::Ok)
 }
 
-fn read_scenario(file: &Path, seeds: &[u64]) -> Result<Scenario, Failure> {
-    let text = fs::read_to_string(file).map_err(|error| Failure::file(file, "read", &error))?;
-    let refuse = |error| Failure::usage(format!("{}: {error}", file.display()));
-    let mut scenario = Scenario::parse(&text).map_err(refuse)?;
+fn from_files(trace: &Path, scenario: &Path, seeds: &[u64]) -> Result<Ground, Failure> {
+    let unfit = |error| Failure::usage(format!("{} on {}: {error}", trace.display(), scenario.display()));
+    let (trace, scenario) = (
+        super::simulate::read_trace(trace)?,
+        read_scenario(Some(scenario), seeds)?,
+    );
+    let site = Site::of(&scenario, &trace).map_err(unfit)?;
+    Ok(Ground {
+        trace,
+        scenario,
+        site,
+        recorded: None,
+    })
+}
+
+/// What was asked of the manager, on the pool that it sees.
+async fn from_manager(args: &CapacityArgs) -> Result<Ground, Failure> {
+    let api = Api::new(&args.manager)?;
+    let now = api.get::<Status>(&["status"]).await?.now;
+    let asked: Vec<Asked> = api.get(&["record"]).await?;
+    let snapshot: Snapshot = api.get(&["snapshot"]).await?;
+    let wishes: Vec<Wish> = asked.iter().map(wish).collect();
+    let text = record::csv(&wishes, seconds(now));
+    if let Some(file) = &args.record {
+        fs::write(file, &text).map_err(|error| Failure::file(file, "written", &error))?;
+    }
+    let unfit = |what: &str, error: &dyn std::fmt::Display| {
+        Failure::new(ExitCode::Generic, format!("{what}: {error}"))
+            .with_hint("or replay a trace of your own: --trace FILE --scenario FILE.toml")
+    };
+    let trace = Trace::parse(&text)
+        .map_err(|error| unfit("nothing can be replayed of what the manager recorded", &error))?;
+    let site = site_of(&snapshot)
+        .map_err(|error| unfit("nothing can be replayed on the pool as it is seen", &error))?;
+    Ok(Ground {
+        trace,
+        scenario: read_scenario(args.scenario.as_deref(), &args.seeds)?,
+        site,
+        recorded: Some(Recorded::of(&asked, now)),
+    })
+}
+
+/// Movable GPUs by kind, and the hosts that have slots.
+fn site_of(snapshot: &Snapshot) -> Result<Site, SiteError> {
+    let kinds = pool_kinds(snapshot);
+    let kinds = kinds.iter().map(|kind| Kind::new(&kind.kind, kind.count));
+    let mut alike: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+    for host in &snapshot.topology.hosts {
+        let slots = host.ports.iter().map(|port| port.slots).sum();
+        let links = host.ports.iter().filter(|port| port.slots > 0).count();
+        if slots > 0 {
+            *alike
+                .entry((slots, u32::try_from(links).unwrap_or(u32::MAX)))
+                .or_default() += 1;
+        }
+    }
+    let hosts = alike
+        .into_iter()
+        .map(|((slots, links), count)| Hosts { count, slots, links });
+    Site::new(kinds.collect(), hosts.collect())
+}
+
+fn seconds(at: Timestamp) -> f64 {
+    at.as_duration().as_secs_f64()
+}
+
+fn wish(asked: &Asked) -> Wish {
+    Wish {
+        name: asked.name.clone(),
+        tenant: asked
+            .tenant
+            .as_ref()
+            .map_or_else(String::new, ToString::to_string),
+        asked_s: seconds(asked.asked),
+        served_s: asked.served.map(seconds),
+        ended_s: asked.ended.map(seconds),
+        gpus: asked.gpus,
+        kind: asked.kind.clone(),
+        min_memory_gib: asked.min_memory.map(|least| least.gib().ceil() as u32),
+        refused: asked.refused.is_some(),
+    }
+}
+
+impl Recorded {
+    fn of(asked: &[Asked], now: Timestamp) -> Self {
+        let count = |is: fn(&Asked) -> bool| asked.iter().filter(|one| is(one)).count();
+        Self {
+            since: asked.iter().map(|one| one.asked).min().unwrap_or(now),
+            ended: count(|one| one.served.is_some() && one.ended.is_some()),
+            running: count(|one| one.served.is_some() && one.ended.is_none()),
+            waiting: count(|one| one.served.is_none() && one.refused.is_none()),
+            refused: count(|one| one.refused.is_some()),
+            unsized_wishes: count(|one| one.gpus == 0),
+        }
+    }
+}
+
+fn told(recorded: &Recorded) -> String {
+    let Recorded {
+        since,
+        ended,
+        running,
+        waiting,
+        refused,
+        unsized_wishes,
+    } = recorded;
+    let mut text = format!(
+        "asked of the pool since {since}: {ended} ended, {running} running, {waiting} waiting, {refused} refused\n"
+    );
+    if *unsized_wishes > 0 {
+        text.push_str(&format!(
+            "{unsized_wishes} of them not replayed: nobody could say how many GPUs they need\n"
+        ));
+    }
+    text
+}
+
+/// Of a file, else what is assumed of hardware that nobody has measured.
+fn read_scenario(file: Option<&Path>, seeds: &[u64]) -> Result<Scenario, Failure> {
+    let name = file.map_or_else(
+        || "the scenario that is built in".to_owned(),
+        |file| file.display().to_string(),
+    );
+    let refuse = |error| Failure::usage(format!("{name}: {error}"));
+    let mut scenario = match file {
+        Some(file) => {
+            let text = fs::read_to_string(file).map_err(|error| Failure::file(file, "read", &error))?;
+            Scenario::parse(&text).map_err(refuse)?
+        }
+        None => Scenario::assumed().map_err(refuse)?,
+    };
     if !seeds.is_empty() {
         scenario.replay.seeds = seeds.to_vec();
     }

@@ -49,7 +49,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Discover(args) => discover::run(args, output).await,
         Command::Size(args) => size::run(&args, output),
         Command::Simulate(args) => simulate::run(&args, output),
-        Command::Capacity(args) => capacity::run(&args, output),
+        Command::Capacity(args) => capacity::run(args, output).await,
         Command::Forecast(args) => forecast::run(&args, output),
         Command::Serve(args) => serve::run(args).await,
         Command::Get(args) => get::run(args, output).await,

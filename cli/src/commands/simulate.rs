@@ -141,6 +141,7 @@ pub fn run(args: &SimulateArgs, output: Output) -> Ended {
             &scenario,
             &results,
             &steps,
+            &equivalence,
             &labels,
         );
         fs::write(file, report).map_err(|error| Failure::file(file, "written", &error))?;

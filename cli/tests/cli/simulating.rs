@@ -1,6 +1,6 @@
-//! `simulate` and `capacity` of a trace, which need no manager.
+//! `simulate` and `capacity`, of traces and of what a manager recorded.
 
-use crate::support::run;
+use crate::support::{Manager, run};
 
 const SMALL: &str = "../composer/simulator/tests/data/small.csv";
 const SCENARIO: &str = "../hw-profiles/scenarios/pool-k16.toml";
@@ -107,4 +107,67 @@ async fn an_option_that_can_not_be_bought_is_refused() {
     ] {
         run(&line).await.expect(2, &words);
     }
+}
+
+#[tokio::test]
+async fn capacity_is_judged_by_what_the_manager_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "zones"]).await;
+    manager
+        .run("capacity")
+        .await
+        .expect(1, &["nothing can be replayed", "--trace FILE"]);
+    manager.run("compose --gpus 2 --name web").await.expect(0, &[]);
+    manager.run("release web --yes").await.expect(0, &[]);
+    manager.run("compose --gpus 1 --name chat").await.expect(0, &[]);
+    let refused = manager.run("compose --gpus 500 --name huge").await;
+    assert_ne!(refused.code, 0, "{refused:?}");
+
+    let file = folder.path().join("asked.csv");
+    let line = format!("capacity --record {}", file.display());
+    let answer = manager
+        .run(&format!("{line} -o json"))
+        .await
+        .expect(0, &[])
+        .json();
+    let recorded = &answer["recorded"];
+    let count = |what: &str| recorded[what].as_u64();
+    assert_eq!(
+        (
+            count("ended"),
+            count("running"),
+            count("waiting"),
+            count("refused")
+        ),
+        (Some(1), Some(1), Some(0), Some(1)),
+        "{recorded}"
+    );
+    assert_eq!(answer["options"][0]["option"], "buy nothing");
+    assert_eq!(
+        answer["options"][0]["refused"], 1,
+        "no pool of that size holds it"
+    );
+    assert!(
+        answer["pool"]["kinds"][0]["gpus"].as_u64() > Some(0),
+        "{}",
+        answer["pool"]
+    );
+    manager
+        .run(&line)
+        .await
+        .expect(0, &["1 ended, 1 running, 0 waiting, 1 refused", "buy nothing"]);
+
+    let trace = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        trace
+            .lines()
+            .any(|row| row.starts_with("huge,") && row.contains(",refused,")),
+        "{trace}"
+    );
+    run(&format!(
+        "capacity --trace {} --scenario {DESCRIBED}",
+        file.display()
+    ))
+    .await
+    .expect(0, &["buy nothing"]);
 }

@@ -43,7 +43,7 @@ pub mod window;
 
 pub use composer::documents;
 pub use composer::{
-    Accepting, Adopting, Change, Check, CheckResult, Composer, Credentials, Declaration, Declared,
+    Accepting, Adopting, Asked, Change, Check, CheckResult, Composer, Credentials, Declaration, Declared,
     DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest, How, LimitsStatus, Lost,
     MOST_OPENINGS, MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent,
     Status, Why, most_slots, openings_of, pool_kinds,

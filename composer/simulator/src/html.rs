@@ -1,6 +1,6 @@
 //! A report as one HTML file: figures, plots, what each part brings, and what is assumed. Nothing is loaded from elsewhere.
 
-use crate::compare::Step;
+use crate::compare::{Equivalence, Step};
 use crate::experiment::{Outcome, Results};
 use crate::metrics::Metrics;
 use crate::plot::{Bar, bars, colour};
@@ -34,6 +34,7 @@ pub fn report(
     scenario: &Scenario,
     results: &Results,
     steps: &[Step],
+    equivalence: &[Equivalence],
     synthetic: &[String],
 ) -> String {
     let mut series: Vec<&str> = Vec::new();
@@ -68,7 +69,9 @@ pub fn report(
         html.push_str(&bars(title, unit, &series, &all));
     }
     figures(&mut html, results);
+    widths(&mut html, results);
     decomposition(&mut html, steps);
+    equal(&mut html, equivalence);
     html.push_str("<h2>What is assumed</h2><ul>");
     for label in synthetic {
         let _ = write!(html, "<li>{}</li>", escaped(label));
@@ -91,14 +94,15 @@ pub fn report(
 fn figures(html: &mut String, results: &Results) {
     html.push_str(
         "<h2>Figures</h2><table><tr><th>policy<th>load<th>run times<th>GPUs<th>JCT mean h<th>p95<th>p99<th>wait mean h<th>p95\
-<th>used<th>attaches a job<th>MWh<th>widest JCT h</tr>\n",
+<th>used<th>stranded GPU-h<th>attaches a job<th>MWh<th>widest JCT h<th>µs a decision<th>p99</tr>\n",
     );
     for outcome in &results.policies {
         let metrics = &outcome.metrics;
         let hours = |seconds: f64| format!("{:.2}", seconds / 3600.0);
         let _ = writeln!(
             html,
-            "<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{:.1} %<td>{:.2}<td>{:.1}<td>{}</tr>",
+            "<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{:.1} %<td>{:.0}<td>{:.2}<td>{:.1}<td>{}\
+             <td>{:.1}<td>{:.1}</tr>",
             outcome.policy,
             outcome.load,
             outcome.runtimes,
@@ -109,9 +113,61 @@ fn figures(html: &mut String, results: &Results) {
             hours(metrics.wait_mean_s),
             hours(metrics.wait_p95_s),
             100.0 * metrics.utilization,
+            metrics.stranded_gpu_h,
             metrics.attaches_per_job,
             metrics.energy_kwh / 1000.0,
             hours(metrics.by_width.last().map_or(0.0, |width| width.jct_mean_s)),
+            outcome.decision.mean_us,
+            outcome.decision.p99_us,
+        );
+    }
+    html.push_str("</table>\n");
+}
+
+/// Completion times by width: a mean over all hides who starves.
+fn widths(html: &mut String, results: &Results) {
+    html.push_str(
+        "<h2>By width</h2><table><tr><th>policy<th>load<th>run times<th>GPUs a job<th>jobs<th>JCT mean h<th>p95<th>p99\
+<th>wait mean h<th>p95</tr>\n",
+    );
+    for outcome in &results.policies {
+        for width in &outcome.metrics.by_width {
+            let hours = |seconds: f64| format!("{:.2}", seconds / 3600.0);
+            let _ = writeln!(
+                html,
+                "<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>",
+                outcome.policy,
+                outcome.load,
+                outcome.runtimes,
+                width.gpus,
+                width.jobs,
+                hours(width.jct_mean_s),
+                hours(width.jct_p95_s),
+                hours(width.jct_p99_s),
+                hours(width.wait_mean_s),
+                hours(width.wait_p95_s),
+            );
+        }
+    }
+    html.push_str("</table>\n");
+}
+
+/// How many GPUs give the same.
+fn equal(html: &mut String, equivalence: &[Equivalence]) {
+    if equivalence.is_empty() {
+        return;
+    }
+    html.push_str(
+        "<h2>As fast in the mean</h2><table><tr><th>policy<th>needs GPUs<th>as fast as<th>with GPUs<th>load<th>run times</tr>\n",
+    );
+    for one in equivalence {
+        let gpus = one
+            .gpus
+            .map_or_else(|| "more than twice".to_owned(), |gpus| gpus.to_string());
+        let _ = writeln!(
+            html,
+            "<tr><td>{}<td>{gpus}<td>{}<td>{}<td>{}<td>{}</tr>",
+            one.policy, one.reference, one.reference_gpus, one.load, one.runtimes
         );
     }
     html.push_str("</table>\n");

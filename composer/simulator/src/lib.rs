@@ -1,7 +1,8 @@
 //! Replays recorded jobs against policies, on static servers and on a pool, and measures what comes of each. Pure: no
 //! clock, no files; randomness is a seed; the same input gives the same figures.
 //!
-//! * [`trace`]: rows to jobs. [`site`]: a pool as it is. [`scenario`]: the hardware, with the source of each figure. [`runtimes`]: what is known of
+//! * [`trace`]: rows to jobs. [`record`]: the same from what a manager recorded.
+//!   [`site`]: a pool as it is. [`scenario`]: the hardware, with the source of each figure. [`runtimes`]: what is known of
 //!   run times beforehand.
 //! * [`demand_series`]: recorded demand, as jobs or as samples, to what a forecast rests on.
 //! * [`workload`]: a trace at an offered load, with what a seed decides.
@@ -23,6 +24,7 @@ pub mod html;
 pub mod meter;
 pub mod metrics;
 pub mod policies;
+pub mod record;
 pub mod replay;
 pub mod runtimes;
 pub mod scenario;

@@ -210,7 +210,18 @@ fn a_whole_experiment_gives_figures_parts_and_a_report() {
     let steps = compare::decompose(&results.policies);
     assert!(steps.iter().any(|step| step.what == "composing"));
     let labels = compare::synthetic(&scenario, &results.policies);
-    let report = html::report("<small>", &scenario, &results, &steps, &labels);
+    let first = &results.policies[0];
+    let equal = compare::equivalent(&trace, &scenario, &policies::ALL[0], first).unwrap();
+    let report = html::report("<small>", &scenario, &results, &steps, &[equal], &labels);
+    for part in [
+        "By width",
+        "As fast in the mean",
+        "stranded GPU-h",
+        "µs a decision",
+        "What each part brings",
+    ] {
+        assert!(report.contains(part), "{part}");
+    }
     assert!(report.contains("&lt;small&gt;") && report.matches("<svg").count() == 6);
     assert!(!report.contains("http"), "nothing is loaded from elsewhere");
 }

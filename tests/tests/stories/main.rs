@@ -27,6 +27,7 @@ mod pausing;
 mod phases;
 mod polling;
 mod recalled;
+mod recorded;
 mod repairing;
 mod requests;
 mod restarting_bmcs;

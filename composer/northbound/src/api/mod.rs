@@ -8,6 +8,7 @@ mod operations;
 mod pauses;
 mod pool;
 mod probes;
+mod record;
 mod schedules;
 
 use crate::{Api, auth, problem::Problem, redfish};
@@ -40,6 +41,7 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         .merge(pauses::routes())
         .merge(limits::routes())
         .merge(schedules::routes())
+        .merge(record::routes())
         .merge(endpoints::routes())
         .fallback(no_such_path)
         .layer(middleware::from_fn_with_state(api.clone(), once_started))

@@ -33,6 +33,14 @@ impl Composer {
     /// Serves one demand now, as well as what is served already. If it can't be served whole it is not kept.
     /// What is stale is given only where nothing else would do, and after another look at it.
     pub async fn compose(&self, spec: DemandSpec, by: &str, how: &How) -> Result<Change, ServiceError> {
+        let done = self.compose_or_look(&spec, by, how).await;
+        if let (Err(refused), false) = (&done, how.dry_run) {
+            self.note_refused(&spec, refused).await;
+        }
+        done
+    }
+
+    async fn compose_or_look(&self, spec: &DemandSpec, by: &str, how: &How) -> Result<Change, ServiceError> {
         let mut looked = false;
         for _ in 0..OUTRUN {
             match self.compose_now(spec.clone(), by, how).await {
@@ -45,7 +53,7 @@ impl Composer {
                 done => return done,
             }
         }
-        self.compose_now(spec, by, how).await
+        self.compose_now(spec.clone(), by, how).await
     }
 
     /// Whether another manager took meanwhile what this one had planned to take: then another plan may do.

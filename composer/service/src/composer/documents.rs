@@ -6,6 +6,7 @@ use super::keeping::DemandOf;
 use super::latecoming::Latecomer;
 use super::looking::naming::{Ids, Speakers};
 use super::pruning::Reckoned;
+use super::recording::TurnedAway;
 use super::repairing::Repaired;
 use super::suspending::PutAside;
 use super::wanting::CalendarChange;
@@ -46,6 +47,7 @@ const OURS: &[&str] = &[
     Shown::KIND,
     Walk::KIND,
     Reckoned::KIND,
+    TurnedAway::KIND,
     Session::KIND,
     Logins::KIND,
 ];
@@ -79,6 +81,7 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Shown::KIND => again::<Shown>(json),
         Walk::KIND => again::<Walk>(json),
         Reckoned::KIND => again::<Reckoned>(json),
+        TurnedAway::KIND => again::<TurnedAway>(json),
         Session::KIND => again::<Session>(json),
         Logins::KIND => again::<Logins>(json),
         kind => return documents::reread(kind, json),

@@ -26,6 +26,7 @@
 //! * [`polling`]: looking by the clock.
 //! * [`pausing`]: stopping it all, or some of it.
 //! * [`pruning`]: what is forgotten of the past.
+//! * [`recording`]: what was asked of the pool.
 //! * [`readiness`]: whether it may be asked at all.
 //! * [`asking`]: operations, compositions, and why things are as they are.
 //!
@@ -56,6 +57,7 @@ mod planning;
 mod polling;
 mod pruning;
 mod readiness;
+mod recording;
 mod repairing;
 mod requests;
 mod scheduling;
@@ -77,6 +79,7 @@ pub use endpoints::EndpointTest;
 pub(crate) use following::Tell;
 pub use limiting::{LimitsStatus, MovedMost};
 pub use planning::{Change, How};
+pub use recording::Asked;
 pub use scheduling::{DueOpening, MOST_OPENINGS, openings_of};
 pub use silence::Silent;
 pub use staleness::Observed;
@@ -188,6 +191,8 @@ pub struct Parts {
     trouble: Mutex<Option<Trouble>>,
     /// Since when it is known of a request that may come late, by its id.
     late_since: Mutex<BTreeMap<String, Instant>>,
+    /// What was turned away and is not written down yet.
+    turned_away: Mutex<BTreeMap<String, recording::TurnedAway>>,
     /// The last of those outside was dropped.
     ended: CancellationToken,
     /// What goes on by itself; it ends with the composer.
@@ -254,6 +259,7 @@ impl Composer {
             calendar_changed: Notify::new(),
             trouble: Mutex::default(),
             late_since: Mutex::default(),
+            turned_away: Mutex::default(),
             tasks: Mutex::default(),
         });
         Self { parts, outside }
@@ -355,7 +361,11 @@ impl Composer {
         self.enter(Stage::Closed);
         let nothing_on_its_way = self.executor.shutdown(SHUTDOWN).await;
         // What was seen last is what the next start shows.
-        if tokio::time::timeout(KEEP, self.joined()).await.is_err() {
+        let written = async {
+            self.write_turned_away().await;
+            self.joined().await;
+        };
+        if tokio::time::timeout(KEEP, written).await.is_err() {
             tracing::warn!("what was seen last is not written down: the store did not answer in time");
         }
         self.connections.close().await;

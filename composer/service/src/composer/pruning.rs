@@ -1,5 +1,5 @@
 //! What is forgotten of the past, so that it does not grow for ever: operations and keys as the executor says,
-//! what ran by the clock, and sessions that are over.
+//! what ran by the clock, what was turned away, and sessions that are over.
 //!
 //! The machine's clock may be wrong, and what is forgotten is gone. So the time up to which the past is forgotten is
 //! kept, and comes nearer to the clock no faster than twice as fast as managers run.
@@ -21,6 +21,8 @@ const MOST_RUNS: u64 = 5_000;
 const AT_ONCE: u32 = 100;
 /// Between two times, in real time.
 const HOURLY: Duration = Duration::from_secs(3600);
+/// Between two times at which what was turned away is written down.
+const MINUTELY: Duration = Duration::from_secs(60);
 
 /// By which time ages are reckoned of what may be forgotten.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,11 +44,13 @@ impl Composer {
         self.settle_demands().await?;
         let pruned = self.executor.prune(now, &[DemandOf::KIND]).await?;
         let runs = self.prune_runs(now).await?;
+        let turned_away = self.prune_turned_away(now).await?;
         let sessions = self.sessions().prune(now).await?;
         tracing::debug!(
             pruned.operations,
             pruned.keys,
             runs,
+            turned_away,
             sessions,
             "forgotten, for they are old"
         );
@@ -80,7 +84,10 @@ impl Composer {
     /// Forgets what is old, for as long as somebody waits for it.
     pub(crate) async fn keep_pruning(&self) {
         loop {
-            tokio::time::sleep(HOURLY).await;
+            for _ in 0..HOURLY.as_secs() / MINUTELY.as_secs() {
+                tokio::time::sleep(MINUTELY).await;
+                self.write_turned_away().await;
+            }
             if let Err(error) = self.prune_after(HOURLY).await {
                 tracing::warn!("what is old is kept for another hour: {error}");
             }

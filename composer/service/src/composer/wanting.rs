@@ -84,9 +84,12 @@ impl Composer {
     /// Forgets a demand. What it holds is let go by the next plan that is applied.
     pub async fn remove_demand(&self, id: &DemandId) -> Result<(), ServiceError> {
         let _turn = self.turn.lock().await;
-        may_be_withdrawn(&self.demand(id).await?)?;
+        let record = self.demand(id).await?;
+        may_be_withdrawn(&record)?;
         self.is_suspended_by_none(id).await?;
-        self.unkeep(id).await
+        self.unkeep(id).await?;
+        self.note_withdrawn(&record).await;
+        Ok(())
     }
 
     pub async fn schedules(&self) -> Result<Vec<ScheduleStatus>, ServiceError> {
