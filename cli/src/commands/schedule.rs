@@ -13,11 +13,13 @@ use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::duration;
+use crate::follow::{duration, some_time};
 use crate::output::{Output, human, say};
 use crate::tables;
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_service::ScheduleStatus;
+use poolwright_service::hooks::HookName;
+use poolwright_service::ladder::Ladder;
 use poolwright_service::occurrence::{Missed, Overlap};
 use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::ScheduleSpec;
@@ -74,6 +76,8 @@ Examples:
   poolwright schedule add nights --opens \"0 20 * * *\" --closes \"30 7 * * *\" --zone Europe/Berlin \\
       8B --task full --suspends chat
   poolwright schedule add weekends --weekly \"SAT,SUN 00:00-24:00\" --gpus 8 --overlap queue --suspends chat
+  poolwright schedule add nights --weekly \"daily 20:00-07:30\" --gpus 8 --suspends chat --back-by-close \\
+      --notice 10m --notify tell --checkpoint save --checkpoint-limit 5m --grace 5m --may-stop --reclaim 30m
   poolwright schedule add --file nights.toml
 
 Where a local time is skipped because clocks are set forward, the first moment after the gap counts; where one comes
@@ -114,12 +118,73 @@ struct AddArgs {
     #[arg(long)]
     back_by_close: bool,
     #[command(flatten)]
+    lending: LendingArgs,
+    #[command(flatten)]
     wanted: WantedArgs,
     /// The whole schedule from a file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "opens", "closes", "weekly", "suspends", "model", "phases", "gpus", "overlap", "missed", "back_by_close"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "opens", "closes", "weekly", "suspends", "model", "phases", "gpus", "overlap", "missed", "back_by_close", "notice", "notify", "checkpoint", "reclaim", "alert"])]
     file: Option<PathBuf>,
     #[command(flatten)]
     manager: ManagerArgs,
+}
+
+/// How what is lent comes back. Hooks are commands that `poolwright serve --hooks FILE` knows by name.
+#[derive(Debug, Clone, clap::Args)]
+struct LendingArgs {
+    /// So long before it is taken back the borrower is told
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    notice: Option<Duration>,
+    /// Hook that tells it
+    #[arg(long, value_name = "HOOK", requires = "notice")]
+    notify: Option<HookName>,
+    /// Hook that decides by its exit status: with 0 it may be taken, with anything else not yet
+    #[arg(long, value_name = "HOOK")]
+    checkpoint: Option<HookName>,
+    /// The longest that one run of it may take; 60s if nothing is said
+    #[arg(long, value_name = "TIME", requires = "checkpoint", value_parser = some_time)]
+    checkpoint_limit: Option<Duration>,
+    /// How long a checkpoint that did not succeed is tried again before --may-stop decides
+    #[arg(long, value_name = "TIME", requires = "checkpoint", value_parser = duration)]
+    grace: Option<Duration>,
+    /// After the grace it is taken all the same, unless a GPU of it is in use
+    #[arg(long, requires = "checkpoint")]
+    may_stop: bool,
+    /// What is suspended is guaranteed to be back so long after the borrower was first asked
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    reclaim: Option<Duration>,
+    /// Hook that is run once where a return is going to be late
+    #[arg(long, value_name = "HOOK")]
+    alert: Option<HookName>,
+}
+
+impl LendingArgs {
+    fn ladder(&self) -> Result<Option<Ladder>, Failure> {
+        if self.notice.is_none() && self.checkpoint.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Ladder {
+            notice_s: self.notice.map_or(Ok(0), |time| seconds("--notice", time))?,
+            notify: self.notify.clone(),
+            checkpoint: self.checkpoint.clone(),
+            checkpoint_s: self
+                .checkpoint_limit
+                .map(|time| seconds("--checkpoint-limit", time))
+                .transpose()?,
+            grace_s: self.grace.map_or(Ok(0), |time| seconds("--grace", time))?,
+            may_stop: self.may_stop,
+        }))
+    }
+}
+
+fn seconds(option: &str, time: Duration) -> Result<u32, Failure> {
+    let whole = u32::try_from(time.as_secs())
+        .ok()
+        .filter(|_| time.subsec_nanos() == 0);
+    whole.ok_or_else(|| {
+        Failure::usage(format!(
+            "{option}: whole seconds are wanted, and at most 136 years"
+        ))
+    })
 }
 
 /// When a window is open.
@@ -283,6 +348,13 @@ fn spec(args: &AddArgs) -> Result<ScheduleSpec, Failure> {
         overlap: args.overlap,
         missed: args.missed,
         back_by_close: args.back_by_close,
+        ladder: args.lending.ladder()?,
+        reclaim_s: args
+            .lending
+            .reclaim
+            .map(|time| seconds("--reclaim", time))
+            .transpose()?,
+        alert: args.lending.alert.clone(),
     })
 }
 

@@ -44,6 +44,10 @@ pub struct ServeArgs {
     /// they change says so, with this file
     #[arg(long, value_name = "FILE.json")]
     calibration: Option<PathBuf>,
+    /// Commands that schedules may have run by name, each an argument vector:
+    /// save = ["/usr/local/bin/save", "--all"]
+    #[arg(long, value_name = "FILE.toml")]
+    hooks: Option<PathBuf>,
     /// Make a new password for the account admin where DIR/initial-admin-password is missing, or opens nothing
     #[arg(long)]
     new_admin_password: bool,
@@ -56,6 +60,7 @@ Examples:
   poolwright serve --data-dir pool --rack demo
   poolwright serve --data-dir /var/lib/poolwright --listen 0.0.0.0:8443 --name pool.example.com --name 10.0.0.9
   poolwright serve --data-dir /var/lib/poolwright --calibration /etc/poolwright/here.json
+  poolwright serve --data-dir /var/lib/poolwright --hooks /etc/poolwright/hooks.toml
   poolwright serve --data-dir /var/lib/poolwright --store postgres://poolwright@db/pool \
       --store-password-file /etc/poolwright/db-password --store-ca /etc/poolwright/db-ca.pem
 
@@ -82,6 +87,7 @@ pub async fn run(args: ServeArgs) -> Outcome {
         .as_deref()
         .map(super::size::read_calibration)
         .transpose()?;
+    let hooks = args.hooks.as_deref().map(wire_up::read_hooks).transpose()?;
     let cluster_key = args.store.cluster_key()?;
     let listener = wire_up::listen(args.listen)?;
     // That is an error of the write, and not the end of the process. Held for as long as it runs.
@@ -98,6 +104,9 @@ pub async fn run(args: ServeArgs) -> Outcome {
     options.execute.act_deadline = args.request_deadline;
     options.execute.host_deadline = options.execute.host_deadline.min(args.request_deadline);
     options.calibration = calibration.unwrap_or_default();
+    if let Some(hooks) = hooks {
+        options.hooks = Arc::new(hooks);
+    }
     if let Some(file) = &args.calibration {
         let corrections = &options.calibration.corrections;
         say(&format!("sizing is calibrated by {}:", file.display()));

@@ -121,13 +121,19 @@ pub fn schedules(schedules: &[ScheduleStatus]) -> Table {
         column("DEMANDS").if_any(),
         column("SUSPENDS").if_any(),
         column("RETURN TAKES").named("returns").if_any(),
+        column("GUARANTEE").named("reclaim_s").if_any(),
+        column("RETURN").named("return").if_any(),
         column("TROUBLE").if_any(),
     ]);
     for status in schedules {
         let Schedule { spec, .. } = &status.schedule;
         let now = match (spec.paused, status.open, &status.fate) {
             (true, ..) => "paused".to_owned(),
-            (false, true, _) => "open".to_owned(),
+            (false, true, _) => match status.schedule.lend.as_ref() {
+                Some(lend) if lend.over.is_none() && lend.noticed.is_some() => "open, called back".to_owned(),
+                _ => "open".to_owned(),
+            },
+            (false, false, Some(Fate::Blocked { by })) => format!("blocked: what {by} lent is not back"),
             (false, false, Some(Fate::Waits { r#for })) => format!("waits for {}", r#for),
             (false, false, Some(Fate::LeftOut { because })) => format!("left out: {because}"),
             (false, false, _) => "closed".to_owned(),
@@ -147,6 +153,8 @@ pub fn schedules(schedules: &[ScheduleStatus]) -> Table {
             Cell::list(spec.demands.iter().map(|demand| &demand.id)),
             Cell::list(&spec.suspends),
             Cell::maybe(status.returns),
+            Cell::maybe(spec.reclaim_s.map(|reclaim_s| format!("{reclaim_s} s"))),
+            Cell::maybe(status.return_told()),
             Cell::maybe(status.trouble.as_ref()),
         ]);
     }

@@ -2,13 +2,16 @@
 //! facade, or to the manager's API.
 //!
 //! * [`redfish`]: drivers for Redfish services. [`rack`]: emulated racks and recorded machines.
+//! * [`hooks`]: commands that schedules may have run.
 //! * [`store`]: where a manager keeps everything. [`manager`]: its API.
 
+mod hooks;
 mod manager;
 mod rack;
 mod redfish;
 mod store;
 
+pub use hooks::read_hooks;
 pub use manager::{ApiServing, ServedApi, listen, manager_address, serve_api, unreached};
 pub use rack::{
     EndpointInfo, Rack, RackServing, ServedRack, endpoints_of, last_address, read_rack, serve_rack,

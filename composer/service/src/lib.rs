@@ -4,6 +4,7 @@
 //! * [`runner`]: looks at the hardware and recompositions by the calendar.
 //! * [`demand`], [`schedule`], [`window`], [`endpoint`]: what people write, and what is kept of it.
 //! * [`occurrence`]: openings of a window that give way, wait, or are left out.
+//! * [`lend`], [`ladder`], [`hooks`]: what is lent, and how it comes back.
 //! * [`drift`](mod@drift): what is recorded against what is found.
 //! * [`size`], [`phases`]: from what people write about a model, or a run over time, to sizing's answer.
 //! * [`Course`]: the windows of a demand with phases.
@@ -22,8 +23,11 @@ pub mod demand;
 pub mod drift;
 pub mod endpoint;
 mod error;
+pub mod hooks;
 mod ids;
+pub mod ladder;
 pub mod leases;
+pub mod lend;
 pub mod limits;
 mod missing;
 pub mod occurrence;

@@ -5,6 +5,8 @@
 //! schedule, by a commit that expects the schedule as it was read: of several managers one decides, once, also after a
 //! restart.
 
+use crate::ladder::Ladder;
+use crate::lend::{Lend, late_among};
 use crate::schedule::Calendar;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::ScheduleId;
@@ -70,7 +72,7 @@ impl Returns {
     }
 
     /// The whole seconds before the closing at which a return begins.
-    fn early(self) -> SignedDuration {
+    pub(crate) fn early(self) -> SignedDuration {
         SignedDuration::from_secs(i64::from(self.p95_s.max(1)))
     }
 }
@@ -109,9 +111,19 @@ pub enum Fate {
     Waits {
         r#for: ScheduleId,
     },
+    /// Until what this one lent is back, which is late.
+    Blocked {
+        by: ScheduleId,
+    },
     LeftOut {
         because: String,
     },
+}
+
+impl Mark {
+    fn is_blocked(&self) -> bool {
+        matches!(self.fate, Fate::Blocked { .. })
+    }
 }
 
 /// A run that somebody asked for.
@@ -132,7 +144,60 @@ impl ByHand {
 impl Calendar {
     /// Whether openings are begun only after somebody decided so.
     fn decides(&self) -> bool {
-        self.overlap != Overlap::Both || self.missed != Missed::MakeUp || self.back_by_close
+        self.overlap != Overlap::Both || self.missed != Missed::MakeUp || self.promises()
+    }
+
+    /// Whether somebody was promised something of how its runs end.
+    fn promises(&self) -> bool {
+        self.back_by_close || self.ladder.is_some() || self.reclaim_s.is_some()
+    }
+
+    /// How long the rungs before a return take at most.
+    pub fn ladder_length(&self) -> SignedDuration {
+        self.ladder.as_ref().map_or(SignedDuration::ZERO, Ladder::length)
+    }
+
+    /// The lend of a run that begins now: to be kept by the commit that begins it. One that is on and was not called
+    /// back yet goes on with it.
+    pub fn lend_from(&self, now: Timestamp, ends: Option<Timestamp>) -> Option<Lend> {
+        if self.suspends.is_empty() || !self.promises() {
+            return None;
+        }
+        let closes = self.window.next_change(now).filter(|_| self.window.is_open(now));
+        let ends = ends.or(closes)?;
+        let before = self.lend.as_ref().filter(|lend| self.goes_on(lend, now));
+        match before {
+            Some(called_back) if called_back.noticed.is_some() => self.lend.clone(),
+            before => {
+                let began = before.map_or(now, |before| before.began);
+                Some(Lend::of(
+                    self,
+                    began,
+                    ends.max(before.map_or(ends, |before| before.ends)),
+                    closes,
+                ))
+            }
+        }
+    }
+
+    fn goes_on(&self, lend: &Lend, at: Timestamp) -> bool {
+        lend.is_on(self.ladder.as_ref(), at)
+    }
+
+    /// It goes on until its last rung lets it end.
+    fn is_held(&self, at: Timestamp) -> bool {
+        let lend = self.lend.as_ref().filter(|_| self.ladder.is_some());
+        lend.is_some_and(|lend| self.goes_on(lend, at))
+    }
+
+    /// Whose return keeps it from lending anything now: one that is late, or its own that is on its way.
+    pub fn blocked_by<'c>(&'c self, all: &'c [Self], now: Timestamp) -> Option<&'c ScheduleId> {
+        let on_its_way = |lend: &&Lend| match lend.over {
+            Some(_) => lend.back.is_none(),
+            None => lend.noticed.is_some() && self.is_held(now),
+        };
+        let own = self.lend.as_ref().filter(on_its_way).map(|_| &self.id);
+        own.or_else(|| late_among(all, &self.suspends, now))
     }
 
     /// What was decided about the opening that is on at `at`.
@@ -143,11 +208,11 @@ impl Calendar {
 
     /// Whether it runs: by its window, or by hand.
     pub fn is_open(&self, at: Timestamp) -> bool {
-        if self.by_hand.as_ref().is_some_and(|run| run.is_on(at)) {
+        if self.by_hand.as_ref().is_some_and(|run| run.is_on(at)) || self.is_held(at) {
             return true;
         }
         match self.decides() {
-            false => self.window.is_open(at),
+            false => self.window.is_open(at) && !self.mark_at(at).is_some_and(Mark::is_blocked),
             true => {
                 let begun = self.mark_at(at).filter(|mark| mark.fate == Fate::Begun);
                 begun.is_some_and(|mark| mark.ends.is_none_or(|ends| at < ends))
@@ -165,11 +230,14 @@ impl Calendar {
 
     /// What is to be decided now, while the others run that run.
     fn decide(&self, others: &[Calendar], returns: Returns, now: Timestamp) -> Option<Mark> {
-        if !self.decides() || !self.window.is_open(now) {
+        if !self.window.is_open(now) {
             return None;
         }
         let opened = self.window.opened_at(now);
         let before = self.mark_at(now).map(|mark| &mark.fate);
+        if !self.decides() {
+            return self.decide_plainly(others, opened, now);
+        }
         if matches!(before, Some(Fate::Begun | Fate::LeftOut { .. })) {
             return None;
         }
@@ -181,6 +249,14 @@ impl Calendar {
                 opened,
                 ends: None,
                 fate: Fate::LeftOut { because },
+            });
+        }
+        if let Some(by) = self.blocked_by(others, now) {
+            let fate = Fate::Blocked { by: by.clone() };
+            return (before != Some(&fate)).then_some(Mark {
+                opened,
+                ends: None,
+                fate,
             });
         }
         let rivals = || {
@@ -209,19 +285,54 @@ impl Calendar {
         (before != Some(&fate)).then_some(Mark { opened, ends, fate })
     }
 
-    /// When a run that begins now ends, so that all is back by the closing.
+    /// The same for one that follows from the calendar alone, but for what is late when it opens.
+    fn decide_plainly(&self, others: &[Self], opened: Option<Timestamp>, now: Timestamp) -> Option<Mark> {
+        let was_blocked = self.mark_at(now).is_some_and(Mark::is_blocked);
+        let by = self.blocked_by(others, now);
+        let before_it_opened = |by: &&ScheduleId| {
+            let of = others.iter().find(|other| other.id == **by);
+            let due = of.and_then(|of| of.lend.as_ref()?.due);
+            opened.is_some_and(|opened| due.is_some_and(|due| due <= opened))
+        };
+        let fate = match by {
+            Some(by) if !was_blocked && before_it_opened(&by) => Fate::Blocked { by: by.clone() },
+            None if was_blocked => Fate::Begun,
+            _ => return None,
+        };
+        Some(Mark {
+            opened,
+            ends: None,
+            fate,
+        })
+    }
+
+    /// When a run that begins now ends, so that all is back by the closing, and its ladder has its time.
     ///
     /// # Errors
     /// Why it can't be.
     pub fn end_of(&self, returns: Returns, now: Timestamp) -> Result<Option<Timestamp>, String> {
-        let Some(closes) = self.window.next_change(now).filter(|_| self.back_by_close) else {
+        let timed = self.back_by_close || self.ladder.is_some();
+        let Some(closes) = self.window.next_change(now).filter(|_| timed) else {
             return Ok(None);
         };
-        match closes.checked_sub(returns.early()) {
-            Ok(ends) if ends > now => Ok(Some(ends)),
+        let (length, there_are) = (self.ladder_length(), closes.duration_since(now).as_secs());
+        let before = match length.is_zero() {
+            true => String::new(),
+            false => format!("its ladder takes up to {} s, ", length.as_secs()),
+        };
+        if !self.back_by_close {
+            return match closes.checked_sub(length) {
+                Ok(called_back) if called_back > now => Ok(None),
+                _ => Err(format!(
+                    "what it lends can't be called back by {closes}: {before}and there are {there_are} s"
+                )),
+            };
+        }
+        let ends = closes.checked_sub(returns.early());
+        match ends.and_then(|ends| Ok((ends, ends.checked_sub(length)?))) {
+            Ok((ends, called_back)) if called_back > now => Ok(Some(ends)),
             _ => Err(format!(
-                "what it lends can't be back by {closes}: a return takes {returns}, and there are {} s",
-                closes.duration_since(now).as_secs()
+                "what it lends can't be back by {closes}: {before}a return takes {returns}, and there are {there_are} s"
             )),
         }
     }
@@ -240,7 +351,7 @@ pub fn decide(calendars: &[Calendar], returns: Returns, now: Timestamp) -> Vec<(
     let waits = |calendar: &Calendar| {
         calendar
             .mark_at(now)
-            .is_some_and(|mark| matches!(mark.fate, Fate::Waits { .. }))
+            .is_some_and(|mark| matches!(mark.fate, Fate::Waits { .. } | Fate::Blocked { .. }))
     };
     calendars.sort_by_key(|calendar| match waits(calendar) {
         true => calendar.window.opened_at(now).unwrap_or(Timestamp::MIN),
@@ -280,8 +391,11 @@ mod tests {
             overlap,
             missed,
             back_by_close: false,
+            ladder: None,
+            reclaim_s: None,
             mark: None,
             by_hand: None,
+            lend: None,
         }
     }
 

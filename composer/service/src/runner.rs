@@ -9,7 +9,7 @@
 
 mod told;
 
-pub use told::{ScheduleRun, Trouble};
+pub use told::{OfLend, ScheduleRun, Trouble};
 
 use crate::composer::{Change, Composer, Tell};
 use crate::course::Course;
@@ -39,6 +39,7 @@ pub async fn run(composer: Composer, stop: CancellationToken) {
         biased;
         () = stop.cancelled() => {}
         () = runner.recompose() => {}
+        () = composer.keep_lending() => {}
         () = composer.keep_looking() => {}
         () = composer.keep_repairing() => {}
         () = composer.keep_pruning() => {}
@@ -132,6 +133,7 @@ impl Runner<'_> {
             if let Err(error) = self.tell(&looked, tried).await {
                 tracing::error!("what was done by the calendar can't be noted: {error}");
             }
+            self.composer.lends_changed.notify_one();
             tokio::select! {
                 biased;
                 () = self.next_change(&looked) => {
@@ -342,6 +344,7 @@ impl Runner<'_> {
             reason: told.reason.clone(),
             tries: 1,
             last_at: None,
+            lend: None,
         })
     }
 

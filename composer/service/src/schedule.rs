@@ -7,6 +7,9 @@
 use crate::accounts::ADMIN;
 use crate::course::Course;
 use crate::demand::{DemandRecord, DemandSpec};
+use crate::hooks::HookName;
+use crate::ladder::Ladder;
+use crate::lend::Lend;
 use crate::occurrence::{ByHand, Mark, Missed, Overlap};
 use crate::window::{Window, WindowSpec};
 use jiff::Timestamp;
@@ -42,6 +45,15 @@ pub struct ScheduleSpec {
     /// recompositions took so far, and does not begin where that leaves no time.
     #[serde(default)]
     pub back_by_close: bool,
+    /// What its demands are owed before what they borrow goes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ladder: Option<Ladder>,
+    /// What it suspends is guaranteed to be back so many seconds after the borrower was first asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim_s: Option<u32>,
+    /// Run once where a return is going to be late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alert: Option<HookName>,
 }
 
 /// A schedule as it is kept.
@@ -56,6 +68,9 @@ pub struct Schedule {
     /// The latest run that somebody asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_hand: Option<ByHand>,
+    /// The latest run that promised to bring back what it lent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lend: Option<Lend>,
     /// Who paused it, while it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
@@ -86,8 +101,11 @@ pub struct Calendar {
     pub overlap: Overlap,
     pub missed: Missed,
     pub back_by_close: bool,
+    pub ladder: Option<Ladder>,
+    pub reclaim_s: Option<u32>,
     pub mark: Option<Mark>,
     pub by_hand: Option<ByHand>,
+    pub lend: Option<Lend>,
 }
 
 impl Schedule {
@@ -132,8 +150,11 @@ impl Schedule {
             overlap: self.spec.overlap,
             missed: self.spec.missed,
             back_by_close: self.spec.back_by_close,
+            ladder: self.spec.ladder.clone(),
+            reclaim_s: self.spec.reclaim_s,
             mark: self.mark.clone(),
             by_hand: self.by_hand.clone(),
+            lend: self.lend.clone(),
         })
     }
 }
@@ -209,6 +230,7 @@ mod tests {
             created: Timestamp::UNIX_EPOCH,
             mark: None,
             by_hand: None,
+            lend: None,
             stopped: None,
         }
     }

@@ -137,6 +137,9 @@ fn calendar(rng: &mut Rng, id: usize) -> Calendar {
         back_by_close: rng.u8(..3) == 0,
         mark: None,
         by_hand: None,
+        ladder: None,
+        reclaim_s: None,
+        lend: None,
     }
 }
 

@@ -17,6 +17,7 @@ mod failing;
 mod forgetting;
 mod gone;
 mod left_behind;
+mod lending;
 mod limiting;
 mod managers;
 mod marking;

@@ -89,6 +89,9 @@ impl DayClock {
             overlap: Overlap::default(),
             missed: Missed::default(),
             back_by_close: false,
+            ladder: None,
+            reclaim_s: None,
+            alert: None,
         }
     }
 }

@@ -373,6 +373,7 @@ impl Composer {
                 "poolwright schedule list",
             ),
         });
+        checks.push(self.returns_check().await?);
         let pauses = self.all_pauses().await?;
         let told: Vec<String> = pauses.iter().map(ToString::to_string).collect();
         checks.push(match pauses.first() {
@@ -427,7 +428,11 @@ impl Check {
         }
     }
 
-    fn warning(name: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(super) fn warning(
+        name: impl Into<String>,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
         Self {
             result: CheckResult::Warning,
             hint: Some(hint.into()),

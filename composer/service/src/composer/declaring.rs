@@ -218,6 +218,8 @@ impl Composer {
             spec,
             mark: None,
             by_hand: None,
+            // What is lent is to come back all the same.
+            lend: before.as_ref().and_then(|before| before.value.lend.clone()),
         };
         into.gone.extend(before.map(|before| before.value));
         into.batch
@@ -385,6 +387,9 @@ pub(super) fn schedule_of(mut demand: DemandSpec) -> ScheduleSpec {
         overlap: Default::default(),
         missed: Default::default(),
         back_by_close: false,
+        ladder: None,
+        reclaim_s: None,
+        alert: None,
     }
 }
 

@@ -3,6 +3,7 @@
 //! * [`accepting`]: what vanished all at once.
 //! * [`adopting`]: what was there before us.
 //! * [`drifting`]: what is recorded against what was found.
+//! * [`lending`]: what was lent is called back, rung by rung.
 //! * [`looking`]: the hardware as seen last, with what we know of it.
 //! * [`endpoints`]: whom to ask.
 //! * [`wanting`]: demands and schedules.
@@ -49,6 +50,7 @@ mod following;
 mod giving_up;
 mod keeping;
 mod latecoming;
+mod lending;
 mod limiting;
 mod looking;
 mod marking;
@@ -91,6 +93,7 @@ use crate::clock::Clock;
 use crate::connections::Connections;
 use crate::endpoint::Connector;
 use crate::error::ServiceError;
+use crate::hooks::{Hooks, NoHooks};
 use crate::ids::Ids;
 use crate::leases::{Leases, Sharing};
 use crate::runner::Trouble;
@@ -126,6 +129,8 @@ pub struct Options {
     pub keys: Keys,
     /// Constants of sizing as measured peaks corrected them; whatever they change says so.
     pub calibration: Calibration,
+    /// What schedules may have run.
+    pub hooks: Arc<dyn Hooks>,
     /// For simulation: with a seed, the same calls give new things the same ids.
     pub seed: Option<u64>,
 }
@@ -140,6 +145,7 @@ impl Default for Options {
             sharing: None,
             keys: Keys::default(),
             calibration: Calibration::default(),
+            hooks: Arc::new(NoHooks),
             seed: None,
         }
     }
@@ -187,6 +193,8 @@ pub struct Parts {
     pausing: tokio::sync::Mutex<Option<String>>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
     pub(crate) calendar_changed: Notify,
+    /// Told when something may be due of what is lent.
+    pub(crate) lends_changed: Notify,
     /// What keeps the pool from following the calendar just now.
     trouble: Mutex<Option<Trouble>>,
     /// Since when it is known of a request that may come late, by its id.
@@ -257,6 +265,7 @@ impl Composer {
             looking: Mutex::default(),
             pausing: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
+            lends_changed: Notify::new(),
             trouble: Mutex::default(),
             late_since: Mutex::default(),
             turned_away: Mutex::default(),

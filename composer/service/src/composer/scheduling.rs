@@ -104,11 +104,30 @@ impl Composer {
             Some(seconds) => now.checked_add(SignedDuration::from_secs(seconds.into())).ok(),
             None => calendar.window.next_closing(now),
         };
+        if let Some(by) = calendar.blocked_by(&self.calendars().await?, now) {
+            let message = format!(
+                "schedule {id} is not run: what schedule {by} lent is not back, and is lent no further until it is"
+            );
+            return Err(ServiceError::new(ErrorCode::Conflict, message)
+                .with_hint(format!("see what keeps it: poolwright schedule runs {by}")));
+        }
         let Some(until) = until else {
             let message =
                 format!("schedule {id} does not close any more, so how long it is to run must be said");
             return Err(ServiceError::bad_request(message).with_hint("give a time, such as --for 2h"));
         };
+        let length = calendar.ladder_length();
+        if until
+            .checked_sub(length)
+            .is_ok_and(|called_back| called_back <= now)
+        {
+            let message = format!(
+                "schedule {id} can't run until {until}: its ladder takes up to {} s, and would begin before it",
+                length.as_secs()
+            );
+            return Err(ServiceError::bad_request(message).with_hint("let it run longer: --for TIME"));
+        }
+        found.value.lend = calendar.lend_from(now, Some(until));
         found.value.by_hand = Some(ByHand {
             from: now,
             until,
@@ -125,13 +144,13 @@ impl Composer {
     /// Decides about the openings of now, and keeps that, unless what runs by itself is paused. What is left out is
     /// noted in the same commit.
     pub(crate) async fn decide_openings(&self, now: Timestamp) -> Result<(), ServiceError> {
-        let stops = |paused: &Paused| matches!(paused, Paused::All | Paused::Automation | Paused::Restored);
-        if self.pauses().await?.iter().any(|pause| stops(&pause.what)) {
+        if self.is_held_by_hand().await? {
             return Ok(());
         }
         // By turns with those who change schedules here; managers elsewhere are refused by the revision.
         let _turn = self.turn.lock().await;
-        let decided = decide(&self.calendars().await?, self.returns().await?, now);
+        let calendars = self.calendars().await?;
+        let decided = decide(&calendars, self.returns().await?, now);
         if decided.is_empty() {
             return Ok(());
         }
@@ -143,6 +162,10 @@ impl Composer {
             if let Fate::LeftOut { because } = &mark.fate {
                 batch.put(&ScheduleRun::left_out(self.new_id(), now, &id, because))?;
             }
+            let calendar = calendars.iter().find(|calendar| calendar.id == id);
+            if let (Fate::Begun, Some(calendar)) = (&mark.fate, calendar) {
+                found.value.lend = calendar.lend_from(now, mark.ends).or(found.value.lend.take());
+            }
             found.value.mark = Some(mark);
             batch
                 .expect(Schedule::KIND, id.as_str(), Some(found.revision))
@@ -150,6 +173,12 @@ impl Composer {
         }
         self.store.commit(batch).await?;
         Ok(())
+    }
+
+    /// Whether somebody paused what runs by itself.
+    pub(super) async fn is_held_by_hand(&self) -> Result<bool, ServiceError> {
+        let stops = |paused: &Paused| matches!(paused, Paused::All | Paused::Automation | Paused::Restored);
+        Ok(self.pauses().await?.iter().any(|pause| stops(&pause.what)))
     }
 
     /// How long recompositions by the clock took of late.

@@ -7,6 +7,7 @@ use crate::accounts::ADMIN;
 use crate::course::Course;
 use crate::demand::{DemandRecord, DemandSpec, PoolKind, Sized, check_name};
 use crate::error::{ErrorCode, ServiceError};
+use crate::ladder;
 use crate::occurrence::{Fate, Returns};
 use crate::runner::Trouble;
 use crate::schedule::{Calendar, Schedule, ScheduleSpec, Stopped, wanted};
@@ -31,6 +32,9 @@ pub struct ScheduleStatus {
     /// What was decided about the opening of now, where somebody has to decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fate: Option<Fate>,
+    /// What it lent should be back, and is not.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub late: bool,
     /// How long recompositions took, where what it lends must be back by the closing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<Returns>,
@@ -40,6 +44,26 @@ pub struct ScheduleStatus {
     /// What keeps the pool from following it just now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Trouble>,
+}
+
+impl ScheduleStatus {
+    /// How far the return is of what it lent, for people; nothing before it was called back and after it was in time.
+    pub fn return_told(&self) -> Option<String> {
+        let lend = self.schedule.lend.as_ref()?;
+        let due = lend.due.map_or_else(String::new, |due| format!(", due at {due}"));
+        Some(match (lend.back, &lend.over, lend.alerted) {
+            (Some(_), ..) => return None,
+            _ if self.late => format!("late{due}"),
+            (None, _, Some(_)) => format!("will be late{due}"),
+            (None, Some(over), None) => format!("on its way since {}{due}", over.at),
+            (None, None, None) => format!("called back at {}{due}", lend.noticed?),
+        })
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_no(late: &bool) -> bool {
+    !late
 }
 
 /// The calendar was changed by somebody, and the pool doesn't follow it yet.
@@ -126,6 +150,7 @@ impl Composer {
             created: self.clock.now(),
             mark: None,
             by_hand: None,
+            lend: None,
             stopped: None,
         };
         if read::<Schedule>(self.store.as_ref(), schedule.id())
@@ -168,22 +193,24 @@ impl Composer {
                 .with_hint("give at least one demand, or one demand to suspend"));
         }
         let opening = window.next_openings(now, 1).into_iter().next();
-        if let Some(opening) = opening.filter(|_| spec.back_by_close) {
+        let returns = self.returns().await?;
+        ladder::judge(spec, self.options.hooks.as_ref(), returns)?;
+        let timed = spec.back_by_close || spec.ladder.is_some();
+        if let Some(opening) = opening.filter(|_| timed) {
             let schedule = Schedule {
                 spec: spec.clone(),
                 created: now,
                 mark: None,
                 by_hand: None,
+                lend: None,
                 stopped: None,
             };
             let calendar = schedule.understood(now);
             let calendar = calendar.map_err(|e| ServiceError::bad_request(format!("schedule {id}: {e}")))?;
-            calendar
-                .end_of(self.returns().await?, opening.opens)
-                .map_err(|because| {
-                    ServiceError::bad_request(format!("schedule {id}: {because}"))
-                        .with_hint("let its window be longer, or leave out back_by_close")
-                })?;
+            calendar.end_of(returns, opening.opens).map_err(|because| {
+                ServiceError::bad_request(format!("schedule {id}: {because}"))
+                    .with_hint("let its window be longer, or leave out back_by_close or the ladder")
+            })?;
         }
         for demand in spec.suspends.iter().filter(|demand| !coming.contains(*demand)) {
             if let Some(other) = self.demand(demand).await?.schedule {
@@ -245,7 +272,8 @@ impl Composer {
             reason: reason.to_owned(),
         });
         if paused {
-            found.value.by_hand = None;
+            // Whoever pauses it ends it at once: what is lent comes back without a rung.
+            (found.value.by_hand, found.value.lend) = (None, None);
         }
         let mut batch = Batch::new();
         batch
@@ -419,10 +447,11 @@ impl Composer {
         let openings = calendar.window.next_openings(now, 3);
         Ok(ScheduleStatus {
             open: !schedule.spec.paused && calendar.is_open(now),
-            returns: match schedule.spec.back_by_close {
+            returns: match schedule.spec.back_by_close || schedule.spec.reclaim_s.is_some() {
                 true => Some(self.returns().await?),
                 false => None,
             },
+            late: calendar.lend.as_ref().is_some_and(|lend| lend.is_late(now)),
             fate: calendar.mark_at(now).map(|mark| mark.fate.clone()),
             next_change: calendar.next_change(now),
             next_openings: openings.into_iter().map(|opening| opening.opens).collect(),

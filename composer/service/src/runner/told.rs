@@ -1,6 +1,8 @@
 //! What is told of recompositions by the clock: a note for each that did something and for each reason that
 //! kept the pool from following the calendar, and the trouble that there is just now.
 
+use crate::hooks::{HookEnd, HookName, Occasion};
+use crate::lend::{Because, Returned};
 use crate::schedule::Schedule;
 use jiff::Timestamp;
 use poolwright_model::id::{DemandId, OperationId, ScheduleId};
@@ -37,6 +39,30 @@ pub struct ScheduleRun {
     /// When it was tried last, if more than once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_at: Option<Timestamp>,
+    /// What it tells of something that was lent, where it is no recomposition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lend: Option<OfLend>,
+}
+
+/// What is told of something that was lent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum OfLend {
+    /// A rung of the ladder, or an alert.
+    Rung {
+        occasion: Occasion,
+        attempt: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hook: Option<HookName>,
+        /// Nothing while it runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        end: Option<HookEnd>,
+    },
+    /// The run is over, and what was lent goes back.
+    Ended {
+        because: Because,
+    },
+    Returned(Returned),
 }
 
 fn once() -> u32 {
@@ -60,6 +86,18 @@ impl ScheduleRun {
 
     /// An opening that was left out.
     pub(crate) fn left_out(id: String, at: Timestamp, schedule: &ScheduleId, because: &str) -> Self {
+        let outcome = format!("{schedule} is left out until its window closes: {because}");
+        Self::told(id, at, schedule, outcome, None)
+    }
+
+    /// Something that is told of a schedule, and is no recomposition.
+    pub(crate) fn told(
+        id: String,
+        at: Timestamp,
+        schedule: &ScheduleId,
+        outcome: String,
+        lend: Option<OfLend>,
+    ) -> Self {
         Self {
             id,
             at,
@@ -67,11 +105,12 @@ impl ScheduleRun {
             concerns: vec![schedule.clone()],
             operation: None,
             took_s: None,
-            outcome: format!("{schedule} is left out until its window closes: {because}"),
+            outcome,
             succeeded: true,
             reason: None,
             tries: 1,
             last_at: None,
+            lend,
         }
     }
 
@@ -92,7 +131,8 @@ pub(super) fn unfinished(
     next: impl Fn(Timestamp) -> Option<Timestamp>,
     now: Timestamp,
 ) -> Vec<ScheduleRun> {
-    let failed = runs.into_iter().rev().take_while(|run| !run.succeeded);
+    let recompositions = runs.into_iter().rev().filter(|run| run.lend.is_none());
+    let failed = recompositions.take_while(|run| !run.succeeded);
     failed.filter(|run| run.is_of_this_window(&next, now)).collect()
 }
 
