@@ -43,7 +43,11 @@ impl Hooks for Told {
         self.calls.lock().unwrap().push(call.clone());
         let does = *self.does.lock().unwrap();
         match (call.occasion, does) {
-            (Occasion::Checkpoint, Does::Hangs) => std::future::pending().await,
+            (Occasion::Checkpoint, Does::Hangs) => {
+                tokio::time::sleep(call.limit).await;
+                let after_s = call.limit.as_secs();
+                HookEnd::new(HowItEnded::TimedOut { after_s }, "")
+            }
             (Occasion::Checkpoint, Does::Ends(code, after_s)) => {
                 tokio::time::sleep(Duration::from_secs(after_s)).await;
                 HookEnd::new(HowItEnded::Exited { code }, "step 41 of 50\n")
