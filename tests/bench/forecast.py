@@ -22,7 +22,7 @@ def measured(file):
     if done.code:
         raise SystemExit(f"the forecast failed: {done}")
     for tenant in done.json()["tenants"]:
-        if tenant["gpu_hours"] < LEAST * tenant["known_steps"] * tenant["step_s"] / 3600:
+        if tenant["mean"] < LEAST:
             continue
         for horizon in tenant["horizons"]:
             if horizon["measured"]:

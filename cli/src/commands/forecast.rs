@@ -1,37 +1,43 @@
-//! `forecast`: how many GPUs will be wanted, and how often such forecasts were right. From a file; needs no manager.
+//! `forecast`: how many GPUs will be wanted, and how often such forecasts were right: by a manager from what it noted, or
+//! from a file, which needs no manager.
 
 use super::Outcome;
 use super::number::within;
+use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::duration;
 use crate::output::{Cell, Output, Table, column, say};
+use jiff::Timestamp;
 use poolwright_model::nearest::{did_you_mean, nearest};
 use poolwright_planner::forecast::{Basis, Forecast, Horizon, forecast};
 use poolwright_simulator::demand_series::{Planned, Recorded, Tenant};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ForecastArgs {
-    /// Recorded demand, as CSV, plain or gzipped: time, tenant, gpus; or recorded jobs, as simulate reads them
+    /// In place of what the manager noted: recorded demand, as CSV, plain or gzipped: time, tenant, gpus; or recorded jobs, as simulate reads them
     #[arg(long, value_name = "FILE")]
-    from: PathBuf,
-    /// Only this tenant; may be given several times
+    from: Option<PathBuf>,
+    /// Only this tenant
     #[arg(long, value_name = "NAME")]
-    tenant: Vec<String>,
+    tenant: Option<String>,
     /// How many hours ahead, with commas between them
     #[arg(long, value_name = "HOURS", value_delimiter = ',', default_value = "1,2,4,8,12,24", value_parser = within::<u32>(1, 168))]
     ahead: Vec<u32>,
     /// Take the run times of recorded jobs for known from their beginning
-    #[arg(long)]
+    #[arg(long, requires = "from")]
     known_ends: bool,
+    #[command(flatten)]
+    manager: ManagerArgs,
 }
 
 const EXAMPLES: &str = "\
 Examples:
+  poolwright forecast
   poolwright forecast --from demand.csv
   poolwright forecast --from jobs.csv.gz --tenant research --ahead 1,6,24 -o json
 
@@ -51,16 +57,40 @@ struct Answer {
     tenants: Vec<OfTenant>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct OfTenant {
     tenant: String,
-    gpu_hours: f64,
+    /// Since when the manager has noted what is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    /// GPUs wanted and held now, where the manager was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wanted: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    held: Option<f64>,
     #[serde(flatten)]
     forecast: Forecast,
 }
 
-pub fn run(args: &ForecastArgs, output: Output) -> Outcome {
-    let file = &args.from;
+pub async fn run(args: ForecastArgs, output: Output) -> Outcome {
+    let tenants = match &args.from {
+        Some(file) => of_file(&args, file)?,
+        None => of_manager(&args).await?,
+    };
+    let answer = Answer { tenants };
+    output.show(&answer, &table(&answer.tenants))?;
+    Ok(ExitCode::Ok)
+}
+
+async fn of_manager(args: &ForecastArgs) -> Result<Vec<OfTenant>, Failure> {
+    let ahead: Vec<String> = args.ahead.iter().map(ToString::to_string).collect();
+    let ahead = ahead.join(",");
+    let mut query = vec![("ahead", ahead.as_str())];
+    query.extend(args.tenant.as_deref().map(|tenant| ("tenant", tenant)));
+    Api::new(&args.manager)?.get_where(&["forecast"], &query).await
+}
+
+fn of_file(args: &ForecastArgs, file: &Path) -> Result<Vec<OfTenant>, Failure> {
     let open = File::open(file).map_err(|error| Failure::file(file, "read", &error))?;
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", file.display()));
     let recorded = Recorded::read(open).map_err(|error| wrong(&error))?;
@@ -72,42 +102,39 @@ pub fn run(args: &ForecastArgs, output: Output) -> Outcome {
     let mut ahead: Vec<usize> = args.ahead.iter().map(|hours| *hours as usize).collect();
     ahead.sort_unstable();
     ahead.dedup();
-    let answer = Answer {
-        tenants: chosen(tenants, &args.tenant)?
-            .into_iter()
-            .map(|tenant| OfTenant {
-                forecast: forecast(&tenant.history, &ahead),
-                tenant: tenant.name,
-                gpu_hours: tenant.gpu_hours,
-            })
-            .collect(),
-    };
-    output.show(&answer, &table(&answer.tenants))?;
-    Ok(ExitCode::Ok)
+    let forecasts = chosen(tenants, args.tenant.as_deref())?
+        .into_iter()
+        .map(|tenant| OfTenant {
+            forecast: forecast(&tenant.history, &ahead),
+            tenant: tenant.name,
+            since: None,
+            wanted: None,
+            held: None,
+        });
+    Ok(forecasts.collect())
 }
 
-fn chosen(tenants: Vec<Tenant>, names: &[String]) -> Result<Vec<Tenant>, Failure> {
-    if names.is_empty() {
+fn chosen(mut tenants: Vec<Tenant>, name: Option<&str>) -> Result<Vec<Tenant>, Failure> {
+    let Some(name) = name else {
         let left = tenants.len().saturating_sub(MOST_TENANTS + 1);
         if left > 0 {
             say(&format!(
-                "{left} smaller tenants are left out: name them with --tenant"
+                "{left} smaller tenants are left out: name one with --tenant"
             ));
         }
-        return Ok(tenants.into_iter().take(MOST_TENANTS + 1).collect());
-    }
-    for name in names {
-        if !tenants.iter().any(|tenant| tenant.name == *name) {
-            let known: Vec<&str> = tenants.iter().map(|tenant| tenant.name.as_str()).collect();
-            let hint = did_you_mean(&nearest(name, known))
-                .unwrap_or_else(|| "without --tenant all are shown".into());
-            return Err(
-                Failure::new(ExitCode::NotFound, format!("no tenant {name} in the file")).with_hint(hint),
-            );
+        tenants.truncate(MOST_TENANTS + 1);
+        return Ok(tenants);
+    };
+    match tenants.iter().position(|tenant| tenant.name == name) {
+        Some(place) => Ok(vec![tenants.swap_remove(place)]),
+        None => {
+            let known = tenants.iter().map(|tenant| tenant.name.as_str());
+            let hint = did_you_mean(&nearest(name, known));
+            let message = format!("no tenant {name} in the file");
+            Err(Failure::new(ExitCode::NotFound, message)
+                .with_hint(hint.unwrap_or_else(|| "without --tenant all are shown".to_owned())))
         }
     }
-    let named = tenants.into_iter().filter(|tenant| names.contains(&tenant.name));
-    Ok(named.collect())
 }
 
 fn table(tenants: &[OfTenant]) -> Table {
@@ -159,10 +186,7 @@ fn row(tenant: &str, horizon: &Horizon) -> [Cell; 11] {
 
 fn basis(basis: &Basis) -> String {
     match basis {
-        Basis::Methods { methods } => {
-            let names: Vec<String> = methods.iter().map(ToString::to_string).collect();
-            names.join(", ")
-        }
+        Basis::Methods { methods } => methods.join(", "),
         Basis::LastValue => "last value".to_owned(),
         Basis::ShortPast => "last value, short past".to_owned(),
     }

@@ -50,7 +50,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Size(args) => size::run(&args, output),
         Command::Simulate(args) => simulate::run(&args, output),
         Command::Capacity(args) => capacity::run(args, output).await,
-        Command::Forecast(args) => forecast::run(&args, output),
+        Command::Forecast(args) => forecast::run(args, output).await,
         Command::Serve(args) => serve::run(args).await,
         Command::Get(args) => get::run(args, output).await,
         Command::Describe(args) => describe::run(args, output).await,

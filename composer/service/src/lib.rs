@@ -8,6 +8,7 @@
 //! * [`drift`](mod@drift): what is recorded against what is found.
 //! * [`size`], [`phases`]: from what people write about a model, or a run over time, to sizing's answer.
 //! * [`Course`]: the windows of a demand with phases.
+//! * `wants`: how many GPUs were wanted, for forecasts.
 //! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
 //! * [`accounts`], [`sessions`]: who may ask.
@@ -43,14 +44,15 @@ pub mod size;
 mod vanishing;
 mod view;
 mod walk;
+mod wants;
 pub mod window;
 
 pub use composer::documents;
 pub use composer::{
     Accepting, Adopting, Asked, Change, Check, CheckResult, Composer, Credentials, Declaration, Declared,
     DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest, How, LimitsStatus, Lost,
-    MOST_OPENINGS, MovedMost, Observed, OperationAlarm, Options, Release, Resolution, ScheduleStatus, Silent,
-    Status, Why, most_slots, openings_of, pool_kinds,
+    MOST_AHEAD_H, MOST_OPENINGS, MovedMost, Observed, OperationAlarm, Options, Release, Resolution,
+    ScheduleStatus, Silent, Status, TenantForecast, Why, most_slots, openings_of, pool_kinds,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};

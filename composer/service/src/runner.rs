@@ -43,6 +43,7 @@ pub async fn run(composer: Composer, stop: CancellationToken) {
         () = composer.keep_looking() => {}
         () = composer.keep_repairing() => {}
         () = composer.keep_pruning() => {}
+        () = composer.keep_noting_wants() => {}
     }
 }
 

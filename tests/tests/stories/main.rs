@@ -14,6 +14,7 @@ mod conflicts;
 mod drifting;
 mod every_step;
 mod failing;
+mod forecasting;
 mod forgetting;
 mod gone;
 mod left_behind;

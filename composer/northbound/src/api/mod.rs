@@ -3,6 +3,7 @@
 mod changes;
 mod demands;
 mod endpoints;
+mod forecast;
 mod limits;
 mod operations;
 mod pauses;
@@ -40,6 +41,7 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         .merge(operations::routes())
         .merge(pauses::routes())
         .merge(limits::routes())
+        .merge(forecast::routes())
         .merge(schedules::routes())
         .merge(record::routes())
         .merge(endpoints::routes())

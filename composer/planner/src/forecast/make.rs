@@ -5,7 +5,7 @@ use super::conformal::upper;
 use super::measured::{Against, Judged, Measured};
 use super::methods::{Method, Past};
 use super::{History, Seconds};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Errors of so many hours are looked at for what must be added.
 const ERRORS_H: f64 = 336.0;
@@ -18,18 +18,19 @@ const ENOUGH: usize = 24;
 const LEVEL: f64 = 0.9;
 
 /// What is expected, horizon by horizon.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// When it is made.
     pub at: Seconds,
     pub step_s: Seconds,
-    /// Steps of the past that it rests on.
+    /// Steps of the past that it rests on, and the mean of them.
     pub known_steps: usize,
+    pub mean: f64,
     pub horizons: Vec<Horizon>,
 }
 
 /// GPUs wanted in one step to come.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Horizon {
     /// How many steps ahead.
     pub ahead: usize,
@@ -43,11 +44,11 @@ pub struct Horizon {
 }
 
 /// What a forecast rests on.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]
 pub enum Basis {
     /// Halfway between the last value and the mean of these.
-    Methods { methods: Vec<Method> },
+    Methods { methods: Vec<String> },
     /// The last value, for nothing was clearly better.
     LastValue,
     /// The last value and the worst of few errors: the past is too short.
@@ -76,6 +77,7 @@ pub fn forecast(history: &History, ahead: &[usize]) -> Forecast {
         at: series.end,
         step_s: series.step,
         known_steps: past.len(),
+        mean: series.means.iter().sum::<f64>() / past.len().max(1) as f64,
         horizons: horizons.filter_map(|ahead| horizon(&past, *ahead)).collect(),
     }
 }
@@ -88,7 +90,9 @@ fn horizon(past: &Past<'_>, ahead: usize) -> Option<Horizon> {
     let basis = match (past.len().saturating_sub(ahead) < ENOUGH, said.best.is_empty()) {
         (true, _) => Basis::ShortPast,
         (false, true) => Basis::LastValue,
-        (false, false) => Basis::Methods { methods: said.best },
+        (false, false) => Basis::Methods {
+            methods: said.best.iter().map(ToString::to_string).collect(),
+        },
     };
     let in_s = Seconds::try_from(ahead).unwrap_or(Seconds::MAX);
     Some(Horizon {

@@ -1,9 +1,9 @@
 //! How often the past would have been right: what would have been said at each step, held against what came.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What came of forecasts of the past.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// So many moments of the past were forecast.
     pub moments: usize,
@@ -13,7 +13,7 @@ pub struct Measured {
 }
 
 /// Forecasts held against what came.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Against {
     /// Share of the moments at which p90 sufficed.
     pub coverage: f64,

@@ -3,12 +3,11 @@
 
 use super::ends::Ends;
 use super::{JobRun, Series};
-use serde::Serialize;
 use std::fmt;
 
 /// A way to go on from the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Method {
+pub(super) enum Method {
     /// The mean of the last step stays.
     LastValue,
     /// The level at this moment stays.
@@ -59,12 +58,6 @@ impl fmt::Display for Method {
             Self::Weekly { hours } => write!(f, "weekly {hours} h"),
             Self::Jobs { days } => write!(f, "jobs {days} d"),
         }
-    }
-}
-
-impl Serialize for Method {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
     }
 }
 

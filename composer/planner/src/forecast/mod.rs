@@ -22,7 +22,6 @@ mod series;
 
 pub use make::{Basis, Forecast, Horizon, forecast};
 pub use measured::{Against, Measured};
-pub use methods::Method;
 pub use series::{JobRun, MOST_STEPS, Sample, Series, SeriesError, Window};
 
 /// Seconds from a zero that the caller chooses.

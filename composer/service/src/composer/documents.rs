@@ -21,6 +21,7 @@ use crate::sealed::Sealed;
 use crate::sessions::{Logins, Session};
 use crate::vanishing::Shown;
 use crate::walk::Walk;
+use crate::wants::Wants;
 use poolwright_executor::documents::{self, again};
 use poolwright_store::Stored;
 
@@ -46,6 +47,7 @@ const OURS: &[&str] = &[
     Sealed::KIND,
     Shown::KIND,
     Walk::KIND,
+    Wants::KIND,
     Reckoned::KIND,
     TurnedAway::KIND,
     Session::KIND,
@@ -80,6 +82,7 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Sealed::KIND => again::<Sealed>(json),
         Shown::KIND => again::<Shown>(json),
         Walk::KIND => again::<Walk>(json),
+        Wants::KIND => again::<Wants>(json),
         Reckoned::KIND => again::<Reckoned>(json),
         TurnedAway::KIND => again::<TurnedAway>(json),
         Session::KIND => again::<Session>(json),

@@ -19,6 +19,7 @@
 //! * [`requests`]: from a plan to an operation; once a key.
 //! * [`credentials`]: the passwords of endpoints.
 //! * [`charge`]: one of several managers.
+//! * [`forecasting`]: how many GPUs will be wanted.
 //! * [`following`]: what is done once an operation is over.
 //! * [`automatic`]: what ran by itself of late.
 //! * [`failing`]: what failed again and again.
@@ -47,6 +48,7 @@ mod drifting;
 mod endpoints;
 mod failing;
 mod following;
+mod forecasting;
 mod giving_up;
 mod keeping;
 mod latecoming;
@@ -79,6 +81,7 @@ pub(crate) use credentials::{Unopened, unsealed};
 pub use declaring::{Declaration, Declared, DeclaredEntry, DeclaredKind, Difference, DoesNotFit};
 pub use endpoints::EndpointTest;
 pub(crate) use following::Tell;
+pub use forecasting::{MOST_AHEAD_H, TenantForecast};
 pub use limiting::{LimitsStatus, MovedMost};
 pub use planning::{Change, How};
 pub use recording::Asked;

@@ -1,0 +1,45 @@
+//! How many GPUs will be wanted.
+
+use super::Answer;
+use crate::Api;
+use crate::problem::Problem;
+use axum::extract::{Query, State};
+use axum::routing::get;
+use axum::{Json, Router};
+use poolwright_service::{MOST_AHEAD_H, ServiceError, TenantForecast};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new().route("/forecast", get(forecast))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    tenant: Option<String>,
+    /// Hours, with commas between them.
+    ahead: Option<String>,
+}
+
+async fn forecast(State(api): State<Api>, Query(asked): Query<Asked>) -> Answer<Vec<TenantForecast>> {
+    let ahead = hours(asked.ahead.as_deref().unwrap_or("1,2,4,8,12,24"))?;
+    Ok(Json(
+        api.composer.forecast(asked.tenant.as_deref(), &ahead).await?,
+    ))
+}
+
+fn hours(text: &str) -> Result<BTreeSet<u32>, Problem> {
+    let hour = |text: &str| {
+        text.trim()
+            .parse()
+            .ok()
+            .filter(|hours| (1..=MOST_AHEAD_H).contains(hours))
+    };
+    let hours: Option<BTreeSet<u32>> = text.split(',').map(hour).collect();
+    hours.ok_or_else(|| {
+        let message =
+            format!("ahead: {text:?} is not hours from 1 to {MOST_AHEAD_H} with commas between them");
+        ServiceError::bad_request(message).into()
+    })
+}
