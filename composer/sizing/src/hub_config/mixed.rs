@@ -44,6 +44,7 @@ pub(super) const KINDS: &[(&str, Read)] = &[
     ("ernie4_5_moe", experts::ernie),
     ("hunyuan_v1_moe", experts::hunyuan),
     ("granitemoeshared", experts::granite_shared),
+    ("glm4v_moe_text", experts::glm4v),
     ("afmoe", experts::afmoe),
     ("cohere2_moe", experts::cohere),
     ("mimo_v2_flash", experts::mimo),

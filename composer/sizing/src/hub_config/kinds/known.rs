@@ -499,6 +499,21 @@ pub(in crate::hub_config) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     ("hy_v3", QWEN3_MOE),
+    (
+        "glm4v_text",
+        Kind {
+            family: Family::Glm4Bias,
+            bias: true,
+            ..LLAMA
+        },
+    ),
+    (
+        "glm_ocr_text",
+        Kind {
+            family: Family::Glm4,
+            ..LLAMA
+        },
+    ),
     ("iquestcoder", LLAMA),
     ("minicpm", TIED),
     (

@@ -118,6 +118,31 @@ pub(super) fn granite_shared(fields: &Fields) -> Result<Draft, ConfigError> {
     Ok(draft)
 }
 
+/// GLM-4.5V: biases on query, key and value, experts after a few plain layers.
+pub(super) fn glm4v(fields: &Fields) -> Result<Draft, ConfigError> {
+    let number = layers::number(fields)?;
+    let mut draft = Draft::with_attention(fields, number, false)?;
+    let h = draft.h();
+    let biases = match fields.flag("attention_bias")? {
+        Some(false) => 0,
+        // All but that of the output.
+        _ => draft.attention_biases() - h,
+    };
+    draft.part("attention", draft.attention() + biases, number)?;
+    draft.part("norms", 2 * h, number)?;
+    draft.attends(number);
+    let dense = fields.whole(&["first_k_dense_replace"])?.unwrap_or(1);
+    let experts = Experts {
+        count: fields.size(&["n_routed_experts"], None)?,
+        per_token: fields.whole(&["num_experts_per_tok"])?.unwrap_or(8),
+        ffn: fields.size(&["moe_intermediate_size"], None)?,
+        shared: fields.whole(&["n_shared_experts"])?.unwrap_or(1),
+        first_dense_layers: 0,
+        every: 1,
+    };
+    super::experts_after(fields, draft, dense, experts)
+}
+
 /// Trinity: a gate on attention, four norms a layer, a window in most.
 pub(super) fn afmoe(fields: &Fields) -> Result<Draft, ConfigError> {
     let number = layers::number(fields)?;

@@ -41,4 +41,17 @@ pub(in crate::hub_config::tests) const COUNTED: &[(&str, u64)] = &[
         r#"{"model_type": "aria_text", "hidden_size": 2560, "intermediate_size": 1664, "num_hidden_layers": 28, "num_attention_heads": 20, "num_key_value_heads": 20, "vocab_size": 100352, "moe_num_experts": 64, "moe_topk": 6, "moe_num_shared_experts": 2, "tie_word_embeddings": false}"#,
         24_869_091_840,
     ),
+    // Text parts, with the head that the whole model has.
+    (
+        r#"{"model_type": "glm4v_text", "hidden_size": 4096, "intermediate_size": 13696, "num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 2, "vocab_size": 151552, "attention_bias": true, "tie_word_embeddings": false}"#,
+        9_400_279_040,
+    ),
+    (
+        r#"{"model_type": "glm_ocr_text", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 8, "vocab_size": 59392, "tie_word_embeddings": false}"#,
+        373_359_616,
+    ),
+    (
+        r#"{"model_type": "glm4v_moe_text", "hidden_size": 4096, "intermediate_size": 10944, "moe_intermediate_size": 1408, "num_hidden_layers": 46, "num_attention_heads": 96, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151552, "attention_bias": true, "n_routed_experts": 128, "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 1, "tie_word_embeddings": false}"#,
+        106_852_245_504,
+    ),
 ];
