@@ -2,6 +2,7 @@
 
 use super::locality::{self, Left, Share};
 use super::problem::{Choice, Cost, Demand, Problem};
+use super::repair::Candidate;
 use super::state::{Placement, Scratch, State};
 use fastrand::Rng;
 
@@ -88,6 +89,29 @@ impl Inserter {
         let offers = offers(state, demand, usize::MAX);
         self.at_host(state, demand, &offers, host, Cost::MAX, rng)
             .map(|(_, found)| found)
+    }
+
+    /// The cheapest GPUs of each kind for a demand at one host, where serving it so costs less than leaving it.
+    pub fn each_at(
+        &mut self,
+        state: &State<'_>,
+        demand: usize,
+        host: usize,
+        rng: &mut Rng,
+    ) -> Vec<Candidate> {
+        let mut found = Vec::new();
+        for offer in offers(state, demand, usize::MAX) {
+            let one = self.at_host(state, demand, &vec![offer], host, Cost::MAX, rng);
+            let Some((_, Insertion { cost, placement })) = one.filter(|(_, one)| one.cost < 0) else {
+                continue;
+            };
+            found.push(Candidate {
+                demand,
+                cost,
+                placement,
+            });
+        }
+        found
     }
 
     fn choose_hosts(&mut self, state: &State<'_>, demand: usize, offers: &Offers<'_>, rng: &mut Rng) {

@@ -4,7 +4,8 @@
 //! * [`problem`], [`cps1`], [`extended`], [`wanted`], [`bundle`]: what is wanted and what there is; [`solution`]: the plan that comes out.
 //! * [`solve`]: a first plan at once, better ones until the [`Budget`] is spent, and a cost that none can go below.
 //!   On the way: `state` (what a placement costs, kept as it changes), `keep` and `cover` (which idle GPUs stay
-//!   attached), `insertion` (where a demand is served best), `ruin` and `search` (taking away and placing anew),
+//!   attached), `insertion` (where a demand is served best), `ruin`, `search` and `repair` (taking away and placing
+//!   anew, by chance or exactly),
 //!   `settle` (what is attached in each slot), `bound`, `relaxation` and `room` (what no plan can go below).
 //! * [`fabric`]: who reaches whom, and what uplinks and windows for BARs carry; `locality` and `bar` keep to it.
 //! * [`reasons`](mod@reasons): why a demand is not served, and what would help.
@@ -34,6 +35,7 @@ mod insertion;
 mod keep;
 mod locality;
 mod relaxation;
+mod repair;
 mod room;
 mod ruin;
 mod search;

@@ -7,6 +7,7 @@ mod together;
 use super::budget::Budget;
 use super::insertion::{HOSTS, Inserter};
 use super::problem::{Choice, Cost, Problem, UNIT};
+use super::repair::{self, Candidate, Repairs};
 use super::ruin;
 use super::settle;
 use super::state::{Placement, State};
@@ -24,6 +25,9 @@ const BLINK: usize = 30;
 const TRIED: usize = 8;
 /// How much dearer than it is a place may seem, against the losses that are accepted.
 const NOISE: f64 = 3.0;
+/// Demands that are repaired at once, and places of each that are looked at.
+const REPAIRED: usize = 10;
+const PLACES: usize = 6;
 /// How small the last accepted losses are.
 const COLDEST: f64 = 0.5 * UNIT;
 
@@ -49,6 +53,7 @@ pub(super) struct Search<'p> {
     journal: Vec<(usize, Option<Placement>)>,
     is_noted: Vec<bool>,
     unserved: Vec<usize>,
+    repairs: Repairs,
 }
 
 impl<'p> Search<'p> {
@@ -69,6 +74,7 @@ impl<'p> Search<'p> {
             journal: Vec::new(),
             is_noted: vec![false; problem.demands.len()],
             unserved: Vec::new(),
+            repairs: Repairs::default(),
         };
         for (demand, placement) in previous.iter().enumerate() {
             if let Some(placement) = placement
@@ -173,7 +179,11 @@ impl<'p> Search<'p> {
         };
         self.inserter.gentle = self.rng.u8(..3) == 0;
         self.forget();
-        if self.state.problem.hosts.len() > 1 && self.rng.u8(..7) == 0 {
+        // What a class of priorities is worth has no price that a program could add up.
+        let repairs = self.state.problem.classes.is_empty() && self.repairs.is_due(self.rounds);
+        if repairs {
+            self.repair();
+        } else if self.state.problem.hosts.len() > 1 && self.rng.u8(..7) == 0 {
             self.exchange_hosts();
         } else {
             self.place_anew();
@@ -188,6 +198,9 @@ impl<'p> Search<'p> {
             .map(|(after, before)| after - before)
             .find(|lost| *lost != 0);
         let lost = of_classes.unwrap_or(after - before);
+        if repairs {
+            self.repairs.done(self.rounds, best || lost < 0);
+        }
         if best || after < Cost::MAX && lost as f64 <= loss {
             self.list_changes();
         } else {
@@ -224,6 +237,48 @@ impl<'p> Search<'p> {
         }
         self.insert(&order, BLINK);
         self.inserter.shunned = None;
+    }
+
+    /// Takes a few demands away, and places all of them at once where they cost least together.
+    fn repair(&mut self) {
+        let mut order = ruin::choose(&self.state, &self.unserved, &mut self.rng);
+        order.truncate(REPAIRED);
+        let removed = self.remove_all(&order);
+        for _ in 0..self.unserved.len().min(REPAIRED / 2) {
+            let other = self.unserved[self.rng.usize(..self.unserved.len())];
+            if !order.contains(&other) {
+                order.push(other);
+            }
+        }
+        let all = self.state.problem.hosts.len();
+        let mut hosts: Vec<usize> = removed.iter().map(|(_, placement)| placement.host).collect();
+        hosts.extend((0..REPAIRED).map(|_| self.rng.usize(..all)));
+        hosts.sort_unstable();
+        hosts.dedup();
+        self.inserter.noise = 0;
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for demand in &order {
+            let mut mine = Vec::new();
+            for host in &hosts {
+                mine.extend(self.inserter.each_at(&self.state, *demand, *host, &mut self.rng));
+            }
+            mine.sort_by_key(|candidate| candidate.cost);
+            mine.truncate(PLACES);
+            candidates.append(&mut mine);
+        }
+        for index in repair::choose(&self.state, &candidates).unwrap_or_default() {
+            let Candidate {
+                demand, placement, ..
+            } = &candidates[index];
+            // There may be more to keep than room and GPUs.
+            if fits(&self.state, *demand, placement) {
+                self.place(*demand, placement.clone());
+            }
+        }
+        let is_left = |demand: &usize| self.state.placement(*demand).is_none();
+        let left: Vec<usize> = order.iter().copied().filter(is_left).collect();
+        self.inserter.near = hosts;
+        self.insert(&left, 0);
     }
 
     /// Exchanges what runs at two hosts, from some slot on: GPU by GPU, each step of that would cost more.
