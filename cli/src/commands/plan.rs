@@ -50,7 +50,7 @@ Examples:
 What can't be served is in the plan with the reason, and with what would help.
 
 --instance plans a problem over time and asks no manager: a file in the schema cps-1, or in
-poolwright-horizon-1, which may also close hosts, limit tenants and
+poolwright-horizon-1, which may also close hosts, limit tenants, have demands with parts, phases and priorities, and
 say what the fabric between hosts and GPUs carries. A first plan is found at once and
 made better until the time is over. How far that gets depends on the machine, so a time limit may give another plan on
 another day; --rounds instead of it gives the same plan for the same seed everywhere. No plan costs less than `bound`.";

@@ -38,6 +38,10 @@ pub enum Broken {
         got: usize,
         least: usize,
     },
+    #[error("demand {0} runs and may not be ended, and is not served")]
+    Ended(String),
+    #[error("demand {0} runs on other GPUs than those that it gets")]
+    Moved(String),
     #[error("two parts of demand {demand} run on {host}, and each must have a host of its own")]
     Together { demand: String, host: String },
     #[error(
@@ -200,6 +204,7 @@ impl<'a> Judge<'a> {
                 .ok_or_else(|| Broken::UnknownDemand(id()))?;
             left.remove(&served.key()).ok_or_else(|| Broken::NotOnce(id()))?;
             let Some(host) = &served.host else {
+                classes::may_be_left(demand)?;
                 total += demand.unmet;
                 continue;
             };
@@ -211,6 +216,7 @@ impl<'a> Judge<'a> {
                 let (demand, host) = (id(), host.clone());
                 return Err(Broken::Elsewhere { demand, host });
             }
+            self.stays(demand, served, at)?;
             let closed = &self.problem.hosts[at].closed;
             if let Some(slot) =
                 (demand.window.clone()).find(|slot| closed.iter().any(|window| window.contains(slot)))

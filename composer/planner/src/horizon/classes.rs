@@ -10,6 +10,9 @@
 
 use super::problem::{Cost, Demand, Problem};
 
+/// Above all priorities that anybody may give: what runs and may not be ended.
+pub(super) const MUST: u32 = u32::MAX;
+
 /// The priorities above 0 of these, the highest first.
 pub(super) fn of(demands: &[Demand]) -> Vec<u32> {
     let priorities = demands.iter().map(|demand| demand.priority);

@@ -136,6 +136,7 @@ pub(super) fn problem(instance: &Instance, schema: &str, wanted: &[Wanted]) -> R
     let known = wanted::Known {
         groups: &groups,
         kinds: reader.kinds.iter().map(String::as_str).collect(),
+        switches: &reader.switches,
         hosts: &reader.host_of,
     };
     let (demands, bundles) = wanted::read(instance, wanted, &known)?;

@@ -86,6 +86,7 @@ pub fn read(instance: &Instance, extension: &Extension) -> Result<Problem, Inval
     fabric::read(&mut problem, instance, extension)?;
     pinned(&mut problem, instance, &extension.gpus)?;
     quotas(&mut problem, &extension.tenants)?;
+    super::wanted::can_go_on(&problem)?;
     Ok(problem)
 }
 

@@ -1,7 +1,7 @@
 //! Planning over time: who gets which GPUs when, over a horizon of slots, so that what is not served, what is
 //! attached and detached, and what is on costs as little as possible.
 //!
-//! * [`problem`], [`cps1`], [`extended`], [`wanted`], [`bundle`]: what is wanted and what there is; [`solution`]: the plan that comes out.
+//! * [`problem`], [`cps1`], [`extended`], [`wanted`], [`bundle`], [`classes`]: what is wanted and what there is; [`solution`]: the plan that comes out.
 //! * [`solve`]: a first plan at once, better ones until the [`Budget`] is spent, and a cost that none can go below.
 //!   On the way: `state` (what a placement costs, kept as it changes), `keep` and `cover` (which idle GPUs stay
 //!   attached), `insertion` (where a demand is served best), `ruin`, `search` and `repair` (taking away and placing

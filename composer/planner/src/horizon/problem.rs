@@ -108,6 +108,15 @@ pub struct Demand {
     pub one_switch: bool,
     /// Where it is a part of a bundle.
     pub share: Option<Share>,
+    /// Where it runs already, and stays as long as it runs.
+    pub runs: Option<Runs>,
+}
+
+/// The GPUs that a demand runs on when the horizon begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Runs {
+    pub host: usize,
+    pub group: usize,
 }
 
 /// GPUs that a demand can do with.

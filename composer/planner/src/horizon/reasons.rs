@@ -4,6 +4,7 @@
 mod bundles;
 mod fabric;
 
+use super::classes::MUST;
 use super::insertion::Inserter;
 use super::problem::{Demand, Need, Problem, UNIT};
 use super::solution::Assignment;
@@ -48,7 +49,7 @@ pub fn reasons(problem: &Problem, plan: &Assignment) -> Vec<Unserved> {
 }
 
 /// A reason, and what would help.
-type Why = (String, Vec<String>);
+pub(super) type Why = (String, Vec<String>);
 
 /// Why a demand can have none of its needs; `None` where it can have one.
 fn of_all(demand: &Demand, why: impl Fn(&Need) -> Option<Why>) -> Option<Why> {
@@ -81,17 +82,12 @@ fn explain(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Unserved
     }
 }
 
-fn why(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Why {
+pub(super) fn why(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Why {
     let problem = state.problem;
     let demand = &problem.demands[index];
     let (reason, mut help) = why_at_all(state, index, inserter);
     let never = of_all(demand, |need| never(problem, demand, need)).is_some();
-    if !never
-        && problem
-            .classes
-            .first()
-            .is_some_and(|highest| demand.priority < *highest)
-    {
+    if !never && (problem.classes.iter()).any(|other| demand.priority < *other && *other < MUST) {
         help.push("a higher priority".to_owned());
     }
     (reason, help)

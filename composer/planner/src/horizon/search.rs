@@ -5,6 +5,7 @@ mod first;
 mod together;
 
 use super::budget::Budget;
+use super::classes::MUST;
 use super::insertion::{HOSTS, Inserter};
 use super::problem::{Choice, Cost, Problem, UNIT};
 use super::repair::{self, Candidate, Repairs};
@@ -76,11 +77,12 @@ impl<'p> Search<'p> {
             unserved: Vec::new(),
             repairs: Repairs::default(),
         };
+        let runs = |demand: &usize| problem.demands[*demand].priority == MUST;
+        search.insert(&(0..problem.demands.len()).filter(runs).collect::<Vec<_>>(), 0);
         for (demand, placement) in previous.iter().enumerate() {
-            if let Some(placement) = placement
-                .as_ref()
-                .filter(|placement| fits(&search.state, demand, placement))
-            {
+            if let Some(placement) = placement.as_ref().filter(|placement| {
+                search.state.placement(demand).is_none() && fits(&search.state, demand, placement)
+            }) {
                 search.place(demand, placement.clone());
             }
         }
@@ -343,11 +345,15 @@ impl<'p> Search<'p> {
         }
         let mut bundles = Vec::new();
         for demand in order {
-            if let Some(share) = problem.demands[*demand].share {
+            let wanted = &problem.demands[*demand];
+            if let Some(share) = wanted.share.filter(|_| wanted.runs.is_none()) {
                 if !bundles.contains(&share.bundle) {
                     bundles.push(share.bundle);
                     self.insert_bundle(share.bundle, blink);
                 }
+                continue;
+            }
+            if self.state.placement(*demand).is_some() {
                 continue;
             }
             let found = self.inserter.best(&self.state, *demand, blink, &mut self.rng);

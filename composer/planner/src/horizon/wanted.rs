@@ -2,11 +2,14 @@
 //! a file of the schema [`SCHEMA`](super::extended::SCHEMA) may say more: [`Wanted`].
 
 mod phases;
+mod running;
 
 use super::bundle::{Bundle, Phase, Share};
 use super::cps1::{Instance, InstanceDemand, Invalid, MOST_TOGETHER, amount, invalid};
-use super::problem::{Cost, Demand, Group, Need, UNIT, choices};
+use super::problem::{Cost, Demand, Group, Need, Problem, UNIT, choices};
 use phases::{At, PhaseAt, parts, phases};
+pub(super) use running::can_go_on;
+pub use running::{Preemptible, Running};
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap};
 
@@ -40,6 +43,12 @@ pub struct Wanted {
     /// It spans hosts: so many times what it wants, each on one host.
     #[serde(default)]
     pub parts: Option<WantedParts>,
+    /// It runs when the horizon begins, and stays where it is.
+    #[serde(default)]
+    pub running: Option<Running>,
+    /// It may be ended early all the same.
+    #[serde(default)]
+    pub preemptible: Option<Preemptible>,
     /// Windows that follow each other from `start` on, each with GPUs and parts of its own; served all, or none.
     #[serde(default)]
     pub phases: Option<Vec<WantedPhase>>,
@@ -91,6 +100,7 @@ pub struct WantedGpus {
 pub(super) struct Known<'a> {
     pub groups: &'a [Group],
     pub kinds: Vec<&'a str>,
+    pub switches: &'a [String],
     pub hosts: &'a HashMap<String, usize>,
 }
 
@@ -190,8 +200,12 @@ impl<'a> Reader<'a> {
                 one_switch: more.one_switch,
                 priority: more.priority,
                 share: None,
+                runs: None,
                 window,
             };
+            if more.running.is_some() || more.preemptible.is_some() {
+                return self.running(at, more, &phases, demand);
+            }
             let start = self.demands.len();
             self.demands.resize(start + parts.1, demand);
             bundle.phases.push(Phase {

@@ -185,7 +185,10 @@ impl Every<'_> {
         let (window, groups) = (&problem.demands[demand].window, problem.groups.len());
         for kind in 0..problem.kinds.len() {
             let may = |group: &usize| {
-                problem.groups[*group].kind == kind
+                problem.demands[demand]
+                    .runs
+                    .is_none_or(|runs| runs.group == *group)
+                    && problem.groups[*group].kind == kind
                     && need.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
                     && problem.groups[*group].memory_gb >= need.memory_gb
             };

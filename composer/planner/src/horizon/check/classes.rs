@@ -5,6 +5,14 @@ use super::super::solution::Served;
 use super::{Broken, Judge, Key};
 use std::collections::HashMap;
 
+/// Whether a demand need not be served.
+pub(super) fn may_be_left(demand: &Demand) -> Result<(), Broken> {
+    match demand.runs {
+        Some(_) if demand.priority == u32::MAX => Err(Broken::Ended(demand.name())),
+        _ => Ok(()),
+    }
+}
+
 /// What demands of some priority and above use, by slot.
 struct Used {
     hosts: Vec<Vec<u32>>,
@@ -15,6 +23,16 @@ struct Used {
 }
 
 impl Judge<'_> {
+    /// What runs keeps its GPUs.
+    pub(super) fn stays(&self, demand: &Demand, served: &Served, host: usize) -> Result<(), Broken> {
+        let Some(runs) = demand.runs else { return Ok(()) };
+        let mut groups = served.gpus.keys().map(|name| self.groups.get(name));
+        match host == runs.host && groups.all(|group| group == Some(&runs.group)) {
+            true => Ok(()),
+            false => Err(Broken::Moved(demand.name())),
+        }
+    }
+
     /// Judges demands of one part and one phase, and missing parts of those that run, where only numbers limit them.
     pub(super) fn priorities(&self) -> Result<(), Broken> {
         let problem = self.problem;
@@ -158,9 +176,12 @@ fn counts_alone(problem: &Problem) -> bool {
 /// Whether there are GPUs of one kind.
 fn has_gpus(problem: &Problem, used: &Used, demand: &Demand, need: &Need) -> bool {
     let of_kind = |kind: usize| -> u32 {
-        let groups = problem.groups.iter().zip(&used.groups);
-        let good = groups.filter(|(group, _)| group.kind == kind && group.memory_gb >= need.memory_gb);
-        let free = good.map(|(group, used)| {
+        let groups = problem.groups.iter().zip(&used.groups).enumerate();
+        let good = groups.filter(|(index, (group, _))| {
+            let may = demand.runs.is_none_or(|runs| runs.group == *index);
+            may && group.kind == kind && group.memory_gb >= need.memory_gb
+        });
+        let free = good.map(|(_, (group, used))| {
             let most = used[demand.window.clone()].iter().max().copied().unwrap_or(0);
             u32::from(group.count).saturating_sub(most)
         });

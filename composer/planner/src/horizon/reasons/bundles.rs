@@ -98,7 +98,12 @@ fn of_missing(state: &State<'_>, bundle: &Bundle, missing: usize, inserter: &mut
         .clone()
         .filter(|part| state.placement(*part).is_none())
         .count();
+    let problem = state.problem;
     let (reason, help) = why(state, missing, inserter);
+    if problem.demands[missing].runs.is_some() {
+        let from = problem.demands[missing].window.start;
+        return (format!("it runs and is ended before slot {from}: {reason}"), help);
+    }
     let reason = format!(
         "{}{unserved} of its {} parts are not served, and of the next of them: {reason}",
         named(bundle, phase),

@@ -4,6 +4,8 @@
 mod bundles;
 mod options;
 mod priorities;
+mod running;
+mod together;
 
 use super::extended::read;
 use super::instances::gpu;
