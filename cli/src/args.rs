@@ -94,6 +94,10 @@ pub enum Command {
     Move(commands::attach::MoveArgs),
     /// Say what is wanted, to be served by the next plan
     Demand(commands::demand::DemandArgs),
+    /// Show the jobs that wait for their GPUs, and why
+    Queue(commands::queue::QueueArgs),
+    /// What tenants are promised in the queue
+    Tenant(commands::tenant::TenantArgs),
     /// Show what would be changed so that everything wanted is served, and why
     Plan(commands::plan::PlanArgs),
     /// Do exactly what a saved plan says, if what it rests on still stands

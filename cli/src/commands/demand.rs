@@ -1,5 +1,6 @@
 //! `demand`: what is wanted, to be served by the next plan that is applied.
 
+use super::queue::JobArgs;
 use super::wanted::{self, WantedArgs};
 use super::{Outcome, removed};
 use crate::api_client::{Api, ManagerArgs};
@@ -23,6 +24,7 @@ enum Action {
     #[command(
         after_help = "Examples:\n  poolwright demand add chat 70B --task infer --priority 10\n  \
         poolwright demand add batch --gpus 8 --kind h100-pcie-80gb\n  \
+        poolwright demand add train 70B --task lora --queue --runs-for 6h --priority 5\n  \
         poolwright demand add pretrain --phases run.toml --start 2026-12-01T20:00:00Z\n  \
         poolwright plan --out plan.json && poolwright apply plan.json"
     )]
@@ -30,6 +32,9 @@ enum Action {
     /// Forget a demand; the next plan that is applied lets go of what it holds
     #[command(after_help = "Example:\n  poolwright demand remove chat --yes")]
     Remove(RemoveArgs),
+    /// Say that a job of the queue is done: its GPUs are let go of
+    #[command(after_help = "Example:\n  poolwright demand done train")]
+    Done(DoneArgs),
     /// List all demands
     #[command(after_help = "Example:\n  poolwright demand list -o json")]
     List(ManagerArgs),
@@ -43,9 +48,19 @@ struct AddArgs {
     name: DemandId,
     #[command(flatten)]
     wanted: WantedArgs,
+    #[command(flatten)]
+    job: JobArgs,
     /// Where it fits nowhere: show every kind of GPU with its reason
     #[arg(long)]
     explain: bool,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct DoneArgs {
+    #[arg(value_name = "NAME")]
+    name: DemandId,
     #[command(flatten)]
     manager: ManagerArgs,
 }
@@ -64,11 +79,15 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
     match args.action {
         Action::Add(args) => {
             let args = *args;
-            let spec = args.wanted.spec(args.name)?;
+            let mut spec = args.wanted.spec(args.name)?;
+            spec.queue = args.job.spec();
             let kept = Api::new(&args.manager)?.post(&["demands"], &spec).await;
             let record: DemandRecord = kept.map_err(|failure| failure.explained(args.explain))?;
             output.show(&record, &tables::demands(std::slice::from_ref(&record)))?;
             match record.course {
+                _ if record.job.is_some() => say(
+                    "it begins when its GPUs can be had, and keeps them until it is said to be done: poolwright queue",
+                ),
                 Some(course) => say(&format!(
                     "its phases get their GPUs by the clock, from {} to {}",
                     course.starts,
@@ -87,6 +106,19 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
             }
             removed::show("demand", &args.name, output)?;
             say("the next plan that is applied lets go of what it holds");
+        }
+        Action::Done(args) => {
+            let api = Api::new(&args.manager)?;
+            let path = ["demands", args.name.as_str(), "done"];
+            let done: Result<DemandRecord, _> = api.post(&path, &serde_json::json!({})).await;
+            let record = match done {
+                Ok(record) => record,
+                Err(failure) => {
+                    return Err(names::suggest(&api, failure, &[("demands", args.name.as_str())]).await);
+                }
+            };
+            output.show(&record, &tables::demands(std::slice::from_ref(&record)))?;
+            say("its GPUs are let go of: poolwright queue");
         }
         Action::List(manager) => {
             let demands: Vec<DemandRecord> = Api::new(&manager)?.get(&["demands"]).await?;

@@ -20,11 +20,13 @@ pub mod number;
 pub mod ops;
 pub mod pause;
 pub mod plan;
+pub mod queue;
 pub mod release;
 pub mod schedule;
 pub mod serve;
 pub mod simulate;
 pub mod size;
+pub mod tenant;
 pub mod why;
 
 mod change;
@@ -60,6 +62,8 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Detach(args) => attach::detach(args, output).await,
         Command::Move(args) => attach::move_to(args, output).await,
         Command::Demand(args) => demand::run(args, output).await,
+        Command::Queue(args) => queue::run(args, output).await,
+        Command::Tenant(args) => tenant::run(args, output).await,
         Command::Plan(args) => plan::plan(args, output).await,
         Command::Apply(args) => plan::apply(args, output).await,
         Command::Schedule(args) => schedule::run(args, output).await,

@@ -132,6 +132,7 @@ impl WantedArgs {
             min_memory: self.min_memory,
             floor: self.floor,
             window: None,
+            queue: None,
         };
         let here = self.phases.as_deref().unwrap_or(Path::new(""));
         model_file::send_along(&mut spec, here)?;

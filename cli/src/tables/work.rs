@@ -81,6 +81,7 @@ pub fn demands(demands: &[DemandRecord]) -> Table {
         column("PHASES").if_any(),
         column("STARTS").if_any(),
         column("SCHEDULE").if_any(),
+        column("JOB").if_any(),
         column("SINCE").named("created").if_room(),
     ]);
     for record in demands {
@@ -103,6 +104,11 @@ pub fn demands(demands: &[DemandRecord]) -> Table {
             ),
             Cell::at(record.course.as_ref().map(|course| course.starts)),
             Cell::maybe(record.schedule.as_ref()),
+            Cell::maybe(record.job.as_ref().map(|job| match (job.waits(), job.runs()) {
+                (true, _) => "waits",
+                (false, true) => "runs",
+                (false, false) => "over",
+            })),
             Cell::at(record.demand.created),
         ]);
     }

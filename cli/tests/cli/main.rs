@@ -23,6 +23,7 @@ mod partial;
 mod pausing;
 mod planning;
 mod postgres;
+mod queueing;
 mod recovery;
 mod restoring;
 mod serving;

@@ -38,6 +38,8 @@ pub enum OperationKind {
     Adopt,
     /// Binding again what a composition holds and its fabric lost.
     Repair,
+    /// A job of the queue that gets its GPUs, or lets go of them.
+    Queue,
     /// Nothing that is ever begun: what is shown of an operation that can't be read.
     Unreadable,
 }
@@ -45,7 +47,7 @@ pub enum OperationKind {
 impl OperationKind {
     /// Whether it runs by itself, and not because somebody asked for it just then.
     pub fn is_automatic(self) -> bool {
-        matches!(self, Self::Schedule | Self::Repair | Self::Late)
+        matches!(self, Self::Schedule | Self::Repair | Self::Late | Self::Queue)
     }
 
     /// Whether one of this kind may be asked to go on without what fails. What lets go of all that a demand holds, or
@@ -58,7 +60,7 @@ impl OperationKind {
     }
 
     /// The register of operations: what is in here is swept by the tests, with a fault at every step.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Apply,
         Self::Compose,
         Self::Release,
@@ -70,6 +72,7 @@ impl OperationKind {
         Self::Undo,
         Self::Adopt,
         Self::Repair,
+        Self::Queue,
     ];
 }
 

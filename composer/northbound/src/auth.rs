@@ -84,7 +84,7 @@ pub fn may(asker: &Asker, privilege: Privilege) -> Result<(), Denied> {
 
 /// What a request to the JSON API needs: to read, to change who holds what, or to change the manager itself.
 fn needed(request: &Request) -> Privilege {
-    const OF_THE_MANAGER: [&str; 2] = ["/endpoints", "/limits"];
+    const OF_THE_MANAGER: [&str; 3] = ["/endpoints", "/limits", "/tenants"];
     let path = request.uri().path();
     match *request.method() {
         Method::GET | Method::HEAD => Privilege::Login,

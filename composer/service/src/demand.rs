@@ -2,6 +2,7 @@
 
 use crate::course::Course;
 use crate::error::{ErrorCode, ServiceError};
+use crate::job::{Job, JobSpec};
 use crate::phases::{PhaseSpec, Setting};
 use crate::size::{self, Site};
 use crate::window::WindowSpec;
@@ -74,6 +75,9 @@ pub struct DemandSpec {
     /// Wanted only while this is open: it stands for a schedule of the demand's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowSpec>,
+    /// A job: it waits in the queue until its GPUs can be had, and lets go of them when it is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<JobSpec>,
 }
 
 pub fn default_tenant() -> TenantId {
@@ -112,11 +116,17 @@ pub struct DemandRecord {
     /// The operation on whose end it depends whether the demand is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Pending>,
+    /// How far it is, where it came through the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Job>,
 }
 
 impl DemandRecord {
-    /// With what it needs then; `None` before its first phase and after its last.
+    /// With what it needs then; `None` before its first phase and after its last, and of a job that waits or is over.
     pub fn demand_at(&self, now: Timestamp) -> Option<Demand> {
+        if self.job.as_ref().is_some_and(|job| !job.runs()) {
+            return None;
+        }
         let Some(course) = &self.course else {
             return Some(self.demand.clone());
         };
@@ -281,6 +291,15 @@ impl DemandSpec {
                 "has a window, which a demand that is composed now or that a schedule wants can't have",
                 "keep it by itself (POST /demands, or apply -f), or say the window in the schedule",
             );
+        }
+        if let Some(job) = &self.queue {
+            job.refuse_contradictions(&self.id)?;
+            if let (true, _) | (_, true) = (!self.phase.is_empty(), self.floor.is_some()) {
+                return refused(
+                    "waits in the queue, and has phases or a floor",
+                    "leave queue out, or the others: a job has its GPUs as a whole until it is done",
+                );
+            }
         }
         if self.starts.is_some() && self.phase.is_empty() {
             return refused(

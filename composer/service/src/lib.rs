@@ -5,6 +5,7 @@
 //! * [`demand`], [`schedule`], [`window`], [`endpoint`]: what people write, and what is kept of it.
 //! * [`occurrence`]: openings of a window that give way, wait, or are left out.
 //! * [`lend`], [`ladder`], [`hooks`]: what is lent, and how it comes back.
+//! * [`job`], [`tenant`]: demands that wait in the queue, and what tenants are promised there.
 //! * [`drift`](mod@drift): what is recorded against what is found.
 //! * [`size`], [`phases`]: from what people write about a model, or a run over time, to sizing's answer.
 //! * [`Course`]: the windows of a demand with phases.
@@ -26,6 +27,7 @@ pub mod endpoint;
 mod error;
 pub mod hooks;
 mod ids;
+pub mod job;
 pub mod ladder;
 pub mod leases;
 pub mod lend;
@@ -41,6 +43,7 @@ pub mod sessions;
 mod shown;
 mod sight;
 pub mod size;
+pub mod tenant;
 mod vanishing;
 mod view;
 mod walk;
@@ -51,8 +54,9 @@ pub use composer::documents;
 pub use composer::{
     Accepting, Adopting, Asked, Change, Check, CheckResult, Composer, Credentials, Declaration, Declared,
     DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest, How, LimitsStatus, Lost,
-    MOST_AHEAD_H, MOST_OPENINGS, MovedMost, Observed, OperationAlarm, Options, Release, Resolution,
-    ScheduleStatus, Silent, Status, TenantForecast, Why, most_slots, openings_of, pool_kinds,
+    MOST_AHEAD_H, MOST_OPENINGS, MovedMost, Observed, OperationAlarm, Options, Queue, QueuedJob, Release,
+    Resolution, RunningJob, ScheduleStatus, Silent, Status, TenantForecast, Why, most_slots, openings_of,
+    pool_kinds,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};

@@ -220,6 +220,19 @@ impl Calendar {
         }
     }
 
+    /// Whether it is to be reckoned with then: where somebody has to decide about an opening, until it is left out.
+    pub fn may_be_open(&self, at: Timestamp) -> bool {
+        let left_out = self
+            .mark_at(at)
+            .is_some_and(|mark| matches!(mark.fate, Fate::LeftOut { .. }));
+        let ended = self
+            .mark_at(at)
+            .and_then(|mark| mark.ends)
+            .is_some_and(|ends| ends <= at);
+        let by_hand = self.by_hand.as_ref().is_some_and(|run| run.is_on(at));
+        by_hand || (self.window.is_open(at) && !left_out && !ended)
+    }
+
     /// The next moment after `at` at which it may be otherwise.
     pub fn next_change(&self, at: Timestamp) -> Option<Timestamp> {
         let by_hand = self.by_hand.iter().flat_map(|run| [run.from, run.until]);

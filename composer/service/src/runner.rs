@@ -44,6 +44,7 @@ pub async fn run(composer: Composer, stop: CancellationToken) {
         () = composer.keep_repairing() => {}
         () = composer.keep_pruning() => {}
         () = composer.keep_noting_wants() => {}
+        () = composer.keep_queueing() => {}
     }
 }
 

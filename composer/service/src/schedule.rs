@@ -167,6 +167,11 @@ pub fn wanted(demands: &[DemandRecord], calendars: &[Calendar], now: Timestamp) 
         .iter()
         .filter(|calendar| calendar.is_open(now))
         .collect();
+    wanted_while(demands, &open, now)
+}
+
+/// The same while these are open.
+pub(crate) fn wanted_while(demands: &[DemandRecord], open: &[&Calendar], now: Timestamp) -> Vec<Demand> {
     let wanted = |record: &DemandRecord| match &record.schedule {
         Some(schedule) => {
             let runs = open.iter().any(|calendar| calendar.id == *schedule);
@@ -217,6 +222,7 @@ mod tests {
             course: None,
             schedule: schedule.map(|id| ScheduleId::new(id).unwrap()),
             pending: None,
+            job: None,
         }
     }
 

@@ -28,6 +28,7 @@ mod partial;
 mod pausing;
 mod phases;
 mod polling;
+mod queueing;
 mod recalled;
 mod recorded;
 mod repairing;

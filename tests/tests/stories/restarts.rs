@@ -130,6 +130,7 @@ async fn a_request_that_was_cut_off_was_never_made() {
         course: None,
         schedule: None,
         pending: Some(Pending::Composing(never())),
+        job: None,
     };
     let mut batch = Batch::new();
     batch.put(&half).unwrap();

@@ -343,5 +343,6 @@ pub fn demand(id: DemandId, model: &str, task: Task) -> DemandSpec {
         min_memory: None,
         floor: None,
         window: None,
+        queue: None,
     }
 }

@@ -91,6 +91,7 @@ pub fn verbs(kind: OperationKind) -> &'static [Verb] {
         }
         OperationKind::Apply
         | OperationKind::Move
+        | OperationKind::Queue
         | OperationKind::Repair
         | OperationKind::Schedule
         | OperationKind::Undo => &Verb::ALL,
@@ -159,6 +160,11 @@ pub async fn prepare(kit: &Kit, form: Form) -> Plan {
         OperationKind::Schedule => {
             kit.given(wanted(kit, before, &[("day", 2)]).await).await;
             wanted(kit, "schedule", &[("night", 1)]).await
+        }
+        // A job gets what the one before it let go of.
+        OperationKind::Queue => {
+            kit.given(wanted(kit, before, &[("first", 2)]).await).await;
+            wanted(kit, "queue", &[("next", 2)]).await
         }
         // It was adopted before.
         OperationKind::Late => {

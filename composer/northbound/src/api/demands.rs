@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use poolwright_service::demand::{DemandRecord, DemandSpec};
-use poolwright_service::{Declaration, Declared, Why};
+use poolwright_service::{Declaration, Declared, Queue, Why};
 use serde::Deserialize;
 
 pub(super) fn routes() -> Router<Api> {
@@ -15,6 +15,8 @@ pub(super) fn routes() -> Router<Api> {
         .route("/demands", get(all).post(add))
         .route("/demands/{id}", get(one).delete(remove))
         .route("/demands/{id}/why", get(why))
+        .route("/demands/{id}/done", post(done))
+        .route("/queue", get(queue))
         .route("/declare", post(declare))
 }
 
@@ -40,6 +42,15 @@ async fn remove(State(api): State<Api>, Path(text): Path<String>) -> Result<Stat
 
 async fn why(State(api): State<Api>, Path(text): Path<String>) -> Answer<Why> {
     Ok(Json(api.composer.why(&id(&text)?).await?))
+}
+
+/// Says that a job is done.
+async fn done(State(api): State<Api>, Path(text): Path<String>) -> Answer<DemandRecord> {
+    Ok(Json(api.composer.job_done(&id(&text)?).await?))
+}
+
+async fn queue(State(api): State<Api>) -> Answer<Queue> {
+    Ok(Json(api.composer.queue().await?))
 }
 
 /// What is declared, and whether it is only to be judged.

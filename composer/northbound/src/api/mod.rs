@@ -11,6 +11,7 @@ mod pool;
 mod probes;
 mod record;
 mod schedules;
+mod tenants;
 
 use crate::{Api, auth, problem::Problem, redfish};
 use axum::extract::rejection::JsonRejection;
@@ -44,6 +45,7 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         .merge(forecast::routes())
         .merge(schedules::routes())
         .merge(record::routes())
+        .merge(tenants::routes())
         .merge(endpoints::routes())
         .fallback(no_such_path)
         .layer(middleware::from_fn_with_state(api.clone(), once_started))

@@ -6,6 +6,8 @@
 //!   ([`Preference`]), how far a tenant above its share is put back, and how long idle GPUs stay attached.
 //! * [`Pool`]: hosts and GPUs, composable or fixed.
 //! * [`History`]: run times expected from what has finished.
+//! * [`Line`]: the same before a pool as it is seen, where jobs are demands and the planner says what fits; its
+//!   [`Outlook`] says what starts, and why the others wait.
 //!
 //! On the way: `room` (what is free, and where a job would sit), `reserve` (a place kept for a job that can't start
 //! yet), `lane` (waiting jobs that are alike), `decide` (one decision).
@@ -16,7 +18,9 @@
 mod decide;
 mod history;
 mod lane;
+mod line;
 mod order;
+mod outlook;
 mod pool;
 mod reserve;
 mod room;
@@ -25,7 +29,9 @@ use std::ops::Range;
 
 pub use decide::{Backfill, Queue, Rules, Start};
 pub use history::History;
+pub use line::{Ahead, Line, RunningJob, Share, WaitingJob, width};
 pub use order::{Found, Order};
+pub use outlook::{Because, Outlook, Place, Stop, Verdict};
 pub use pool::{Class, Host, Part, Pool};
 pub use room::Preference;
 

@@ -72,15 +72,28 @@ impl Shares {
 
     /// How far the jobs of each tenant are put back: `weight` hours for each time that it holds its equal share over.
     pub fn delays(&self, weight: f64) -> Vec<Millis> {
-        let all: u64 = self.held.iter().sum();
-        let tenants = self.wanting.iter().filter(|jobs| **jobs > 0).count();
-        if weight <= 0.0 || all == 0 || tenants < 2 {
-            return vec![0; self.held.len()];
-        }
-        let share = all as f64 / tenants as f64;
-        let over = |held: &u64| ((*held as f64 / share - 1.0).max(0.0) * weight * HOUR as f64) as Millis;
-        self.held.iter().map(over).collect()
+        let wants = |tenant: usize| u32::from(self.wanting[tenant] > 0);
+        let held: Vec<(u64, u32)> = (0..self.held.len())
+            .map(|tenant| (self.held[tenant], wants(tenant)))
+            .collect();
+        delays(&held, weight)
     }
+}
+
+/// How far the jobs of each tenant are put back, of what each holds and the weight of its share; one without weight
+/// wants nothing: `hours` for each time that it holds its share over. A tenant alone has all.
+pub(super) fn delays(held: &[(u64, u32)], hours: f64) -> Vec<Millis> {
+    let all: u64 = held.iter().map(|(held, _)| held).sum();
+    let weights: u64 = held.iter().map(|(_, weight)| u64::from(*weight)).sum();
+    let tenants = held.iter().filter(|(_, weight)| *weight > 0).count();
+    if hours <= 0.0 || all == 0 || tenants < 2 {
+        return vec![0; held.len()];
+    }
+    let over = |(held, weight): &(u64, u32)| {
+        let share = all as f64 * f64::from(*weight.max(&1)) / weights as f64;
+        ((*held as f64 / share - 1.0).max(0.0) * hours * HOUR as f64) as Millis
+    };
+    held.iter().map(over).collect()
 }
 
 #[cfg(test)]

@@ -280,6 +280,7 @@ impl Composer {
                     because.push("could be served now; `poolwright plan` shows how".to_owned());
                 }
             }
+            (None, false) if record.job.is_some() => {}
             (Some(schedule), false) => because.push(format!(
                 "not wanted now: the window of schedule {schedule} is closed"
             )),
@@ -289,6 +290,9 @@ impl Composer {
             (None, false) => {
                 because.push("not wanted now: a schedule suspends it while its window is open".to_owned())
             }
+        }
+        if record.job.is_some() {
+            because.extend(self.why_it_waits(id).await?);
         }
         let trouble = self.trouble().filter(|trouble| trouble.demands.contains(id));
         because.extend(trouble.map(|trouble| format!("not as the calendar wants it: {trouble}")));

@@ -6,6 +6,7 @@ use super::Composer;
 use super::keeping::there_is_one_already;
 use super::planning::{Change, How, Wanted};
 use super::requests::Request;
+use super::wanting::refuse_queue;
 use crate::demand::{DemandRecord, DemandSpec, Pending};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::OperationKind;
@@ -71,6 +72,7 @@ impl Composer {
         if self.find_demand(&spec.id).await?.is_some() {
             return Err(there_is_one_already(&spec.id));
         }
+        refuse_queue(&spec, "is composed now")?;
         let mut record = match self.record_of(spec, None).await {
             Ok(record) => record,
             Err(error) => return Err(self.beside_observed(self.beside_silence(error)).await),

@@ -5,6 +5,7 @@
 use super::Composer;
 use super::changing::may_be_withdrawn;
 use super::planning::{Basis, Wanted};
+use super::wanting::refuse_queue;
 use crate::demand::{DemandRecord, DemandSpec};
 use crate::error::{ErrorCode, ServiceError};
 use crate::schedule::{Schedule, ScheduleSpec};
@@ -107,6 +108,7 @@ impl Composer {
                 true => self.commit_calendar(batch, &gone).await?,
                 false => drop(self.store.commit(batch).await?),
             }
+            self.queue_changed.notify_one();
         }
         Ok(Declared { entries, dry_run })
     }
@@ -146,6 +148,7 @@ impl Composer {
             Some(before) if difference == Difference::Same => before,
             Some(before) => {
                 may_be_withdrawn(&before)?;
+                may_be_changed(&before)?;
                 let record = self.record_of(spec, None).await?;
                 let found = read::<DemandRecord>(self.store.as_ref(), record.id()).await?;
                 let revision = found.map(|found| found.revision);
@@ -270,10 +273,11 @@ impl Composer {
         {
             standing.extend(record.demand_at(now).map(|demand| (demand.id.clone(), demand)));
         }
+        // A job that has no room waits, as it is meant to.
         for record in compared
             .demands
             .values()
-            .filter(|record| record.schedule.is_none())
+            .filter(|record| record.schedule.is_none() && record.job.is_none())
         {
             // Of a run that has not begun: its first phase.
             let demand = record.demand_at(now).unwrap_or_else(|| record.demand.clone());
@@ -343,6 +347,7 @@ fn with_windows_as_schedules(declaration: Declaration) -> Result<Declaration, Se
     let (windowed, standing): (Vec<DemandSpec>, Vec<DemandSpec>) =
         demands.into_iter().partition(|demand| demand.window.is_some());
     for demand in windowed {
+        refuse_queue(&demand, "has a window")?;
         schedules.push(schedule_of(demand));
     }
     let declaration = Declaration {
@@ -351,6 +356,18 @@ fn with_windows_as_schedules(declaration: Declaration) -> Result<Declaration, Se
     };
     is_named_once(&declaration)?;
     Ok(declaration)
+}
+
+/// What runs is not changed under way.
+fn may_be_changed(before: &DemandRecord) -> Result<(), ServiceError> {
+    if !before.job.as_ref().is_some_and(|job| !job.waits()) {
+        return Ok(());
+    }
+    let id = &before.spec.id;
+    let message = format!("job {id} has its GPUs, and stays as it is until it is done");
+    Err(ServiceError::new(ErrorCode::Conflict, message).with_hint(format!(
+        "say that it is done (poolwright demand done {id}), or choose another name"
+    )))
 }
 
 /// Each demand, those of schedules among them, and each schedule has a name of its own.

@@ -13,12 +13,14 @@ use super::wanting::CalendarChange;
 use crate::accounts::Account;
 use crate::demand::DemandRecord;
 use crate::endpoint::Endpoint;
+use crate::job::JobRun;
 use crate::leases::{Lease, ManagerRecord, Wish};
 use crate::limits::Limits;
 use crate::runner::ScheduleRun;
 use crate::schedule::Schedule;
 use crate::sealed::Sealed;
 use crate::sessions::{Logins, Session};
+use crate::tenant::Tenant;
 use crate::vanishing::Shown;
 use crate::walk::Walk;
 use crate::wants::Wants;
@@ -52,6 +54,8 @@ const OURS: &[&str] = &[
     TurnedAway::KIND,
     Session::KIND,
     Logins::KIND,
+    JobRun::KIND,
+    Tenant::KIND,
 ];
 
 /// The names of all kinds.
@@ -87,6 +91,8 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         TurnedAway::KIND => again::<TurnedAway>(json),
         Session::KIND => again::<Session>(json),
         Logins::KIND => again::<Logins>(json),
+        JobRun::KIND => again::<JobRun>(json),
+        Tenant::KIND => again::<Tenant>(json),
         kind => return documents::reread(kind, json),
     })
 }

@@ -55,6 +55,7 @@ impl Composer {
         }
         let runners_own = operation.kind == OperationKind::Schedule;
         let moved_on = operation.state == OperationState::Completed;
+        self.queue_changed.notify_one();
         if tell == Tell::HoweverItEnds || !runners_own || moved_on {
             self.calendar_changed.notify_one();
         }

@@ -8,7 +8,7 @@
 use super::Composer;
 use crate::demand::{DemandRecord, Pending};
 use crate::error::{ErrorCode, ServiceError};
-use poolwright_executor::OperationState;
+use poolwright_executor::{Operation, OperationState};
 use poolwright_model::id::{DemandId, OperationId};
 use poolwright_store::{Batch, StoreError, Stored, Versioned, read, read_all};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ enum Fate {
     Kept,
     /// It goes on.
     Open,
-    /// As if it had never been asked for.
+    /// As if it had never been asked for; a job that was to begin, or was stopped, waits again.
     Gone,
 }
 
@@ -43,6 +43,16 @@ impl Pending {
 pub(super) struct DemandOf {
     operation: OperationId,
     pub record: DemandRecord,
+}
+
+impl DemandOf {
+    /// Of a record that names an operation.
+    pub fn of(record: &DemandRecord) -> Option<Self> {
+        Some(Self {
+            operation: record.pending.as_ref()?.operation().clone(),
+            record: record.clone(),
+        })
+    }
 }
 
 impl Stored for DemandOf {
@@ -97,21 +107,19 @@ impl Composer {
         }
     }
 
-    async fn settle(&self, found: Versioned<DemandRecord>) -> Result<(), ServiceError> {
+    /// Writes into one record what its operation has decided; the record is as it was read.
+    pub(super) async fn settle(&self, found: Versioned<DemandRecord>) -> Result<(), ServiceError> {
         let Versioned { value, revision } = found;
         let mut batch = Batch::new();
         batch.expect(DemandRecord::KIND, value.id(), Some(revision));
-        match self.fate(&value).await? {
-            Fate::Kept if value.pending.is_some() => {
-                batch.put(&DemandRecord {
-                    pending: None,
-                    ..value
-                })?;
+        match self.as_decided(value.clone()).await? {
+            Some(decided) if decided == value => return Ok(()),
+            Some(decided) => {
+                batch.put(&decided)?;
             }
-            Fate::Gone => {
+            None => {
                 batch.delete(DemandRecord::KIND, value.id());
             }
-            Fate::Kept | Fate::Open => return Ok(()),
         }
         match self.store.commit(batch).await {
             // Another manager was faster.
@@ -125,10 +133,10 @@ impl Composer {
         let found = read::<DemandRecord>(self.store.as_ref(), record.id()).await?;
         let mut revision = None;
         if let Some(found) = found {
-            if self.fate(&found.value).await? != Fate::Gone {
+            revision = Some(found.revision);
+            if self.as_decided(found.value).await?.is_some() {
                 return Err(there_is_one_already(&record.spec.id));
             }
-            revision = Some(found.revision);
         }
         batch
             .expect(DemandRecord::KIND, record.id(), revision)
@@ -142,11 +150,8 @@ impl Composer {
         batch
             .expect(DemandRecord::KIND, record.id(), found.map(|found| found.revision))
             .put(record)?;
-        if let Some(pending) = &record.pending {
-            batch.put(&DemandOf {
-                operation: pending.operation().clone(),
-                record: record.clone(),
-            })?;
+        if let Some(of) = DemandOf::of(record) {
+            batch.put(&of)?;
         }
         Ok(())
     }
@@ -160,27 +165,43 @@ impl Composer {
 
     /// A demand as its operation decided; `None` where it is not kept.
     async fn as_decided(&self, record: DemandRecord) -> Result<Option<DemandRecord>, ServiceError> {
-        Ok(match self.fate(&record).await? {
-            Fate::Gone => None,
-            Fate::Open => Some(record),
-            Fate::Kept => Some(DemandRecord {
-                pending: None,
-                ..record
-            }),
-        })
-    }
-
-    async fn fate(&self, record: &DemandRecord) -> Result<Fate, ServiceError> {
         let Some(pending) = &record.pending else {
-            return Ok(Fate::Kept);
+            return Ok(Some(record));
         };
         match self.executor.get(pending.operation()).await {
-            Ok(operation) => Ok(pending.fate(operation.map(|operation| operation.state))),
+            Ok(operation) => Ok(decided(record, operation.as_ref())),
             // Left alone until somebody has looked into it; the others go on.
-            Err(StoreError::Malformed { .. }) => Ok(Fate::Open),
+            Err(StoreError::Malformed { .. }) => Ok(Some(record)),
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// A demand as the operation on which it hangs has decided; `None` where it is not kept.
+fn decided(mut record: DemandRecord, operation: Option<&Operation>) -> Option<DemandRecord> {
+    let Some(pending) = record.pending.clone() else {
+        return Some(record);
+    };
+    let fate = pending.fate(operation.map(|operation| operation.state));
+    if fate == Fate::Open {
+        return Some(record);
+    }
+    record.pending = None;
+    let job = record.job.as_mut();
+    match (fate, &pending, job) {
+        (Fate::Open | Fate::Kept, Pending::Composing(_), Some(job)) => {
+            operation.into_iter().for_each(|by| job.began(by));
+        }
+        (Fate::Open | Fate::Kept, Pending::Releasing(_), Some(job)) => job.failed(operation),
+        (Fate::Open | Fate::Kept, _, None) => {}
+        (Fate::Gone, Pending::Composing(_), Some(job)) => {
+            job.waits_again();
+            job.failed(operation);
+        }
+        (Fate::Gone, Pending::Releasing(_), Some(job)) if job.stopping.is_some() => job.waits_again(),
+        (Fate::Gone, ..) => return None,
+    }
+    Some(record)
 }
 
 pub(super) fn there_is_one_already(id: &DemandId) -> ServiceError {

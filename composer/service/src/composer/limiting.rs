@@ -64,6 +64,7 @@ impl Composer {
         let limits = self.put_limits(new).await?;
         tracing::info!(?limits, "limits of what runs by itself");
         self.calendar_changed.notify_one();
+        self.queue_changed.notify_one();
         self.limits().await
     }
 

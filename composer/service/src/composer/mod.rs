@@ -29,6 +29,9 @@
 //! * [`pausing`]: stopping it all, or some of it.
 //! * [`pruning`]: what is forgotten of the past.
 //! * [`recording`]: what was asked of the pool.
+//! * [`queueing`]: jobs that begin, are stopped, and are over.
+//! * [`queued`]: how a job comes into the queue, and what is told of those that wait.
+//! * [`tenants`]: what tenants are promised.
 //! * [`readiness`]: whether it may be asked at all.
 //! * [`asking`]: operations, compositions, and why things are as they are.
 //!
@@ -60,6 +63,8 @@ mod pausing;
 mod planning;
 mod polling;
 mod pruning;
+mod queued;
+mod queueing;
 mod readiness;
 mod recording;
 mod repairing;
@@ -69,6 +74,7 @@ mod silence;
 mod staleness;
 mod starting;
 mod suspending;
+mod tenants;
 mod undoing;
 mod wanting;
 
@@ -84,6 +90,7 @@ pub(crate) use following::Tell;
 pub use forecasting::{MOST_AHEAD_H, TenantForecast};
 pub use limiting::{LimitsStatus, MovedMost};
 pub use planning::{Change, How};
+pub use queued::{Queue, QueuedJob, RunningJob};
 pub use recording::Asked;
 pub use scheduling::{DueOpening, MOST_OPENINGS, openings_of};
 pub use silence::Silent;
@@ -104,7 +111,7 @@ use crate::sealed::Keys;
 use crate::sessions::Sessions;
 use poolwright_collector::CollectOptions;
 use poolwright_executor::{Alone, Charge, Executor};
-use poolwright_model::id::{ControlEndpointId, OperationId};
+use poolwright_model::id::{ControlEndpointId, DemandId, OperationId};
 use poolwright_sizing::Calibration;
 use poolwright_store::{Remembering, Store, Watched};
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,6 +205,10 @@ pub struct Parts {
     pub(crate) calendar_changed: Notify,
     /// Told when something may be due of what is lent.
     pub(crate) lends_changed: Notify,
+    /// Told when a job came, or something that jobs wait for may have changed.
+    pub(crate) queue_changed: Notify,
+    /// Why jobs could not be begun when they were tried last, beside what the queue says.
+    held_up: Mutex<BTreeMap<DemandId, String>>,
     /// What keeps the pool from following the calendar just now.
     trouble: Mutex<Option<Trouble>>,
     /// Since when it is known of a request that may come late, by its id.
@@ -269,6 +280,8 @@ impl Composer {
             pausing: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
             lends_changed: Notify::new(),
+            queue_changed: Notify::new(),
+            held_up: Mutex::default(),
             trouble: Mutex::default(),
             late_since: Mutex::default(),
             turned_away: Mutex::default(),

@@ -89,6 +89,7 @@ impl Composer {
         tracing::warn!("{what} goes on: resumed by {by}");
         self.pauses().await?;
         self.calendar_changed.notify_one();
+        self.queue_changed.notify_one();
         self.all_pauses().await
     }
 

@@ -129,7 +129,7 @@ impl Underway {
 }
 
 impl Basis {
-    fn world(&self) -> World<'_> {
+    pub fn world(&self) -> World<'_> {
         World {
             snapshot: &self.snapshot,
             held: &self.held,
@@ -152,7 +152,7 @@ impl Basis {
     }
 
     /// Gives away no GPU that is bound at these endpoints, for these reasons. What is held there stays.
-    fn close<R: ToString>(&mut self, kind: WhyNotKind, at: &BTreeMap<ControlEndpointId, R>) {
+    pub fn close<R: ToString>(&mut self, kind: WhyNotKind, at: &BTreeMap<ControlEndpointId, R>) {
         let topology = &mut Arc::make_mut(&mut self.snapshot).topology;
         let open = |gpu: &&mut Gpu| gpu.composability.is_composable();
         for gpu in topology.gpus.iter_mut().filter(open) {
@@ -160,6 +160,11 @@ impl Basis {
                 gpu.composability = Composability::no(kind, reason.to_string());
             }
         }
+    }
+
+    /// Gives away none of these.
+    pub fn spare(&mut self, gpus: &BTreeSet<GpuId>) {
+        self.cordoned.gpus.extend(gpus.iter().cloned());
     }
 
     /// The same, if these were wanted.

@@ -1,5 +1,5 @@
 //! What is forgotten of the past, so that it does not grow for ever: operations and keys as the executor says,
-//! what ran by the clock, what was turned away, and sessions that are over.
+//! what ran by the clock, what was turned away, jobs and sessions that are over.
 //!
 //! The machine's clock may be wrong, and what is forgotten is gone. So the time up to which the past is forgotten is
 //! kept, and comes nearer to the clock no faster than twice as fast as managers run.
@@ -7,13 +7,14 @@
 use super::Composer;
 use super::keeping::DemandOf;
 use crate::error::ServiceError;
+use crate::job::JobRun;
 use crate::runner::ScheduleRun;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_store::{Batch, Order, Stored, read, written};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What ran by the clock is kept for as long as operations are.
+/// What ran by the clock, and through the queue, is kept for as long as operations are.
 const RUNS_KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// And not more than these: some three years of a schedule that opens and closes by day and by night.
 const MOST_RUNS: u64 = 5_000;
@@ -43,7 +44,10 @@ impl Composer {
         // What operations have decided about demands is written down before they are forgotten.
         self.settle_demands().await?;
         let pruned = self.executor.prune(now, &[DemandOf::KIND]).await?;
-        let runs = self.prune_runs(now).await?;
+        let runs = self
+            .prune_runs::<ScheduleRun>(now, |run| run.last_at.unwrap_or(run.at))
+            .await?;
+        let jobs = self.prune_runs::<JobRun>(now, |run| run.ended).await?;
         let turned_away = self.prune_turned_away(now).await?;
         let sessions = self.sessions().prune(now).await?;
         tracing::debug!(
@@ -51,26 +55,30 @@ impl Composer {
             pruned.keys,
             runs,
             turned_away,
+            jobs,
             sessions,
             "forgotten, for they are old"
         );
         Ok(())
     }
 
-    async fn prune_runs(&self, now: Timestamp) -> Result<u64, ServiceError> {
+    async fn prune_runs<T: Stored>(
+        &self,
+        now: Timestamp,
+        ran: impl Fn(&T) -> Timestamp,
+    ) -> Result<u64, ServiceError> {
         let store = self.store.as_ref();
-        let mut left = store.count(ScheduleRun::KIND).await?;
+        let mut left = store.count(T::KIND).await?;
         let mut forgotten = 0;
         loop {
-            let page = written::<ScheduleRun>(store, Order::EarliestFirst { after: 0 }, AT_ONCE).await?;
+            let page = written::<T>(store, Order::EarliestFirst { after: 0 }, AT_ONCE).await?;
             let mut batch = Batch::new();
             let mut old = 0;
             for found in &page {
-                let ran = found.value.last_at.unwrap_or(found.value.at);
-                if now.duration_since(ran) <= RUNS_KEPT && left <= MOST_RUNS {
+                if now.duration_since(ran(&found.value)) <= RUNS_KEPT && left <= MOST_RUNS {
                     break;
                 }
-                batch.delete(ScheduleRun::KIND, found.value.id());
+                batch.delete(T::KIND, found.value.id());
                 (left, old) = (left.saturating_sub(1), old + 1);
             }
             if old == 0 {

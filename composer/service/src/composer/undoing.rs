@@ -88,6 +88,11 @@ impl Composer {
                 return Err(cannot(id, &what).with_hint(hint));
             }
         }
+        if operation.kind == OperationKind::Queue {
+            let hint =
+                "end the job, or take it out of the queue: poolwright demand done, poolwright demand remove";
+            return Err(cannot(id, "the queue decides about its job, and would do it again").with_hint(hint));
+        }
         // Composing a demand with phases can be undone: it is gone then.
         if operation.kind != OperationKind::Schedule {
             return Ok(());

@@ -7,6 +7,7 @@ use crate::accounts::ADMIN;
 use crate::course::Course;
 use crate::demand::{DemandRecord, DemandSpec, PoolKind, Sized, check_name};
 use crate::error::{ErrorCode, ServiceError};
+use crate::job::Because;
 use crate::ladder;
 use crate::occurrence::{Fate, Returns};
 use crate::runner::Trouble;
@@ -90,6 +91,7 @@ impl Composer {
     /// Keeps a demand. It is served by the next plan that is applied; one with phases or a window by the calendar.
     pub async fn add_demand(&self, spec: DemandSpec) -> Result<DemandRecord, ServiceError> {
         if spec.window.is_some() {
+            refuse_queue(&spec, "has a window")?;
             let id = spec.id.clone();
             self.add_schedule(schedule_of(spec)).await?;
             return self.demand(&id).await;
@@ -102,17 +104,22 @@ impl Composer {
             Some(_) => self.commit_calendar(batch, &[]).await?,
             None => drop(self.store.commit(batch).await?),
         }
+        self.queue_changed.notify_one();
         Ok(record)
     }
 
     /// Forgets a demand. What it holds is let go by the next plan that is applied.
     pub async fn remove_demand(&self, id: &DemandId) -> Result<(), ServiceError> {
+        if self.demand(id).await?.job.is_some_and(|job| job.runs()) {
+            return self.end_by_hand(id, Because::Removed).await;
+        }
         let _turn = self.turn.lock().await;
         let record = self.demand(id).await?;
         may_be_withdrawn(&record)?;
         self.is_suspended_by_none(id).await?;
         self.unkeep(id).await?;
         self.note_withdrawn(&record).await;
+        self.queue_changed.notify_one();
         Ok(())
     }
 
@@ -213,10 +220,18 @@ impl Composer {
             })?;
         }
         for demand in spec.suspends.iter().filter(|demand| !coming.contains(*demand)) {
-            if let Some(other) = self.demand(demand).await?.schedule {
+            let suspended = self.demand(demand).await?;
+            if let Some(other) = suspended.schedule {
                 return Err(ServiceError::bad_request(format!(
                     "demand {demand} belongs to schedule {other}: a schedule suspends standing demands only"
                 )));
+            }
+            if suspended.job.is_some() {
+                let message = format!(
+                    "demand {demand} is a job of the queue: a schedule suspends standing demands only"
+                );
+                return Err(ServiceError::bad_request(message)
+                    .with_hint("let the job be stopped where its GPUs are wanted: may_stop of its queue"));
             }
         }
         let mut names = BTreeSet::new();
@@ -293,6 +308,7 @@ impl Composer {
         self.note_calendar(&mut batch, gone).await?;
         self.store.commit(batch).await?;
         self.calendar_changed.notify_one();
+        self.queue_changed.notify_one();
         Ok(())
     }
 
@@ -400,6 +416,9 @@ impl Composer {
             host_slots: most_slots(&snapshot),
             calibration: &self.options.calibration,
         };
+        if let Some(schedule) = &schedule {
+            refuse_queue(&spec, &format!("belongs to schedule {schedule}"))?;
+        }
         let now = self.clock.now();
         let Sized { need, course } = spec.size(&site, now)?;
         if let (Some(schedule), Some(_)) = (&schedule, &course) {
@@ -418,12 +437,14 @@ impl Composer {
             need,
             created: now,
         };
+        let job = self.job_of(&spec, &demand).await?;
         Ok(DemandRecord {
             spec,
             demand,
             course,
             schedule,
             pending: None,
+            job,
         })
     }
 
@@ -459,6 +480,16 @@ impl Composer {
             schedule,
         })
     }
+}
+
+/// A job waits for its GPUs; whatever else says when it has them contradicts that.
+pub(super) fn refuse_queue(spec: &DemandSpec, other: &str) -> Result<(), ServiceError> {
+    if spec.queue.is_none() {
+        return Ok(());
+    }
+    let message = format!("demand {} waits in the queue, and {other}", spec.id);
+    Err(ServiceError::bad_request(message)
+        .with_hint("leave queue out, or keep it by itself: poolwright demand add"))
 }
 
 /// The kinds of movable GPUs in the pool, how many of each there are, in use or not, and how many are joined.

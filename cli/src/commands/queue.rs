@@ -1,0 +1,82 @@
+//! `queue`: the jobs that wait for their GPUs, and those that have them; and how a demand becomes one.
+
+use super::Outcome;
+use crate::api_client::{Api, ManagerArgs};
+use crate::exit_code::ExitCode;
+use crate::follow::some_time;
+use crate::output::{Output, human, say};
+use crate::tables;
+use jiff::SignedDuration;
+use poolwright_service::Queue;
+use poolwright_service::job::JobSpec;
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct QueueArgs {
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  poolwright demand add train 70B --task lora --queue --runs-for 6h
+  poolwright queue
+  poolwright demand done train
+
+Those that wait stand in the order of their turns: the shorter and narrower before the longer and wider, for a while;
+by each step of priority as if submitted an hour earlier; and within what a tenant is guaranteed before all others.";
+
+/// How a demand waits for its GPUs.
+#[derive(Debug, Clone, clap::Args)]
+pub struct JobArgs {
+    /// Wait in the queue until its GPUs can be had, and keep them until `demand done`
+    #[arg(long, conflicts_with_all = ["phases", "floor"])]
+    queue: bool,
+    /// How long it is expected to run, such as 6h; without it as long as others like it did
+    #[arg(long, value_name = "TIME", value_parser = some_time, requires = "queue")]
+    runs_for: Option<Duration>,
+    /// How long it may run: after that its GPUs are let go of, unless they are in use
+    #[arg(long, value_name = "TIME", value_parser = some_time, requires = "queue")]
+    at_most: Option<Duration>,
+    /// It may be stopped, and waits again then, where a schedule or a tenant's guarantee wants its GPUs
+    #[arg(long, requires = "queue")]
+    may_stop: bool,
+    /// It is told so long before it is stopped
+    #[arg(long, value_name = "TIME", value_parser = some_time, requires = "may_stop")]
+    notice: Option<Duration>,
+}
+
+impl JobArgs {
+    /// What is said of the job; `None` for a demand that does not wait in the queue.
+    pub fn spec(&self) -> Option<JobSpec> {
+        let span = |time: Option<Duration>| {
+            time.map(|time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX))
+        };
+        self.queue.then(|| JobSpec {
+            runs_for: span(self.runs_for),
+            at_most: span(self.at_most),
+            may_stop: self.may_stop,
+            notice: span(self.notice),
+        })
+    }
+}
+
+pub async fn run(args: QueueArgs, output: Output) -> Outcome {
+    let queue: Queue = Api::new(&args.manager)?.get(&["queue"]).await?;
+    let table = tables::queue(&queue);
+    output.show_as(&queue, &table, |width| {
+        let mut lines = vec![table.render(width)];
+        for job in &queue.waiting {
+            lines.push(human::indented(
+                &format!("{}: {}", job.demand, job.because),
+                width,
+            ));
+        }
+        lines.join("\n")
+    })?;
+    if let Some(paused) = &queue.paused {
+        say(&format!("no job begins just now: {paused}"));
+    }
+    Ok(ExitCode::Ok)
+}

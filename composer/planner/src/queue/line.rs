@@ -1,0 +1,225 @@
+//! Jobs before a pool as it is seen: each is a demand, and the planner itself says what fits now and what would at a
+//! later moment. Nothing here is done; the trials are plans that nobody applies.
+
+use crate::{Composition, Demand, Plan, PlanInput, Unplaced, World};
+use jiff::{SignedDuration, Timestamp};
+use poolwright_model::id::{DemandId, GpuId, PlanId, TenantId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A job that waits.
+#[derive(Debug, Clone)]
+pub struct WaitingJob {
+    pub demand: Demand,
+    /// Its place by the order of the queue: earlier goes first.
+    pub turn: Timestamp,
+    pub expected: SignedDuration,
+    /// It may be stopped for what the calendar wants, so it need not be over by then.
+    pub may_stop: bool,
+    /// Not to be tried again before: it could not be begun.
+    pub not_before: Option<Timestamp>,
+}
+
+/// A job that runs, by the demand for which its compositions are held.
+#[derive(Debug, Clone)]
+pub struct RunningJob {
+    pub demand: DemandId,
+    /// When it is expected to give back what it holds.
+    pub ends: Timestamp,
+    pub may_stop: bool,
+    pub tenant: TenantId,
+    pub priority: i32,
+    pub began: Timestamp,
+}
+
+/// What calendars want from a moment on, until the next of these.
+#[derive(Debug, Clone)]
+pub struct Ahead {
+    pub at: Timestamp,
+    pub wanted: Vec<Demand>,
+    /// For people: whose opening or closing it is.
+    pub label: String,
+}
+
+/// What a tenant is promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// GPUs that it gets before anybody gets more than is promised to him.
+    pub guaranteed: u32,
+    /// It holds no more than these.
+    pub most: Option<u32>,
+    /// Its part where tenants want more than there is.
+    pub weight: u32,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            guaranteed: 0,
+            most: None,
+            weight: 1,
+        }
+    }
+}
+
+/// All that a decision rests on.
+#[derive(Debug, Clone)]
+pub struct Line<'a> {
+    /// Its demands are not looked at.
+    pub world: World<'a>,
+    pub now: Timestamp,
+    pub waiting: Vec<WaitingJob>,
+    pub running: Vec<RunningJob>,
+    /// In the order of time; the first is what is wanted now. None: no calendar wants anything.
+    pub ahead: Vec<Ahead>,
+    /// Demands that the calendars decide about: what these hold goes where they are not wanted.
+    pub calendars: BTreeSet<DemandId>,
+    pub shares: BTreeMap<TenantId, Share>,
+    /// Hours by which a tenant's jobs are put back for each time that it holds its share over.
+    pub fair_share: f64,
+    /// Operations are attaching or detaching for jobs just now: what they have in hand will be known soon.
+    pub in_motion: bool,
+}
+
+/// GPUs that a demand takes.
+pub fn width(demand: &Demand) -> u32 {
+    demand.need.best().map_or(0, |set| set.count)
+}
+
+/// A demand served in a trial, or why it is not.
+pub(super) type Trial = Result<Vec<Composition>, Unplaced>;
+
+/// What calendars would not get.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Lacking {
+    pub demands: usize,
+    /// Running operations have things in hand, which may be all that is lacking.
+    pub unsettled: bool,
+}
+
+impl Line<'_> {
+    pub(super) fn share(&self, tenant: &TenantId) -> Share {
+        self.shares.get(tenant).copied().unwrap_or_default()
+    }
+
+    /// Serves a demand beside all that is held now and these, but for these GPUs.
+    pub(super) fn beside(&self, demand: &Demand, started: &[Composition], spare: &BTreeSet<GpuId>) -> Trial {
+        let mut cordoned = self.world.cordoned.clone();
+        cordoned.gpus.extend(spare.iter().cloned());
+        let held = self
+            .world
+            .held
+            .iter()
+            .chain(started)
+            .map(standing)
+            .collect::<Vec<_>>();
+        let plan = self.plan(&held, std::slice::from_ref(demand), &cordoned);
+        served(plan, &demand.id)
+    }
+
+    /// What is held, and what calendars want, at a moment: what is over by then goes, `kept` stays, too.
+    fn world_at(&self, at: Timestamp, kept: &[Composition], gone: &BTreeSet<DemandId>) -> Trialled {
+        let over = |id: &DemandId| {
+            let ended = self.running.iter().any(|job| job.demand == *id && job.ends <= at);
+            ended || gone.contains(id) || self.calendars.contains(id)
+        };
+        let held = self.world.held.iter().map(|c| match &c.demand {
+            Some(id) if over(id) => c.clone(),
+            _ => standing(c),
+        });
+        let wanted = self.ahead.iter().rfind(|ahead| ahead.at <= at);
+        Trialled {
+            held: held.chain(kept.iter().map(standing)).collect(),
+            wanted: wanted.map(|ahead| ahead.wanted.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// The demands of calendars that are not served at a moment, beside `kept` and without `gone`.
+    pub(super) fn lacking_at(
+        &self,
+        at: Timestamp,
+        kept: &[Composition],
+        gone: &BTreeSet<DemandId>,
+    ) -> Lacking {
+        let Trialled { held, wanted } = self.world_at(at, kept, gone);
+        if wanted.is_empty() {
+            return Lacking::default();
+        }
+        let plan = self.plan(&held, &wanted, self.world.cordoned);
+        let waits = plan.deferred.iter().any(|deferred| !deferred.because.is_loss());
+        Lacking {
+            unsettled: !plan.unplaced.is_empty() && (waits || !self.world.reserved.is_empty()),
+            demands: plan.unplaced.len(),
+        }
+    }
+
+    /// Serves a demand at a moment after all that calendars want, beside `kept` and without `gone`.
+    pub(super) fn at(
+        &self,
+        at: Timestamp,
+        demand: &Demand,
+        kept: &[Composition],
+        gone: &BTreeSet<DemandId>,
+    ) -> Trial {
+        let Trialled { held, mut wanted } = self.world_at(at, kept, gone);
+        // Whatever its priority, calendars go first.
+        wanted.push(Demand {
+            priority: i32::MIN,
+            ..demand.clone()
+        });
+        served(self.plan(&held, &wanted, self.world.cordoned), &demand.id)
+    }
+
+    /// The GPUs that calendars would take at a moment and nobody holds for them now.
+    pub(super) fn taken_at(&self, at: Timestamp) -> BTreeSet<GpuId> {
+        let Trialled { held, wanted } = self.world_at(at, &[], &BTreeSet::new());
+        let plan = self.plan(&held, &wanted, self.world.cordoned);
+        plan.composes
+            .iter()
+            .flat_map(Composition::gpus)
+            .cloned()
+            .collect()
+    }
+
+    fn plan(&self, held: &[Composition], demands: &[Demand], cordoned: &crate::Cordoned) -> Plan {
+        crate::plan(&PlanInput {
+            id: PlanId::from_lossy("trial"),
+            parent: None,
+            now: self.now,
+            seed: 0,
+            world: World {
+                held,
+                demands,
+                cordoned,
+                ..self.world
+            },
+        })
+    }
+}
+
+struct Trialled {
+    held: Vec<Composition>,
+    wanted: Vec<Demand>,
+}
+
+/// A composition that nobody moves.
+fn standing(composition: &Composition) -> Composition {
+    Composition {
+        demand: None,
+        ..composition.clone()
+    }
+}
+
+fn served(plan: Plan, demand: &DemandId) -> Trial {
+    match plan
+        .unplaced
+        .into_iter()
+        .find(|unplaced| unplaced.demand == *demand)
+    {
+        Some(unplaced) => Err(unplaced),
+        None => {
+            let mut composes = plan.composes;
+            composes.retain(|c| c.demand.as_ref() == Some(demand));
+            Ok(composes)
+        }
+    }
+}

@@ -1,0 +1,517 @@
+//! How a job comes into the queue, how it is said to be done, and what is told of those that wait.
+
+use super::Composer;
+use super::planning::{Basis, Wanted};
+use super::queueing::SOON;
+use super::wanting::{most_slots, pool_kinds};
+use crate::demand::{DemandRecord, DemandSpec};
+use crate::error::{ErrorCode, ServiceError};
+use crate::job::{self, Because, FAIR_SHARE_H, Job, JobRun, Submitted};
+use crate::schedule::{Calendar, next_change, wanted_while};
+use crate::tenant::Tenant;
+use jiff::{SignedDuration, Timestamp};
+use poolwright_executor::OperationState;
+use poolwright_model::composable::WhyNotKind;
+use poolwright_model::id::{DemandId, GpuId, TenantId};
+use poolwright_planner::queue::{self, Ahead, Share, Verdict, WaitingJob, width};
+use poolwright_planner::{Composition, Demand, PlanInput, Reason, World};
+use poolwright_store::{StoreError, read, read_all};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Edges of calendars that are looked ahead to, and how far.
+const MOST_EDGES: usize = 48;
+const FARTHEST: SignedDuration = SignedDuration::from_hours(31 * 24);
+
+/// The queue, as it is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Queue {
+    pub now: Timestamp,
+    /// Why no job begins by itself just now, if none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<String>,
+    /// Those that have their GPUs, or are getting them or letting go of them.
+    pub running: Vec<RunningJob>,
+    /// In the order of their turns.
+    pub waiting: Vec<QueuedJob>,
+}
+
+/// A job that has its turn behind it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunningJob {
+    pub demand: DemandId,
+    pub tenant: TenantId,
+    pub label: String,
+    /// GPUs that it holds.
+    pub gpus: u32,
+    pub begun: Timestamp,
+    /// When it is expected to let go of them.
+    pub ends: Timestamp,
+    /// For people: how far it is.
+    pub state: String,
+}
+
+/// A job that waits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueuedJob {
+    /// From 1.
+    pub position: u32,
+    pub demand: DemandId,
+    pub tenant: TenantId,
+    pub label: String,
+    pub gpus: u32,
+    pub submitted: Timestamp,
+    pub expected_s: u64,
+    /// It is within what its tenant is guaranteed.
+    pub guaranteed: bool,
+    /// How often it was stopped.
+    #[serde(default)]
+    pub stopped: u32,
+    /// For people.
+    pub because: String,
+    /// When it is expected to begin, by what is known of those that run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins: Option<Timestamp>,
+    /// The GPUs that are kept for it then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<GpuId>,
+}
+
+/// All that the order of jobs rests on, read at one time.
+pub(super) struct Line {
+    basis: Basis,
+    jobs: Vec<DemandRecord>,
+    now: Timestamp,
+    ahead: Vec<Ahead>,
+    calendars: BTreeSet<DemandId>,
+    shares: BTreeMap<TenantId, Share>,
+    in_motion: bool,
+}
+
+impl Line {
+    /// When something is to be done next that nobody tells of: by calendars, or for a job whose time has come.
+    pub fn due(&self) -> Option<Timestamp> {
+        let of_job = |record: &DemandRecord| {
+            let (job, spec) = (record.job.as_ref()?, record.spec.queue.as_ref()?);
+            let notice = |ahead: &Ahead| ahead.at.checked_sub(spec.notice?).ok()?.checked_sub(SOON).ok();
+            let notices = self.ahead.iter().filter_map(notice).filter(|at| *at > self.now);
+            let stops = job.stopping.as_ref().map(|stopping| stopping.at);
+            let single = [stops, job.limit(spec), job.not_before].into_iter().flatten();
+            single.chain(notices.min()).filter(|at| *at > self.now).min()
+        };
+        let edges = self.ahead.iter().map(|ahead| ahead.at).find(|at| *at > self.now);
+        self.jobs.iter().filter_map(of_job).chain(edges).min()
+    }
+
+    /// As the planner's queue is told it.
+    pub fn of_jobs(&self) -> queue::Line<'_> {
+        let waits = |record: &DemandRecord| {
+            let job = record.job.as_ref()?;
+            let spec = record.spec.queue.clone().unwrap_or_default();
+            (job.waits() && record.pending.is_none()).then(|| WaitingJob {
+                demand: record.demand.clone(),
+                turn: job.turn,
+                expected: job.expected(),
+                may_stop: spec.may_stop,
+                not_before: job.not_before,
+            })
+        };
+        let runs = |record: &DemandRecord| {
+            let job = record.job.as_ref()?;
+            let spec = record.spec.queue.clone().unwrap_or_default();
+            Some(queue::RunningJob {
+                demand: record.spec.id.clone(),
+                ends: job.ends(&spec, self.now)?,
+                may_stop: spec.may_stop && job.stopping.is_none() && job.ended.is_none(),
+                tenant: record.spec.tenant.clone(),
+                priority: record.spec.priority,
+                began: job.begun?,
+            })
+        };
+        queue::Line {
+            world: self.basis.world(),
+            now: self.now,
+            waiting: self.jobs.iter().filter_map(waits).collect(),
+            running: self.jobs.iter().filter_map(runs).collect(),
+            ahead: self.ahead.clone(),
+            calendars: self.calendars.clone(),
+            shares: self.shares.clone(),
+            fair_share: FAIR_SHARE_H,
+            in_motion: self.in_motion,
+        }
+    }
+}
+
+impl Composer {
+    /// The jobs that wait, each with why, and those that run.
+    pub async fn queue(&self) -> Result<Queue, ServiceError> {
+        let line = self.line_of(self.demands().await?).await?;
+        let outlook = line.of_jobs().outlook();
+        let jobs: BTreeMap<&DemandId, &DemandRecord> =
+            line.jobs.iter().map(|job| (&job.spec.id, job)).collect();
+        let paused = self.queue_is_paused().await?;
+        let mut waiting = Vec::new();
+        for (place, position) in outlook.places.iter().zip(1..) {
+            let Some((record, job)) = jobs.get(&place.demand).and_then(|r| Some((r, r.job.as_ref()?))) else {
+                continue;
+            };
+            let (because, begins, kept) = match &place.verdict {
+                Verdict::Starts { .. } if paused.is_some() => (
+                    "it could begin, and what runs by itself is paused".to_owned(),
+                    None,
+                    Vec::new(),
+                ),
+                Verdict::Starts { .. } => ("it is about to begin".to_owned(), Some(line.now), Vec::new()),
+                Verdict::Waits {
+                    because,
+                    expected,
+                    kept,
+                } => (tell(because, job), *expected, kept.clone()),
+            };
+            let held_up = self
+                .held_up(&place.demand)
+                .map(|why| format!("; tried, and not begun: {why}"));
+            waiting.push(QueuedJob {
+                position,
+                demand: place.demand.clone(),
+                tenant: record.spec.tenant.clone(),
+                label: record.demand.need.label.clone(),
+                gpus: width(&record.demand),
+                submitted: job.submitted,
+                expected_s: job.expected_s,
+                guaranteed: place.guaranteed,
+                stopped: job.stopped,
+                because: format!("{because}{}", held_up.unwrap_or_default()),
+                begins,
+                kept,
+            });
+        }
+        let running = line
+            .jobs
+            .iter()
+            .filter_map(|record| self.told_running(record, &line))
+            .collect();
+        Ok(Queue {
+            now: line.now,
+            paused,
+            running,
+            waiting,
+        })
+    }
+
+    fn told_running(&self, record: &DemandRecord, line: &Line) -> Option<RunningJob> {
+        let job = record.job.as_ref()?;
+        let spec = record.spec.queue.clone().unwrap_or_default();
+        let held = line
+            .basis
+            .held
+            .iter()
+            .filter(|c| c.demand.as_ref() == Some(&record.spec.id));
+        let failure = job.failure.as_ref().map(|why| format!("; {why}"));
+        let held_up = self.held_up(&record.spec.id).map(|why| format!("; {why}"));
+        let state = match (&record.pending, &job.ended, &job.stopping) {
+            (Some(crate::demand::Pending::Composing(operation)), ..) => {
+                format!("gets its GPUs by {operation}")
+            }
+            (Some(crate::demand::Pending::Releasing(operation)), ..) => {
+                format!("lets go of its GPUs by {operation}")
+            }
+            (None, Some(ended), _) => format!("over ({}), and still has its GPUs", ended.because),
+            (None, None, Some(stopping)) => format!("is stopped at {} for {}", stopping.at, stopping.r#for),
+            (None, None, None) => match job.limit(&spec) {
+                Some(limit) => format!("runs, until {limit} at most"),
+                None => "runs".to_owned(),
+            },
+        };
+        Some(RunningJob {
+            demand: record.spec.id.clone(),
+            tenant: record.spec.tenant.clone(),
+            label: record.demand.need.label.clone(),
+            gpus: held.map(Composition::gpu_count).sum(),
+            begun: job.begun?,
+            ends: job.ends(&spec, line.now)?,
+            state: format!(
+                "{state}{}{}",
+                failure.unwrap_or_default(),
+                held_up.unwrap_or_default()
+            ),
+        })
+    }
+
+    /// Where one job stands, for `why`.
+    pub(super) async fn why_it_waits(&self, id: &DemandId) -> Result<Vec<String>, ServiceError> {
+        let queue = self.queue().await?;
+        let mut told: Vec<String> = queue.paused.into_iter().collect();
+        if let Some(job) = queue.running.iter().find(|job| job.demand == *id) {
+            told.push(format!(
+                "job since {}: {}; expected to be over at {}",
+                job.begun, job.state, job.ends
+            ));
+        }
+        if let Some(job) = queue.waiting.iter().find(|job| job.demand == *id) {
+            let QueuedJob {
+                position, because, ..
+            } = job;
+            told.push(format!(
+                "waits at place {position} of {}: {because}",
+                queue.waiting.len()
+            ));
+            let kept = match job.kept.len() {
+                0 => String::new(),
+                count => format!("; {count} GPUs are kept for it then"),
+            };
+            told.extend(job.begins.map(|at| format!("expected to begin at {at}{kept}")));
+        }
+        Ok(told)
+    }
+
+    /// Says that a job is done: its GPUs are let go of, and its time is kept for those that come.
+    pub async fn job_done(&self, id: &DemandId) -> Result<DemandRecord, ServiceError> {
+        self.end_by_hand(id, Because::Done).await?;
+        self.demand(id).await
+    }
+
+    /// Says that a job is over. One that waits has nothing to let go of.
+    pub(super) async fn end_by_hand(&self, id: &DemandId, because: Because) -> Result<(), ServiceError> {
+        let _turn = self.turn.lock().await;
+        if let Some(found) = read::<DemandRecord>(self.store.as_ref(), id.as_str()).await? {
+            self.settle(found).await?;
+        }
+        let found = read::<DemandRecord>(self.store.as_ref(), id.as_str()).await?;
+        let found = found.ok_or_else(|| ServiceError::not_found("demand", id.as_str()))?;
+        super::changing::may_be_withdrawn(&found.value)?;
+        let conflict =
+            |what: String, hint: String| Err(ServiceError::new(ErrorCode::Conflict, what).with_hint(hint));
+        match &found.value.job {
+            None => conflict(
+                format!("demand {id} is no job of the queue"),
+                format!("let go of it: poolwright release {id}"),
+            ),
+            Some(job) if job.ended.is_some() => conflict(
+                format!("job {id} is over, and lets go of its GPUs"),
+                "see how far it is: poolwright queue".to_owned(),
+            ),
+            Some(job) if job.waits() => conflict(
+                format!("job {id} has not begun"),
+                format!("take it out of the queue: poolwright demand remove {id}"),
+            ),
+            Some(_) => self.end_job(&found, because).await,
+        }
+    }
+
+    /// A demand's job, in the line from now on. Refused where it could never have its GPUs.
+    pub(super) async fn job_of(
+        &self,
+        spec: &DemandSpec,
+        demand: &Demand,
+    ) -> Result<Option<Job>, ServiceError> {
+        let Some(queue) = &spec.queue else { return Ok(None) };
+        self.could_be_held(demand).await?;
+        let gpus = width(demand);
+        let shares = self.shares().await?;
+        if let Some(most) = shares
+            .get(&demand.tenant)
+            .and_then(|share| share.most)
+            .filter(|most| *most < gpus)
+        {
+            let message = format!(
+                "demand {}: it needs {gpus} GPUs, and tenant {} may hold {most} at most",
+                spec.id, demand.tenant
+            );
+            let hint = format!("poolwright tenant set {} --most {gpus}", demand.tenant);
+            return Err(ServiceError::bad_request(message).with_hint(hint));
+        }
+        let expected = match queue.runs_for {
+            Some(said) => said,
+            None => {
+                let runs = read_all::<JobRun>(self.store.as_ref()).await?;
+                let runs: Vec<JobRun> = runs.into_iter().map(|found| found.value).collect();
+                let expected = job::expected(&runs, &demand.tenant, gpus);
+                queue.at_most.map_or(expected, |most| expected.min(most))
+            }
+        };
+        let waiting = self
+            .demands()
+            .await?
+            .into_iter()
+            .filter(|other| other.spec.id != spec.id);
+        let backlog = waiting.filter_map(|record| {
+            let job = record.job.as_ref().filter(|job| job.waits())?;
+            Some(job.expected_s as f64 * f64::from(width(&record.demand)))
+        });
+        let backlog_gpu_s = backlog.sum();
+        let snapshot = self.snapshot().await?;
+        Ok(Some(Job::new(Submitted {
+            at: self.clock.now(),
+            gpus,
+            priority: spec.priority,
+            expected,
+            backlog_gpu_s,
+            pool_gpus: pool_kinds(&snapshot).iter().map(|kind| kind.count).sum(),
+            widest_host: most_slots(&snapshot).unwrap_or(1),
+        })))
+    }
+
+    /// Refuses what the pool could not hold if nobody had anything, with the limit.
+    async fn could_be_held(&self, demand: &Demand) -> Result<(), ServiceError> {
+        let basis = self.basis(Wanted::Named).await?;
+        let mut held = Vec::clone(&basis.held);
+        // Nobody of that name wants anything, so all of it is free.
+        held.iter_mut()
+            .for_each(|c| c.demand = Some(DemandId::from_lossy("-")));
+        let plan = poolwright_planner::plan(&PlanInput {
+            world: World {
+                held: &held,
+                reserved: &[],
+                demands: std::slice::from_ref(demand),
+                ..basis.world()
+            },
+            ..self.input(&basis)
+        });
+        let Some(unplaced) = plan.unplaced.first() else {
+            return Ok(());
+        };
+        let never = |reason: &Reason| match reason {
+            Reason::NoKind { .. }
+            | Reason::MemoryTooSmall { .. }
+            | Reason::NotEnoughGpus { .. }
+            | Reason::NotReachable { .. } => true,
+            Reason::NoHostWithSlots { needed, largest, .. } => largest < needed,
+            Reason::AllBusy { .. } | Reason::NoHost { .. } | Reason::Fragmented { .. } => false,
+        };
+        if !unplaced.tried.iter().all(|tried| never(&tried.reason)) {
+            return Ok(());
+        }
+        let message = format!("it would wait for ever: {}", unplaced.shortfall());
+        let error = ServiceError::new(ErrorCode::Unplaced, message).with_details(unplaced.alternatives());
+        Err(match unplaced.help() {
+            Some(help) => error.with_hint(help),
+            None => error,
+        })
+    }
+
+    /// What tenants are promised.
+    pub(super) async fn shares(&self) -> Result<BTreeMap<TenantId, Share>, ServiceError> {
+        let tenants = read_all::<Tenant>(self.store.as_ref()).await?;
+        let shares = tenants
+            .into_iter()
+            .map(|found| (found.value.id.clone(), found.value.share()));
+        Ok(shares.collect())
+    }
+
+    /// Reads all that the order of these jobs rests on; other demands among them are what calendars decide about.
+    pub(super) async fn line_of(&self, demands: Vec<DemandRecord>) -> Result<Line, ServiceError> {
+        let now = self.clock.now();
+        let mut basis = self.basis(Wanted::Named).await?;
+        self.leave_out_stale(&mut basis);
+        let paused = self.paused_endpoints().await?;
+        basis.close(WhyNotKind::Paused, &paused);
+        let calendars = self.calendars().await?;
+        let mut decided = self.scheduled().await?;
+        decided.extend(
+            calendars
+                .iter()
+                .flat_map(|calendar| calendar.suspends.iter().cloned()),
+        );
+        decided.retain(|id| {
+            !demands
+                .iter()
+                .any(|record| record.spec.id == *id && record.job.is_some())
+        });
+        let ahead = self.ahead(&demands, &calendars, &decided, now).await?;
+        let mut jobs = demands;
+        jobs.retain(|record| record.job.is_some());
+        let mut in_motion = false;
+        for pending in jobs.iter().filter_map(|record| record.pending.as_ref()) {
+            let operation = match self.executor.get(pending.operation()).await {
+                // Somebody must look at it, and it keeps nobody waiting.
+                Err(StoreError::Malformed { .. }) => None,
+                found => found?,
+            };
+            let moves = |state| matches!(state, OperationState::Pending | OperationState::Running);
+            in_motion |= operation.is_some_and(|operation| moves(operation.state));
+        }
+        Ok(Line {
+            basis,
+            jobs,
+            now,
+            ahead,
+            calendars: decided,
+            shares: self.shares().await?,
+            in_motion,
+        })
+    }
+
+    /// What calendars want from now on, at each of their edges.
+    async fn ahead(
+        &self,
+        demands: &[DemandRecord],
+        calendars: &[Calendar],
+        decided: &BTreeSet<DemandId>,
+        now: Timestamp,
+    ) -> Result<Vec<Ahead>, ServiceError> {
+        let courses = self.courses().await?;
+        if calendars.is_empty() && courses.is_empty() {
+            return Ok(Vec::new());
+        }
+        let farthest = now.saturating_add(FARTHEST).unwrap_or(Timestamp::MAX);
+        let mut edges = vec![now];
+        while let Some(next) = edges
+            .last()
+            .and_then(|last| next_change(calendars, &courses, *last))
+        {
+            if next > farthest || edges.len() == MOST_EDGES {
+                break;
+            }
+            edges.push(next);
+        }
+        let mut before: BTreeSet<String> = BTreeSet::new();
+        let ahead = edges.into_iter().map(|at| {
+            let open: Vec<&Calendar> = calendars
+                .iter()
+                .filter(|calendar| calendar.may_be_open(at))
+                .collect();
+            let names: BTreeSet<String> = open.iter().map(|calendar| calendar.id.to_string()).collect();
+            let told = |names: Vec<&String>, what: &str| {
+                let mut names = names.into_iter();
+                names.next().map(|name| format!("schedule {name}, which {what}"))
+            };
+            let label = match at == now {
+                true => told(names.iter().collect(), "is open"),
+                false => told(names.difference(&before).collect(), "opens")
+                    .or_else(|| told(before.difference(&names).collect(), "closes")),
+            };
+            before = names;
+            let mut wanted = wanted_while(demands, &open, at);
+            wanted.retain(|demand| decided.contains(&demand.id));
+            Ahead {
+                at,
+                wanted,
+                label: label.unwrap_or_else(|| "a demand with phases".to_owned()),
+            }
+        });
+        Ok(ahead.collect())
+    }
+}
+
+/// Why it waits, for people.
+fn tell(because: &queue::Because, job: &Job) -> String {
+    match because {
+        queue::Because::NoRoom(unplaced) => unplaced.shortfall(),
+        queue::Because::Behind { job, at } => {
+            format!("it would delay job {job}, for which a place is kept at {at}")
+        }
+        queue::Because::Calendar { label, at } => {
+            format!("it is not expected to be over when its GPUs are wanted for {label}, at {at}")
+        }
+        queue::Because::Share { holds, most } => {
+            format!("its tenant holds {holds} GPUs, and may hold {most} at most")
+        }
+        queue::Because::NotBefore(at) => {
+            let why = job.failure.as_deref().unwrap_or("a try failed");
+            format!("{why}; tried again at {at}")
+        }
+        queue::Because::InMotion => "GPUs are being attached or detached for others just now".to_owned(),
+        queue::Because::Many => "many are before it".to_owned(),
+    }
+}

@@ -1,0 +1,457 @@
+//! A demand that waits in the queue: what is said of it, how far it is, and what those before it tell of how long it runs.
+//!
+//! A job's place in the line is decided when it is submitted and does not change: nothing is sorted again as time passes.
+//! What is decided later (begun, stopped, over) is kept with its demand before anything is done, by a commit that expects
+//! the demand as it was read: of several managers one decides, once, also after a restart.
+
+use crate::error::ServiceError;
+use jiff::{SignedDuration, Timestamp};
+use poolwright_executor::{Operation, OperationState};
+use poolwright_model::id::{DemandId, TenantId};
+use poolwright_planner::queue::{Found, History, Job as Ranked, Millis, Order};
+use poolwright_store::Stored;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// The order of the queue: that which replays of recorded jobs were best with.
+const ORDER: Order = Order::Ageing {
+    pace: 0.3,
+    most: 25.0,
+};
+/// Hours by which a tenant's jobs are put back for each time that it holds its share over.
+pub const FAIR_SHARE_H: f64 = 2.0;
+/// By each step of priority a job goes before others that were submitted so much earlier.
+const PRIORITY_STEP: SignedDuration = SignedDuration::from_hours(1);
+/// No job is put forward or back by more than these steps: a year.
+const MOST_STEPS: i32 = 8_760;
+/// The longest time that may be said of a job.
+const LONGEST: SignedDuration = SignedDuration::from_hours(366 * 24);
+/// One that runs longer than expected is expected to run as long again, and at least so long.
+const OVERDUE: SignedDuration = SignedDuration::from_secs(60);
+
+/// What is said of a job that waits for its GPUs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    /// How long it is expected to run, such as `6h`; without it as long as others like it did.
+    #[serde(
+        default,
+        serialize_with = "jiff::fmt::serde::duration::friendly::compact::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub runs_for: Option<SignedDuration>,
+    /// How long it may run: after that its GPUs are let go of, unless they are in use.
+    #[serde(
+        default,
+        serialize_with = "jiff::fmt::serde::duration::friendly::compact::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub at_most: Option<SignedDuration>,
+    /// It may be stopped, and waits again then, where a calendar or a tenant's guarantee wants its GPUs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_stop: bool,
+    /// It is told so long before it is stopped.
+    #[serde(
+        default,
+        serialize_with = "jiff::fmt::serde::duration::friendly::compact::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub notice: Option<SignedDuration>,
+}
+
+impl JobSpec {
+    pub(crate) fn refuse_contradictions(&self, id: &DemandId) -> Result<(), ServiceError> {
+        let refused = |what: String, hint: &str| {
+            Err(ServiceError::bad_request(format!("demand {id}: {what}")).with_hint(hint))
+        };
+        for (name, span) in [
+            ("runs_for", self.runs_for),
+            ("at_most", self.at_most),
+            ("notice", self.notice),
+        ] {
+            let Some(span) = span else { continue };
+            if span < SignedDuration::from_secs(1) || span > LONGEST {
+                return refused(
+                    format!("{name} of its queue is {span:#}; allowed: 1s to 366 days"),
+                    "write a time such as 90m or 6h",
+                );
+            }
+        }
+        match (self.runs_for, self.at_most) {
+            (Some(runs_for), Some(at_most)) if runs_for > at_most => refused(
+                format!("it runs for {runs_for:#}, and at most for {at_most:#}"),
+                "let at_most be longer, or leave it out",
+            ),
+            _ if self.notice.is_some() && !self.may_stop => refused(
+                "it is given notice before it is stopped, and may not be stopped".to_owned(),
+                "set may_stop, or leave notice out",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    pub submitted: Timestamp,
+    /// Its place in the line: earlier goes first.
+    pub turn: Timestamp,
+    /// How long it is expected to run.
+    pub expected_s: u64,
+    /// When its GPUs were there, while it has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<Timestamp>,
+    /// It is over, and lets go of its GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+    /// It is to be stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopping: Option<Stopping>,
+    /// How often it was stopped.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub stopped: u32,
+    /// Tries in a row that failed to give it its GPUs, or to let go of them.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub failures: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+    /// Why the last try failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    pub at: Timestamp,
+    pub because: Because,
+}
+
+/// Why a job is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Because {
+    /// Somebody said so.
+    Done,
+    /// Somebody removed it.
+    Removed,
+    /// It ran for as long as it may.
+    TimeLimit,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopping {
+    pub at: Timestamp,
+    /// For people: who wants its GPUs.
+    pub r#for: String,
+}
+
+/// A job that is over, for those that come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobRun {
+    pub id: String,
+    pub demand: DemandId,
+    pub tenant: TenantId,
+    pub gpus: u32,
+    /// The kind that it ran on, where one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    pub submitted: Timestamp,
+    pub begun: Timestamp,
+    pub ended: Timestamp,
+    pub because: Because,
+}
+
+impl Stored for JobRun {
+    const KIND: &'static str = "job-run";
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl JobRun {
+    pub fn ran(&self) -> SignedDuration {
+        self.ended.duration_since(self.begun)
+    }
+
+    /// Whether it says how long such jobs run. One that was removed says nothing.
+    fn teaches(&self) -> bool {
+        self.because != Because::Removed
+    }
+}
+
+/// What those that are over tell of one of a tenant with so many GPUs.
+pub fn expected(runs: &[JobRun], tenant: &TenantId, gpus: u32) -> SignedDuration {
+    let mut history = History::default();
+    let tenants: BTreeSet<&TenantId> = runs.iter().map(|run| &run.tenant).collect();
+    let numbers: BTreeMap<&TenantId, usize> = tenants.into_iter().zip(0..).collect();
+    let number = |tenant: &TenantId| numbers.get(tenant).copied().unwrap_or(usize::MAX);
+    let mut taught: Vec<&JobRun> = runs.iter().filter(|run| run.teaches()).collect();
+    taught.sort_by_key(|run| run.ended);
+    for run in taught {
+        history.learn(number(&run.tenant), run.gpus, millis(run.ran()));
+    }
+    let expected = history.expected(number(tenant), gpus);
+    SignedDuration::from_millis(i64::try_from(expected).unwrap_or(i64::MAX))
+}
+
+fn millis(span: SignedDuration) -> Millis {
+    Millis::try_from(span.as_millis()).unwrap_or(0)
+}
+
+/// What a job finds when it is submitted.
+#[derive(Debug, Clone, Copy)]
+pub struct Submitted {
+    pub at: Timestamp,
+    pub gpus: u32,
+    pub priority: i32,
+    pub expected: SignedDuration,
+    /// GPU-seconds that those who wait are expected to take.
+    pub backlog_gpu_s: f64,
+    pub pool_gpus: u32,
+    pub widest_host: u32,
+}
+
+impl Job {
+    /// In the line from now on.
+    pub fn new(submitted: Submitted) -> Self {
+        let Submitted {
+            at, gpus, expected, ..
+        } = submitted;
+        let service = expected.as_secs_f64() * f64::from(gpus);
+        let found = Found {
+            backlog_hours: (submitted.backlog_gpu_s + service)
+                / 3600.0
+                / f64::from(submitted.pool_gpus.max(1)),
+            widest_host: submitted.widest_host.max(1),
+        };
+        let ranked = Ranked {
+            id: 0,
+            tenant: 0,
+            gpus,
+            class: 0,
+            upto: 0,
+            submitted: 0,
+            expected: millis(expected),
+        };
+        let yields = i64::try_from(ORDER.rank(&ranked, found)).unwrap_or(i64::MAX);
+        let turn = at
+            .saturating_add(SignedDuration::from_millis(yields))
+            .unwrap_or(at);
+        let forward = PRIORITY_STEP * submitted.priority.clamp(-MOST_STEPS, MOST_STEPS);
+        Self {
+            submitted: at,
+            turn: turn.saturating_sub(forward).unwrap_or(turn),
+            expected_s: u64::try_from(expected.as_secs()).unwrap_or(0).max(1),
+            begun: None,
+            ended: None,
+            stopping: None,
+            stopped: 0,
+            failures: 0,
+            not_before: None,
+            failure: None,
+        }
+    }
+
+    /// Whether it is to have its GPUs.
+    pub fn runs(&self) -> bool {
+        self.begun.is_some() && self.ended.is_none()
+    }
+
+    pub fn waits(&self) -> bool {
+        self.begun.is_none() && self.ended.is_none()
+    }
+
+    pub fn expected(&self) -> SignedDuration {
+        SignedDuration::from_secs(i64::try_from(self.expected_s).unwrap_or(i64::MAX))
+    }
+
+    /// When it is expected to let go of what it holds. `None` while it waits.
+    pub fn ends(&self, spec: &JobSpec, now: Timestamp) -> Option<Timestamp> {
+        let later =
+            |from: Timestamp, span: SignedDuration| from.saturating_add(span).unwrap_or(Timestamp::MAX);
+        let overdue = |since: Timestamp| later(now, now.duration_since(since).max(OVERDUE));
+        if let Some(ended) = &self.ended {
+            return Some(overdue(ended.at));
+        }
+        let begun = self.begun?;
+        if let Some(stopping) = &self.stopping {
+            return Some(stopping.at.max(now));
+        }
+        let ends = later(begun, self.expected());
+        let ends = spec.at_most.map_or(ends, |most| ends.min(later(begun, most)));
+        Some(match ends > now {
+            true => ends,
+            false => overdue(begun),
+        })
+    }
+
+    /// When it has run for as long as it may.
+    pub fn limit(&self, spec: &JobSpec) -> Option<Timestamp> {
+        let begun = self.begun.filter(|_| self.ended.is_none())?;
+        Some(begun.saturating_add(spec.at_most?).unwrap_or(Timestamp::MAX))
+    }
+
+    /// It got its GPUs.
+    pub(crate) fn began(&mut self, by: &Operation) {
+        self.begun = Some(by.ended.unwrap_or(by.created));
+        (self.failures, self.not_before, self.failure) = (0, None, None);
+    }
+
+    /// It lost its place on the pool, and waits again.
+    pub(crate) fn waits_again(&mut self) {
+        self.begun = None;
+        if self.stopping.take().is_some() {
+            self.stopped += 1;
+        }
+    }
+
+    /// A try failed; the next is later and later.
+    pub(crate) fn failed(&mut self, operation: Option<&Operation>) {
+        let Some(operation) = operation else { return };
+        self.failures += 1;
+        let pause = SignedDuration::from_secs(15) * (1 << self.failures.min(7));
+        let ended = operation.ended.unwrap_or(operation.created);
+        self.not_before = ended
+            .saturating_add(pause.min(SignedDuration::from_mins(15)))
+            .ok();
+        self.failure = Some(match (operation.state, operation.error()) {
+            (OperationState::Cancelled, _) => format!("operation {} was cancelled", operation.id),
+            (state, error) => format!(
+                "operation {} is {state}: {}",
+                operation.id,
+                error.unwrap_or_default()
+            ),
+        });
+    }
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Done => "done",
+            Self::Removed => "removed",
+            Self::TimeLimit => "it ran for as long as it may",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(minute: i64) -> Timestamp {
+        Timestamp::from_second(minute * 60).unwrap()
+    }
+
+    fn submitted(minute: i64, gpus: u32, hours: i64, priority: i32) -> Submitted {
+        Submitted {
+            at: at(minute),
+            gpus,
+            priority,
+            expected: SignedDuration::from_hours(hours),
+            backlog_gpu_s: 100.0 * 3600.0,
+            pool_gpus: 10,
+            widest_host: 8,
+        }
+    }
+
+    #[test]
+    fn a_short_job_passes_a_long_one_and_not_for_ever() {
+        let long = Job::new(submitted(0, 8, 100, 0));
+        let short = |minute| Job::new(submitted(minute, 1, 1, 0)).turn;
+        assert!(short(10) < long.turn);
+        assert!(short(60 * 24 * 40) > long.turn, "forty days later");
+    }
+
+    #[test]
+    fn a_step_of_priority_is_worth_an_hour_in_the_line() {
+        let plain = Job::new(submitted(0, 1, 1, 0));
+        assert!(Job::new(submitted(59, 1, 1, 1)).turn < plain.turn);
+        assert!(Job::new(submitted(61, 1, 1, 1)).turn > plain.turn);
+        // And no more than a year.
+        assert!(Job::new(submitted(0, 1, 1, i32::MAX)).turn < plain.turn);
+        assert!(Job::new(submitted(0, 1, 1, i32::MIN)).turn > plain.turn);
+    }
+
+    #[test]
+    fn one_that_runs_longer_than_expected_is_expected_to_run_as_long_again() {
+        let mut job = Job::new(submitted(0, 1, 1, 0));
+        let spec = JobSpec::default();
+        assert_eq!(job.ends(&spec, at(5)), None);
+        job.begun = Some(at(10));
+        assert_eq!(job.ends(&spec, at(20)), Some(at(70)));
+        assert_eq!(job.ends(&spec, at(100)), Some(at(190)));
+        let limited = JobSpec {
+            at_most: Some(SignedDuration::from_mins(30)),
+            ..spec
+        };
+        assert_eq!(
+            (job.ends(&limited, at(20)), job.limit(&limited)),
+            (Some(at(40)), Some(at(40)))
+        );
+    }
+
+    #[test]
+    fn jobs_that_are_over_tell_how_long_others_run() {
+        let run = |tenant: &str, minutes, because| JobRun {
+            id: String::new(),
+            demand: DemandId::new("x").unwrap(),
+            tenant: TenantId::from_lossy(tenant),
+            gpus: 4,
+            kind: None,
+            submitted: at(0),
+            begun: at(0),
+            ended: at(minutes),
+            because,
+        };
+        let lab = TenantId::from_lossy("lab");
+        let mut runs = vec![run("lab", 30, Because::Done); 5];
+        runs.extend(vec![run("web", 300, Because::TimeLimit); 5]);
+        runs.extend(vec![run("lab", 900, Because::Removed); 50]);
+        assert_eq!(expected(&runs, &lab, 4), SignedDuration::from_mins(30));
+        assert_eq!(
+            expected(&runs, &TenantId::from_lossy("web"), 1),
+            SignedDuration::from_mins(300)
+        );
+        assert_eq!(
+            expected(&[], &lab, 4),
+            SignedDuration::from_hours(1),
+            "nothing is known"
+        );
+    }
+
+    #[test]
+    fn times_that_can_not_be_are_refused() {
+        let spec = |json: serde_json::Value| -> JobSpec { serde_json::from_value(json).unwrap() };
+        let id = DemandId::new("x").unwrap();
+        for (json, said) in [
+            (serde_json::json!({"runs_for": "0s"}), "1s to 366 days"),
+            (serde_json::json!({"at_most": "9600h"}), "1s to 366 days"),
+            (serde_json::json!({"runs_for": "-3h"}), "1s to 366 days"),
+            (
+                serde_json::json!({"runs_for": "3h", "at_most": "2h"}),
+                "at most for 2h",
+            ),
+            (serde_json::json!({"notice": "5m"}), "may not be stopped"),
+        ] {
+            let refused = spec(json).refuse_contradictions(&id).unwrap_err();
+            assert!(
+                refused.message.contains(said) && refused.hint.is_some(),
+                "{refused:?}"
+            );
+        }
+        let whole = spec(
+            serde_json::json!({"runs_for": "6h", "at_most": "8h 30m", "may_stop": true, "notice": "5m"}),
+        );
+        assert_eq!(whole.refuse_contradictions(&id), Ok(()));
+        let again = serde_json::to_value(&whole).unwrap();
+        assert_eq!(again["runs_for"], "6h");
+        assert_eq!(spec(again), whole);
+    }
+}
