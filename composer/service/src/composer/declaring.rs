@@ -360,7 +360,7 @@ fn with_windows_as_schedules(declaration: Declaration) -> Result<Declaration, Se
 
 /// What runs is not changed under way.
 fn may_be_changed(before: &DemandRecord) -> Result<(), ServiceError> {
-    if !before.job.as_ref().is_some_and(|job| !job.waits()) {
+    if before.job.as_ref().is_none_or(|job| job.waits()) {
         return Ok(());
     }
     let id = &before.spec.id;
