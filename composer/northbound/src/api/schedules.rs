@@ -43,12 +43,24 @@ async fn remove(State(api): State<Api>, Path(text): Path<String>) -> Result<Stat
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn pause(State(api): State<Api>, Path(text): Path<String>) -> Answer<ScheduleStatus> {
-    Ok(Json(api.composer.pause_schedule(&id(&text)?, true).await?))
+async fn pause(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Path(text): Path<String>,
+) -> Answer<ScheduleStatus> {
+    let id = id(&text)?;
+    let switched = api.composer.switch_schedule(&id, true, &by.account, "");
+    Ok(Json(switched.await?))
 }
 
-async fn resume(State(api): State<Api>, Path(text): Path<String>) -> Answer<ScheduleStatus> {
-    Ok(Json(api.composer.pause_schedule(&id(&text)?, false).await?))
+async fn resume(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Path(text): Path<String>,
+) -> Answer<ScheduleStatus> {
+    let id = id(&text)?;
+    let switched = api.composer.switch_schedule(&id, false, &by.account, "");
+    Ok(Json(switched.await?))
 }
 
 /// How long it is to run.

@@ -96,8 +96,8 @@ pub(crate) async fn act(api: &Api, asker: &Asker, name: &str, action: &str) -> R
     let found = find(&schedules, name).ok_or_else(|| Refusal::nothing_there(&place(name)))?;
     let id = &found.schedule.spec.id;
     match action {
-        "Job.Suspend" => composer.pause_schedule(id, true).await?,
-        "Job.Resume" => composer.pause_schedule(id, false).await?,
+        "Job.Suspend" => composer.switch_schedule(id, true, &asker.account, "").await?,
+        "Job.Resume" => composer.switch_schedule(id, false, &asker.account, "").await?,
         "Job.ForceStart" => composer.run_schedule(id, None, &asker.account).await?,
         _ => {
             return Err(Refusal::nothing_there(&format!(

@@ -267,7 +267,7 @@ impl Composer {
     }
 
     /// The same, with who did it and why. One that is paused already stays as it was, with who did it.
-    pub(super) async fn switch_schedule(
+    pub async fn switch_schedule(
         &self,
         id: &ScheduleId,
         paused: bool,
