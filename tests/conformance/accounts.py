@@ -1,5 +1,7 @@
 """Accounts, roles and privileges: what each role may do is what the served registry says."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 from rack import Endpoint
 
 ACCOUNTS = "/redfish/v1/AccountService/Accounts"
@@ -88,8 +90,21 @@ def an_account_changed_meanwhile_stays(suite, manager, place):
     manager.request("PATCH", place, json={"Password": "another password, later"})
     late = manager.request("PATCH", place, json={"Enabled": False}, headers={"If-Match": tag})
     suite.equal(late.status_code, 412, "who has not seen the last change changes nothing")
+    one_of_many_is_heard(suite, manager, place)
     last = manager.request("DELETE", f"{ACCOUNTS}/admin")
     suite.equal(last.status_code, 409, "the last administrator stays")
+
+
+def one_of_many_is_heard(suite, manager, place):
+    tag = manager.request("GET", place).headers["ETag"]
+
+    def password_of(number):
+        body = {"Password": f"a password, number {number}"}
+        return manager.request("PATCH", place, json=body, headers={"If-Match": tag}).status_code
+
+    with ThreadPoolExecutor(8) as clients:
+        answers = sorted(clients.map(password_of, range(8)))
+    suite.equal(answers, [200] + [412] * 7, "of eight changes at once that rest on the same tag, one is made")
 
 
 def judge_all(suite, manager):

@@ -99,8 +99,42 @@ async fn an_account_opens_with_its_own_password_until_that_changes_at_any_manage
     };
     there.change("kim", change).await.unwrap();
     assert_eq!(here.verify("kim", "another one, and longer").await.unwrap(), None);
-    there.remove("kim").await.unwrap();
+    there.remove("kim", None).await.unwrap();
     assert_eq!(here.one("kim").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn of_changes_that_rest_on_the_same_revision_one_is_made() {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    let (here, _) = accounts_of(&store).await;
+    let (there, _) = accounts_of(&store).await;
+    let seen = Some(here.add(new("kim", Role::Operator)).await.unwrap().revision);
+    let to = |role| AccountChange {
+        role: Some(role),
+        seen,
+        ..AccountChange::default()
+    };
+    let (first, second, third) = tokio::join!(
+        here.change("kim", to(Role::ReadOnly)),
+        there.change("kim", to(Role::Administrator)),
+        there.remove("kim", seen),
+    );
+    let outcomes = [first.map(drop), second.map(drop), third];
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
+    for refused in outcomes.into_iter().filter_map(Result::err) {
+        assert_eq!(refused.code, ErrorCode::Stale);
+    }
+}
+
+#[tokio::test]
+async fn two_administrators_who_delete_each_other_at_once_leave_one() {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    let (here, _) = accounts_of(&store).await;
+    let (there, _) = accounts_of(&store).await;
+    here.add(new("kim", Role::Administrator)).await.unwrap();
+    let outcomes = tokio::join!(here.remove(ADMIN, None), there.remove("kim", None));
+    assert!(outcomes.0.is_ok() != outcomes.1.is_ok(), "{outcomes:?}");
+    assert_eq!(here.all().await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -117,7 +151,7 @@ async fn there_is_always_an_administrator() {
         ..AccountChange::default()
     };
     assert_eq!(
-        accounts.remove(ADMIN).await.unwrap_err().code,
+        accounts.remove(ADMIN, None).await.unwrap_err().code,
         ErrorCode::Conflict
     );
     assert_eq!(
@@ -133,7 +167,7 @@ async fn there_is_always_an_administrator() {
         ..AccountChange::default()
     };
     accounts.change("kim", promoted).await.unwrap();
-    accounts.remove(ADMIN).await.unwrap();
+    accounts.remove(ADMIN, None).await.unwrap();
     assert_eq!(
         accounts.change("kim", demoted()).await.unwrap_err().code,
         ErrorCode::Conflict

@@ -2,8 +2,9 @@
 
 use super::message::Refusal;
 use super::names::Names;
+use super::wire::matches_tag;
 use super::{Redfish, created, shown_as, status, uri};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use poolwright_redfish_model::check::{check_create, check_update};
 use poolwright_redfish_model::{
@@ -163,6 +164,7 @@ fn named_role(name: &str) -> Result<Role, Refusal> {
 pub(crate) async fn change(
     redfish: &Redfish,
     name: &str,
+    headers: &HeaderMap,
     body: &Value,
     own: bool,
 ) -> Result<Response, Refusal> {
@@ -179,7 +181,10 @@ pub(crate) async fn change(
             .iter()
             .any(|wrong| wrong.path.trim_start_matches('/').starts_with(name))
     };
-    let mut change = AccountChange::default();
+    let mut change = AccountChange {
+        seen: seen(redfish, name, headers).await?,
+        ..AccountChange::default()
+    };
     let mut said = 0;
     for (name, value) in members {
         if name.contains('@') || is_wrong(name) {
@@ -203,7 +208,7 @@ pub(crate) async fn change(
     let mut headers = HeaderMap::new();
     super::put(
         &mut headers,
-        axum::http::header::ETAG,
+        header::ETAG,
         shown["@odata.etag"].as_str().unwrap_or_default(),
     );
     if let Some(refused) = Refusal::joined(refusals) {
@@ -237,9 +242,26 @@ fn apply(change: &mut AccountChange, name: &str, value: &Value) -> Result<(), Re
     Ok(())
 }
 
-pub(crate) async fn remove(redfish: &Redfish, name: &str) -> Result<Response, Refusal> {
-    redfish.api.accounts.remove(name).await?;
+pub(crate) async fn remove(redfish: &Redfish, name: &str, headers: &HeaderMap) -> Result<Response, Refusal> {
+    let seen = seen(redfish, name, headers).await?;
+    redfish.api.accounts.remove(name, seen).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// The revision that a client has seen who says so: of several with the same tag one is heard.
+async fn seen(redfish: &Redfish, name: &str, headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
+    if !headers.contains_key(header::IF_MATCH) {
+        return Ok(None);
+    }
+    let Some(account) = find(redfish, name).await? else {
+        return Ok(None);
+    };
+    let shown = one(&account)?;
+    let tag = shown["@odata.etag"].as_str().unwrap_or_default();
+    match matches_tag(headers, header::IF_MATCH, tag) {
+        true => Ok(Some(account.revision)),
+        false => Err(Refusal::changed_meanwhile(&place(name))),
+    }
 }
 
 /// The account of this name.

@@ -31,9 +31,11 @@ pub(super) async fn change(
         (&Method::POST, ["AccountService", "Accounts"]) => accounts::add(redfish, &body().await?).await,
         (&Method::PATCH, ["AccountService", "Accounts", name]) => {
             let only_own = !asker.role.has(Privilege::ConfigureUsers) || asker.must_change_password;
-            accounts::change(redfish, name, &body().await?, only_own).await
+            accounts::change(redfish, name, &parts.headers, &body().await?, only_own).await
         }
-        (&Method::DELETE, ["AccountService", "Accounts", name]) => accounts::remove(redfish, name).await,
+        (&Method::DELETE, ["AccountService", "Accounts", name]) => {
+            accounts::remove(redfish, name, &parts.headers).await
+        }
         (&Method::DELETE, ["TaskService", "Tasks", name]) => tasks::cancel(api, asker, name).await,
         (&Method::DELETE, ["JobService", "Jobs", name]) => jobs::remove(api, name).await,
         (&Method::POST, ["JobService", "Jobs", name, "Actions", action]) => {

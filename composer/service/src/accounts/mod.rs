@@ -93,6 +93,8 @@ pub struct AccountChange {
     pub must_change_password: Option<bool>,
     /// Wrong passwords are forgotten.
     pub unlock: bool,
+    /// The revision that this rests on: another one is left as it is.
+    pub seen: Option<u64>,
 }
 
 /// The accounts of this manager.
@@ -223,8 +225,7 @@ impl Accounts {
 
     /// Changes an account. Who logged in with the old password stays logged in.
     pub async fn change(&self, name: &str, change: AccountChange) -> Result<AccountShown, ServiceError> {
-        let found = read::<Account>(self.store.as_ref(), name).await?;
-        let found = found.ok_or_else(|| ServiceError::not_found("account", name))?;
+        let found = self.as_seen(name, change.seen).await?;
         let mut account = found.value.clone();
         if let Some(new) = change.password {
             password::check(&new, name)?;
@@ -237,8 +238,8 @@ impl Accounts {
             .must_change_password
             .unwrap_or(account.must_change_password);
         if account != found.value {
-            self.one_stays(name, Some(&account)).await?;
             let mut batch = Batch::new();
+            self.one_stays(name, Some(&account), &mut batch).await?;
             batch
                 .expect(Account::KIND, name, Some(found.revision))
                 .put(&account)?;
@@ -250,12 +251,11 @@ impl Accounts {
         self.found(name).await
     }
 
-    /// Deletes an account; its sessions open nothing from then on.
-    pub async fn remove(&self, name: &str) -> Result<(), ServiceError> {
-        let found = read::<Account>(self.store.as_ref(), name).await?;
-        let found = found.ok_or_else(|| ServiceError::not_found("account", name))?;
-        self.one_stays(name, None).await?;
+    /// Deletes an account, of the revision that was seen where that is said; its sessions open nothing from then on.
+    pub async fn remove(&self, name: &str, seen: Option<u64>) -> Result<(), ServiceError> {
+        let found = self.as_seen(name, seen).await?;
         let mut batch = Batch::new();
+        self.one_stays(name, None, &mut batch).await?;
         batch
             .expect(Account::KIND, name, Some(found.revision))
             .delete(Account::KIND, name);
@@ -263,17 +263,31 @@ impl Accounts {
         Ok(())
     }
 
-    /// Somebody must be left who can undo it.
-    async fn one_stays(&self, name: &str, becomes: Option<&Account>) -> Result<(), ServiceError> {
+    async fn as_seen(&self, name: &str, seen: Option<u64>) -> Result<Versioned<Account>, ServiceError> {
+        let found = read::<Account>(self.store.as_ref(), name).await?;
+        let found = found.ok_or_else(|| ServiceError::not_found("account", name))?;
+        if seen.is_none_or(|seen| seen == found.revision) {
+            return Ok(found);
+        }
+        let text = format!("the account {name} was changed meanwhile");
+        Err(ServiceError::new(ErrorCode::Stale, text).with_hint("read it again, and decide anew"))
+    }
+
+    /// Somebody must be left who can undo it: the batch holds only while that one stays as it is.
+    async fn one_stays(
+        &self,
+        name: &str,
+        becomes: Option<&Account>,
+        batch: &mut Batch,
+    ) -> Result<(), ServiceError> {
         let is_one = |account: &Account| account.enabled && account.role == Role::Administrator;
         if becomes.is_some_and(is_one) {
             return Ok(());
         }
-        let others = self.all().await?;
-        if others
-            .iter()
-            .any(|other| other.name != name && other.is_administrator())
-        {
+        let all = self.all().await?;
+        let mut others = all.iter().filter(|other| other.name != name);
+        if let Some(other) = others.find(|other| other.is_administrator()) {
+            batch.expect(Account::KIND, &other.name, Some(other.revision));
             return Ok(());
         }
         let text = format!("{name} is the last administrator who may log in");
