@@ -126,7 +126,7 @@ async fn wrong_arguments_are_named() {
     run("gpuss").await.refused(2, &["did you mean gpus?"]);
     run("emulate --rack demoo")
         .await
-        .refused(3, &["did you mean demo?", "small-8"]);
+        .refused(3, &["did you mean demo?", "small"]);
     run("ops wait op-1 --timeout soon")
         .await
         .refused(2, &["soon", "90s"]);

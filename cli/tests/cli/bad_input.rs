@@ -54,7 +54,7 @@ async fn wrong_hosts() {
 
 #[tokio::test]
 async fn wrong_authorities_and_passwords() {
-    let (rack, other) = (Rack::start("small-8").await, Rack::start("small-8").await);
+    let (rack, other) = (Rack::start("small").await, Rack::start("small").await);
     let url = &rack.server.url;
     let account = format!("--username admin --password-file {}", rack.file("password"));
     run(&format!("discover --endpoint {url} {account}"))
@@ -113,7 +113,7 @@ async fn wrong_racks_and_models() {
         .refused(2, &["rack.toml", "number_of_wheels"]);
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
-    run(&format!("{serve} --listen {address} --rack small-8"))
+    run(&format!("{serve} --listen {address} --rack small"))
         .await
         .refused(10, &["can't listen", &address.to_string()]);
     assert!(!kept.exists(), "nothing was kept");
@@ -122,7 +122,7 @@ async fn wrong_racks_and_models() {
         .expect(2, &["--name", "pool.example.com"]);
     run("emulate --rack no-such")
         .await
-        .refused(3, &["no-such", "small-8"]);
+        .refused(3, &["no-such", "small"]);
     run("size Lama-3.1-8B")
         .await
         .refused(3, &["Lama-3.1-8B", "did you mean Llama-3.1-8B"]);
@@ -140,7 +140,7 @@ async fn wrong_racks_and_models() {
 #[tokio::test]
 async fn a_manager_is_asked_wrongly() {
     let folder = tempfile::tempdir().unwrap();
-    let manager = Manager::start(folder.path(), &["--rack", "small-8"]).await;
+    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
     let before = manager.run("get gpus -o json").await.expect(0, &[]).json();
 
     manager
@@ -240,7 +240,7 @@ async fn a_manager_is_asked_wrongly() {
         .await
         .refused(4, &["admin", "password"]);
     let elsewhere = nobody().await;
-    let other = Rack::start("small-8").await;
+    let other = Rack::start("small").await;
     manager
         .run(&format!("get gpus --ca {}", other.file("ca.pem")))
         .await

@@ -29,7 +29,7 @@ async fn the_main_job_is_done_and_counted_by_a_second_client() {
 
 #[tokio::test]
 async fn on_a_small_rack_it_says_what_does_not_fit() {
-    let ran = run("demo --rack small-8 -o json")
+    let ran = run("demo --rack small -o json")
         .await
         .expect(8, &["400B", "hint: "]);
     let last: Value = serde_json::from_str(ran.out.lines().last().unwrap()).unwrap();

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 #[tokio::test]
 async fn a_rack_is_discovered_through_all_its_endpoints() {
-    let rack = Rack::start("small-8").await;
+    let rack = Rack::start("small").await;
     let listing = rack.file("endpoints.json");
     let snapshot = run(&format!("discover --endpoints {listing} -o json"))
         .await
@@ -79,7 +79,7 @@ async fn a_rack_is_discovered_through_all_its_endpoints() {
 /// A box knows what it could feed, not what a host can hold.
 #[tokio::test]
 async fn slots_are_unknown_until_a_host_tells_them() {
-    let rack = Rack::start("small-8").await;
+    let rack = Rack::start("small").await;
     let line = format!(
         "discover --endpoint {} --username admin --password-file {} --ca {}",
         rack.server.url,
@@ -102,7 +102,7 @@ async fn slots_are_unknown_until_a_host_tells_them() {
 
 #[tokio::test]
 async fn one_silent_endpoint_is_a_fault_and_the_others_are_shown() {
-    let rack = Rack::start("small-8").await;
+    let rack = Rack::start("small").await;
     let line = format!(
         "discover --endpoint {} --endpoint https://127.255.255.254:1 --username admin --password-file {} --ca {} -o json",
         rack.server.url,
@@ -124,7 +124,7 @@ async fn one_silent_endpoint_is_a_fault_and_the_others_are_shown() {
 
 #[tokio::test]
 async fn an_endpoint_is_recorded_and_its_recording_is_read_again() {
-    let rack = Rack::start("small-8").await;
+    let rack = Rack::start("small").await;
     let copy = rack.file("copy");
     let access = format!(
         "--username admin --password-file {} --ca {}",

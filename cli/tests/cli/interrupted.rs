@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A rack whose answers take a while, so that there is something to interrupt.
 async fn slow_rack() -> (Rack, Sessions) {
-    let rack = include_str!("../../../hw-profiles/racks/small-8.toml");
+    let rack = include_str!("../../../hw-profiles/racks/small.toml");
     let slow = rack.replace(
         "style = \"zones\"",
         "style = \"zones\"\nlatency = { request = \"150ms\" }",

@@ -266,7 +266,7 @@ async fn what_is_wanted_is_planned_saved_and_applied_exactly() {
 #[tokio::test]
 async fn gpus_are_attached_and_detached_by_name() {
     let folder = tempfile::tempdir().unwrap();
-    let manager = Manager::start(folder.path(), &["--rack", "small-8"]).await;
+    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
     let gpus = manager.run("gpus -o json").await.expect(0, &[]).json();
     let (first, second) = (gpus[0]["id"].as_str().unwrap(), gpus[1]["id"].as_str().unwrap());
     manager
@@ -305,7 +305,7 @@ async fn gpus_are_attached_and_detached_by_name() {
 #[tokio::test]
 async fn a_schedule_is_kept_shown_paused_and_forgotten() {
     let folder = tempfile::tempdir().unwrap();
-    let manager = Manager::start(folder.path(), &["--rack", "small-8"]).await;
+    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
     let file = folder.path().join("nights.toml");
     let schedule = "id = \"nights\"\nwindow = { opens = \"0 20 * * *\", closes = \"30 7 * * *\", zone = \"Europe/Berlin\" }\n\
         [[demands]]\nid = \"train\"\ngpus = 2\n";
@@ -344,7 +344,7 @@ async fn a_schedule_is_kept_shown_paused_and_forgotten() {
 
 #[tokio::test]
 async fn endpoints_come_and_go() {
-    let (rack, folder) = (Rack::start("small-8").await, tempfile::tempdir().unwrap());
+    let (rack, folder) = (Rack::start("small").await, tempfile::tempdir().unwrap());
     let manager = Manager::start(folder.path(), &[]).await;
     manager
         .run("doctor")
@@ -362,7 +362,7 @@ async fn endpoints_come_and_go() {
         .await
         .refused(8, &["already"]);
     manager.run("endpoint test box-1").await.expect(0, &["box-1"]);
-    let (wrong, another) = (folder.path().join("wrong"), Rack::start("small-8").await);
+    let (wrong, another) = (folder.path().join("wrong"), Rack::start("small").await);
     std::fs::write(&wrong, "not the password").unwrap();
     manager
         .run(&format!(
@@ -417,7 +417,7 @@ async fn endpoints_come_and_go() {
 
 #[tokio::test]
 async fn a_service_is_not_added_under_a_second_name() {
-    let (rack, folder) = (Rack::start("small-8").await, tempfile::tempdir().unwrap());
+    let (rack, folder) = (Rack::start("small").await, tempfile::tempdir().unwrap());
     let manager = Manager::start(folder.path(), &[]).await;
     let listing = rack.file("endpoints.json");
     manager

@@ -82,7 +82,7 @@ async fn known_rack(rack: &str) -> (Rack, tempfile::TempDir, Sessions) {
 
 #[tokio::test]
 async fn an_address_that_is_taken_is_found_before_anything_is_asked_of_an_endpoint() {
-    let (_rack, folder, sessions) = known_rack("small-8").await;
+    let (_rack, folder, sessions) = known_rack("small").await;
     let dir = folder.path().to_str().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
@@ -96,7 +96,7 @@ async fn an_address_that_is_taken_is_found_before_anything_is_asked_of_an_endpoi
 
 #[tokio::test]
 async fn a_start_that_fails_half_way_leaves_no_session() {
-    let (_rack, folder, sessions) = known_rack("small-8").await;
+    let (_rack, folder, sessions) = known_rack("small").await;
     let dir = folder.path().to_str().unwrap();
     // A restored store is held against the hardware first: such a start has been at every endpoint when it fails.
     let (copy, again) = (format!("{dir}.backup"), format!("{dir}/again"));
@@ -112,7 +112,7 @@ async fn a_start_that_fails_half_way_leaves_no_session() {
     let before = sessions.ever().await;
     // The rack that it is to run has a box of the same name, at another address.
     run(&format!(
-        "serve --data-dir {again} --listen 127.0.0.1:0 --rack small-8"
+        "serve --data-dir {again} --listen 127.0.0.1:0 --rack small"
     ))
     .await
     .refused(5, &["was added as"]);
@@ -130,7 +130,7 @@ async fn a_start_that_fails_half_way_leaves_no_session() {
 #[tokio::test]
 async fn one_that_is_stopped_while_it_starts_leaves_no_session() {
     // Each answer takes a while, so that the first look does.
-    let rack = include_str!("../../../hw-profiles/racks/small-8.toml");
+    let rack = include_str!("../../../hw-profiles/racks/small.toml");
     let slow = rack.replace(
         "style = \"zones\"",
         "style = \"zones\"\nlatency = { request = \"100ms\" }",
@@ -154,7 +154,7 @@ async fn one_that_is_stopped_while_it_starts_leaves_no_session() {
 #[tokio::test]
 async fn nobody_is_answered_before_all_of_its_rack_is_known() {
     // Each answer takes a while, so that adding the rack does.
-    let rack = include_str!("../../../hw-profiles/racks/small-8.toml");
+    let rack = include_str!("../../../hw-profiles/racks/small.toml");
     let slow = rack.replace(
         "style = \"zones\"",
         "style = \"zones\"\nlatency = { request = \"100ms\" }",

@@ -33,7 +33,7 @@ use trace::Trace;
 use world::World;
 
 /// Racks in all styles of control.
-const RACKS: [&str; 4] = ["zones", "connections", "blocks", "small-8"];
+const RACKS: [&str; 4] = ["zones", "connections", "blocks", "small"];
 /// Episodes in a row without a single operation mean that nothing is tested.
 const IDLE: u64 = 50;
 /// Seeds whose violations are told in full.

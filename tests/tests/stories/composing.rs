@@ -72,7 +72,7 @@ async fn models_of_three_sizes_come_and_go() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_released_can_be_had_at_once() {
-    let pool = Pool::of("small-8").await;
+    let pool = Pool::of("small").await;
     for round in 0..5 {
         let id = format!("round-{round}");
         pool.composed(gpus(&id, "h100-pcie-80gb", 8)).await;
@@ -192,7 +192,7 @@ async fn the_same_key_is_the_same_operation() {
 /// Fault 10: demands for the last GPUs.
 #[tokio::test(start_paused = true)]
 async fn of_two_who_want_the_last_gpus_one_gets_them() {
-    let pool = Pool::of("small-8").await;
+    let pool = Pool::of("small").await;
     let (one, other) = tokio::join!(
         pool.compose(gpus("one", "h100-pcie-80gb", 5)),
         pool.compose(gpus("other", "h100-pcie-80gb", 5))
@@ -290,7 +290,7 @@ async fn gpus_are_attached_and_detached_by_name() {
 
 #[tokio::test(start_paused = true)]
 async fn a_gpu_that_was_not_reset_is_closed_to_other_tenants() {
-    let rack = include_str!("../../../hw-profiles/racks/small-8.toml");
+    let rack = include_str!("../../../hw-profiles/racks/small.toml");
     let rack = rack.replace(
         "style = \"zones\"",
         "style = \"zones\"\noptions = { reset_action = false }",

@@ -101,7 +101,7 @@ async fn a_change_reads_what_it_rests_on() {
 
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_bound_meanwhile_is_not_given_away() {
-    let mut pool = polled("small-8").await;
+    let mut pool = polled("small").await;
     pool.crash().await;
     for at in 0..8 {
         let gpu = pool.emulation.rack().gpu_name(GpuIx(at));

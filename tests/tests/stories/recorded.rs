@@ -19,7 +19,7 @@ fn named<'a>(asked: &'a [Asked], name: &str) -> &'a Asked {
 
 #[tokio::test(start_paused = true)]
 async fn who_held_what_from_when_to_when_follows_from_the_operations() {
-    let pool = Pool::of("small-8").await;
+    let pool = Pool::of("small").await;
     assert_eq!(asked(&pool).await, []);
     pool.composed(gpus("chat", "h100-pcie-80gb", 2)).await;
     pool.composed(json!({"id": "any", "gpus": 1, "min_memory": 42_949_672_960u64}))
@@ -54,7 +54,7 @@ async fn who_held_what_from_when_to_when_follows_from_the_operations() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_refused_waited_or_was_withdrawn_is_told_too() {
-    let mut pool = Pool::of("small-8").await;
+    let mut pool = Pool::of("small").await;
     pool.composed(gpus("all", "h100-pcie-80gb", 8)).await;
     let late = || spec(gpus("late", "h100-pcie-80gb", 4));
     pool.compose(gpus("late", "h100-pcie-80gb", 4)).await.unwrap_err();
@@ -132,7 +132,7 @@ async fn what_was_refused_waited_or_was_withdrawn_is_told_too() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_turned_away_is_forgotten_with_the_operations() {
-    let pool = Pool::of("small-8").await;
+    let pool = Pool::of("small").await;
     for n in 0..3 {
         pool.compose(gpus(&format!("huge-{n}"), "h100-pcie-80gb", 80))
             .await

@@ -48,7 +48,7 @@ async fn whatever_was_under_way_is_carried_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_that_is_silent_when_the_manager_comes_back_is_still_asked_who_uses_its_gpus() {
-    let mut pool = Pool::of("small-8").await;
+    let mut pool = Pool::of("small").await;
     pool.composed(gpus("chat", "h100-pcie-80gb", 1)).await;
     let gpu = pool.gpu_ix(pool.truth().keys().next().unwrap());
     let job = Job {
@@ -271,7 +271,7 @@ async fn a_plan_that_is_applied_goes_on_as_well() {
 #[tokio::test]
 async fn the_same_folder_opened_again_has_everything() {
     let dir = tempfile::tempdir().unwrap();
-    let rack = include_str!("../../../hw-profiles/racks/small-8.toml");
+    let rack = include_str!("../../../hw-profiles/racks/small.toml");
     let rack = rack.replace(
         "style = \"zones\"",
         "style = \"zones\"\nlatency = { bind = \"30ms\" }",

@@ -150,7 +150,7 @@ async fn attached_detached_and_applied_are_taken_back_too() {
 
 #[tokio::test(start_paused = true)]
 async fn what_has_changed_since_is_named_and_nothing_is_done() {
-    let pool = Pool::of("small-8").await;
+    let pool = Pool::of("small").await;
     let slow = Fault::new(FaultKind::Slow {
         by: Duration::from_secs(20),
     });

@@ -220,10 +220,7 @@ const BUILTIN: [(&str, &str); 6] = [
         "connections",
         include_str!("../../../../hw-profiles/racks/connections.toml"),
     ),
-    (
-        "small-8",
-        include_str!("../../../../hw-profiles/racks/small-8.toml"),
-    ),
+    ("small", include_str!("../../../../hw-profiles/racks/small.toml")),
     (
         "pod-4096",
         include_str!("../../../../hw-profiles/racks/pod-4096.toml"),
@@ -240,7 +237,7 @@ impl Rack {
         build::build(file, raw)
     }
 
-    /// One of the racks that come with Poolwright, by name: `demo`, `small-8`, …
+    /// One of the racks that come with Poolwright, by name: `demo`, `small`, …
     pub fn builtin(name: &str) -> Result<Rack, RackError> {
         match BUILTIN.iter().find(|(known, _)| *known == name) {
             Some((name, text)) => Rack::from_toml(&format!("racks/{name}.toml"), text),

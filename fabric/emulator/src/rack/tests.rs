@@ -19,7 +19,7 @@ fn the_built_in_racks_have_the_sizes_that_they_promise() {
         let rack = Rack::builtin(name).unwrap();
         (rack.boxes.len(), rack.hosts.len(), rack.gpus.len())
     };
-    assert_eq!(size("small-8"), (1, 1, 8));
+    assert_eq!(size("small"), (1, 1, 8));
     assert_eq!(size("demo"), (2, 6, 32));
     assert_eq!(size("pod-4096"), (128, 1024, 4096));
     for name in Rack::builtin_names() {

@@ -260,7 +260,7 @@ fn what_is_kept_comes_back() {
     assert_eq!(other.save(), saved);
     assert_eq!(other.check(), Ok(()));
 
-    let error = self::state("small-8")
+    let error = self::state("small")
         .restore(&saved, at(0))
         .unwrap_err()
         .to_string();

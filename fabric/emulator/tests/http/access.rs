@@ -25,7 +25,7 @@ async fn status(site: &Site, method: Method, path: &str, token: &str) -> StatusC
 
 #[tokio::test]
 async fn a_session_is_opened_used_and_ended() {
-    let site = Site::of("small-8").await;
+    let site = Site::of("small").await;
     let opened = log_in(&site, site.running.password()).await;
     assert_eq!(opened.status(), StatusCode::CREATED);
     let (token, location) = (
@@ -64,7 +64,7 @@ async fn a_session_is_opened_used_and_ended() {
 
 #[tokio::test]
 async fn wrong_credentials_open_nothing() {
-    let site = Site::of("small-8").await;
+    let site = Site::of("small").await;
     let refused = log_in(&site, "wrong").await;
     assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(messages(refused).await, ["NoValidSession"]);
@@ -118,7 +118,7 @@ async fn the_session_table_is_full_at_its_cap() {
 
 #[tokio::test]
 async fn the_idle_time_can_be_set_within_its_range() {
-    let site = Site::of("small-8").await;
+    let site = Site::of("small").await;
     let set = async |seconds: i64| {
         let body = json!({ "SessionTimeout": seconds });
         site.send(Method::PATCH, "box-1", "/redfish/v1/SessionService", body)

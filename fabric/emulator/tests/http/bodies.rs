@@ -152,7 +152,7 @@ async fn a_body_that_the_schema_forbids_is_refused() {
 
 #[tokio::test]
 async fn what_is_no_json_or_too_much_is_refused() {
-    let site = Site::of("small-8").await;
+    let site = Site::of("small").await;
     let send = async |request: reqwest::RequestBuilder, body: String| {
         let request = request.header("content-type", "application/json");
         request.body(body).send().await.unwrap()
@@ -183,7 +183,7 @@ async fn what_is_no_json_or_too_much_is_refused() {
 
 #[tokio::test]
 async fn an_error_says_what_and_where() {
-    let site = Site::of("small-8").await;
+    let site = Site::of("small").await;
     let body = json!({ "Links": { "Endpoints": [{ "@odata.id": 7 }] }, "Colour": "red" });
     let response = site.send(Method::PATCH, "box-1", ZONE, body).await;
     let error: Value = response.json().await.unwrap();

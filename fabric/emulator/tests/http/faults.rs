@@ -30,7 +30,7 @@ async fn get_under(site: &Site, does: FaultKind) -> reqwest::Response {
 
 #[tokio::test]
 async fn a_slow_answer_is_late_and_right() {
-    let site = Site::of("small-8").await;
+    let site = Site::of("small").await;
     let by = Duration::from_millis(150);
     let start = Instant::now();
     let response = get_under(&site, FaultKind::Slow { by }).await;
@@ -41,7 +41,7 @@ async fn a_slow_answer_is_late_and_right() {
 
 #[tokio::test]
 async fn an_error_status_comes_as_often_as_asked() {
-    let site = Site::of("small-8").await;
+    let site = Site::of("small").await;
     let does = FaultKind::Status {
         code: 503,
         retry_after: Some(7),
@@ -67,7 +67,7 @@ async fn an_error_status_comes_as_often_as_asked() {
 
 #[tokio::test]
 async fn a_time_out_comes_before_the_effect_or_after_it() {
-    let site = Site::of("small-8").await;
+    let site = Site::of("small").await;
     assert!(
         bind_under(&site, FaultKind::TimeOutBefore)
             .await
@@ -87,7 +87,7 @@ async fn a_time_out_comes_before_the_effect_or_after_it() {
 
 #[tokio::test]
 async fn it_says_yes_and_does_nothing() {
-    let site = Site::of("small-8").await;
+    let site = Site::of("small").await;
     assert_eq!(
         bind_under(&site, FaultKind::NoEffect).await.unwrap().status(),
         StatusCode::NO_CONTENT
@@ -98,7 +98,7 @@ async fn it_says_yes_and_does_nothing() {
 
 #[tokio::test]
 async fn bodies_are_garbage_web_pages_or_broken_off() {
-    let site = Site::of("small-8").await;
+    let site = Site::of("small").await;
     let garbage = get_under(&site, FaultKind::Garbage).await.bytes().await.unwrap();
     assert!(std::str::from_utf8(&garbage).is_err());
     let html = get_under(&site, FaultKind::Html).await;
@@ -115,7 +115,7 @@ async fn bodies_are_garbage_web_pages_or_broken_off() {
 
 #[tokio::test]
 async fn a_body_does_not_end_or_drips() {
-    let site = Site::of("small-8").await;
+    let site = Site::of("small").await;
     let mut endless = get_under(&site, FaultKind::Endless).await;
     let mut read = 0;
     while read < 4 << 20 {
@@ -133,7 +133,7 @@ async fn a_body_does_not_end_or_drips() {
 
 #[tokio::test]
 async fn credentials_are_refused_and_the_session_table_is_full() {
-    let site = Site::of("small-8").await;
+    let site = Site::of("small").await;
     site.fault(Fault::new(FaultKind::Unauthorized).on("GET", GPU).times(1));
     let refused = site.request(Method::GET, "box-1", GPU).send().await.unwrap();
     assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
@@ -267,7 +267,7 @@ async fn a_rack_file_may_hold_faults() {
 
 #[tokio::test]
 async fn faults_are_taken_while_it_runs_only_where_that_was_asked_for() {
-    let quiet = Site::of("small-8").await;
+    let quiet = Site::of("small").await;
     assert_eq!(quiet.running.fault_control_url(), None);
     quiet.running.stop().await;
 

@@ -18,7 +18,7 @@ async fn bind(site: &Site) {
 #[tokio::test]
 async fn authority_password_and_bindings_outlive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let rack = || Rack::builtin("small-8").unwrap();
+    let rack = || Rack::builtin("small").unwrap();
     let options = || ServeOptions {
         data_dir: Some(dir.path().to_owned()),
         ..ServeOptions::default()
@@ -95,7 +95,7 @@ async fn secrets_are_readable_by_their_owner_alone() {
         data_dir: Some(dir.path().to_owned()),
         ..ServeOptions::default()
     };
-    let site = Site::with(Rack::builtin("small-8").unwrap(), options).await;
+    let site = Site::with(Rack::builtin("small").unwrap(), options).await;
     for (name, mode) in [
         ("password", 0o600),
         ("ca.key", 0o600),
@@ -138,7 +138,7 @@ async fn what_was_kept_of_another_rack_is_refused() {
         .with(|state, now| state.bind_by_others(gpu, port, now))
         .unwrap();
     site.running.stop().await;
-    let other = poolwright_emulator::serve(Rack::builtin("small-8").unwrap(), options()).await;
+    let other = poolwright_emulator::serve(Rack::builtin("small").unwrap(), options()).await;
     let error = other.err().unwrap().to_string();
     assert!(
         error.contains("state.json") && error.contains("remove the file"),
@@ -148,7 +148,7 @@ async fn what_was_kept_of_another_rack_is_refused() {
 
 #[tokio::test]
 async fn after_a_stop_nobody_answers() {
-    let site = Site::of("small-8").await;
+    let site = Site::of("small").await;
     let url = site.url("box-1");
     let client = client(&site.running);
     // A request that hangs does not hold up the stop.
