@@ -363,6 +363,7 @@ fn state_of(model: &Model) -> &'static str {
     match model.linear.map(|linear| linear.mixer) {
         Some(Mixer::Mamba | Mixer::Mamba2) => "state spaces",
         Some(Mixer::Convolution) => "short convolutions",
+        Some(Mixer::Rwkv) => "time mixing",
         _ => "linear attention",
     }
 }

@@ -22,6 +22,8 @@ pub enum Mixer {
     Mamba2,
     /// A gated short convolution: no matrix is kept.
     Convolution,
+    /// RWKV's: sums for each channel, or a matrix a head; the last token of both parts of a layer is kept.
+    Rwkv,
 }
 
 /// What a layer with a state has, and how many are not of them.
@@ -68,6 +70,7 @@ impl Linear {
     pub fn convolved(self) -> u64 {
         match self.mixer {
             Mixer::Mamba | Mixer::Convolution => self.value(),
+            Mixer::Rwkv => 2 * self.value(),
             _ => 2 * self.key() + self.value(),
         }
     }
@@ -76,7 +79,7 @@ impl Linear {
     pub fn projected(self) -> u64 {
         match self.mixer {
             Mixer::Mamba => 2 * self.value(),
-            Mixer::Convolution => 3 * self.value(),
+            Mixer::Convolution | Mixer::Rwkv => 3 * self.value(),
             _ => 2 * self.key() + 2 * self.value(),
         }
     }
@@ -98,6 +101,7 @@ impl Linear {
             Mixer::Mamba2 => ("the heads of the state space", self.value_heads),
             Mixer::Mamba => ("the width of the state space", self.value()),
             Mixer::Convolution => ("the width of the convolution", self.value()),
+            Mixer::Rwkv => ("the channels of time mixing", self.value()),
         }
     }
 
@@ -119,7 +123,7 @@ impl Linear {
             Mixer::Kimi => hidden + self.value_heads,
             // The heads' steps come out of the same matrix.
             Mixer::Mamba2 => self.value_heads,
-            Mixer::Mamba | Mixer::Lightning | Mixer::Convolution => 0,
+            Mixer::Mamba | Mixer::Lightning | Mixer::Convolution | Mixer::Rwkv => 0,
         };
         (hidden + self.projected()) + beside + (self.value() + hidden)
     }

@@ -85,7 +85,12 @@ fn plain_mlp(model: &Model) -> u128 {
         Mlp::Gelu | Mlp::GeluNew
             if matches!(
                 model.family,
-                Family::Falcon | Family::Mpt | Family::Nemotron | Family::Arcee | Family::Apertus
+                Family::Falcon
+                    | Family::Mpt
+                    | Family::Nemotron
+                    | Family::Arcee
+                    | Family::Apertus
+                    | Family::Olmo
             ) =>
         {
             2 * h * f

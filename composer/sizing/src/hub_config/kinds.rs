@@ -3,7 +3,6 @@
 use super::fields::Fields;
 use super::{ConfigError, mixed};
 use crate::model::{Family, Mlp};
-use known::KINDS;
 
 mod known;
 
@@ -38,15 +37,14 @@ pub(super) struct Kind {
 /// What the file is about; None where it is no language model that is known.
 pub(super) fn of(fields: &Fields) -> Option<Kind> {
     let found = fields.model_type();
-    let known = KINDS.iter().find(|(model_type, _)| *model_type == found);
+    let known = known::all().find(|(model_type, _)| *model_type == found);
     known.map(|(_, kind)| *kind)
 }
 
 /// What is said of any other.
 pub(super) fn unknown(fields: &Fields) -> ConfigError {
     let mixed = mixed::KINDS.iter().map(|(model_type, _)| *model_type);
-    let known: Vec<&str> = KINDS
-        .iter()
+    let known: Vec<&str> = known::all()
         .map(|(model_type, _)| *model_type)
         .chain(mixed)
         .collect();
@@ -87,6 +85,13 @@ impl Kind {
         }
         match self.family {
             Family::Cohere if fields.flag("use_qk_norm")? == Some(true) => Ok(Family::CohereQkNorm),
+            Family::Mixtral if fields.flag("use_qk_norm")? == Some(true) => Ok(Family::Qwen3Moe),
+            // HyperCLOVA X, whose class has them unless it is said.
+            Family::Llama
+                if fields.model_type() == "hyperclovax" && fields.flag("use_post_norm")? != Some(false) =>
+            {
+                Ok(Family::Glm4)
+            }
             family => Ok(family),
         }
     }
@@ -115,7 +120,7 @@ impl Kind {
             ("attention_out_bias", false),
             ("no_bias", true),
             ("lm_head_bias", self.family == Family::Phimoe),
-            ("mlp_bias", false),
+            ("mlp_bias", self.bias && self.mlp != Mlp::Gated),
             ("qk_layernorm", false),
             ("bias", self.bias),
             ("use_bias", self.mlp != Mlp::Gated),

@@ -10,10 +10,14 @@ use crate::anatomy::{Anatomy, Counted};
 use crate::linear::Linear;
 use crate::model::{Experts, Family, Latent, Mlp, Model, Window};
 
+mod decoders;
 mod experts;
 mod gemma;
 mod layers;
 mod linear_attention;
+mod recurrent;
+mod routed;
+mod rwkv;
 mod short_convolution;
 mod sparse;
 mod state_space;
@@ -36,7 +40,14 @@ pub(super) const KINDS: &[(&str, Read)] = &[
     ("minimax_text_01", linear_attention::minimax),
     ("minimax_m1", linear_attention::minimax),
     ("olmo_hybrid", linear_attention::olmo),
+    ("zamba", state_space::shared::zamba),
     ("zamba2", state_space::shared::zamba2),
+    ("rwkv", rwkv::fourth),
+    ("rwkv6", rwkv::sixth),
+    ("rwkv7", rwkv::seventh),
+    ("xlstm", recurrent::xlstm),
+    ("recurrent_gemma", recurrent::gemma),
+    ("bailing_hybrid", linear_attention::bailing),
     ("deepseek_v4", sparse::deepseek_v4),
     ("minimax_m3_vl_text", sparse::minimax_m3),
     ("gemma3n_text", gemma::gemma3n),
@@ -49,6 +60,19 @@ pub(super) const KINDS: &[(&str, Read)] = &[
     ("cohere2_moe", experts::cohere),
     ("mimo_v2_flash", experts::mimo),
     ("longcat_flash", experts::longcat),
+    ("jetmoe", routed::jetmoe),
+    ("laguna", routed::laguna),
+    ("AXK1", routed::axk1),
+    ("axk1", routed::axk1),
+    ("bitnet", decoders::bitnet),
+    ("diffllama", decoders::diffllama),
+    ("doge", decoders::doge),
+    ("granite_swa", decoders::granite_windowed),
+    ("mllama_text_model", decoders::mllama),
+    ("qwen", decoders::qwen),
+    ("ctrl", decoders::ctrl),
+    ("openai-gpt", decoders::first_gpt),
+    ("persimmon", decoders::persimmon),
 ];
 
 /// How a file of this kind is read; None where it is none of these.

@@ -5,7 +5,8 @@
 //! has all that a plain decoder has and nothing else ([`plain`]); any other, and what is no language model, is refused
 //! with the field, what it holds and what is allowed. Parameters are counted, never taken from the
 //! file. How its weights are stored is taken from it, as what they are served in unless something else is said. Of a
-//! model that sees or hears too, the language part (`text_config`) is read, and what its vision tower has of parameters.
+//! model that sees or hears too, the language part (`text_config`, `llm_config`, `language_config`, those of
+//! `thinker_config` too) is read, and what its vision tower has of parameters.
 
 mod fields;
 mod kinds;
@@ -42,14 +43,20 @@ pub enum ConfigError {
 
 /// Reads the text of a config.json; `name` is what to call the model.
 pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
-    let whole = Fields::parse(text)?;
+    let file = Fields::parse(text)?;
+    // What a model speaks with stands beside this.
+    let thinker = file.inner("thinker_config")?;
+    let whole = thinker.as_ref().unwrap_or(&file);
     // A model of several kinds of input says which of them is text.
-    let inner = whole.inner("text_config")?;
+    let inner = match whole.named(&["text_config", "llm_config", "language_config"]) {
+        Some(key) => whole.inner(key)?,
+        None => None,
+    };
     let (fields, part) = match &inner {
-        Some(inner) if !is_known(&whole) || whole.get("hidden_size").is_none() => {
+        Some(inner) if !is_known(whole) || whole.get("hidden_size").is_none() => {
             (inner, ", of its text part")
         }
-        _ => (&whole, ""),
+        _ => (whole, ""),
     };
     let (mut model, fields, mixture) = match mixed::of(fields) {
         Some(read) => (read(fields)?.model(name), fields.or(&[]), None),
@@ -68,8 +75,8 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
         false => Some(plain::assumed(fields)),
         true => ahead(fields)?,
     };
-    model.stored = stored::format(&whole, inner.as_ref())?;
-    model.vision = vision::of(&whole, model.hidden)?;
+    model.stored = stored::format(inner.iter().chain([whole, &file]))?;
+    model.vision = vision::of(whole, model.hidden)?;
     model.source = format!("its config.json{part}; parameters counted from it");
     // Bounds the dimensions, so that the count means something.
     let refuse = |found| implausible(fields, mixture, found);
@@ -144,7 +151,13 @@ fn implausible(fields: &Fields, mixture: Option<Mixture>, found: Implausible) ->
 }
 
 const HIDDEN: [&str; 4] = ["hidden_size", "n_embd", "n_embed", "d_model"];
-const HEADS: [&str; 4] = ["num_attention_heads", "n_head", "num_heads", "n_heads"];
+const HEADS: [&str; 5] = [
+    "num_attention_heads",
+    "n_head",
+    "num_heads",
+    "n_heads",
+    "attention_heads",
+];
 const LAYERS: [&str; 4] = ["num_hidden_layers", "n_layer", "num_layers", "n_layers"];
 /// ChatGLM fills its vocabulary up.
 const VOCAB: [&str; 2] = ["padded_vocab_size", "vocab_size"];

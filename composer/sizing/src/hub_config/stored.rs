@@ -4,16 +4,17 @@ use super::ConfigError;
 use super::fields::Fields;
 use crate::job::WeightFormat;
 
-/// By `quantization_config`, or else by the type of its tensors; None where the file says neither. A text part may
-/// leave it to the whole file.
-pub(super) fn format(whole: &Fields, part: Option<&Fields>) -> Result<Option<WeightFormat>, ConfigError> {
-    let places = || part.into_iter().chain([whole]);
-    for fields in places() {
+/// By `quantization_config`, or else by the type of its tensors; None where the file says neither. The places are a
+/// text part, which may leave it to the next, and the whole file.
+pub(super) fn format<'a>(
+    places: impl Iterator<Item = &'a Fields> + Clone,
+) -> Result<Option<WeightFormat>, ConfigError> {
+    for fields in places.clone() {
         if let Some(quantised) = fields.inner("quantization_config")? {
             return quantisation(&quantised).map(Some);
         }
     }
-    for fields in places() {
+    for fields in places {
         for key in ["dtype", "torch_dtype"] {
             let Some(stated) = fields.text(key) else { continue };
             return match stated.trim_start_matches("torch.") {

@@ -356,3 +356,24 @@ fn impossible_values_are_refused_by_field() {
         assert!(error.contains(says), "{error}");
     }
 }
+
+/// Files call the language part by several names; of one that speaks it lies deeper.
+#[test]
+fn the_language_part_is_found_under_each_of_its_names() {
+    for (before, after) in [
+        (r#""llm_config": "#, ""),
+        (r#""language_config": "#, ""),
+        (
+            r#""thinker_config": {"model_type": "thinker", "vision_config": {"depth": 32}, "text_config": "#,
+            "}",
+        ),
+    ] {
+        let text =
+            format!(r#"{{"model_type": "somebodys", "torch_dtype": "bfloat16", {before}{LLAMA_8B}{after}}}"#);
+        let model = parse("x", &text).unwrap();
+        assert_eq!(model.params, 8_030_261_248);
+        assert_eq!(model.stored, Some(crate::job::WeightFormat::Bf16), "{before}");
+        let sees = before.contains("vision").then_some(Vision::NotCounted);
+        assert_eq!(model.vision, sees, "{before}");
+    }
+}

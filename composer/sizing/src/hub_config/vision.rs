@@ -10,7 +10,8 @@ use crate::model::Vision;
 /// None where the file has no vision part.
 pub(super) fn of(whole: &Fields, text_width: u64) -> Result<Option<Vision>, ConfigError> {
     let Some(fields) = whole.inner("vision_config")? else {
-        return Ok(None);
+        // Phi 4 has what it sees and hears with there.
+        return Ok(whole.get("embd_layer").map(|_| Vision::NotCounted));
     };
     let (model, tower) = (whole.model_type(), fields.model_type());
     let text = u128::from(text_width);

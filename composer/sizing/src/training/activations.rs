@@ -222,6 +222,8 @@ impl Rank<'_> {
             Mixer::Mamba2 => e * (2.0 * key + 4.0 * value + heads) + 4.0 * heads,
             // What is projected, gated, convolved, and gated again.
             Mixer::Convolution => 6.0 * e * value,
+            // Three mixes of each token with the last; receptance with its gate, key and value in fp32, and their output.
+            Mixer::Rwkv => e * 6.0 * value + 12.0 * value,
         };
         bytes / self.tensor()
     }

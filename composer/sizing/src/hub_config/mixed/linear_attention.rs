@@ -1,4 +1,4 @@
-//! Hybrids of attention and linear attention in other forms than Gated DeltaNet's: Kimi Linear, MiniMax.
+//! Hybrids of attention and linear attention in other forms than Gated DeltaNet's: Kimi Linear, Ling 3, MiniMax.
 
 use super::super::ConfigError;
 use super::super::fields::Fields;
@@ -193,4 +193,65 @@ pub(super) fn olmo(fields: &Fields) -> Result<Draft, ConfigError> {
     draft.part("MLP", draft.gated(draft.ffn), number)?;
     draft.anatomy.plain = number;
     Ok(draft)
+}
+
+/// Ling 3: Kimi delta attention with whole gates in most layers of a group, latent attention with a gate a head in the last.
+pub(super) fn bailing(fields: &Fields) -> Result<Draft, ConfigError> {
+    let number = layers::number(fields)?;
+    let every = fields.size(&["layer_group_size"], Some(6))?;
+    let full = match layers::listed_of(fields, &["layer_types"], &[FULL, LINEAR], number)? {
+        Some(numbers) => numbers[0],
+        None => number / every,
+    };
+    let mut draft = Draft::of_layers(fields, number, false)?;
+    draft.heads = fields.size(&super::super::HEADS, None)?;
+    draft.kv_heads = draft.heads;
+    let latent = super::latent(fields)?;
+    if latent.q_lora_rank > 0 || fields.flag("attention_bias")? == Some(true) {
+        let key = fields
+            .named(&["q_lora_rank", "attention_bias"])
+            .unwrap_or("q_lora_rank");
+        return Err(fields.bad(key, "none, where parameters are counted"));
+    }
+    draft.head_dim = latent.value_dim;
+    let (h, heads) = (draft.h(), wide(draft.heads));
+    let of_latent = parameters::latent_attention(latent, h, heads) + h * heads;
+    draft.part("latent attention", of_latent, full)?;
+    let linear = Linear {
+        mixer: Mixer::Kimi,
+        full_layers: full,
+        key_heads: draft.heads,
+        value_heads: draft.heads,
+        key_dim: fields.size(&["head_dim"], Some(128))?,
+        value_dim: fields.size(&["head_dim"], Some(128))?,
+        kernel: fields.size(&["short_conv_kernel_size"], Some(4))?,
+        state_bytes: 4,
+    };
+    let [width, kernel] = [linear.value_dim, linear.kernel].map(wide);
+    let d = heads * width;
+    // Queries, keys, values, gate and decay whole; convolutions; rate of learning and decay a head; the norm.
+    let delta = 5 * h * d + d * h + 3 * d * kernel + h * heads + heads + d + width;
+    draft.part("linear attention", delta, number - full)?;
+    draft.part("norms", 2 * h, number)?;
+    draft.attends(full);
+    draft.latent = Some(latent);
+    draft.anatomy.with_state = number - full;
+    draft.linear = (number > full).then_some(linear);
+    let dense = match super::super::listed_dense(fields)? {
+        Some(dense) => dense,
+        None => fields.whole(&["first_k_dense_replace"])?.unwrap_or(2),
+    };
+    let experts = Experts {
+        count: fields.size(&["num_experts", "num_local_experts"], Some(512))?,
+        per_token: fields
+            .whole(&["num_experts_per_token", "num_experts_per_tok"])?
+            .unwrap_or(8),
+        ffn: fields.size(&["moe_intermediate_size"], None)?,
+        shared: fields
+            .whole(&["num_shared_experts", "n_shared_experts"])?
+            .unwrap_or(1),
+        first_dense_layers: 0,
+        every: 1,
+    };
+    super::experts_after(fields, draft, dense, experts)
 }

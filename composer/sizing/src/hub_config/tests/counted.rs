@@ -1,6 +1,8 @@
 //! Settings of models, and how many parameters their classes in transformers 5.23.0 register.
 
+mod decoders;
 mod others;
+mod recurrent;
 mod sparse;
 mod state_spaces;
 
@@ -11,6 +13,8 @@ pub(super) fn all() -> impl Iterator<Item = &'static (&'static str, u64)> {
         .chain(state_spaces::COUNTED)
         .chain(others::COUNTED)
         .chain(sparse::COUNTED)
+        .chain(decoders::COUNTED)
+        .chain(recurrent::COUNTED)
 }
 
 pub(super) const COUNTED: &[(&str, u64)] = &[

@@ -321,3 +321,36 @@ fn parts_add_up() {
     let sum: u64 = parts.iter().map(|part| part.params * part.times).sum();
     assert_eq!(sum, 51_570_323_328);
 }
+
+/// RWKV keeps a matrix for each head and the last token of both parts of a layer; the fourth three sums a channel.
+#[test]
+fn what_mixes_time_keeps_as_much_however_long_the_context_is() {
+    let names = [CACHE, "states of time mixing"];
+    for (model_type, state) in [
+        ("rwkv", 32 * (3 * 4096 * 4 + 2 * 4096 * 2)),
+        ("rwkv7", 32 * (40 * 64 * 64 * 4 + 2 * 2560 * 2)),
+    ] {
+        let model = read(model_type);
+        assert_eq!(serving(&model, 10, 1, &names), [0, state], "{model_type}");
+        assert_eq!(serving(&model, 100_000, 1, &names), [0, state], "{model_type}");
+    }
+}
+
+/// RecurrentGemma's 26 layers have 8 with attention, all with a window.
+#[test]
+fn a_recurrence_beside_attention_with_a_window_stops_growing() {
+    let model = read("recurrent_gemma");
+    let cache = 8 * 2 * 256 * 2;
+    let state = 18 * (2560 * 4 + 3 * 2560 * 2);
+    let names = [CACHE, "states of state spaces"];
+    assert_eq!(serving(&model, 1000, 1, &names), [cache * 1000, state]);
+    assert_eq!(serving(&model, 100_000, 1, &names), [cache * 2048, state]);
+}
+
+/// A token passes two experts of eight in attention as in the MLP.
+#[test]
+fn experts_of_attention_are_passed_as_those_of_the_mlp() {
+    let model = read("jetmoe");
+    let idle = model.params - model.active();
+    assert_eq!(idle, 24 * 6 * (3 * 2048 * 5632 + 2 * 2048 * 16 * 128));
+}

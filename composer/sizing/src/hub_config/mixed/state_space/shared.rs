@@ -1,9 +1,10 @@
-//! Zamba 2: Mamba-2 in each layer; in some, attention and an MLP before it, which layers share and adapt to themselves.
+//! Zamba: a state space in each layer; in some, attention and an MLP before it, which layers share and, in Zamba 2, adapt
+//! to themselves.
 
 use super::super::super::ConfigError;
 use super::super::super::fields::Fields;
 use super::super::{Draft, layers, wide};
-use super::{Mamba2, state_bytes};
+use super::{Mamba, Mamba2, PREFIXED, state_bytes};
 
 const PLAIN: &[&str] = &["linear_attention", "mamba", "mamba2"];
 const HYBRID: &[&str] = &["hybrid"];
@@ -75,4 +76,58 @@ fn mixer(fields: &Fields, draft: &Draft) -> Result<Mamba2, ConfigError> {
         biased: (biased, biased),
         normed: true,
     })
+}
+
+/// The first Zamba: Mamba in each layer; in some, attention and an MLP before it, one of each for all of them.
+pub(in super::super) fn zamba(fields: &Fields) -> Result<Draft, ConfigError> {
+    let number = layers::number(fields)?;
+    let hybrids = match layers::listed_of(
+        fields,
+        &["layers_block_type", "layer_types"],
+        &[HYBRID, PLAIN],
+        number,
+    )? {
+        Some(numbers) => numbers[0],
+        // The third layer, and every so many of those after it.
+        None => {
+            let (period, offset) = (("attn_layer_period", 6), ("attn_layer_offset", 4));
+            let after = layers::periodic(fields, period, offset, number.saturating_sub(3))?;
+            after + u64::from(number > 2)
+        }
+    };
+    let mut draft = Draft::of_layers(fields, number, true)?;
+    draft.heads = fields.size(&super::super::super::HEADS, None)?;
+    draft.kv_heads = fields.size(&["num_key_value_heads"], Some(draft.heads))?;
+    let double = fields.size(&["attention_hidden_size"], Some(2 * draft.hidden))?;
+    draft.head_dim = fields.size(&["attention_head_dim"], Some((double / draft.heads).max(1)))?;
+    if draft.heads > 10_000 || draft.kv_heads > 10_000 || draft.head_dim > 10_000 {
+        let allowed = "at most 10000 heads of a width of at most 10000";
+        return Err(fields.bad("num_attention_heads", allowed));
+    }
+    let mamba = Mamba::read(fields, draft.hidden, &PREFIXED)?;
+    let heads = fields.size(&["n_mamba_heads"], Some(2))?;
+    if !mamba.inner.is_multiple_of(heads) {
+        let allowed = format!("a divisor of the state space's width, {}", mamba.inner);
+        return Err(fields.bad("n_mamba_heads", &allowed));
+    }
+    let h = draft.h();
+    draft.part("state space", mamba.params(h), number)?;
+    draft.part("norms", h, number)?;
+    draft.attends(hybrids);
+    draft.anatomy.with_state = number;
+    draft.linear = Some(mamba.linear(hybrids, state_bytes(fields)?));
+
+    draft.ffn = fields.size(&["intermediate_size"], Some(4 * draft.hidden))?;
+    let [q, kv, wide_h] = [
+        draft.heads * draft.head_dim,
+        draft.kv_heads * draft.head_dim,
+        double,
+    ]
+    .map(wide);
+    let attention = wide_h * (q + 2 * kv) + q * h;
+    let block = attention + draft.gated(draft.ffn) + wide_h + h;
+    draft.part("shared block", block, hybrids.min(1))?;
+    draft.part("way back from a shared block", h * h, hybrids)?;
+    draft.anatomy.plain = hybrids;
+    Ok(draft)
 }
