@@ -34,19 +34,16 @@ impl WaitArgs {
     }
 }
 
-/// Reads `90s`, `10m`, `1h 30m`.
+/// Reads `90s`, `10m`, `1h 30m`, `2d`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = text
-        .parse::<jiff::SignedDuration>()
-        .ok()
-        .and_then(|signed| Duration::try_from(signed).ok());
-    parsed.ok_or_else(|| format!("{text:?} is not a time: write 90s, 10m or 1h 30m"))
+    let parsed = poolwright_service::spans::parse(text).and_then(|signed| Duration::try_from(signed).ok());
+    parsed.ok_or_else(|| format!("{text:?} is not a time: write 90s, 1h 30m or 2d"))
 }
 
 /// The same, and not none: nothing is done in no time.
 pub fn some_time(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err(format!("{text:?} is no time at all: write 90s, 10m or 1h 30m")),
+        Duration::ZERO => Err(format!("{text:?} is no time at all: write 90s, 1h 30m or 2d")),
         time => Ok(time),
     }
 }

@@ -180,3 +180,123 @@ async fn a_problem_that_can_t_be_right_is_refused_by_field() {
         .await
         .refused(3, &["nowhere.json can't be read"]);
 }
+
+/// A problem with each key that a file of the longer schema may have.
+const EVERY_KEY: &str = include_str!("every_key.json");
+
+#[tokio::test]
+async fn every_key_of_the_longer_schema_is_planned_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let value: Value = serde_json::from_str(EVERY_KEY).unwrap();
+    let file = saved(&folder, "every.json", &value);
+    let line = format!("plan --instance {} --rounds 100", file.display());
+    let answer = run(&format!("{line} -o json")).await.expect(0, &[]).json();
+    let entries = answer["assignment"]["demands"].as_array().unwrap();
+    let of = |id: &str| -> Vec<&Value> { entries.iter().filter(|entry| entry["demand"] == id).collect() };
+    let served = |id: &str| of(id).iter().filter(|entry| !entry["host"].is_null()).count();
+    // What runs stays, in both of its parts; one of the options; a gang on two hosts; as much as there is; both phases.
+    assert_eq!(
+        (of("runs").len(), &of("runs")[0]["host"]),
+        (2, &json!("h0")),
+        "{answer}"
+    );
+    assert_eq!((of("either").len(), served("either")), (1, 1), "{answer}");
+    assert_eq!((of("gang").len(), served("gang")), (2, 2), "{answer}");
+    assert_ne!(of("gang")[0]["host"], of("gang")[1]["host"], "{answer}");
+    assert_eq!(of("elastic").len(), 9, "{answer}");
+    assert!((1..9).contains(&served("elastic")), "{answer}");
+    let phases: Vec<&Value> = of("train").iter().map(|entry| &entry["phase"]).collect();
+    assert_eq!(
+        (phases, served("train")),
+        (vec![&json!(1), &json!(2)], 2),
+        "{answer}"
+    );
+    assert_eq!(of("near")[0]["host"], "h0", "{answer}");
+    run(&line).await.expect(0, &["elastic is served in part"]);
+}
+
+#[tokio::test]
+async fn a_key_of_the_longer_schema_that_can_t_be_right_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for (at, to, says) in [
+        (
+            "/hosts/0/closed/0/end",
+            json!(7),
+            "hosts[0] (h0).closed[0]: slots 7 to 7",
+        ),
+        (
+            "/hosts/0/closed",
+            json!([{"start": 1, "end": 4}, {"start": 3, "end": 5}]),
+            "windows of one host don't overlap",
+        ),
+        ("/hosts/0/reach", json!(["s9"]), "hosts[0] (h0).reach: \"s9\""),
+        ("/hosts/0/bar_gib", json!(-1), "hosts[0] (h0).bar_gib: -1"),
+        ("/hold", json!(9), "hold: 9; write 0 to 8"),
+        ("/hops/0/to", json!("s0"), "hops[0].to"),
+        ("/hops/0/hops", json!(1_000_000_000), "hops[0].hops: 1000000000"),
+        ("/switches/0/id", json!("s9"), "switches[0] (s9).id"),
+        (
+            "/tenants/0/guaranteed_gpus",
+            json!(1_000_000_000),
+            "tenants[0] (t).guaranteed_gpus",
+        ),
+        (
+            "/demands/0/running/host",
+            json!("h9"),
+            "demands[0] (runs).running.host",
+        ),
+        (
+            "/demands/0/preemptible/stop",
+            json!(-1),
+            "demands[0] (runs).preemptible.stop",
+        ),
+        ("/demands/1/options", json!([]), "demands[1] (either).options"),
+        (
+            "/demands/1/options/1/penalty",
+            json!(-5),
+            "demands[1] (either).options[1].penalty",
+        ),
+        (
+            "/demands/2/parts/least",
+            json!(0),
+            "demands[2] (gang).parts.least: 0",
+        ),
+        (
+            "/demands/3/parts/most",
+            json!(1_000_000_000),
+            "demands[3] (elastic).parts.most: 1000000000",
+        ),
+        (
+            "/demands/4/phases/1/slots",
+            json!(9),
+            "demands[4] (train).phases[1].slots: 9",
+        ),
+        (
+            "/demands/4/priority",
+            json!(1001),
+            "demands[4] (train).priority: 1001",
+        ),
+        ("/demands/4/lead", json!(99), "demands[4] (train).lead: 99"),
+        (
+            "/demands/5/types",
+            json!(["A100"]),
+            "demands[5] (near).types: \"A100\"",
+        ),
+        ("/costs/split_per_slot", json!(-1), "costs.split_per_slot: -1"),
+        ("/costs/energy_per_kwh", json!(1e300), "costs.energy_per_kwh"),
+    ] {
+        let mut value: Value = serde_json::from_str(EVERY_KEY).unwrap();
+        *value.pointer_mut(at).unwrap() = to;
+        let file = saved(&folder, "bad.json", &value);
+        run(&format!("plan --instance {}", file.display()))
+            .await
+            .refused(2, &[says]);
+    }
+    // Each price may be, and together they would be more than is counted with.
+    let mut value: Value = serde_json::from_str(EVERY_KEY).unwrap();
+    (value["slot_s"], value["costs"]["energy_per_kwh"]) = (json!(1e7), json!(1e7));
+    let file = saved(&folder, "dear.json", &value);
+    run(&format!("plan --instance {}", file.display()))
+        .await
+        .refused(2, &["larger unit of cost"]);
+}

@@ -6,11 +6,10 @@ use crate::support::Manager;
 async fn a_job_is_told_while_it_waits_and_while_it_runs() {
     let data = tempfile::tempdir().unwrap();
     let manager = Manager::start(data.path(), &["--rack", "demo"]).await;
-    let add = "demand add first --gpus 24 --kind h100-pcie-80gb --queue --runs-for 6h --at-most 8h";
+    let add = "demand add first --gpus 24 --kind h100-pcie-80gb --queue --runs-for 6h --at-most 2d";
     manager.run(add).await.expect(0, &["poolwright queue"]);
     let file = data.path().join("jobs.toml");
-    let second =
-        "[[demands]]\nid = \"second\"\ngpus = 4\nkind = \"h100-pcie-80gb\"\nqueue = { runs_for = \"90m\" }\n";
+    let second = "[[demands]]\nid = \"second\"\ngpus = 4\nkind = \"h100-pcie-80gb\"\nqueue = { runs_for = \"90m\", at_most = \"1d 6h\" }\n";
     std::fs::write(&file, second).unwrap();
     let apply = format!("apply -f {}", file.display());
     manager.run(&apply).await.expect(0, &["kept"]);

@@ -38,6 +38,7 @@ pub struct JobSpec {
     #[serde(
         default,
         serialize_with = "jiff::fmt::serde::duration::friendly::compact::optional",
+        deserialize_with = "crate::spans::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub runs_for: Option<SignedDuration>,
@@ -45,6 +46,7 @@ pub struct JobSpec {
     #[serde(
         default,
         serialize_with = "jiff::fmt::serde::duration::friendly::compact::optional",
+        deserialize_with = "crate::spans::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub at_most: Option<SignedDuration>,
@@ -55,6 +57,7 @@ pub struct JobSpec {
     #[serde(
         default,
         serialize_with = "jiff::fmt::serde::duration::friendly::compact::optional",
+        deserialize_with = "crate::spans::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub notice: Option<SignedDuration>,
@@ -74,7 +77,7 @@ impl JobSpec {
             if span < SignedDuration::from_secs(1) || span > LONGEST {
                 return refused(
                     format!("{name} of its queue is {span:#}; allowed: 1s to 366 days"),
-                    "write a time such as 90m or 6h",
+                    "write a time such as 90m, 6h or 2d",
                 );
             }
         }

@@ -10,6 +10,7 @@
 //! * [`size`], [`phases`]: from what people write about a model, or a run over time, to sizing's answer.
 //! * [`Course`]: the windows of a demand with phases.
 //! * `wants`: how many GPUs were wanted, for forecasts.
+//! * [`spans`]: lengths of time as people write them.
 //! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
 //! * [`accounts`], [`sessions`]: who may ask.
@@ -43,6 +44,7 @@ pub mod sessions;
 mod shown;
 mod sight;
 pub mod size;
+pub mod spans;
 pub mod tenant;
 mod vanishing;
 mod view;

@@ -5,6 +5,7 @@
 
 use super::classes;
 use super::fabric::Fabric;
+use super::payable;
 use super::problem::{Cost, Costs, Group, Host, Problem, UNIT};
 use super::wanted::{self, Wanted};
 use serde::Deserialize;
@@ -113,7 +114,9 @@ pub(super) fn invalid<T>(
 /// # Errors
 /// The first field that can't be right.
 pub fn read(instance: &Instance) -> Result<Problem, Invalid> {
-    problem(instance, "cps-1", &[])
+    let problem = problem(instance, "cps-1", &[])?;
+    payable::judge(&problem)?;
+    Ok(problem)
 }
 
 /// What is said of a problem in every schema that begins with this one.

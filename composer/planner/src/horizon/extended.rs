@@ -84,6 +84,7 @@ pub fn read(instance: &Instance, extension: &Extension) -> Result<Problem, Inval
         host.closed = closed(&name, &more.closed, problem.slots)?;
     }
     fabric::read(&mut problem, instance, extension)?;
+    super::payable::judge(&problem)?;
     pinned(&mut problem, instance, &extension.gpus)?;
     quotas(&mut problem, &extension.tenants)?;
     super::wanted::can_go_on(&problem)?;

@@ -8,6 +8,7 @@
 //!   anew, by chance or exactly),
 //!   `settle` (what is attached in each slot), `bound`, `relaxation` and `room` (what no plan can go below).
 //! * [`fabric`]: who reaches whom, and what uplinks and windows for BARs carry; `locality` and `bar` keep to it.
+//! * `payable`: the most that anything may cost, so that sums are exact.
 //! * [`reasons`](mod@reasons): why a demand is not served, and what would help.
 //! * [`usage`]: what a plan uses in each slot.
 //! * [`check`](mod@check): a second opinion on every plan, which shares no code with the search.
@@ -34,6 +35,7 @@ mod cover;
 mod insertion;
 mod keep;
 mod locality;
+mod payable;
 mod relaxation;
 mod repair;
 mod room;

@@ -6,6 +6,7 @@ mod running;
 
 use super::bundle::{Bundle, Phase, Share};
 use super::cps1::{Instance, InstanceDemand, Invalid, MOST_TOGETHER, amount, invalid};
+use super::payable::MOST_COST;
 use super::problem::{Cost, Demand, Group, Need, Problem, UNIT, choices};
 use phases::{At, PhaseAt, parts, phases};
 pub(super) use running::can_go_on;
@@ -13,8 +14,6 @@ pub use running::{Preemptible, Running};
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap};
 
-/// What all demands together may cost unserved.
-const MOST_COST: f64 = 1e15;
 /// No priority is higher.
 const MOST_PRIORITY: u32 = 1000;
 

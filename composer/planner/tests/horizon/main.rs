@@ -7,6 +7,7 @@ mod every_plan;
 mod extended;
 mod fabric;
 mod instances;
+mod payable;
 mod wanted;
 
 use instances::{Size, instance};
