@@ -14,9 +14,9 @@ fn at_any_prices(seed: u64) -> Value {
     let mut rng = Rng::with_seed(seed);
     let mut value = instance(seed, Size::TINY);
     value["schema"] = extended::SCHEMA.into();
-    // One that is absurd now and then, and all of them at times.
+    // How many of them are absurd: few at times, and nearly all at times.
     let absurd = rng.f64();
-    let mut price = |usual: f64| match rng.f64() < absurd * absurd {
+    let mut price = |usual: f64| match rng.f64() < absurd {
         true => json!(SIZES[rng.usize(..SIZES.len())]),
         false => json!(usual),
     };
@@ -59,7 +59,7 @@ fn at_any_prices(seed: u64) -> Value {
 #[test]
 fn any_prices_are_refused_or_add_up() {
     let (mut refused, mut counted) = (0, 0);
-    for seed in 0..300 {
+    for seed in 0..200 {
         let value = at_any_prices(seed);
         let problem = match read(&value) {
             Ok(problem) => problem,
@@ -78,7 +78,7 @@ fn any_prices_are_refused_or_add_up() {
         counted += 1;
     }
     assert!(
-        refused > 5 && counted > 100,
+        refused > 10 && counted > 50,
         "{refused} refused, {counted} counted"
     );
 }
