@@ -122,6 +122,8 @@ pub enum Command {
     Backup(commands::backup::BackupArgs),
     /// Make a data directory of such a copy
     Restore(commands::backup::RestoreArgs),
+    /// Show who asked for what, and check that this record is whole
+    Audit(commands::audit::AuditArgs),
     /// Check that everything is well
     Doctor(commands::doctor::DoctorArgs),
 }

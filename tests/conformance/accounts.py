@@ -108,7 +108,7 @@ def one_of_many_is_heard(suite, manager, place):
 
 
 def judge_all(suite, manager):
-    made_ones = [(*made(suite, manager, role.lower(), role), role) for role in ("Operator", "ReadOnly")]
+    made_ones = [(*made(suite, manager, role.lower(), role), role) for role in ("Operator", "ReadOnly", "Planner", "Auditor")]
     roles_are_as_the_registry_says(suite, manager, made_ones)
     a_password_must_be_changed_first(suite, manager)
     an_account_changed_meanwhile_stays(suite, manager, made_ones[0][1])

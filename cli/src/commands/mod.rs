@@ -1,6 +1,7 @@
 //! One module a command: its arguments, and what it does. Each ends with an exit code or a [`Failure`].
 
 pub mod attach;
+pub mod audit;
 pub mod backup;
 pub mod capacity;
 pub mod compose;
@@ -76,6 +77,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Why(args) => why::run(args, output).await,
         Command::Backup(args) => backup::backup(&args),
         Command::Restore(args) => backup::restore(&args),
+        Command::Audit(args) => audit::run(args, output).await,
         Command::Doctor(args) => doctor::run(args, output).await,
     }
 }

@@ -2,7 +2,10 @@
 //! (`X-Auth-Token`). Over TLS.
 
 use crate::Api;
+use crate::api::LARGEST_BODY;
+use crate::audit::{self, Trail};
 use crate::problem::Problem;
+use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -54,17 +57,37 @@ impl From<ServiceError> for Denied {
 
 /// Lets a request through whose password or token is right; the rest are told nothing but that.
 pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -> Response {
-    let allowed = match who_asks(&api, request.headers()).await {
-        Ok(asker) => may(&asker, needed(&request)).map(|()| asker),
-        Err(denied) => Err(denied),
+    let trail = match Trail::found(request.extensions()) {
+        Ok(trail) => trail,
+        Err(error) => return Problem(error).into_response(),
     };
-    match allowed {
-        Ok(asker) => {
-            request.extensions_mut().insert(asker);
-            next.run(request).await
-        }
-        Err(denied) => denied.into_response(),
+    let asker = match who_asks(&api, request.headers()).await {
+        Ok(asker) => asker,
+        Err(denied) => return denied.into_response(),
+    };
+    trail.is(&asker);
+    if let Err(denied) = may(&asker, needed(&request)) {
+        return denied.into_response();
     }
+    request.extensions_mut().insert(asker);
+    match audit::reads(request.method()) {
+        true => next.run(request).await,
+        false => match written_down(&trail, request).await {
+            Ok(request) => next.run(request).await,
+            Err(error) => Problem(error).into_response(),
+        },
+    }
+}
+
+/// A request for a change, once it is in the audit log.
+async fn written_down(trail: &Trail, request: Request) -> Result<Request, ServiceError> {
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, LARGEST_BODY).await.map_err(|_| {
+        let text = format!("the body is over the length limit of {LARGEST_BODY} bytes, or it broke off");
+        ServiceError::bad_request(text)
+    })?;
+    trail.begin(&body).await?;
+    Ok(Request::from_parts(parts, Body::from(body)))
 }
 
 /// Whether an account may do what needs a privilege.
@@ -87,6 +110,8 @@ fn needed(request: &Request) -> Privilege {
     const OF_THE_MANAGER: [&str; 3] = ["/endpoints", "/limits", "/tenants"];
     let path = request.uri().path();
     match *request.method() {
+        _ if path.starts_with("/audit") => Privilege::ReadAudit,
+        Method::POST if matches!(path, "/plan" | "/apply") => Privilege::ApplyPlans,
         Method::GET | Method::HEAD => Privilege::Login,
         _ if OF_THE_MANAGER.iter().any(|of| path.starts_with(of)) => Privilege::ConfigureManager,
         _ => Privilege::ConfigureComponents,
@@ -118,7 +143,7 @@ pub async fn who_asks(api: &Api, headers: &HeaderMap) -> Result<Asker, Denied> {
     }
 }
 
-fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
+pub fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {

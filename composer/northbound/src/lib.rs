@@ -2,9 +2,12 @@
 //! says. HTTPS only, with the manager's own certificate authority; every request but the probes carries a
 //! name and a password, or the token of a session.
 //!
+//! [`audit`] writes down who asks for what.
+//!
 //! Invariants: no handler decides anything about GPUs; a request is bounded in size and time.
 
 mod api;
+mod audit;
 mod auth;
 mod problem;
 mod redfish;

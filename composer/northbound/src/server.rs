@@ -109,7 +109,8 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
     let server = axum_server::from_tcp_rustls(listener, config)
         .map_err(|source| ServeError::Listen { address, source })?
         .handle(handle.clone());
-    let task = tokio::spawn(server.serve(router.into_make_service()));
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    let task = tokio::spawn(server.serve(service));
     Ok(Running {
         address,
         ca: files.ca,

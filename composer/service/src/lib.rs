@@ -13,10 +13,11 @@
 //! * [`spans`]: lengths of time as people write them.
 //! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
-//! * [`accounts`], [`sessions`]: who may ask.
+//! * [`accounts`], [`sessions`]: who may ask. [`audit`]: who did.
 //! * [`clock`]: the only place that knows what time it is.
 
 pub mod accounts;
+pub mod audit;
 mod books;
 pub mod clock;
 mod composer;

@@ -1,6 +1,7 @@
 //! Plans, and everything that changes who holds which GPUs. A change that has begun is answered with 202.
 
 use super::{Answer, Body, id};
+use crate::audit::Made;
 use crate::{Api, auth::Asker, problem::Problem};
 use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -25,15 +26,19 @@ pub(super) fn routes() -> Router<Api> {
         .route("/operations/{id}/undo", post(undo))
 }
 
-type Changed = Result<(StatusCode, Json<Change>), Problem>;
+type Changed = Result<(StatusCode, Option<Extension<Made>>, Json<Change>), Problem>;
 
-fn changed(change: Change) -> (StatusCode, Json<Change>) {
+fn changed(change: Change) -> (StatusCode, Option<Extension<Made>>, Json<Change>) {
     let status = if change.operation.is_some() {
         StatusCode::ACCEPTED
     } else {
         StatusCode::OK
     };
-    (status, Json(change))
+    let operation = change
+        .operation
+        .as_ref()
+        .map(|operation| operation.id.to_string());
+    (status, operation.map(|id| Extension(Made(id))), Json(change))
 }
 
 /// The key may come as a header; two different ones are a mistake.

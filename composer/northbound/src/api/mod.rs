@@ -1,5 +1,6 @@
 //! `/api/v1`: one file a noun.
 
+mod audit;
 mod changes;
 mod demands;
 mod endpoints;
@@ -13,6 +14,7 @@ mod record;
 mod schedules;
 mod tenants;
 
+use crate::audit::follow;
 use crate::{Api, auth, problem::Problem, redfish};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, OriginalUri, Request, State};
@@ -30,7 +32,7 @@ use tower_http::timeout::TimeoutLayer;
 const STALE: &str = "poolwright-stale";
 
 /// Plans of thousands of GPUs are the largest bodies.
-const LARGEST_BODY: usize = 16 << 20;
+pub(crate) const LARGEST_BODY: usize = 16 << 20;
 /// The longest wait that a client may ask for is 5 minutes.
 const LONGEST_REQUEST: Duration = Duration::from_secs(330);
 
@@ -46,6 +48,7 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         .merge(schedules::routes())
         .merge(record::routes())
         .merge(tenants::routes())
+        .merge(audit::routes())
         .merge(endpoints::routes())
         .fallback(no_such_path)
         .layer(middleware::from_fn_with_state(api.clone(), once_started))
@@ -53,8 +56,9 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         .layer(middleware::from_fn_with_state(api.clone(), auth::require));
     Router::new()
         .nest("/api/v1", v1)
-        .merge(probes::routes())
         .merge(redfish::routes(&api, uuid))
+        .layer(middleware::from_fn_with_state(api.clone(), follow))
+        .merge(probes::routes())
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,

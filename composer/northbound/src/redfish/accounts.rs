@@ -12,7 +12,9 @@ use poolwright_redfish_model::{
     ManagerAccountCollection, ManagerAccountLinks, PrivilegesPrivilegeType, Ref, Resource, RoleCollection,
 };
 use poolwright_service::ServiceError;
-use poolwright_service::accounts::{AccountChange, AccountShown, NewAccount, Role, lockout, password};
+use poolwright_service::accounts::{
+    AccountChange, AccountShown, NewAccount, Privilege, Role, lockout, password,
+};
 use serde_json::{Value, json};
 
 pub(crate) fn service() -> AccountService {
@@ -80,15 +82,21 @@ pub(crate) fn roles() -> RoleCollection {
 
 pub(crate) fn role(name: &str) -> Option<poolwright_redfish_model::Role> {
     let role = Role::named(name)?;
-    let privileges = role.privileges().iter();
-    let privileges =
-        privileges.map(|privilege| PrivilegesPrivilegeType::from(format!("{privilege:?}").as_str()));
+    let (ours, standard): (Vec<Privilege>, Vec<Privilege>) = role
+        .privileges()
+        .iter()
+        .copied()
+        .partition(|privilege| privilege.is_ours());
+    let standard = standard.iter();
+    let standard = standard.map(|privilege| PrivilegesPrivilegeType::from(format!("{privilege:?}").as_str()));
+    let ours = ours.iter().map(|privilege| format!("{privilege:?}"));
     Some(poolwright_redfish_model::Role {
         id: Some(name.into()),
         name: Some(format!("Role {name}")),
         role_id: Some(name.into()),
         is_predefined: Some(true),
-        assigned_privileges: Some(privileges.collect()),
+        assigned_privileges: Some(standard.collect()),
+        oem_privileges: Some(ours.collect()),
         ..poolwright_redfish_model::Role::at(role_at(name))
     })
 }

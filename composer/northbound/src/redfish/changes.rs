@@ -3,10 +3,9 @@
 use super::composing::Asked;
 use super::message::Refusal;
 use super::tree::Reader;
-use super::wire::{json, matches_tag};
-use super::{LARGEST_BODY, Redfish, accounts, aggregation, jobs, sessions, tasks, uri};
+use super::wire::{matches_tag, parsed};
+use super::{Redfish, accounts, aggregation, jobs, sessions, tasks, uri};
 use crate::auth::Asker;
-use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use axum::response::Response;
@@ -17,7 +16,7 @@ pub(super) async fn change(
     asker: &Asker,
     parts: &Parts,
     below: &[&str],
-    body: Body,
+    body: &[u8],
 ) -> Result<Response, Refusal> {
     let api = &redfish.api;
     // Accounts and sessions are there before the pool is.
@@ -25,13 +24,13 @@ pub(super) async fn change(
         api.composer.may_be_asked()?;
     }
     if_match(redfish, asker, &parts.headers, below).await?;
-    let body = async || json(body, LARGEST_BODY).await;
+    let body = || parsed(body);
     match (&parts.method, below) {
         (&Method::DELETE, ["SessionService", "Sessions", id]) => sessions::end(api, asker, id).await,
-        (&Method::POST, ["AccountService", "Accounts"]) => accounts::add(redfish, &body().await?).await,
+        (&Method::POST, ["AccountService", "Accounts"]) => accounts::add(redfish, &body()?).await,
         (&Method::PATCH, ["AccountService", "Accounts", name]) => {
             let only_own = !asker.role.has(Privilege::ConfigureUsers) || asker.must_change_password;
-            accounts::change(redfish, name, &parts.headers, &body().await?, only_own).await
+            accounts::change(redfish, name, &parts.headers, &body()?, only_own).await
         }
         (&Method::DELETE, ["AccountService", "Accounts", name]) => {
             accounts::remove(redfish, name, &parts.headers).await
@@ -42,7 +41,7 @@ pub(super) async fn change(
             jobs::act(api, asker, name, action).await
         }
         (&Method::POST, ["AggregationService", "AggregationSources"]) => {
-            aggregation::add(api, &body().await?).await
+            aggregation::add(api, &body()?).await
         }
         (&Method::DELETE, ["AggregationService", "AggregationSources", name]) => {
             aggregation::remove(api, name).await
@@ -56,9 +55,9 @@ pub(super) async fn change(
                 headers: &parts.headers,
             };
             match (method, place) {
-                (&Method::POST, []) => asked.compose(&body().await?).await,
+                (&Method::POST, []) => asked.compose(&body()?).await,
                 (&Method::DELETE, [name]) => asked.decompose(name).await,
-                (&Method::POST, [name, "Actions", action]) => asked.act(name, action, &body().await?).await,
+                (&Method::POST, [name, "Actions", action]) => asked.act(name, action, &body()?).await,
                 _ => Err(Refusal::nothing_there(parts.uri.path())),
             }
         }

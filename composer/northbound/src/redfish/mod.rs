@@ -1,7 +1,7 @@
 //! The Redfish service: the pool as any Redfish client sees it.
 //!
 //! * [`routes`]: every place, and what may be done there. [`tree`]: what is read at each; [`changes`]: what is changed.
-//! * [`systems`], [`chassis`], [`fabrics`], [`composition`], [`managers`], [`tasks`], [`jobs`], [`aggregation`], [`accounts`], [`sessions`],
+//! * [`systems`], [`chassis`], [`fabrics`], [`composition`], [`managers`], [`logs`], [`tasks`], [`jobs`], [`aggregation`], [`accounts`], [`sessions`],
 //!   [`root`]: one noun each. [`status`]: our states in Redfish's words.
 //! * [`composing`]: what changes who holds what.
 //! * [`pool`]: the last look, indexed; [`names`]: names of things in URIs; [`uri`]: where things are.
@@ -21,6 +21,7 @@ mod composition;
 mod fabrics;
 mod filter;
 mod jobs;
+mod logs;
 mod managers;
 mod message;
 mod names;
@@ -43,8 +44,11 @@ use self::pool::Indexed;
 use self::query::Query;
 use self::routes::Route;
 use self::tree::Reader;
-use self::wire::{created, described_by, json, matches_tag, odata_version, put, shown, shown_as, time};
+use self::wire::{
+    bytes, created, described_by, json, matches_tag, odata_version, put, shown, shown_as, time,
+};
 use crate::Api;
+use crate::audit::{self, Trail};
 use crate::auth::{self, Asker};
 use axum::Router;
 use axum::body::Body;
@@ -120,7 +124,8 @@ impl Redfish {
         let Some(route) = routes::find(below) else {
             return Err(self.unknown(&parts.headers, path).await);
         };
-        let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        let trail = Trail::found(&parts.extensions)?;
+        let reads = audit::reads(&parts.method);
         let logs_in = route.pattern == "SessionService/Sessions" && parts.method == Method::POST;
         let asker = match (route.open && reads) || logs_in {
             true => None,
@@ -134,6 +139,7 @@ impl Redfish {
             return Err(Refusal::not_allowed(parts.method.as_str(), path, route.allow));
         }
         if let Some(asker) = &asker {
+            trail.is(asker);
             privileges::may(
                 asker,
                 route.entity,
@@ -160,13 +166,21 @@ impl Redfish {
             ));
         }
         match asker {
-            None => sessions::open(&self.api, &json(body, LARGEST_OPEN_BODY).await?).await,
-            Some(asker) => changes::change(self, &asker, &parts, below, body).await,
+            None => {
+                let body = json(body, LARGEST_OPEN_BODY).await?;
+                trail.claims(body["UserName"].as_str().unwrap_or_default());
+                sessions::open(&self.api, &body).await
+            }
+            Some(asker) => {
+                let body = bytes(body, LARGEST_BODY).await?;
+                trail.begin(&body).await?;
+                changes::change(self, &asker, &parts, below, &body).await
+            }
         }
     }
 
     /// Whether a place is that of the account that asks, or of one of its sessions.
-    async fn is_own(&self, asker: &Asker, below: &[&str]) -> Result<bool, Refusal> {
+    pub(super) async fn is_own(&self, asker: &Asker, below: &[&str]) -> Result<bool, Refusal> {
         match below {
             ["AccountService", "Accounts", name] => Ok(*name == asker.account),
             ["SessionService", "Sessions", id] => match self.api.sessions.one(&asker.account, id).await {

@@ -5,7 +5,7 @@ use super::{shown, uri};
 use crate::auth::{self, Asker, Denied};
 use axum::http::Method;
 use poolwright_service::accounts::Privilege::{
-    self, ConfigureComponents, ConfigureManager, ConfigureSelf, ConfigureUsers, Login,
+    self, ConfigureComponents, ConfigureManager, ConfigureSelf, ConfigureUsers, Login, ReadAudit,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ const fn mapping(entity: &'static str, read: &'static [Privilege], change: &'sta
 }
 
 /// Those that are not as [`OTHERS`].
-const MAPPINGS: [Mapping; 8] = [
+const MAPPINGS: [Mapping; 10] = [
     mapping("ComputerSystem", &[Login], &[ConfigureComponents]),
     mapping("ComputerSystemCollection", &[Login], &[ConfigureComponents]),
     mapping("ManagerAccountCollection", &[Login], &[ConfigureUsers]),
@@ -39,6 +39,8 @@ const MAPPINGS: [Mapping; 8] = [
     mapping("SessionCollection", &[Login], &[Login]),
     mapping("Task", &[Login], &[ConfigureComponents]),
     mapping("Job", &[Login], &[ConfigureComponents]),
+    mapping("LogEntry", &[ReadAudit], &[ConfigureManager]),
+    mapping("LogEntryCollection", &[ReadAudit], &[ConfigureManager]),
 ];
 
 const OTHERS: Mapping = mapping("", &[Login], &[ConfigureManager]);
@@ -94,13 +96,16 @@ pub(crate) fn registry() -> Result<Value, super::Refusal> {
             },
         })
     };
+    let (ours, standard): (Vec<Privilege>, Vec<Privilege>) = Privilege::ALL
+        .into_iter()
+        .partition(|privilege| privilege.is_ours());
     shown(&json!({
         "@odata.id": uri::at(REGISTRY),
         "@odata.type": "#PrivilegeRegistry.v1_1_5.PrivilegeRegistry",
         "Id": "Poolwright_1.0.0_PrivilegeRegistry",
         "Name": "Privileges",
-        "PrivilegesUsed": Privilege::ALL,
-        "OEMPrivilegesUsed": [],
+        "PrivilegesUsed": standard,
+        "OEMPrivilegesUsed": ours,
         "Mappings": entities.into_iter().map(mapped).collect::<Vec<_>>(),
     }))
 }

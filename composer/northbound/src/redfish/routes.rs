@@ -69,6 +69,10 @@ pub(crate) const ROUTES: &[Route] = &[
     route("Fabrics/{}/Zones/{}", "Zone", READ),
     route("Managers", "ManagerCollection", READ),
     route("Managers/{}", "Manager", READ),
+    route("Managers/{}/LogServices", "LogServiceCollection", READ),
+    route("Managers/{}/LogServices/{}", "LogService", READ),
+    route("Managers/{}/LogServices/{}/Entries", "LogEntryCollection", READ),
+    route("Managers/{}/LogServices/{}/Entries/{}", "LogEntry", READ),
     route("CompositionService", "CompositionService", READ),
     route(
         "CompositionService/ResourceBlocks",

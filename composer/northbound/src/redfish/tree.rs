@@ -3,10 +3,11 @@
 use super::message::Refusal;
 use super::pool::Pool;
 use super::{
-    Redfish, accounts, aggregation, chassis, composition, fabrics, jobs, managers, privileges, root,
+    Redfish, accounts, aggregation, chassis, composition, fabrics, jobs, logs, managers, privileges, root,
     sessions, shown, systems, tasks, uri,
 };
 use crate::auth::Asker;
+use axum::http::Method;
 use poolwright_service::endpoint::Endpoint;
 use poolwright_service::{ErrorCode, Operation, ScheduleStatus, ServiceError};
 use serde::Serialize;
@@ -41,6 +42,15 @@ impl<'r> Reader<'r> {
         Ok(pool.await?)
     }
 
+    /// Whether whoever asks may read what a link leads to.
+    pub async fn may_follow(&self, path: &[&str]) -> Result<bool, Refusal> {
+        let (Some(asker), Some(route)) = (self.asker, super::routes::find(path)) else {
+            return Ok(self.asker.is_some());
+        };
+        let own = self.redfish.is_own(asker, path).await?;
+        Ok(privileges::may(asker, route.entity, &Method::GET, own).is_ok())
+    }
+
     /// The resource at a place; `None` where there is nothing.
     pub async fn read(&self, path: &[&str]) -> Result<Option<Value>, Refusal> {
         let api = &self.redfish.api;
@@ -50,6 +60,16 @@ impl<'r> Reader<'r> {
             ["Managers", name] => {
                 let fabrics = uri::links(self.pool().await?.fabrics.iter().map(uri::fabric));
                 maybe(managers::one(name, fabrics, api.composer.clock().now()))
+            }
+            ["Managers", managers::SELF, "LogServices"] => some(logs::all()),
+            ["Managers", managers::SELF, "LogServices", name] => {
+                maybe(logs::one(name, api.composer.clock().now()))
+            }
+            ["Managers", managers::SELF, "LogServices", "Audit", "Entries"] => {
+                some(logs::entries(api).await?)
+            }
+            ["Managers", managers::SELF, "LogServices", "Audit", "Entries", seq] => {
+                logs::entry(api, seq).await
             }
             ["TaskService"] => some(tasks::service(api.composer.clock().now())),
             ["TaskService", "Tasks"] => some(tasks::all(&self.operations().await?)),

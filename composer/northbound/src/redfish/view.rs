@@ -154,7 +154,11 @@ impl Reader<'_> {
             return Ok(None);
         };
         let path: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-        Box::pin(self.read(&path)).await
+        // Who may not read it by itself does not get it within something else.
+        match self.may_follow(&path).await? {
+            true => Box::pin(self.read(&path)).await,
+            false => Ok(None),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::message::Refusal;
 use super::root;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use poolwright_service::{ErrorCode, ServiceError};
@@ -124,13 +124,22 @@ pub(super) fn described_by(resource: &Value) -> Option<String> {
     Some(format!("<{}/{versioned}.json>; rel=describedby", root::PUBLISHED))
 }
 
-pub(super) async fn json(body: Body, most: usize) -> Result<Value, Refusal> {
-    let bytes = to_bytes(body, most).await.map_err(|_| {
+/// All of a body.
+pub(super) async fn bytes(body: Body, most: usize) -> Result<Bytes, Refusal> {
+    to_bytes(body, most).await.map_err(|_| {
         let text = format!("The body is longer than {most} bytes, or it broke off.");
         let status = StatusCode::PAYLOAD_TOO_LARGE;
         Refusal::new(status, "PayloadTooLarge", &[], text, "Send less.")
-    })?;
-    serde_json::from_slice(&bytes).map_err(|error| Refusal::malformed_json(&error.to_string()))
+    })
+}
+
+pub(super) async fn json(body: Body, most: usize) -> Result<Value, Refusal> {
+    parsed(&bytes(body, most).await?)
+}
+
+/// A body as JSON.
+pub(super) fn parsed(bytes: &[u8]) -> Result<Value, Refusal> {
+    serde_json::from_slice(bytes).map_err(|error| Refusal::malformed_json(&error.to_string()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Redfish's roles and privileges (DSP0266, "Privilege model").
+//! Redfish's roles and privileges (DSP0266, "Privilege model"), and two of each of our own.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -16,6 +16,10 @@ pub enum Privilege {
     ConfigureComponents,
     /// To change one's own password and sessions.
     ConfigureSelf,
+    /// Ours: to read who asked for what.
+    ReadAudit,
+    /// Ours: to do what a plan says that the manager made, and nothing else.
+    ApplyPlans,
 }
 
 /// A set of privileges with a name. An account has one.
@@ -26,26 +30,43 @@ pub enum Role {
     Administrator,
     Operator,
     ReadOnly,
+    Planner,
+    Auditor,
 }
 
 impl Privilege {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Login,
         Self::ConfigureManager,
         Self::ConfigureUsers,
         Self::ConfigureComponents,
         Self::ConfigureSelf,
+        Self::ReadAudit,
+        Self::ApplyPlans,
     ];
+
+    /// Whether Redfish has no word for it.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::ReadAudit | Self::ApplyPlans)
+    }
 }
 
 impl Role {
-    pub const ALL: [Self; 3] = [Self::Administrator, Self::Operator, Self::ReadOnly];
+    pub const ALL: [Self; 5] = [
+        Self::Administrator,
+        Self::Operator,
+        Self::ReadOnly,
+        Self::Planner,
+        Self::Auditor,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Administrator => "Administrator",
             Self::Operator => "Operator",
             Self::ReadOnly => "ReadOnly",
+            Self::Planner => "Planner",
+            Self::Auditor => "Auditor",
         }
     }
 
@@ -54,11 +75,13 @@ impl Role {
     }
 
     pub fn privileges(self) -> &'static [Privilege] {
-        use Privilege::{ConfigureComponents, ConfigureSelf, Login};
+        use Privilege::{ApplyPlans, ConfigureComponents, ConfigureSelf, Login, ReadAudit};
         match self {
             Self::Administrator => &Privilege::ALL,
-            Self::Operator => &[Login, ConfigureComponents, ConfigureSelf],
+            Self::Operator => &[Login, ConfigureComponents, ConfigureSelf, ApplyPlans],
             Self::ReadOnly => &[Login, ConfigureSelf],
+            Self::Planner => &[Login, ConfigureSelf, ApplyPlans],
+            Self::Auditor => &[Login, ConfigureSelf, ReadAudit],
         }
     }
 

@@ -11,6 +11,7 @@ use super::repairing::Repaired;
 use super::suspending::PutAside;
 use super::wanting::CalendarChange;
 use crate::accounts::Account;
+use crate::audit::{Head, Page};
 use crate::demand::DemandRecord;
 use crate::endpoint::Endpoint;
 use crate::job::JobRun;
@@ -56,6 +57,8 @@ const OURS: &[&str] = &[
     Logins::KIND,
     JobRun::KIND,
     Tenant::KIND,
+    Head::KIND,
+    Page::KIND,
 ];
 
 /// The names of all kinds.
@@ -93,6 +96,8 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Logins::KIND => again::<Logins>(json),
         JobRun::KIND => again::<JobRun>(json),
         Tenant::KIND => again::<Tenant>(json),
+        Head::KIND => again::<Head>(json),
+        Page::KIND => again::<Page>(json),
         kind => return documents::reread(kind, json),
     })
 }

@@ -98,6 +98,7 @@ pub use staleness::Observed;
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
 use self::readiness::Stage;
+use crate::audit::Audit;
 use crate::books::Books;
 use crate::clock::Clock;
 use crate::connections::Connections;
@@ -186,6 +187,7 @@ pub struct Parts {
     books: Arc<Books>,
     leases: Option<Arc<Leases>>,
     clock: Arc<dyn Clock>,
+    audit: Arc<Audit>,
     ids: Ids,
     options: Options,
     stage: Mutex<Stage>,
@@ -262,6 +264,7 @@ impl Composer {
         let outside = Some(Arc::new(ended.clone().drop_guard()));
         let parts = Arc::new(Parts {
             ended,
+            audit: Arc::new(Audit::new(shown.clone(), clock.clone())),
             store: shown,
             connector,
             connections,
@@ -376,6 +379,11 @@ impl Composer {
         Sessions::new(self.store.clone(), self.clock.clone())
     }
 
+    /// Who asked for what.
+    pub fn audit(&self) -> &Arc<Audit> {
+        &self.audit
+    }
+
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
@@ -388,6 +396,7 @@ impl Composer {
         // What was seen last is what the next start shows.
         let written = async {
             self.write_turned_away().await;
+            self.audit.write_denials().await;
             self.joined().await;
         };
         if tokio::time::timeout(KEEP, written).await.is_err() {

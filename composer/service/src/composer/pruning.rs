@@ -1,5 +1,5 @@
 //! What is forgotten of the past, so that it does not grow for ever: operations and keys as the executor says,
-//! what ran by the clock, what was turned away, jobs and sessions that are over.
+//! what ran by the clock, what was turned away, jobs and sessions that are over, the audit log's beginning.
 //!
 //! The machine's clock may be wrong, and what is forgotten is gone. So the time up to which the past is forgotten is
 //! kept, and comes nearer to the clock no faster than twice as fast as managers run.
@@ -50,6 +50,7 @@ impl Composer {
         let jobs = self.prune_runs::<JobRun>(now, |run| run.ended).await?;
         let turned_away = self.prune_turned_away(now).await?;
         let sessions = self.sessions().prune(now).await?;
+        let audited = self.audit.prune(now).await?;
         tracing::debug!(
             pruned.operations,
             pruned.keys,
@@ -57,6 +58,7 @@ impl Composer {
             turned_away,
             jobs,
             sessions,
+            audited,
             "forgotten, for they are old"
         );
         Ok(())
@@ -95,6 +97,7 @@ impl Composer {
             for _ in 0..HOURLY.as_secs() / MINUTELY.as_secs() {
                 tokio::time::sleep(MINUTELY).await;
                 self.write_turned_away().await;
+                self.audit.write_denials().await;
             }
             if let Err(error) = self.prune_after(HOURLY).await {
                 tracing::warn!("what is old is kept for another hour: {error}");

@@ -1,0 +1,96 @@
+//! The audit log as a log service of the manager: its latest entries, the latest first.
+
+use super::message::Refusal;
+use super::{managers, shown, status, time, uri};
+use crate::Api;
+use poolwright_redfish_model::{
+    Collection, LogEntry, LogEntryCollection, LogEntryEventSeverity, LogEntryOriginatorTypes, LogEntryType,
+    LogService, LogServiceCollection, LogServiceLogEntryTypes, LogServiceLogPurpose,
+    LogServiceOverWritePolicy, Resource,
+};
+use poolwright_service::audit::{Entry, Kind, MOST};
+use serde_json::Value;
+
+/// What it is called.
+const AUDIT: &str = "Audit";
+/// So many of its entries are listed; the JSON API has all.
+const LISTED: u32 = 1_000;
+/// How an entry is told apart from others of its type.
+const FORMAT: &str = "Poolwright audit";
+
+fn below(path: &str) -> String {
+    uri::at(&format!("Managers/{}/LogServices{path}", managers::SELF))
+}
+
+fn entry_at(seq: u64) -> String {
+    below(&format!("/{AUDIT}/Entries/{seq}"))
+}
+
+pub(crate) fn all() -> LogServiceCollection {
+    let members = uri::links([below(&format!("/{AUDIT}"))]);
+    LogServiceCollection::of(below(""), "Logs", members)
+}
+
+pub(crate) fn one(name: &str, now: jiff::Timestamp) -> Option<LogService> {
+    (name == AUDIT).then(|| LogService {
+        id: Some(AUDIT.into()),
+        name: Some("Audit log".into()),
+        description: Some("Every change that was asked for, what came of it, and every denial".into()),
+        service_enabled: Some(true),
+        status: status::enabled(),
+        date_time: Some(time(now)),
+        log_entry_type: Some(LogServiceLogEntryTypes::OEM),
+        log_purposes: Some(vec![LogServiceLogPurpose::Security]),
+        over_write_policy: Some(LogServiceOverWritePolicy::WrapsWhenFull),
+        max_number_of_records: i64::try_from(MOST).ok(),
+        persistency: Some(true),
+        entries: Some(uri::link(&format!(
+            "Managers/{}/LogServices/{AUDIT}/Entries",
+            managers::SELF
+        ))),
+        ..LogService::at(below(&format!("/{AUDIT}")))
+    })
+}
+
+pub(crate) async fn entries(api: &Api) -> Result<LogEntryCollection, Refusal> {
+    let latest = api.composer.audit().latest(LISTED).await?;
+    let places = latest.iter().rev().map(|entry| entry_at(entry.seq));
+    let at = below(&format!("/{AUDIT}/Entries"));
+    Ok(LogEntryCollection::of(
+        at,
+        "Entries of the audit log",
+        uri::links(places),
+    ))
+}
+
+pub(crate) async fn entry(api: &Api, seq: &str) -> Result<Option<Value>, Refusal> {
+    let Ok(number) = seq.parse::<u64>() else {
+        return Ok(None);
+    };
+    let found = api.composer.audit().one(number).await?;
+    // One number has one name: 7 is not 07.
+    let found = found.filter(|_| number.to_string() == seq);
+    found.map(|entry| shown(&told(&entry))).transpose()
+}
+
+fn told(entry: &Entry) -> LogEntry {
+    let record = &entry.record;
+    let severity = match record.kind {
+        Kind::Denied => LogEntryEventSeverity::Warning,
+        Kind::Asked | Kind::Answered => LogEntryEventSeverity::OK,
+    };
+    LogEntry {
+        id: Some(entry.seq.to_string()),
+        name: Some(format!("Entry {}", entry.seq)),
+        entry_type: Some(LogEntryType::Oem),
+        oem_record_format: Some(FORMAT.into()),
+        created: Some(time(entry.at)),
+        severity: Some(severity),
+        message: Some(entry.to_string()),
+        username: record.by.clone(),
+        originator_type: Some(LogEntryOriginatorTypes::Client),
+        origin_address: Some(record.from.clone()).filter(|from| !from.is_empty()),
+        persistency: Some(true),
+        ..LogEntry::at(entry_at(entry.seq))
+    }
+}
