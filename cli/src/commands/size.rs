@@ -160,7 +160,8 @@ Examples:
   poolwright size 70B --task full --set offload=params --gpus 8 --host-memory 2TiB
   poolwright size table --kind h100-sxm5-80gb          a rule's tables beside ours
   poolwright size calibrate measured.csv               constants corrected by measured peaks
-  poolwright size --list kinds                         the GPUs that are known; also models and rules
+  poolwright size --list kinds                         the GPUs that are known; also models, rules
+                                                       and model-types (of a config.json)
   poolwright size --batch cases.csv
   poolwright size 70B --pool snapshot.json             on what `discover -o json` saw
   poolwright size --phases run.toml --start 2026-12-01T20:00:00Z --host-slots 8
@@ -240,7 +241,7 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
     refuse_twice(args)?;
     args.layout.check(args.task)?;
     let mut settings = settings(job.job()?, &args.set)?;
-    let stored = size::as_stored(&mut settings, &model, asks_for_weights(args));
+    let stored = size::as_stored(&mut settings, &model, asks_for_weights(args))?;
     let limits = args.layout.limits(host_slots);
     let fit = fit_calibrated(&model, &settings, &offers, limits, &calibration(args)?);
     let mut fit = fit.map_err(|error| {

@@ -37,7 +37,7 @@ async fn unbeaten_sets_come_first_and_say_what_they_are_best_at_and_how_fast_the
         .await
         .expect(0, &["BEST AT", "more sets hold it too", "TOKENS/S"]);
     assert!(
-        short.out.contains("Cost is that of ") && short.out.contains("no list price is known"),
+        short.out.contains("No price is known of ") && short.out.contains("left out where cost is judged"),
         "{short:?}"
     );
     let first = |ran: &str| ran.lines().any(|line| line.trim_start().starts_with("1 "));
@@ -146,6 +146,9 @@ async fn what_is_known_is_listed() {
         .await
         .expect(0, &["Llama-3.1-8B", "billion"]);
     run("size --list rules -o json").await.expect(0, &["liqid"]);
+    run("size --list model-types")
+        .await
+        .expect(0, &["llama", "qwen3_moe", "mamba2"]);
     run("size 8B --list models").await.refused(2, &["--list"]);
     let sets = run("size 8B --kind l40s-48gb -o csv").await.expect(0, &[]).out;
     assert!(
@@ -513,4 +516,34 @@ async fn a_config_says_how_its_weights_are_stored_and_goes_into_a_run_of_phases(
         label.contains("mine full") && label.contains("2 x 4096"),
         "{label}"
     );
+}
+
+#[tokio::test]
+async fn weights_stored_in_an_unknown_way_are_sized_in_what_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = r#"{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+        "quantization_config": {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}}"#;
+    let file = folder.path().join("mixed.json");
+    std::fs::write(&file, config).unwrap();
+    let size = format!("size {}", file.display());
+    run(&size).await.refused(
+        2,
+        &[
+            "quant_algo is \"MIXED_PRECISION\"; allowed: FP8, NVFP4",
+            "--weights fp8",
+        ],
+    );
+    let sized = run(&format!("{size} --weights fp8")).await;
+    sized.expect(
+        0,
+        &[
+            "infer fp8",
+            "warning: weights counted in fp8, as asked",
+            "MIXED_PRECISION",
+        ],
+    );
+    run(&format!("{size} --task lora"))
+        .await
+        .expect(0, &["lora bf16"]);
 }

@@ -4,6 +4,7 @@ use crate::demand::{DemandSpec, PoolKind};
 use crate::error::{ErrorCode, ServiceError};
 use crate::phases::{RunSpec, Setting};
 use poolwright_model::profile::Profiles;
+use poolwright_sizing::estimate::WARNING;
 use poolwright_sizing::fit::{Shortfall, fit_calibrated};
 use poolwright_sizing::job::{Method, WeightFormat};
 use poolwright_sizing::need::{Need, NeedWindow, Task};
@@ -128,15 +129,27 @@ pub(crate) fn set_all(job: &mut Job, set: &BTreeMap<String, Setting>) -> Result<
     Ok(())
 }
 
-/// Weights are served as the model's file says, unless something else is asked for; says so.
-pub fn as_stored(job: &mut Job, model: &Model, is_asked: bool) -> Option<String> {
-    let (Job::Inference(serving), Some(stored), false) = (job, model.stored, is_asked) else {
-        return None;
+/// Weights are served as the model's file says, unless something else is asked for; says so. A file whose words about
+/// it are not understood is sized for serving only where the format is asked for.
+pub fn as_stored(job: &mut Job, model: &Model, is_asked: bool) -> Result<Option<String>, ServiceError> {
+    let Job::Inference(serving) = job else {
+        return Ok(None);
     };
-    serving.weights = stored;
-    Some(format!(
-        "weights in {stored}, as the model's file has them; --weights says otherwise"
-    ))
+    match (model.stored, &model.stored_unread, is_asked) {
+        (Some(stored), _, false) => {
+            serving.weights = stored;
+            Ok(Some(format!(
+                "weights in {stored}, as the model's file has them; --weights says otherwise"
+            )))
+        }
+        (None, Some(unread), false) => Err(ServiceError::bad_request(format!("{}: {unread}", model.name))
+            .with_hint("say in what its weights are to be counted, such as --weights fp8")),
+        (None, Some(unread), true) => Ok(Some(format!(
+            "{WARNING} weights counted in {}, as asked: how they are stored is not understood ({unread})",
+            serving.weights
+        ))),
+        _ => Ok(None),
+    }
 }
 
 /// All kinds that have a hardware profile, as many of each as wanted.
@@ -209,7 +222,7 @@ pub(crate) fn need_of_model(spec: &DemandSpec, site: &Site<'_>) -> Result<Need, 
     let mut job = asked.job()?;
     set_all(&mut job, &spec.set)?;
     let is_asked = spec.weights.is_some() || spec.set.contains_key("weights");
-    let stored = as_stored(&mut job, &model, is_asked);
+    let stored = as_stored(&mut job, &model, is_asked)?;
     let mut fit = size(&model, &job, &spec.offers(site)?, site)?;
     for candidate in &mut fit.candidates {
         candidate.estimate.notes.extend(stored.clone());

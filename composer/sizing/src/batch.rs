@@ -204,6 +204,7 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         anatomy: None,
         assumed: None,
         stored: None,
+        stored_unread: None,
         vision: None,
         source: "the case".into(),
     };

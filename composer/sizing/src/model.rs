@@ -217,6 +217,9 @@ pub struct Model {
     /// How its file says that its weights are stored.
     #[serde(default)]
     pub stored: Option<WeightFormat>,
+    /// Why its file does not tell that, though it says something of it.
+    #[serde(default)]
+    pub stored_unread: Option<String>,
     /// What it has beside the language part, to see with.
     #[serde(default)]
     pub vision: Option<Vision>,

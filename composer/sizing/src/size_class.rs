@@ -81,6 +81,7 @@ pub fn shape(params: u64) -> Result<Model, OutOfRange> {
         anatomy: None,
         assumed: None,
         stored: None,
+        stored_unread: None,
         vision: None,
         source: "reference shape: the Llama 3 family, interpolated to the size".into(),
     })

@@ -212,22 +212,20 @@ fn selected<'a>(fit: &'a Fit, shown: &Shown) -> Vec<(usize, &'a Candidate)> {
     shown.take(SHOWN).collect()
 }
 
-/// Cost is judged among what has a list price.
+/// Cost is judged among what has a known price.
 fn unpriced(fit: &Fit) -> Option<String> {
     let kinds = |priced: bool| -> BTreeSet<&str> {
-        let of = fit
-            .candidates
-            .iter()
-            .filter(|set| set.price_usd.is_some() == priced);
+        let sets = fit.candidates.iter();
+        let of = sets.filter(|set| set.price_usd.is_some() == priced);
         of.filter_map(|set| set.set.kind.as_deref()).collect()
     };
     let (with, without) = (kinds(true), kinds(false));
-    let known: Vec<&str> = with.iter().copied().collect();
-    (!with.is_empty() && !without.is_empty()).then(|| {
+    (!without.is_empty()).then(|| {
         format!(
-            "Cost is that of {}; of {} no list price is known.",
-            known.join(", "),
-            counted(without.len(), "other kind")
+            "No price is known of {} that {} it: left out where cost is judged, among {} (`size --list kinds`).",
+            counted(without.len(), "kind"),
+            if without.len() == 1 { "holds" } else { "hold" },
+            counted(with.len(), "other"),
         )
     })
 }

@@ -1,11 +1,11 @@
-//! `size --list`: the kinds of GPU, the models and the rules that come with Poolwright.
+//! `size --list`: the kinds of GPU, the models, the rules and the kinds of `config.json` that are known.
 
 use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::output::{Cell, Output, Table, column};
 use clap::ValueEnum;
 use poolwright_model::profile::Profiles;
-use poolwright_sizing::{Catalogue, Rule};
+use poolwright_sizing::{Catalogue, Rule, hub_config};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Known {
@@ -15,6 +15,8 @@ pub enum Known {
     Models,
     /// Published rules of thumb, as --rule takes them
     Rules,
+    /// Kinds of model that are read from a config.json, by its model_type
+    ModelTypes,
 }
 
 pub fn list(known: Known, output: Output) -> Outcome {
@@ -22,6 +24,7 @@ pub fn list(known: Known, output: Output) -> Outcome {
         Known::Kinds => kinds(output),
         Known::Models => models(output),
         Known::Rules => rules(output),
+        Known::ModelTypes => model_types(output),
     }
 }
 
@@ -75,5 +78,15 @@ fn rules(output: Output) -> Outcome {
         table.row([Cell::text(&rule.name), Cell::text(&rule.source)]);
     }
     output.show(&rules, &table)?;
+    Ok(ExitCode::Ok)
+}
+
+fn model_types(output: Output) -> Outcome {
+    let types = hub_config::model_types();
+    let mut table = Table::new([column("MODEL TYPE").named("model_type")]);
+    for model_type in &types {
+        table.row([Cell::text(model_type)]);
+    }
+    output.show(&types, &table)?;
     Ok(ExitCode::Ok)
 }

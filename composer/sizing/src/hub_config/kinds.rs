@@ -3,6 +3,7 @@
 use super::fields::Fields;
 use super::{ConfigError, mixed};
 use crate::model::{Family, Mlp};
+use poolwright_model::nearest::nearest;
 
 mod known;
 
@@ -41,18 +42,28 @@ pub(super) fn of(fields: &Fields) -> Option<Kind> {
     known.map(|(_, kind)| *kind)
 }
 
-/// What is said of any other.
-pub(super) fn unknown(fields: &Fields) -> ConfigError {
+/// All values that are known, in the order of the alphabet.
+pub(super) fn names() -> Vec<&'static str> {
+    let plain = known::all().map(|(model_type, _)| *model_type);
     let mixed = mixed::KINDS.iter().map(|(model_type, _)| *model_type);
-    let known: Vec<&str> = known::all()
-        .map(|(model_type, _)| *model_type)
-        .chain(mixed)
-        .collect();
-    let known = known.join(", ");
-    fields.bad(
-        "model_type",
-        &format!("a language model, one of {known}; a model of the catalogue or a size such as 8B works too"),
-    )
+    let mut names: Vec<&str> = plain.chain(mixed).collect();
+    names.sort_unstable();
+    names
+}
+
+/// What is said of any other: the few that are most like it, and where all are found.
+pub(super) fn unknown(fields: &Fields) -> ConfigError {
+    let near = nearest(&fields.model_type(), names());
+    let near = match near.is_empty() {
+        true => String::new(),
+        false => format!(", the nearest being {}", near.join(", ")),
+    };
+    let allowed = format!(
+        "a language model, one of {} kinds{near} (`poolwright size --list model-types` has all); a model of the \
+         catalogue or a size such as 8B that is like it works too",
+        names().len()
+    );
+    fields.bad("model_type", &allowed)
 }
 
 /// A plain decoder, which may have biases, and windows.

@@ -286,6 +286,7 @@ impl Draft {
             anatomy: Some(self.anatomy),
             assumed: None,
             stored: None,
+            stored_unread: None,
             vision: None,
             source: String::new(),
         }

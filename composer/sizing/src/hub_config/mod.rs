@@ -4,9 +4,10 @@
 //! layers are of several kinds, part by part ([`mixed`]). A kind that is not known is read as an estimate where its file
 //! has all that a plain decoder has and nothing else ([`plain`]); any other, and what is no language model, is refused
 //! with the field, what it holds and what is allowed. Parameters are counted, never taken from the
-//! file. How its weights are stored is taken from it, as what they are served in unless something else is said. Of a
-//! model that sees or hears too, the language part (`text_config`, `llm_config`, `language_config`, those of
-//! `thinker_config` too) is read, and what its vision tower has of parameters.
+//! file. How its weights are stored is taken from it, as what they are served in unless something else is said; where
+//! that is not understood, why is kept ([`Model::stored_unread`]). Of a model that sees or hears too, the language part
+//! (`text_config`, `llm_config`, `language_config`, those of `thinker_config` too) is read, and what its vision tower has
+//! of parameters.
 
 mod fields;
 mod kinds;
@@ -75,7 +76,11 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
         false => Some(plain::assumed(fields)),
         true => ahead(fields)?,
     };
-    model.stored = stored::format(inner.iter().chain([whole, &file]))?;
+    // Needed only where nobody says in what the weights are to be served.
+    match stored::format(inner.iter().chain([whole, &file])) {
+        Ok(format) => model.stored = format,
+        Err(unread) => model.stored_unread = Some(unread.to_string()),
+    }
     model.vision = vision::of(whole, model.hidden)?;
     model.source = format!("its config.json{part}; parameters counted from it");
     // Bounds the dimensions, so that the count means something.
@@ -88,6 +93,11 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
     })?;
     model.check().map_err(refuse)?;
     Ok(model)
+}
+
+/// The values of `model_type` that are read, in the order of the alphabet.
+pub fn model_types() -> Vec<&'static str> {
+    kinds::names()
 }
 
 /// What is said of layers that guess tokens ahead.
@@ -250,6 +260,7 @@ fn shape(name: &str, fields: &Fields, kind: Kind) -> Result<Model, ConfigError> 
         anatomy: None,
         assumed: None,
         stored: None,
+        stored_unread: None,
         vision: None,
         source: String::new(),
     })

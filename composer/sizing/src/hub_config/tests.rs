@@ -214,10 +214,16 @@ fn the_format_of_weights_is_taken_from_the_file() {
     ] {
         assert_eq!(stored(&fields), Some(format), "{fields}");
     }
-    let refused = |inner: &str| with(&quantised(inner)).unwrap_err().to_string();
+    let refused = |inner: &str| {
+        let model = with(&quantised(inner)).unwrap();
+        assert_eq!(model.stored, None, "nothing is guessed");
+        model.stored_unread.unwrap()
+    };
     assert!(refused(r#""quant_method": "hqq""#).contains("quant_method is \"hqq\"; allowed: gptq, awq"));
     assert!(refused(r#""quant_method": "gptq", "bits": 3"#).contains("bits is 3; allowed: 4, 8"));
-    let error = with(r#""torch_dtype": "int4""#).unwrap_err().to_string();
+    let mixed = refused(r#""quant_method": "modelopt", "quant_algo": "MIXED_PRECISION""#);
+    assert!(mixed.contains("quant_algo is \"MIXED_PRECISION\"; allowed: FP8, NVFP4"));
+    let error = with(r#""torch_dtype": "int4""#).unwrap().stored_unread.unwrap();
     assert!(
         error.contains("torch_dtype is \"int4\"; allowed: bfloat16"),
         "{error}"
@@ -279,7 +285,11 @@ fn what_is_no_language_model_is_refused_with_what_is_allowed() {
     for (text, says) in [
         (
             r#"{"model_type": "vit", "hidden_size": 768}"#,
-            "model_type is \"vit\"; allowed: a language model, one of llama, granite",
+            "model_type is \"vit\"; allowed: a language model, one of ",
+        ),
+        (
+            r#"{"model_type": "mixtrall"}"#,
+            "kinds, the nearest being mixtral, mistral, mistral4 (`poolwright size --list model-types` has all)",
         ),
         (
             r#"{"_class_name": "UNet2DConditionModel", "sample_size": 64}"#,
