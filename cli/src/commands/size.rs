@@ -155,6 +155,7 @@ Examples:
   poolwright size config.json --weights fp8 --concurrency 32 -o json
   poolwright size 70B --task full --tokens 15T --kind h100-sxm5-80gb
   poolwright size Llama-3.1-8B --task full --set optimizer=adamw_8bit --set offload=optimizer --explain
+  poolwright size 8B --task full --set framework_version=1.12 --set cuda=11.4 --explain
   poolwright size 400B --rule liqid
   poolwright size 70B --task full --accumulation 16 --gpus 128 --tensor 8 --pipeline 4 --interleave 2
   poolwright size 70B --task full --set offload=params --gpus 8 --host-memory 2TiB

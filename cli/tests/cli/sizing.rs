@@ -547,3 +547,29 @@ async fn weights_stored_in_an_unknown_way_are_sized_in_what_is_asked_for() {
         .await
         .expect(0, &["lora bf16"]);
 }
+
+#[tokio::test]
+async fn what_is_outside_tensors_follows_the_software_and_the_layout() {
+    let card = "--kind h100-sxm5-80gb --explain";
+    let experts = format!("size Mixtral-8x7B --task lora --gpus 8 --expert 8 {card}");
+    run(&experts).await.expect(
+        0,
+        &[
+            "all-to-all 2.62 GiB",
+            "7 peers x 32 channels x 12 MiB",
+            "nccl issue 1685",
+        ],
+    );
+    let old = format!("size 8B --task lora {card} --set framework_version=1.12 --set cuda=11.4");
+    run(&old).await.expect(
+        0,
+        &[
+            "context 1.10 GiB",
+            "PyTorch before 1.13, or CUDA before 11.7",
+            "pytorch issue",
+        ],
+    );
+    run("size 8B --task lora --set cuda=new")
+        .await
+        .refused(2, &["version is \"new\"; allowed: such as 2.7 or 11.8"]);
+}

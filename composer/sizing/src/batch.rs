@@ -338,6 +338,7 @@ fn serving(row: &Row<'_>) -> Result<Inference, SizingError> {
         concurrency: number(row, "micro_batch")?.unwrap_or(1),
         prompt_logits: false,
         engine: engine(row.get("framework").unwrap_or_default()).to_owned(),
+        ..Inference::default()
     })
 }
 

@@ -387,7 +387,14 @@ impl Calibration {
 const ALLOCATOR: &str = "allocator";
 
 /// The terms of what an engine holds beside weights, cache and logits.
-const ENGINE: [&str; 5] = ["activations", "non-torch", "collectives", "graphs", "context"];
+const ENGINE: [&str; 6] = [
+    "activations",
+    "non-torch",
+    "collectives",
+    "stage links",
+    "graphs",
+    "context",
+];
 
 fn reserved(gpus: u64) -> Constant {
     if gpus > 1 {

@@ -2,6 +2,7 @@
 
 use crate::error::{DataError, SizingError};
 use crate::job::{Optimizer, Precision, WeightFormat};
+use crate::overhead::{Maker, Overheads};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -209,7 +210,7 @@ pub struct TrainingConstants {
 pub struct Engine {
     pub name: String,
     /// The vendor of the GPUs that the figures come from.
-    pub measured_on: Option<String>,
+    pub measured_on: Option<Maker>,
     pub activations_dense: Option<Range>,
     pub activations_experts: Option<Range>,
     pub non_torch_single: Option<Range>,
@@ -295,15 +296,6 @@ impl Serving {
     }
 }
 
-/// What a process takes outside tensors on a vendor's GPUs.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Overhead {
-    pub context: Range,
-    pub collectives_pair: Range,
-    pub collectives_group: Range,
-}
-
 /// All constants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Constants {
@@ -311,7 +303,7 @@ pub struct Constants {
     pub training: TrainingConstants,
     pub frameworks: Frameworks,
     pub serving: Serving,
-    overhead: BTreeMap<String, Overhead>,
+    pub overhead: Overheads,
 }
 
 impl Constants {
@@ -372,8 +364,8 @@ impl Constants {
                 format!("the default engine {:?}", constants.serving.default),
             ));
         }
-        if !constants.overhead.contains_key("other") {
-            return Err(missing(overhead.0, "[other]".into()));
+        if let Some(wrong) = constants.overhead.wrong() {
+            return Err(missing(overhead.0, wrong.into()));
         }
         Ok(constants)
     }
@@ -388,14 +380,6 @@ impl Constants {
 
     pub fn optimizer(&self, optimizer: Optimizer) -> &OptimizerStates {
         &self.training.optimizers[&optimizer]
-    }
-
-    /// Of the vendor, however it is written; of unknown vendors the largest known.
-    pub fn overhead(&self, vendor: &str) -> &Overhead {
-        let vendor = vendor.to_ascii_lowercase();
-        self.overhead
-            .get(&vendor)
-            .unwrap_or_else(|| &self.overhead["other"])
     }
 }
 
@@ -433,8 +417,6 @@ mod tests {
                 engine.name
             );
         }
-        assert_eq!(constants.overhead("NVIDIA"), &constants.overhead["nvidia"]);
-        assert_eq!(constants.overhead("Contoso"), &constants.overhead["other"]);
         assert!((constants.format(WeightFormat::Nf4).bytes() - 0.5625).abs() < 1e-12);
     }
 
@@ -460,5 +442,12 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert_eq!(error, "s.toml: the default engine \"x\" is missing");
+        let overhead = OVERHEAD
+            .1
+            .replace("name = \"others\"", "name = \"others\"\nvendor = \"amd\"");
+        let error = Constants::parse(FORMATS, TRAINING, FRAMEWORKS, SERVING, ("o.toml", &overhead))
+            .unwrap_err()
+            .to_string();
+        assert_eq!(error, "o.toml: a last [[links]] for everything else is missing");
     }
 }

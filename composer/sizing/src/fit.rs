@@ -309,7 +309,7 @@ fn why_not(memo: &mut Memo<'_>, offer: &Offer, limits: Limits) -> Result<Shortfa
             asked: limits.widths.any(),
         });
     };
-    let least = memo.estimate(division, &offer.vendor)?;
+    let least = memo.estimate(division, offer.card())?;
     let largest = least.terms.iter().max_by_key(|t| t.safe);
     Ok(Shortfall::Memory {
         over: division.gpus(),

@@ -13,7 +13,8 @@ use crate::estimate::{Estimate, Term, WARNING, grouped};
 use crate::job::{Inference, Job, MOST_REQUESTS, within};
 use crate::linear::Mixer;
 use crate::model::{Model, Vision};
-use crate::overhead;
+use crate::overhead::{self, Card};
+use crate::parallel::Parallel;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -41,13 +42,14 @@ impl Layout {
     }
 }
 
-/// What each GPU of this vendor must hold, engine and runtime included: the fullest one.
+/// What each such GPU must hold, engine and runtime included: the fullest one.
 pub fn estimate(
     model: &Model,
     job: &Inference,
     layout: Layout,
-    vendor: &str,
+    card: impl Into<Card>,
 ) -> Result<Estimate, SizingError> {
+    let card = card.into();
     let mut terms = tensors(model, job, layout)?;
     let engine = engine(job)?;
     let activations = if model.experts.is_some() {
@@ -60,14 +62,14 @@ pub fn estimate(
             .as_ref()
             .map(|range| Term::constant("activations", range)),
     );
-    terms.extend(outside_torch(engine, layout, vendor));
+    terms.extend(outside_torch(engine, job, layout, card));
     terms.extend(
         engine
             .graphs
             .as_ref()
             .map(|range| Term::constant("graphs", range)),
     );
-    terms.push(overhead::context(vendor));
+    terms.push(overhead::context(card, &job.software()));
 
     let mut notes: Vec<String> = model.assumption().into_iter().chain(vision_note(model)).collect();
     let tokens = job.prompt_tokens + job.generated_tokens;
@@ -78,7 +80,7 @@ pub fn estimate(
     }
     if let Some(gpus) = engine.measured_gpus.filter(|gpus| layout.gpus() > *gpus) {
         notes.push(format!(
-            "estimate: what {} takes beside weights and cache was measured on 1 to {gpus} GPUs; over {} it is counted as over {gpus}",
+            "estimate: what {} takes beside weights and cache was measured on 1 to {gpus} GPUs; over {} it is counted as over {gpus}, with what the communication library takes more by its formula",
             engine.name,
             layout.gpus()
         ));
@@ -440,22 +442,64 @@ fn held_cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -
 }
 
 /// What the process holds outside PyTorch, communication library included.
-fn outside_torch(engine: &Engine, layout: Layout, vendor: &str) -> Option<Term> {
-    let alone = layout.gpus() == 1;
-    let stated = if alone {
-        &engine.non_torch_single
-    } else {
-        &engine.non_torch_parallel
+fn outside_torch(engine: &Engine, job: &Inference, layout: Layout, card: Card) -> Vec<Term> {
+    let stated = match layout.gpus() {
+        1 => &engine.non_torch_single,
+        _ => &engine.non_torch_parallel,
     };
     let stated = stated.as_ref().map(|range| Term::constant("non-torch", range));
-    let measured_here = engine
-        .measured_on
-        .as_deref()
-        .is_some_and(|v| v.eq_ignore_ascii_case(vendor));
-    if stated.is_some() && measured_here {
-        return stated;
+    let ways = |layout: Layout| Parallel {
+        tensor: layout.tensor,
+        pipeline: layout.pipeline,
+        ..Parallel::SINGLE
+    };
+    let library = overhead::library(card, &job.software(), &ways(layout));
+    match stated {
+        None => library,
+        Some(stated) if engine.measured_on == Some(card.maker) => {
+            let measured = Layout {
+                tensor: engine.measured_gpus.unwrap_or(layout.gpus()).min(layout.gpus()),
+                pipeline: 1,
+            };
+            let counted = overhead::library(card, &job.software(), &ways(measured));
+            let more = beyond(library, &counted, measured.gpus());
+            [stated].into_iter().chain(more).collect()
+        }
+        // The engine's figure holds another vendor's library: the greater counts.
+        Some(stated) => match library.iter().map(|term| term.safe).sum::<Bytes>() > stated.safe {
+            true => library,
+            false => vec![stated],
+        },
     }
-    // The engine's figure holds another vendor's library, or there is none: take the greater.
-    let library = overhead::collectives(vendor, layout.gpus());
-    stated.into_iter().chain(library).max_by_key(|term| term.safe)
+}
+
+/// What the communication library takes more than in the engine's figure.
+fn beyond(library: Vec<Term>, counted: &[Term], gpus: u64) -> Option<Term> {
+    let sums = |terms: &[Term]| {
+        let start = (Bytes(0), Bytes(0));
+        terms.iter().fold(start, |(point, safe), term| {
+            (point + term.point, safe + term.safe)
+        })
+    };
+    let ((point, safe), (counted_point, counted_safe)) = (sums(&library), sums(counted));
+    let (more_point, more_safe) = (
+        point.saturating_sub(counted_point),
+        safe.saturating_sub(counted_safe),
+    );
+    let terms: Vec<String> = library
+        .iter()
+        .map(|term| format!("{} {}", term.name, term.formula))
+        .collect();
+    (more_safe > Bytes(0)).then(|| Term {
+        name: "collectives".into(),
+        formula: format!(
+            "{:.2} GiB, less {:.2} of {gpus} GPUs, which the engine's figure has: {}",
+            point.gib(),
+            counted_point.gib(),
+            terms.join("; ")
+        ),
+        point: more_point,
+        safe: more_safe.max(more_point),
+        estimate: library.iter().any(|term| term.estimate),
+    })
 }

@@ -5,6 +5,8 @@ use crate::constants::Constants;
 use crate::error::SizingError;
 use crate::named::named;
 use crate::need::Task;
+use crate::overhead::Software;
+use crate::version::Version;
 use serde::{Deserialize, Serialize};
 
 named! {
@@ -185,6 +187,21 @@ pub struct Inference {
     pub prompt_logits: bool,
     /// A version in `hw-profiles/sizing/serving.toml`.
     pub engine: String,
+    /// Of PyTorch, and of CUDA, where they are stated: what is outside tensors depends on them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub framework_version: Option<Version>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuda: Option<Version>,
+}
+
+impl Inference {
+    pub(crate) fn software(&self) -> Software<'_> {
+        Software {
+            name: &self.engine,
+            version: self.framework_version,
+            cuda: self.cuda,
+        }
+    }
 }
 
 impl Default for Inference {
@@ -198,6 +215,8 @@ impl Default for Inference {
             concurrency: 8,
             prompt_logits: false,
             engine: Constants::builtin().serving.default.clone(),
+            framework_version: None,
+            cuda: None,
         }
     }
 }
@@ -221,6 +240,11 @@ pub struct Training {
     pub offload: Offload,
     /// A framework in `hw-profiles/sizing/frameworks.toml`.
     pub framework: String,
+    /// Of PyTorch under it, and of CUDA, where they are stated: what is outside tensors depends on them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub framework_version: Option<Version>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuda: Option<Version>,
     /// Used unless the method is full.
     pub adapters: Adapters,
     /// The frozen weights of QLoRA: nf4 or nf4-dq.
@@ -248,6 +272,8 @@ impl Training {
             optimizer: Optimizer::AdamW,
             offload: Offload::None,
             framework: Constants::builtin().frameworks.default.clone(),
+            framework_version: None,
+            cuda: None,
             adapters: Adapters {
                 rank: 16,
                 targets: Targets::All,
@@ -260,6 +286,14 @@ impl Training {
 }
 
 impl Training {
+    pub(crate) fn software(&self) -> Software<'_> {
+        Software {
+            name: &self.framework,
+            version: self.framework_version,
+            cuda: self.cuda,
+        }
+    }
+
     /// Settings that cannot both hold.
     fn refuse_contradictions(&self) -> Result<(), SizingError> {
         if self.offload == Offload::Parameters && self.sharding != Sharding::Weights {

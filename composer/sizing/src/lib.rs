@@ -56,6 +56,7 @@ pub mod rule;
 pub mod settings;
 pub mod size_class;
 pub mod training;
+pub mod version;
 
 pub use calibration::Calibration;
 pub use catalogue::Catalogue;

@@ -7,7 +7,7 @@ use crate::error::SizingError;
 use crate::job::{Inference, Job, Method, Training};
 use std::str::FromStr;
 
-const SERVING: [&str; 7] = [
+const SERVING: [&str; 9] = [
     "weights",
     "cache_bytes",
     "prompt_tokens",
@@ -15,8 +15,10 @@ const SERVING: [&str; 7] = [
     "concurrency",
     "prompt_logits",
     "engine",
+    "framework_version",
+    "cuda",
 ];
-const TRAINING: [&str; 11] = [
+const TRAINING: [&str; 13] = [
     "precision",
     "micro_batch",
     "seq_len",
@@ -28,6 +30,8 @@ const TRAINING: [&str; 11] = [
     "optimizer",
     "offload",
     "framework",
+    "framework_version",
+    "cuda",
 ];
 const ADAPTERS: [&str; 3] = ["rank", "targets", "adapter_type"];
 const QLORA: [&str; 1] = ["frozen"];
@@ -71,6 +75,8 @@ fn serving(job: &mut Inference, name: &str, value: &str) -> Result<(), SizingErr
         "generated_tokens" => job.generated_tokens = number(name, value)?,
         "concurrency" => job.concurrency = number(name, value)?,
         "prompt_logits" => job.prompt_logits = read(name, value, "true, false")?,
+        "framework_version" => job.framework_version = Some(value.parse()?),
+        "cuda" => job.cuda = Some(value.parse()?),
         _ => job.engine = value.to_owned(),
     }
     Ok(())
@@ -92,6 +98,8 @@ fn step(job: &mut Training, name: &str, value: &str) -> Result<(), SizingError> 
         "targets" => job.adapters.targets = value.parse()?,
         "adapter_type" => job.adapters.dtype = value.parse()?,
         "frozen" => job.frozen = value.parse()?,
+        "framework_version" => job.framework_version = Some(value.parse()?),
+        "cuda" => job.cuda = Some(value.parse()?),
         _ => job.framework = value.to_owned(),
     }
     Ok(())

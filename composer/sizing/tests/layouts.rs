@@ -112,12 +112,13 @@ proptest! {
     fn the_fewest_gpus_are_found(model in models(), job in jobs(), kind in select(offers())) {
         let limits = Limits { max_gpus: 192, ..Limits::default() };
         let found = fit::fit(&model, &job, std::slice::from_ref(&kind), limits).unwrap();
+        let card = kind.card();
         let plain = (1..=192u64).find(|n| {
             let estimate = match &job {
-                Job::Training(step) => training::estimate(&model, step, &Parallel::data(*n), &kind.vendor),
+                Job::Training(step) => training::estimate(&model, step, &Parallel::data(*n), card),
                 Job::Inference(job) => {
                     let layout = Layout { tensor: 1, pipeline: (*n).min(model.layers) };
-                    inference::estimate(&model, job, layout, &kind.vendor)
+                    inference::estimate(&model, job, layout, card)
                 }
             };
             estimate.unwrap().safe <= kind.memory
@@ -354,8 +355,20 @@ fn a_set_says_what_it_is_best_at() {
         of.next().unwrap().set.kind.clone().unwrap()
     };
     assert_eq!(best(Merit::FewestGpus), "b200-sxm6-180gb");
-    // Two B200 at 40,000 are less than four H100 at 30,000.
-    assert_eq!(best(Merit::LeastCost), "b200-sxm6-180gb");
+    // L40S at 8,500 are more of them, and less together than two B200 at 40,000 or four H100 at 30,000; a kind without
+    // a price is not judged.
+    assert_eq!(best(Merit::LeastCost), "l40s-48gb");
+    let least = |kind: &str| {
+        let sets = found
+            .candidates
+            .iter()
+            .filter(|c| c.set.kind.as_deref() == Some(kind));
+        sets.filter_map(|c| c.price_usd).min_by(f64::total_cmp)
+    };
+    assert!(
+        least("l40s-48gb") < least("b200-sxm6-180gb") && least("b200-sxm6-180gb") < least("h100-sxm5-80gb")
+    );
+    assert_eq!(least("rtx-pro-6000-server-96gb"), None);
     assert!(found.candidates.iter().any(|set| set.on_front));
 }
 

@@ -51,6 +51,8 @@ fn step() -> impl Strategy<Value = Training> {
                 optimizer,
                 offload,
                 framework: framework.to_owned(),
+                framework_version: s.is_multiple_of(2).then(|| "1.12".parse().unwrap()),
+                cuda: None,
                 adapters,
                 frozen: WeightFormat::Nf4,
             }
@@ -141,6 +143,10 @@ fn serving() -> impl Strategy<Value = Inference> {
                 concurrency,
                 prompt_logits,
                 engine: engine.to_owned(),
+                framework_version: None,
+                cuda: generated_tokens
+                    .is_multiple_of(2)
+                    .then(|| "11.4".parse().unwrap()),
             },
         )
         .prop_filter("the engine reads the format", |job| {

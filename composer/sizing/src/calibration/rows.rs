@@ -6,7 +6,7 @@ use crate::csv::{self, CsvError, Row};
 use crate::error::SizingError;
 use crate::inference::{self, Layout};
 use crate::job::{Inference, Job};
-use crate::overhead;
+use crate::overhead::{self, Card};
 use crate::training;
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -66,7 +66,7 @@ fn trained(row: &Row<'_>, case: &Case, peak: f64) -> Result<Sample, SizingError>
     let outside: f64 = match row.get("metric") {
         Some("reserved") => 0.0,
         // What the driver shows holds the context and the communication library, too.
-        Some("device") => overhead::terms(vendor(row), gpus)
+        Some("device") => overhead::terms(Card::from(vendor(row)), &job.software(), &case.parallel)
             .iter()
             .map(|term| term.point.gib())
             .sum(),
@@ -109,7 +109,7 @@ fn served(row: &Row<'_>, case: &Case, job: &Inference, peak: f64) -> Result<Samp
         tensor: case.parallel.tensor,
         pipeline: case.parallel.pipeline,
     };
-    let estimate = inference::estimate(&case.model, &job, layout, vendor(row))?;
+    let estimate = inference::estimate(&case.model, &job, layout, Card::from(vendor(row)))?;
     let held = |of: &dyn Fn(&crate::Term) -> f64, beside: bool| -> f64 {
         let terms = estimate.terms.iter();
         terms

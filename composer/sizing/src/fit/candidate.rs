@@ -141,7 +141,7 @@ impl Sketch {
     }
 
     pub(super) fn candidate(self, memo: &mut Memo<'_>, offer: &Offer) -> Result<Candidate, SizingError> {
-        let mut estimate = memo.estimate(self.found.division, &offer.vendor)?;
+        let mut estimate = memo.estimate(self.found.division, offer.card())?;
         let mut advice = None;
         if let Job::Inference(job) = memo.job() {
             advice = inference::share_advice(job, estimate.safe, offer.memory);

@@ -6,6 +6,7 @@ use crate::error::SizingError;
 use crate::inference::Layout;
 use crate::job::{Job, Training};
 use crate::model::Model;
+use crate::overhead::Card;
 use crate::parallel::Parallel;
 use poolwright_model::units::Bytes;
 
@@ -26,20 +27,20 @@ const DEEPEST: u64 = 16;
 
 /// How many GPUs of a kind may be used, and what each has.
 #[derive(Clone, Copy)]
-pub(super) struct Room<'a> {
-    pub vendor: &'a str,
+pub(super) struct Room {
+    pub card: Card,
     pub memory: Bytes,
     pub most: u32,
     /// How many of them may share every layer: those of one host, and of one switch or island.
     pub widest: u32,
 }
 
-impl<'a> Room<'a> {
-    pub fn of(offer: &'a Offer, limits: Limits) -> Self {
+impl Room {
+    pub fn of(offer: &Offer, limits: Limits) -> Self {
         let most = limits.most_gpus(offer);
         let host = limits.host_slots.unwrap_or(USUAL_HOST);
         Room {
-            vendor: &offer.vendor,
+            card: offer.card(),
             memory: offer.memory,
             most,
             widest: host.min(most).min(offer.island.unwrap_or(u32::MAX)),
@@ -74,7 +75,7 @@ fn divides(model: &Model, ways: u64) -> bool {
 }
 
 /// What fits in the room: for each layout the fewest GPUs, or just so many as the limits want.
-pub(super) fn found(memo: &mut Memo<'_>, room: Room<'_>, limits: Limits) -> Result<Vec<Found>, SizingError> {
+pub(super) fn found(memo: &mut Memo<'_>, room: Room, limits: Limits) -> Result<Vec<Found>, SizingError> {
     match memo.job() {
         Job::Inference(_) => serving(memo, room, limits),
         Job::Training(job) => training(memo, job, room, limits),
@@ -82,7 +83,7 @@ pub(super) fn found(memo: &mut Memo<'_>, room: Room<'_>, limits: Limits) -> Resu
 }
 
 /// For each group width the fewest stages.
-fn serving(memo: &mut Memo<'_>, room: Room<'_>, limits: Limits) -> Result<Vec<Found>, SizingError> {
+fn serving(memo: &mut Memo<'_>, room: Room, limits: Limits) -> Result<Vec<Found>, SizingError> {
     let mut found = Vec::new();
     for tensor in group_widths(memo.model(), limits, room.widest) {
         let most = u64::from(room.most).min(tensor * memo.model().layers);
@@ -112,7 +113,7 @@ fn staged(limits: Limits, tensor: u64) -> Option<Limits> {
 fn training(
     memo: &mut Memo<'_>,
     job: &Training,
-    room: Room<'_>,
+    room: Room,
     limits: Limits,
 ) -> Result<Vec<Found>, SizingError> {
     let inside = shapes(memo.model(), job, limits, room.widest, Reach::Host);
@@ -128,7 +129,7 @@ fn training(
 fn fitting(
     memo: &mut Memo<'_>,
     shapes: Vec<Shape>,
-    room: Room<'_>,
+    room: Room,
     limits: Limits,
 ) -> Result<Vec<Found>, SizingError> {
     let mut found: Vec<Found> = Vec::new();
@@ -271,7 +272,7 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 /// asked for and no layout divides over so many.
 pub(super) fn least(
     memo: &mut Memo<'_>,
-    room: Room<'_>,
+    room: Room,
     limits: Limits,
 ) -> Result<Option<Division>, SizingError> {
     let (model, job) = (memo.model(), memo.job());
@@ -310,7 +311,7 @@ pub(super) fn least(
     };
     let mut least: Option<(Bytes, Division)> = None;
     for (unit, units, division) in divisions {
-        let safe = memo.safe(unit, units, division, room.vendor)?;
+        let safe = memo.safe(unit, units, division, room.card)?;
         if let Some(safe) = safe.filter(|safe| least.is_none_or(|(less, _)| *safe < less)) {
             least = Some((safe, division));
         }
@@ -321,7 +322,7 @@ pub(super) fn least(
 /// The fewest units of `unit` GPUs that fit, of at most `most` GPUs; or as many as make up the number wanted.
 fn fewest(
     memo: &mut Memo<'_>,
-    room: Room<'_>,
+    room: Room,
     limits: Limits,
     unit: u64,
     most: u64,
@@ -329,13 +330,13 @@ fn fewest(
 ) -> Result<Option<Found>, SizingError> {
     let most = most / unit;
     let Some(gpus) = limits.gpus.map(u64::from) else {
-        return memo.fewest(division, most, room.vendor, room.memory);
+        return memo.fewest(division, most, room.card, room.memory);
     };
     let units = gpus / unit;
     if !gpus.is_multiple_of(unit) || !(1..=most).contains(&units) {
         return Ok(None);
     }
-    memo.fits(&division, units, room.vendor, room.memory)
+    memo.fits(&division, units, room.card, room.memory)
 }
 
 #[cfg(test)]

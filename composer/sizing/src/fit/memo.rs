@@ -2,7 +2,7 @@
 //!
 //! Kinds differ in what they have, not in what they must hold, so what was found for one kind brackets the search
 //! for the next: memory falls with the units of a layout, and every known number of units is a bound. In training
-//! only context and communication library depend on the vendor; they are added to what all vendors share.
+//! only context and communication library depend on the card; they are added to what all cards share.
 
 use super::Division;
 use super::layouts::Found;
@@ -12,7 +12,7 @@ use crate::estimate::Estimate;
 use crate::inference;
 use crate::job::Job;
 use crate::model::Model;
-use crate::overhead;
+use crate::overhead::{self, Card};
 use crate::parallel::Parallel;
 use crate::training;
 use poolwright_model::units::Bytes;
@@ -28,11 +28,9 @@ pub(super) struct Memo<'a> {
     model: &'a Model,
     job: &'a Job,
     calibration: &'a Calibration,
-    /// Serving, by vendor; training, under no vendor and without what depends on it. None: no formula knows it.
-    known: HashMap<String, Known>,
-    /// What one GPU, each of two, and each of more hold outside tensors, from place 1 on; by vendor.
-    outside: HashMap<String, [Bytes; 4]>,
-    estimates: HashMap<String, HashMap<Division, Estimate>>,
+    /// Serving, by card; training, under no card and without what depends on it. None: no formula knows it.
+    known: HashMap<Option<Card>, Known>,
+    estimates: HashMap<Card, HashMap<Division, Estimate>>,
 }
 
 impl<'a> Memo<'a> {
@@ -42,7 +40,6 @@ impl<'a> Memo<'a> {
             job,
             calibration,
             known: HashMap::new(),
-            outside: HashMap::new(),
             estimates: HashMap::new(),
         }
     }
@@ -56,24 +53,24 @@ impl<'a> Memo<'a> {
     }
 
     /// The estimate in words.
-    pub(super) fn estimate(&mut self, division: Division, vendor: &str) -> Result<Estimate, SizingError> {
-        if let Some(known) = self.estimates.get(vendor).and_then(|of| of.get(&division)) {
+    pub(super) fn estimate(&mut self, division: Division, card: Card) -> Result<Estimate, SizingError> {
+        if let Some(known) = self.estimates.get(&card).and_then(|of| of.get(&division)) {
             return Ok(known.clone());
         }
-        let estimate = self.estimated(division, vendor)?;
-        let of_vendor = self.estimates.entry(vendor.to_owned()).or_default();
-        of_vendor.insert(division, estimate.clone());
+        let estimate = self.estimated(division, card)?;
+        let of_card = self.estimates.entry(card).or_default();
+        of_card.insert(division, estimate.clone());
         Ok(estimate)
     }
 
-    fn estimated(&self, division: Division, vendor: &str) -> Result<Estimate, SizingError> {
+    fn estimated(&self, division: Division, card: Card) -> Result<Estimate, SizingError> {
         match (self.job, division) {
             (Job::Inference(job), Division::Inference(layout)) => {
-                let estimate = inference::estimate(self.model, job, layout, vendor)?;
+                let estimate = inference::estimate(self.model, job, layout, card)?;
                 Ok(self.calibration.serving(estimate, &job.engine, layout.gpus()))
             }
             (Job::Training(job), Division::Training(parallel)) => {
-                let estimate = training::estimate(self.model, job, &parallel, vendor)?;
+                let estimate = training::estimate(self.model, job, &parallel, card)?;
                 if self.calibration.is_empty() {
                     return Ok(estimate);
                 }
@@ -92,34 +89,34 @@ impl<'a> Memo<'a> {
         &mut self,
         layout: impl Fn(u64) -> Division,
         most: u64,
-        vendor: &str,
+        card: Card,
         memory: Bytes,
     ) -> Result<Option<Found>, SizingError> {
         // The second unit may add what is gathered from the others, and the communication library takes its part
-        // with the second GPU and more with the third: before it, memory need not fall.
-        let uneven = if layout(1).gpus() == 1 { 2 } else { 1 };
+        // with the second and more with the third: before it, memory need not fall.
+        let uneven = 2;
         for units in 1..=most.min(uneven) {
-            if let Some(found) = self.fits(&layout, units, vendor, memory)? {
+            if let Some(found) = self.fits(&layout, units, card, memory)? {
                 return Ok(Some(found));
             }
         }
-        let (mut too_few, known) = self.bracket(&layout, uneven, vendor, memory);
+        let (mut too_few, known) = self.bracket(&layout, uneven, card, memory);
         if most <= too_few {
             return Ok(None);
         }
         let mut enough = known.map_or(most, |known| known.min(most));
-        let Some(mut found) = self.fits(&layout, enough, vendor, memory)? else {
+        let Some(mut found) = self.fits(&layout, enough, card, memory)? else {
             return Ok(None);
         };
         let mut guessed = 0;
         while enough - too_few > 1 {
-            let low = self.safe(layout(1), too_few, layout(too_few), vendor)?;
+            let low = self.safe(layout(1), too_few, layout(too_few), card)?;
             let guess = guess((too_few, low), (enough, found.safe), memory);
             // A guess is right at once as a rule; where it is not, halving ends it.
             guessed += 1;
             let half = too_few + (enough - too_few) / 2;
             let units = guess.filter(|_| guessed % 3 != 0).unwrap_or(half);
-            match self.fits(&layout, units, vendor, memory)? {
+            match self.fits(&layout, units, card, memory)? {
                 Some(fewer) => (enough, found) = (units, fewer),
                 None => too_few = units,
             }
@@ -132,11 +129,11 @@ impl<'a> Memo<'a> {
         &mut self,
         layout: &impl Fn(u64) -> Division,
         units: u64,
-        vendor: &str,
+        card: Card,
         memory: Bytes,
     ) -> Result<Option<Found>, SizingError> {
         let division = layout(units);
-        let safe = self.safe(layout(1), units, division, vendor)?;
+        let safe = self.safe(layout(1), units, division, card)?;
         let safe = safe.filter(|safe| *safe <= memory);
         Ok(safe.map(|safe| Found { division, safe }))
     }
@@ -144,24 +141,27 @@ impl<'a> Memo<'a> {
     /// From what is known of other kinds: a number of units, at least `uneven`, that is too small, and one that is
     /// enough.
     fn bracket(
-        &mut self,
+        &self,
         layout: &impl Fn(u64) -> Division,
         uneven: u64,
-        vendor: &str,
+        card: Card,
         memory: Bytes,
     ) -> (u64, Option<u64>) {
-        let room = memory.saturating_sub(self.outside(layout(3), vendor));
         let known = self
             .known
-            .get(self.shelf(vendor))
+            .get(&self.shelf(card))
             .and_then(|of| of.get(&layout(1)));
         let Some(known) = known else { return (uneven, None) };
-        let fits = |safe: &Option<Bytes>| safe.is_some_and(|safe| safe <= room);
+        let fits = |units: u64, safe: &Option<Bytes>| {
+            safe.is_some_and(|safe| safe + self.outside(layout(units), card) <= memory)
+        };
         let beyond = || known.range(uneven + 1..);
-        let enough = beyond().find(|(_, safe)| fits(safe)).map(|(units, _)| *units);
+        let enough = beyond()
+            .find(|(units, safe)| fits(**units, safe))
+            .map(|(units, _)| *units);
         let too_few = beyond()
             .rev()
-            .find(|(units, safe)| !fits(safe) && enough.is_none_or(|enough| **units < enough));
+            .find(|(units, safe)| !fits(**units, safe) && enough.is_none_or(|enough| **units < enough));
         (too_few.map_or(uneven, |(units, _)| *units), enough)
     }
 
@@ -172,16 +172,15 @@ impl<'a> Memo<'a> {
         unit: Division,
         units: u64,
         division: Division,
-        vendor: &str,
+        card: Card,
     ) -> Result<Option<Bytes>, SizingError> {
-        let outside = self.outside(division, vendor);
-        let shelf = self.shelf(vendor);
-        let known = self.known.get(shelf).and_then(|of| of.get(&unit)?.get(&units));
+        let outside = self.outside(division, card);
+        let shelf = self.shelf(card);
+        let known = self.known.get(&shelf).and_then(|of| of.get(&unit)?.get(&units));
         let safe = match known {
             Some(known) => *known,
             None => {
-                let found = self.shared(division, vendor)?;
-                let shelf = shelf.to_owned();
+                let found = self.shared(division, card)?;
                 let of_shelf = self.known.entry(shelf).or_default();
                 of_shelf.entry(unit).or_default().insert(units, found);
                 found
@@ -190,18 +189,18 @@ impl<'a> Memo<'a> {
         Ok(safe.map(|safe| safe + outside))
     }
 
-    /// Under what name a vendor's figures are kept.
-    fn shelf<'v>(&self, vendor: &'v str) -> &'v str {
+    /// Under what a card's figures are kept.
+    fn shelf(&self, card: Card) -> Option<Card> {
         match self.job {
-            Job::Inference(_) => vendor,
-            Job::Training(_) => "",
+            Job::Inference(_) => Some(card),
+            Job::Training(_) => None,
         }
     }
 
-    /// What does not depend on the vendor, in training.
-    fn shared(&self, division: Division, vendor: &str) -> Result<Option<Bytes>, SizingError> {
+    /// What does not depend on the card, in training.
+    fn shared(&self, division: Division, card: Card) -> Result<Option<Bytes>, SizingError> {
         let (Job::Training(job), Division::Training(parallel)) = (self.job, division) else {
-            return Ok(Some(self.estimated(division, vendor)?.safe));
+            return Ok(Some(self.estimated(division, card)?.safe));
         };
         let plain = parallel == Parallel::data(parallel.data);
         let peak = match training::bare_peak(self.model, job, &parallel) {
@@ -221,18 +220,11 @@ impl<'a> Memo<'a> {
     }
 
     /// What a GPU holds outside tensors, where that is not in the shared part.
-    fn outside(&mut self, division: Division, vendor: &str) -> Bytes {
-        if let Job::Inference(_) = self.job {
-            return Bytes(0);
+    fn outside(&self, division: Division, card: Card) -> Bytes {
+        match (self.job, division) {
+            (Job::Training(job), Division::Training(ways)) => overhead::safe(card, &job.software(), &ways),
+            (Job::Inference(_) | Job::Training(_), _) => Bytes(0),
         }
-        let gpus = division.gpus().clamp(1, 3);
-        if let Some(known) = self.outside.get(vendor) {
-            return known[gpus as usize];
-        }
-        let held = |gpus| overhead::terms(vendor, gpus).iter().map(|term| term.safe).sum();
-        let known = [Bytes(0), held(1), held(2), held(3)];
-        self.outside.insert(vendor.to_owned(), known);
-        known[gpus as usize]
     }
 }
 

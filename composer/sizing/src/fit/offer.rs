@@ -1,5 +1,6 @@
 //! Kinds of GPU that may be used, with what sizing must know of them.
 
+use crate::overhead::{Card, Links};
 use crate::roofline::Rates;
 use poolwright_model::profile::{GpuKind, NumberFormat};
 use poolwright_model::units::Bytes;
@@ -11,6 +12,9 @@ pub struct Offer {
     /// Name of its profile. None: GPUs without one, of which only the memory is known.
     pub kind: Option<String>,
     pub vendor: String,
+    /// What joins GPUs of NVIDIA, where that is known.
+    #[serde(default)]
+    pub links: Option<Links>,
     /// As the driver reports it.
     pub memory: Bytes,
     /// What it computes natively, where that is known.
@@ -33,6 +37,7 @@ impl Offer {
         Offer {
             kind: Some(kind.name.clone()),
             vendor: kind.vendor.clone(),
+            links: Links::of(kind),
             memory: kind.memory(),
             computes: kind.computes.clone(),
             rates: Rates::of(kind),
@@ -48,6 +53,7 @@ impl Offer {
         Offer {
             kind: None,
             vendor: vendor.into(),
+            links: None,
             memory,
             computes: None,
             rates: None,
@@ -61,6 +67,11 @@ impl Offer {
     /// The same where one switch or NVLink island joins so many at most.
     pub fn joined(self, island: Option<u32>) -> Self {
         Offer { island, ..self }
+    }
+
+    /// What of it decides what is outside tensors.
+    pub fn card(&self) -> Card {
+        Card::new(&self.vendor, self.links)
     }
 
     pub(super) fn name(&self) -> String {

@@ -23,7 +23,7 @@ use crate::estimate::{Estimate, OFFLOADED, Term, WARNING, whole};
 use crate::job::within;
 use crate::job::{Job, Method, Offload, Optimizer, Precision, Sharding, Training};
 use crate::model::Model;
-use crate::overhead;
+use crate::overhead::{self, Card};
 use crate::parallel::Parallel;
 use part::Part;
 use rank::Rank;
@@ -48,12 +48,12 @@ pub struct Reserved {
     pub safe: f64,
 }
 
-/// What the fullest GPU of the layout must hold, allocator and runtime of this vendor included.
+/// What the fullest GPU of the layout must hold, allocator and what is outside tensors on such a GPU included.
 pub fn estimate(
     model: &Model,
     job: &Training,
     parallel: &Parallel,
-    vendor: &str,
+    card: impl Into<Card>,
 ) -> Result<Estimate, SizingError> {
     let peak = peak(model, job, parallel)?;
     let reserved = reserved(&peak, job, parallel)?;
@@ -71,7 +71,7 @@ pub fn estimate(
         (safe - 1.0) / (middle - 1.0),
         formula,
     ));
-    terms.extend(overhead::terms(vendor, parallel.gpus()));
+    terms.extend(overhead::terms(card.into(), &job.software(), parallel));
     let held = held_on_host(model, job, parallel, framework(job)?, true);
     notes.extend(model.assumption());
     notes.extend(offloaded(&held));
@@ -256,6 +256,10 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
         }
     };
     say(
+        parallel.pipeline > 1 || parallel.context > 1 || parallel.expert * parallel.tensor > 8,
+        "buffers for what stages, rings of contexts and experts on other hosts send, as NCCL's source has them",
+    );
+    say(
         parallel.expert > 1,
         "how evenly tokens go to the GPUs that share experts",
     );
@@ -288,7 +292,7 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
     );
     say(
         parallel.gpus() > 8,
-        "buffers of the communication library over more than 8 GPUs, counted as over 8",
+        "buffers of the communication library over several hosts, taken to have 8 GPUs each",
     );
     say(job.offload == Offload::Parameters, "buffers of offloaded weights");
     say(
