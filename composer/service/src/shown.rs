@@ -21,12 +21,15 @@ pub(crate) struct Joined {
     pub answered: BTreeSet<ControlEndpointId>,
 }
 
+/// Endpoints of which nothing may be had, and why.
+pub(crate) type Closed = BTreeMap<ControlEndpointId, WhyNot>;
+
 /// All that the pool is shown by.
 pub(crate) struct Facts<'a> {
     pub joined: &'a Arc<Joined>,
     pub pages: &'a Pages,
     /// Endpoints of which nothing may be had, and why.
-    pub closed: BTreeMap<ControlEndpointId, WhyNot>,
+    pub closed: Arc<Closed>,
     pub looked_at: Arc<LookedAt>,
     /// What everything was ever called.
     pub ids: &'a Topology,
@@ -36,7 +39,7 @@ pub(crate) struct Facts<'a> {
 pub(crate) struct Shown {
     joined: Arc<Joined>,
     version: u64,
-    closed: BTreeMap<ControlEndpointId, WhyNot>,
+    closed: Arc<Closed>,
     looked_at: Arc<LookedAt>,
     snapshot: Arc<Snapshot>,
 }
@@ -73,6 +76,10 @@ impl Shown {
     /// What it is now: changed where something was written down or read since, or made anew.
     pub fn renewed(mut self, facts: Facts<'_>) -> Self {
         let same = Arc::ptr_eq(&self.joined, facts.joined) && self.closed == facts.closed;
+        let read_again = !Arc::ptr_eq(&self.looked_at, &facts.looked_at);
+        if same && !read_again && self.version == facts.pages.version() {
+            return self;
+        }
         let since = facts.pages.since(self.version).filter(|_| same);
         let Some(since) = since.filter(|since| self.shows_all(since)) else {
             return Self::new(facts);
@@ -83,15 +90,21 @@ impl Shown {
             written || gpu.control.iter().any(|at| read_anew.contains(&at.endpoint))
         };
         let seen = &self.joined.snapshot.topology.gpus;
-        let touched: Vec<usize> = (0..seen.len()).filter(|at| is_touched(&seen[*at])).collect();
-        if !touched.is_empty() {
-            let known = facts.known();
+        let known = facts.known();
+        let laid_over = |at: usize| {
+            let mut gpu = seen[at].clone();
+            overlay(&mut gpu, &known);
+            gpu
+        };
+        let touched = (0..seen.len()).filter(|at| is_touched(&seen[*at]));
+        let touched = touched.map(|at| (at, laid_over(at)));
+        // As a rule what was read again is as it was, and then nobody has to look at the pool anew.
+        let shown = &self.snapshot.topology.gpus;
+        let changed: Vec<(usize, Gpu)> = touched.filter(|(at, gpu)| shown[*at] != *gpu).collect();
+        if !changed.is_empty() {
             // Whoever looks at the last answer keeps it as it is.
             let shown = &mut Arc::make_mut(&mut self.snapshot).topology.gpus;
-            for at in touched {
-                shown[at].clone_from(&seen[at]);
-                overlay(&mut shown[at], &known);
-            }
+            changed.into_iter().for_each(|(at, gpu)| shown[at] = gpu);
         }
         self.version = facts.pages.version();
         self.looked_at = facts.looked_at.clone();

@@ -20,7 +20,7 @@ use poolwright_store::{Batch, Store, StoreError, Stored, Versioned, read, read_a
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -97,6 +97,13 @@ pub struct AccountChange {
     pub seen: Option<u64>,
 }
 
+/// Accounts that were read when this was the store's last commit.
+#[derive(Default)]
+struct Read {
+    revision: u64,
+    accounts: HashMap<String, Versioned<Account>>,
+}
+
 /// The accounts of this manager.
 pub struct Accounts {
     store: Arc<dyn Store>,
@@ -104,6 +111,7 @@ pub struct Accounts {
     right: Mutex<HashMap<[u8; 32], Instant>>,
     hashing: Semaphore,
     lockout: Lockout,
+    read: Mutex<Read>,
     /// Compared with where there is no such account, so that both take the same time.
     nobody: String,
 }
@@ -125,6 +133,7 @@ impl Accounts {
             key,
             right: Mutex::default(),
             hashing: Semaphore::new(HASHES_AT_ONCE),
+            read: Mutex::default(),
             lockout: Lockout::default(),
             nobody,
         };
@@ -178,7 +187,7 @@ impl Accounts {
 
     /// An account by its name.
     pub async fn one(&self, name: &str) -> Result<Option<AccountShown>, ServiceError> {
-        let found = read::<Account>(self.store.as_ref(), name).await?;
+        let found = self.read(name).await?;
         Ok(found.map(|account| self.shown(&account)))
     }
 
@@ -251,6 +260,36 @@ impl Accounts {
         self.found(name).await
     }
 
+    /// An account as the store has it. Every request asks for one, and it is read anew only after something was written.
+    async fn read(&self, name: &str) -> Result<Option<Versioned<Account>>, ServiceError> {
+        let revision = self.store.revision().await?;
+        let known = |of: &mut Read| {
+            if of.revision != revision {
+                *of = Read {
+                    revision,
+                    accounts: HashMap::new(),
+                };
+            }
+            of.accounts.get(name).cloned()
+        };
+        if let Some(account) = known(&mut self.lock_read()) {
+            return Ok(Some(account));
+        }
+        let found = read::<Account>(self.store.as_ref(), name).await?;
+        let mut last = self.lock_read();
+        // What is newer than it says is as good.
+        if let Some(found) = &found
+            && last.revision == revision
+        {
+            last.accounts.insert(name.to_owned(), found.clone());
+        }
+        Ok(found)
+    }
+
+    fn lock_read(&self) -> MutexGuard<'_, Read> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Deletes an account, of the revision that was seen where that is said; its sessions open nothing from then on.
     pub async fn remove(&self, name: &str, seen: Option<u64>) -> Result<(), ServiceError> {
         let found = self.as_seen(name, seen).await?;
@@ -312,7 +351,7 @@ impl Accounts {
         {
             return Ok(None);
         }
-        let found = read::<Account>(self.store.as_ref(), name).await?;
+        let found = self.read(name).await?;
         let digest = self.digest(name, password, found.as_ref().map_or(0, |found| found.revision));
         if !self.remembered(&digest) {
             let hash = found

@@ -88,8 +88,9 @@ impl Composer {
     /// Nothing that the plan changes by itself is at an endpoint that is not believed.
     pub(super) fn is_believed(&self, plan: &Plan) -> Result<(), ServiceError> {
         let endpoints = super::planning::endpoints_of(plan);
-        let mut disbelieved = self.disbelieved().into_iter();
-        match disbelieved.find(|(endpoint, _)| endpoints.contains(endpoint)) {
+        let amiss = self.amiss();
+        let mut disbelieved = amiss.disbelieved.iter();
+        match disbelieved.find(|(endpoint, _)| endpoints.contains(*endpoint)) {
             None => Ok(()),
             Some((endpoint, why)) => {
                 let message = format!("{endpoint}: {why}");

@@ -12,7 +12,7 @@ use crate::connections::NotReached;
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, ServiceError};
 use crate::missing::Vanished;
-use crate::shown::{Facts, Joined, Shown as PoolShown};
+use crate::shown::{Closed, Facts, Joined, Shown as PoolShown};
 use crate::sight::{Began, Sight};
 use crate::vanishing::{Baselines, Shown};
 use crate::view::LookedAt;
@@ -22,7 +22,6 @@ use jiff::Timestamp;
 use poolwright_collector::{Look, assemble, look};
 use poolwright_driver::{Bindings, DriverError, Fabric, Progress};
 use poolwright_inventory::Snapshot;
-use poolwright_model::composable::WhyNot;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::{ControlEndpointId, HostId};
@@ -31,6 +30,7 @@ use poolwright_store::read_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 /// What was seen last, by endpoint, and what was made of it.
@@ -54,6 +54,18 @@ pub(super) struct Seen {
     looked_at: Option<Arc<LookedAt>>,
     /// The last answer.
     shown: Option<PoolShown>,
+    /// `None` where it must be looked for again.
+    amiss: Option<Arc<Amiss>>,
+}
+
+/// What is amiss with endpoints, as they were seen last.
+pub(super) struct Amiss {
+    /// Endpoints that carry a mark, whosever it is.
+    pub marks: Vec<(ControlEndpointId, String)>,
+    /// Those that are not believed, and why.
+    pub disbelieved: BTreeMap<ControlEndpointId, String>,
+    /// Those of which nothing may be had because of that.
+    pub closed: OnceCell<Arc<Closed>>,
 }
 
 /// What everything that was ever seen is called; see [`naming`].
@@ -76,13 +88,14 @@ impl Seen {
     /// Something was seen. `anew`: it is otherwise than before, and not only seen again.
     fn changed(&mut self, anew: bool) {
         self.looked_at = None;
+        self.amiss = None;
         if anew {
             self.joined = None;
         }
     }
 
     /// The pool by all that was seen, and by what is written down.
-    fn show(&mut self, joined: &Arc<Joined>, closed: Closed, pages: &Pages) -> Arc<Snapshot> {
+    fn show(&mut self, joined: &Arc<Joined>, closed: Arc<Closed>, pages: &Pages) -> Arc<Snapshot> {
         let sights = &self.sights;
         let looked_at = self.looked_at.get_or_insert_with(|| {
             Arc::new(LookedAt {
@@ -107,9 +120,6 @@ impl Seen {
         self.shown.insert(shown).snapshot()
     }
 }
-
-/// Endpoints of which nothing may be had, and why.
-type Closed = BTreeMap<ControlEndpointId, WhyNot>;
 
 impl Composer {
     /// Looks at every endpoint.
@@ -318,14 +328,23 @@ impl Composer {
         shown.flatten()
     }
 
-    /// The endpoints that are not believed just now, and why.
-    pub(super) fn disbelieved(&self) -> BTreeMap<ControlEndpointId, String> {
-        let seen = self.lock_seen();
+    /// What is amiss with endpoints just now.
+    pub(super) fn amiss(&self) -> Arc<Amiss> {
+        let mut seen = self.lock_seen();
+        let Seen { sights, amiss, .. } = &mut *seen;
+        let mark = |(id, sight): (&ControlEndpointId, &Sight)| Some((id.clone(), sight.mark()?.to_owned()));
         let doubted = |(id, sight): (&ControlEndpointId, &Sight)| {
             let (_, fault) = sight.doubted()?;
             Some((id.clone(), fault.message.clone()))
         };
-        seen.sights.iter().filter_map(doubted).collect()
+        let look = || {
+            Arc::new(Amiss {
+                marks: sights.iter().filter_map(mark).collect(),
+                disbelieved: sights.iter().filter_map(doubted).collect(),
+                closed: OnceCell::new(),
+            })
+        };
+        amiss.get_or_insert_with(look).clone()
     }
 
     /// What an endpoint showed before, and does not any more.

@@ -9,6 +9,7 @@
 use super::Composer;
 use super::failing::MANAGER;
 use crate::error::{ErrorCode, ServiceError};
+use crate::shown::Closed;
 use crate::sight::Sight;
 use poolwright_driver::{ErrorKind, Fabric};
 use poolwright_executor::{Pause, Paused};
@@ -16,6 +17,7 @@ use poolwright_model::composable::{WhyNot, WhyNotKind};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_store::{Stored, read};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How the marks of all clusters begin.
@@ -37,31 +39,42 @@ impl Composer {
 
     /// Endpoints that carried another cluster's mark when they were looked at last.
     async fn marked_by_others(&self) -> Result<BTreeMap<ControlEndpointId, String>, ServiceError> {
-        let marks = self.last_looks(|sight| Some((sight.endpoint().clone(), sight.mark()?.to_owned())));
+        self.of_others(&self.amiss().marks).await
+    }
+
+    async fn of_others(
+        &self,
+        marks: &[(ControlEndpointId, String)],
+    ) -> Result<BTreeMap<ControlEndpointId, String>, ServiceError> {
         if marks.is_empty() {
             return Ok(BTreeMap::new());
         }
         let own = self.own_mark().await?;
-        Ok(marks
-            .into_iter()
-            .filter(|(_, mark)| is_of_others(mark, own.as_deref()))
-            .collect())
+        let of_others = marks
+            .iter()
+            .filter(|(_, mark)| is_of_others(mark, own.as_deref()));
+        Ok(of_others.cloned().collect())
     }
 
     /// Endpoints of which nothing may be had, and why.
-    pub(super) async fn closed(&self) -> Result<BTreeMap<ControlEndpointId, WhyNot>, ServiceError> {
-        let marked = self
-            .marked_by_others()
-            .await?
-            .into_iter()
-            .map(|(endpoint, mark)| {
+    pub(super) async fn closed(&self) -> Result<Arc<Closed>, ServiceError> {
+        let amiss = self.amiss();
+        let closed = amiss.closed.get_or_try_init(async || {
+            let marked = self.of_others(&amiss.marks).await?.into_iter();
+            let marked = marked.map(|(endpoint, mark)| {
                 let why = format!("{endpoint} carries the mark of another manager ({mark})");
                 (endpoint, WhyNot::new(WhyNotKind::Marked, why))
             });
-        let disbelieved = self.disbelieved().into_iter();
-        let disbelieved =
-            disbelieved.map(|(endpoint, why)| (endpoint, WhyNot::new(WhyNotKind::Disbelieved, why)));
-        Ok(disbelieved.chain(marked).collect())
+            let disbelieved = amiss.disbelieved.iter();
+            let disbelieved = disbelieved.map(|(endpoint, why)| {
+                (
+                    endpoint.clone(),
+                    WhyNot::new(WhyNotKind::Disbelieved, why.clone()),
+                )
+            });
+            Ok::<_, ServiceError>(Arc::new(disbelieved.chain(marked).collect()))
+        });
+        closed.await.cloned()
     }
 
     /// Pauses what was adopted and carries another's mark; lets go on what was paused for that and does not any more.

@@ -128,6 +128,11 @@ impl Store for SqliteStore {
     }
 
     async fn revision(&self) -> Result<u64, StoreError> {
+        if let Place::File { writer, .. } = &self.place
+            && let Some(newest) = writer.newest()
+        {
+            return Ok(newest);
+        }
         self.read(sql::last_revision).await
     }
 

@@ -6,6 +6,8 @@
 //! were there. Another one takes its place, once that has written everything anew and checked it ([`open::renew`]); until
 //! then nothing is committed. Whoever asks is told that nothing can be written until something is: while nobody
 //! writes, the thread tries it itself.
+//!
+//! The number of the last commit is kept in memory: nobody else writes, and it is asked for by every request.
 
 use super::open::{self, Opened};
 use super::sql::{self, NotApplied};
@@ -13,6 +15,7 @@ use crate::unwritable::{TRY_AGAIN, Unwritable};
 use crate::{Batch, Committed, OpenError, StoreError};
 use rusqlite::Connection;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -35,6 +38,33 @@ struct Way {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     unwritable: Arc<Unwritable>,
+    newest: Arc<Newest>,
+}
+
+/// The number of the last commit. Set before anybody is answered.
+struct Newest(AtomicU64);
+
+impl Newest {
+    /// The file must be asked: at the start, and after a commit of which the disk has not said what became of it.
+    const UNKNOWN: u64 = u64::MAX;
+
+    fn set(&self, revision: u64) {
+        self.0.store(revision, Ordering::Release);
+    }
+
+    fn get(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Acquire)).filter(|revision| *revision != Self::UNKNOWN)
+    }
+
+    fn note(&self, results: &[Result<Committed, StoreError>]) {
+        let committed = results.iter().flatten().map(|committed| committed.revision).max();
+        let failed = |result: &Result<_, StoreError>| matches!(result, Err(StoreError::Unavailable { .. }));
+        match committed {
+            _ if results.iter().any(failed) => self.set(Self::UNKNOWN),
+            Some(revision) => self.set(revision),
+            None => {}
+        }
+    }
 }
 
 impl Writer {
@@ -42,10 +72,11 @@ impl Writer {
         let place = opened.path.display().to_string();
         let (jobs, waiting) = mpsc::channel();
         let unwritable = Arc::new(Unwritable::default());
-        let noted = Arc::clone(&unwritable);
+        let newest = Arc::new(Newest(AtomicU64::new(Newest::UNKNOWN)));
+        let noted = (Arc::clone(&unwritable), Arc::clone(&newest));
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || run(opened, &waiting, &noted))
+            .spawn(move || run(opened, &waiting, &noted.0, &noted.1))
             .map_err(|e| OpenError::Io {
                 place,
                 reason: e.to_string(),
@@ -54,6 +85,7 @@ impl Writer {
             jobs: Some(jobs),
             thread: Some(thread),
             unwritable,
+            newest,
         })))
     }
 
@@ -80,6 +112,11 @@ impl Writer {
         self.way().unwritable.told()
     }
 
+    /// The number of the last commit, where it is known without asking the file.
+    pub fn newest(&self) -> Option<u64> {
+        self.way().newest.get()
+    }
+
     pub async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         let (answer, answered) = oneshot::channel();
         let jobs = self.way().jobs.clone();
@@ -101,7 +138,7 @@ impl Drop for Writer {
     }
 }
 
-fn run(opened: Opened, waiting: &mpsc::Receiver<Job>, unwritable: &Unwritable) {
+fn run(opened: Opened, waiting: &mpsc::Receiver<Job>, unwritable: &Unwritable, newest: &Newest) {
     let Opened {
         connection,
         dir,
@@ -113,6 +150,9 @@ fn run(opened: Opened, waiting: &mpsc::Receiver<Job>, unwritable: &Unwritable) {
         connection,
         is_sound: true,
     };
+    if let Ok(revision) = sql::last_revision(&file.connection) {
+        newest.set(revision);
+    }
     let mut last = 0;
     loop {
         let patience = unwritable.is_so().then_some(TRY_AGAIN);
@@ -129,9 +169,10 @@ fn run(opened: Opened, waiting: &mpsc::Receiver<Job>, unwritable: &Unwritable) {
         let results = file.commit_group(&batches);
         // Before anybody is answered: whoever was refused finds out why.
         unwritable.note(&results);
+        newest.note(&results);
         let committed = results.iter().flatten().map(|committed| committed.revision);
-        if let Some(newest) = committed.max() {
-            last = newest;
+        if let Some(revision) = committed.max() {
+            last = revision;
             dir.saw(&cluster, last);
         }
         for (result, answer) in results.into_iter().zip(answers) {
