@@ -45,6 +45,8 @@ const COMMANDS: &[&str] = &[
     "endpoint record",
     "endpoint qualify",
     "why",
+    "audit",
+    "audit verify",
     "doctor",
 ];
 
