@@ -69,6 +69,9 @@ pub fn size_calibrated(cases: &str, calibration: &Calibration) -> Result<Vec<Out
             result: predict(row, calibration),
         });
     })?;
+    if outcomes.is_empty() {
+        return Err(CsvError::NoRows);
+    }
     Ok(outcomes)
 }
 

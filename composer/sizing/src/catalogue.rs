@@ -199,6 +199,7 @@ fn normal(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::WeightFormat;
 
     #[test]
     fn names_are_matched_as_people_write_them() {
@@ -215,6 +216,16 @@ mod tests {
         ] {
             assert_eq!(catalogue.resolve(text).unwrap().name, name, "{text}");
         }
+    }
+
+    #[test]
+    fn models_published_in_fewer_bits_say_so() {
+        let stored = |name: &str| Catalogue::builtin().resolve(name).unwrap().stored;
+        for name in ["DeepSeek-V3", "DeepSeek-V3.2", "Kimi-K2"] {
+            assert_eq!(stored(name), Some(WeightFormat::Fp8), "{name}");
+        }
+        assert_eq!(stored("gpt-oss-120b"), Some(WeightFormat::Mxfp4));
+        assert_eq!(stored("Llama-3.1-8B"), None);
     }
 
     #[test]

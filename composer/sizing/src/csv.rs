@@ -8,6 +8,8 @@ use std::collections::HashMap;
 pub enum CsvError {
     #[error("line 1: no header")]
     NoHeader,
+    #[error("no row under the header; is it a table of cases?")]
+    NoRows,
     #[error("line {line}: {fields} fields under a header of {columns}")]
     Width {
         line: usize,

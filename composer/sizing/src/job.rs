@@ -36,6 +36,23 @@ named! {
     }
 }
 
+/// What QLoRA's frozen weights may be stored in.
+pub const FROZEN: [WeightFormat; 4] = [
+    WeightFormat::Nf4,
+    WeightFormat::Nf4Dq,
+    WeightFormat::GptqInt4,
+    WeightFormat::GptqInt8,
+];
+
+impl WeightFormat {
+    /// GPTQ's layers unpack a matrix with plain operations and multiply with it: the graph keeps each matrix in 16 bits
+    /// until its backward pass (`matmul(x.half(), weight)` in auto_gptq's `qlinear_cuda_old.py`). bitsandbytes unpacks
+    /// it once more instead.
+    pub(crate) fn is_unpacked_in_graph(self) -> bool {
+        matches!(self, Self::GptqInt4 | Self::GptqInt8)
+    }
+}
+
 named! {
     /// Types of weights, gradients, optimizer states and computation in training.
     Precision("precision") {
@@ -247,7 +264,7 @@ pub struct Training {
     pub cuda: Option<Version>,
     /// Used unless the method is full.
     pub adapters: Adapters,
-    /// The frozen weights of QLoRA: nf4 or nf4-dq.
+    /// The frozen weights of QLoRA: one of [`FROZEN`].
     pub frozen: WeightFormat,
 }
 
@@ -414,8 +431,9 @@ impl Job {
                         within("trainable", trainable, 1, 1 << 50)?;
                     }
                 }
-                if t.method == Method::Qlora && !matches!(t.frozen, WeightFormat::Nf4 | WeightFormat::Nf4Dq) {
-                    return Err(SizingError::bad("frozen", t.frozen, "nf4, nf4-dq"));
+                if t.method == Method::Qlora && !FROZEN.contains(&t.frozen) {
+                    let allowed = FROZEN.map(WeightFormat::name).join(", ");
+                    return Err(SizingError::bad("frozen", t.frozen, &allowed));
                 }
                 Ok(())
             }

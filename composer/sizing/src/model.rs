@@ -99,7 +99,13 @@ impl std::str::FromStr for Family {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let named: Result<Self, serde::de::value::Error> =
             Family::deserialize(serde::de::value::StrDeserializer::new(text));
-        named.map_err(|error| SizingError::bad("family", format!("{text:?}"), &error.to_string()))
+        named.map_err(|error| {
+            let said = error.to_string();
+            let names = said
+                .split_once("expected one of ")
+                .map_or(&*said, |(_, names)| names);
+            SizingError::bad("family", format!("{text:?}"), &names.replace('`', ""))
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is gathered of sharded weights, term by term: under a pipeline, and from the host's memory.
 #![expect(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
-use poolwright_sizing::job::{Method, Offload, Precision, Recompute, Training, WeightFormat};
+use poolwright_sizing::job::{Loss, Method, Offload, Precision, Recompute, Sharding, Training, WeightFormat};
 use poolwright_sizing::training::{Peak, peak};
 use poolwright_sizing::{Catalogue, Model, Parallel, training};
 
@@ -97,4 +97,44 @@ fn weights_on_the_host_leave_their_scales_and_come_in_shards() {
     let gathered = |gpus| term(&on(gpus, WeightFormat::Nf4), "gathered weights");
     let fewer = 2.0 * 0.5 * model.layer() * (1.0 / 2.0 - 1.0 / 8.0);
     assert!((gathered(2) - gathered(8) - fewer).abs() <= 2.0);
+}
+
+/// What is unpacked with plain operations stays in the graph: a layer of it where layers are computed again, else all.
+#[test]
+fn matrices_of_gptq_stay_in_16_bits_until_their_backward_pass() {
+    let model = model("Llama-2-7B");
+    let unpacked = |frozen, recompute, moment: &str| {
+        let job = Training {
+            recompute,
+            frozen,
+            loss: Loss::Chunked,
+            ..Training::new(Method::Qlora)
+        };
+        let peak = peak(&model, &job, &Parallel::SINGLE).unwrap();
+        assert_eq!(peak.moment, moment);
+        term(&peak, "dequantised weights")
+    };
+    let layers = (model.params - model.embedding()) as f64;
+    let all = unpacked(WeightFormat::GptqInt4, Recompute::None, "start of backward");
+    assert!((all / (2.0 * layers) - 1.0).abs() < 1e-3, "{all}");
+    let first = "first layer of backward";
+    let one = unpacked(WeightFormat::GptqInt4, Recompute::Full, first);
+    assert!((one / (2.0 * layers / 32.0) - 1.0).abs() < 1e-3, "{one}");
+    let matrix = (model.hidden * model.ffn) as f64;
+    same(unpacked(WeightFormat::Nf4, Recompute::Full, first), 2.0 * matrix);
+}
+
+/// DeepSpeed's two buckets of 5e8 elements are there on one GPU, too, and for the few weights of an adapter.
+#[test]
+fn buckets_of_zero_are_whole() {
+    let model = model("Llama-3.1-8B");
+    for method in [Method::Full, Method::Lora] {
+        let job = Training {
+            precision: Precision::Bf16,
+            sharding: Sharding::Gradients,
+            ..Training::new(method)
+        };
+        let peak = peak(&model, &job, &Parallel::SINGLE).unwrap();
+        same(term(&peak, "communication buckets"), 2.0 * 2.0 * 5e8);
+    }
 }

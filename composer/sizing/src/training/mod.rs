@@ -279,6 +279,10 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
         "other adapters, counted as low-rank ones",
     );
     say(
+        job.method == Method::Qlora && job.frozen.is_unpacked_in_graph() && model.experts.is_some(),
+        "frozen experts in GPTQ's format",
+    );
+    say(
         job.method != Method::Full && model.experts.is_some(),
         "activations of adapters on a mixture of experts",
     );
@@ -307,10 +311,11 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
         "paged states, counted as being in the host's memory",
     );
     say(
-        matches!(
-            job.sharding,
-            Sharding::None | Sharding::Optimizer | Sharding::Gradients
-        ) && parallel.replicas() > 1,
+        match job.sharding {
+            Sharding::None => parallel.replicas() > 1,
+            Sharding::Optimizer | Sharding::Gradients => true,
+            Sharding::Weights => false,
+        },
         "buckets of DDP, ZeRO 1 and ZeRO 2, by their frameworks' defaults",
     );
     what.into_iter()

@@ -80,6 +80,7 @@ fn moments(rank: &Rank<'_>) -> Vec<Moment> {
     let mut start = vec![
         accumulating.then(|| gradients.clone()),
         rank.logits(),
+        rank.dequantised_of_all(),
         rank.gathered_at_loss(),
     ];
     start.extend(activations());

@@ -4,7 +4,7 @@ use super::part::{Part, words};
 use super::rank::Rank;
 use crate::constants::{Constants, Factored};
 use crate::estimate::grouped;
-use crate::job::{Method, Offload, Sharding};
+use crate::job::{Method, Offload, Recompute, Sharding};
 use crate::model::Mlp;
 
 pub(super) struct States {
@@ -199,43 +199,68 @@ impl Rank<'_> {
         Some(Part::new("scales", each * self.linears(), formula))
     }
 
-    /// DDP's copy of all gradients; the two buckets of ZeRO 1 and 2.
+    /// DDP's copy of all gradients; the two buckets of ZeRO 1 and 2, which DeepSpeed allocates whole at each backward
+    /// pass, whatever is trained and over however many GPUs.
     fn buffers(&self) -> Option<Part> {
-        if self.parallel.replicas() < 2 || self.adapted() || self.job.offload == Offload::Parameters {
+        if self.job.offload == Offload::Parameters {
             return None;
         }
-        let bytes = Constants::builtin().states(self.job.precision);
-        let here = self.dense_layer() * self.stage.layers
-            + self.embeddings()
-            + self.expert_layer() * self.expert_layers();
         match self.job.sharding {
-            Sharding::None => {
+            Sharding::None if self.parallel.replicas() > 1 => {
+                let (each, trained) = if self.adapted() {
+                    (self.adapter_bytes(), self.trained())
+                } else {
+                    let bytes = Constants::builtin().states(self.job.precision);
+                    (bytes.gradients, self.linears() + self.embeddings())
+                };
                 let formula = words!(
                     self,
-                    "{} B x {}, gradients once more in DDP's buckets",
-                    bytes.gradients,
-                    grouped(here.round() as u64)
+                    "{each} B x {}, gradients once more in DDP's buckets",
+                    grouped(trained.round() as u64)
                 );
-                Some(Part::new("gradient buckets", bytes.gradients * here, formula))
+                Some(Part::new("gradient buckets", each * trained, formula))
             }
             Sharding::Optimizer | Sharding::Gradients => {
-                let elements = Constants::builtin().training.bucket_elements.value.min(here);
+                let elements = Constants::builtin().training.bucket_elements.value;
                 let formula = words!(self, "2 buckets x 2 B x {}", grouped(elements.round() as u64));
                 Some(Part::new("communication buckets", 4.0 * elements, formula))
             }
-            Sharding::Weights => None,
+            Sharding::None | Sharding::Weights => None,
         }
     }
 
-    /// QLoRA computes with one matrix of the layer in 16 bits.
+    /// QLoRA computes with one matrix of the layer in 16 bits; of a format whose matrices the graph keeps, with all of
+    /// the layer's.
     pub fn dequantised(&self) -> Option<Part> {
         if self.job.method != Method::Qlora {
             return None;
         }
         let m = self.model;
-        let matrix = (m.hidden * m.ffn.max(m.query())) as f64 / self.tensor();
-        let formula = words!(self, "2 B x {} of one matrix", grouped(matrix.round() as u64));
-        Some(Part::new("dequantised weights", 2.0 * matrix, formula))
+        let (matrices, of) = if self.job.frozen.is_unpacked_in_graph() {
+            (
+                self.dense_layer() + self.expert_layer(),
+                "a layer, kept by the graph",
+            )
+        } else {
+            let matrix = (m.hidden * m.ffn.max(m.query())) as f64 / self.tensor();
+            (matrix, "one matrix")
+        };
+        let formula = words!(self, "2 B x {} of {of}", grouped(matrices.round() as u64));
+        Some(Part::new("dequantised weights", 2.0 * matrices, formula))
+    }
+
+    /// The same of all layers, where none is computed again.
+    pub fn dequantised_of_all(&self) -> Option<Part> {
+        let again = self.job.recompute == Recompute::Full;
+        if again || self.job.method != Method::Qlora || !self.job.frozen.is_unpacked_in_graph() {
+            return None;
+        }
+        let formula = words!(
+            self,
+            "2 B x {}, kept by the graph",
+            grouped(self.linears().round() as u64)
+        );
+        Some(Part::new("dequantised weights", 2.0 * self.linears(), formula))
     }
 
     /// What the optimizer needs while it updates the largest parameter.
