@@ -10,7 +10,7 @@ fn rules(backfill: Backfill) -> Rules {
     Rules {
         order: Order::Arrival,
         backfill,
-        preference: Preference::FewestAttaches,
+        preference: Preference::Working,
         fair_share: 0.0,
         idle: Some(60 * SECOND),
     }
@@ -138,6 +138,23 @@ fn a_job_goes_where_its_gpus_are_attached() {
     assert_eq!(
         (next[0].parts[0].host, next[0].parts[0].attached),
         (first[0].parts[0].host, 1)
+    );
+}
+
+#[test]
+fn a_host_is_left_asleep_while_one_that_works_has_room() {
+    let mut queue = Queue::new(pool(8, &[4, 4]), rules(Backfill::Reserve));
+    queue.submit(job(0, 0, 2, 100));
+    queue.submit(job(1, 0, 4, 10));
+    let hosts: Vec<usize> = queue.decide(0).iter().map(|start| start.parts[0].host).collect();
+    assert_ne!(hosts[0], hosts[1]);
+    queue.finish(1, 10 * SECOND);
+    queue.submit(job(2, 10, 2, 10));
+    let next = queue.decide(10 * SECOND);
+    assert_eq!(
+        (next[0].parts[0].host, next[0].parts[0].attached),
+        (hosts[0], 2),
+        "four are attached and idle at the other, which sleeps"
     );
 }
 

@@ -16,8 +16,9 @@ pub enum Preference {
     /// The host that has the least left afterwards.
     #[default]
     BestFit,
-    /// The host that needs the fewest attaches; of those one that works already, and that has the least left.
-    FewestAttaches,
+    /// A host that works already: one that is woken draws power for as long as the job runs, and an attach takes seconds.
+    /// Of those one where nothing must be attached, then the one that has the least left.
+    Working,
 }
 
 impl Room {
@@ -44,7 +45,7 @@ impl Room {
             return None;
         }
         let attaches = |host: HostIndex, gpus: u32| match preference {
-            Preference::FewestAttaches => gpus.saturating_sub(pool.hosts()[host].idle[class]),
+            Preference::Working => gpus.saturating_sub(pool.hosts()[host].idle[class]),
             Preference::BestFit => 0,
         };
         if gpus > pool.widest_host() {
@@ -52,8 +53,8 @@ impl Room {
         }
         let fitting = self.free.iter().enumerate().filter(|(_, free)| **free >= gpus);
         let (host, _) = fitting.min_by_key(|(host, free)| {
-            let sleeps = preference == Preference::FewestAttaches && pool.hosts()[*host].busy_gpus() == 0;
-            (attaches(*host, gpus), sleeps, **free - gpus)
+            let sleeps = preference == Preference::Working && pool.hosts()[*host].busy_gpus() == 0;
+            (sleeps, attaches(*host, gpus) > 0, **free - gpus)
         })?;
         Some(vec![(host, gpus)])
     }

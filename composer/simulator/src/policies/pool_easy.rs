@@ -10,7 +10,7 @@ pub const POLICY: Policy = Policy {
     rules: |scenario| Rules {
         order: Order::Arrival,
         backfill: Backfill::Reserve,
-        preference: Preference::FewestAttaches,
+        preference: Preference::Working,
         fair_share: 0.0,
         idle: idle(scenario),
     },

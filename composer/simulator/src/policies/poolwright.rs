@@ -1,5 +1,5 @@
 //! Ours: the least expected service first with ageing, a reservation for whoever has the first turn, tenants near their shares, and
-//! hosts that need few attaches.
+//! hosts that work already.
 
 use super::{Ground, Policy, idle};
 use crate::scenario::Scenario;
@@ -7,7 +7,7 @@ use poolwright_planner::queue::{Backfill, Order, Preference, Rules};
 
 pub const POLICY: Policy = Policy {
     name: "poolwright",
-    about: "a pool, least expected service first with ageing, reservations, few attaches",
+    about: "a pool, least expected service first with ageing, reservations, few hosts at work",
     ground: Ground::Pool,
     rules,
 };
@@ -20,7 +20,7 @@ pub(super) fn rules(scenario: &Scenario) -> Rules {
             most: 25.0,
         },
         backfill: Backfill::Reserve,
-        preference: Preference::FewestAttaches,
+        preference: Preference::Working,
         fair_share: scenario.pool.fair_share_h,
         idle: idle(scenario),
     }
