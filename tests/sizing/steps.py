@@ -87,6 +87,7 @@ class Case:
     tensor: int = 1
     sequence: int = 0
     pipeline: int = 1
+    interleave: int = 1
     context: int = 1
     expert: int = 1
     task: str = "full"
@@ -183,4 +184,16 @@ def cases():
             ("qwen3.5-9b-8-layers", 8, "full", 2),
         )
     ]
-    return moe + optimizers + offload + tensor + pipeline + context + sharded + families + latent + qlora + sharded_pipeline + hybrid
+    interleaved = [
+        Case("pipeline", eight, pipeline=p, interleave=v, grad_accum=8, micro_batch=b)
+        for p, v, b in ((2, 2, 1), (2, 4, 1))
+    ]
+    # With long batches the backward pass outweighs the step, with short ones the step with its temporaries.
+    adafactor = [
+        Case("optimizer", name, optimizer="adafactor", recompute="full", micro_batch=b, precision=precision)
+        for name, b, precision in ((one, 1, "bf16"), (one, 4, "bf16"), (one, 1, "fp32"), (eight, 1, "bf16"))
+    ]
+    return (
+        moe + optimizers + offload + tensor + pipeline + context + sharded + families + latent + qlora + sharded_pipeline
+        + hybrid + interleaved + adafactor
+    )

@@ -14,7 +14,8 @@ and move nothing. How what one rank holds is built:
 
 * tensor (and sequence) parallelism: DTensor's own plan on the transformers model;
 * sharding: FSDP2 (fully_shard) on every layer and, for embedding and head, on the model;
-* a pipeline: the first and the last stage, each with its layers and its micro-batches in flight; the greater;
+* a pipeline: the first and the last stage, each with its layers and its micro-batches in flight; the greater; with
+  several parts of the model a stage, each part's micro-batches as PyTorch's interleaved schedule has them;
 * a pipeline of sharded stages: the same, each stage a module under FSDP2 that keeps its weights between micro-batches
   and reduces gradients after the last, as PyTorch's PipelineStage has it;
 * context parallelism: the rank's tokens, keys and values that are passed around, states sharded over the ranks;
@@ -50,6 +51,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from kernels import Narrow, fuse_linear_attention
 from steps import FAMILIES, LINEAR, MODELS, cases
 
 GIB = 2**30
@@ -85,6 +87,12 @@ class AdamW:
             part.step()
 
 
+def adafactor(params):
+    from transformers.optimization import Adafactor
+
+    return Adafactor(params, lr=1e-4, relative_step=False, scale_parameter=False)
+
+
 def optimizer_of(case, params):
     if case.offload == "optimizer":
         return None
@@ -93,61 +101,8 @@ def optimizer_of(case, params):
         "adamw_8bit": lambda: AdamW8bit(params),
         "sgd": lambda: torch.optim.SGD(params, lr=1e-4, fused=True),
         "sgd_momentum": lambda: torch.optim.SGD(params, lr=1e-4, momentum=0.9, fused=True),
+        "adafactor": lambda: adafactor(params),
     }[case.optimizer]()
-
-
-class Narrow(torch.autograd.Function):
-    """Flash attention whose values are narrower than queries and keys."""
-
-    @staticmethod
-    def forward(ctx, query, key, value):
-        out = value.new_empty(*query.shape[:3], value.shape[-1])
-        ctx.save_for_backward(query, key, value, out, query.new_empty(query.shape[:3], dtype=torch.float32))
-        return out
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return tuple(torch.empty_like(t) for t in ctx.saved_tensors[:3])
-
-
-class Delta(torch.autograd.Function):
-    """The gated delta rule: normed queries and keys, values, decay, rate of learning, and a chunk's products of keys."""
-
-    @staticmethod
-    def forward(ctx, query, key, value, decay, rate):
-        normed = [torch.empty_like(t) for t in (query, key)]
-        norms = [t.new_empty(t.shape[:-1], dtype=torch.float32) for t in (query, key)]
-        products = value.new_empty(*value.shape[:-1], 64)
-        ctx.save_for_backward(*normed, *norms, value, torch.empty_like(decay, dtype=torch.float32), rate, products)
-        return torch.empty_like(value, memory_format=torch.contiguous_format)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        query, key, _, _, value, decay, rate, _ = ctx.saved_tensors
-        return tuple(torch.empty_like(t) for t in (query, key, value, decay, rate))
-
-
-class Convolution(torch.autograd.Function):
-    """A short convolution with its activation in one kernel, which computes what it needs again from its input."""
-
-    @staticmethod
-    def forward(ctx, x, weight):
-        ctx.save_for_backward(x, weight)
-        return torch.empty_like(x)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return tuple(torch.empty_like(t) for t in ctx.saved_tensors)
-
-
-def fuse_linear_attention():
-    """In place of what transformers computes where these kernels are not installed."""
-    from transformers.models.qwen3_5 import modeling_qwen3_5
-    from transformers.models.qwen3_next import modeling_qwen3_next
-
-    for module in (modeling_qwen3_next, modeling_qwen3_5):
-        module.torch_chunk_gated_delta_rule = lambda q, k, v, g, beta, **_: (Delta.apply(q, k, v, g, beta), None)
-        module.causal_conv1d_fn = lambda x, weight, bias=None, **_: Convolution.apply(x, weight)
 
 
 class MatMul4Bit(torch.autograd.Function):
@@ -286,27 +241,51 @@ def shard(case, model, mesh):
     fully_shard(model, mesh=mesh, mp_policy=policy, ignored_params=experts)
 
 
-def hidden_through(model, hidden):
-    """The layers of a stage alone."""
+def hidden_through(model, hidden, layers=None):
+    """The layers of a stage alone, or of a part of it."""
     position = torch.arange(hidden.shape[1]).unsqueeze(0)
     rotary = model.model.rotary_emb(hidden, position)
-    for block in model.model.layers:
+    for block in model.model.layers if layers is None else layers:
         hidden = block(hidden, attention_mask=None, position_embeddings=rotary, position_ids=position)
     return hidden
 
 
-def first_stage(case, model, copies, ids):
-    outputs = [hidden_through(each, each.model.embed_tokens(ids)) for each in copies]
+def flight(case, at):
+    """The parts of its layers that a stage has passed before the first goes back, as PyTorch's schedules warm up: as many
+    micro-batches as there are stages through one part after the other."""
+    p, v = case.pipeline, case.interleave
+    rounds = range(0, case.grad_accum, p)
+    order = [part for r in rounds for part in range(v) for _ in range(r, min(r + p, case.grad_accum))]
+    return order[: p * v + p - 1 - 2 * at if v > 1 else p - at]
+
+
+def pass_through(case, copies, ids, at):
+    """All that is in flight forward, then backward, each through modules of its own; logits live as long as their
+    micro-batch does."""
+    outputs = []
+    for each, part in zip(copies, flight(case, at)):
+        layers = len(each.model.layers) // case.interleave
+        if at == 0 and part == 0:
+            hidden = each.model.embed_tokens(ids)
+        else:
+            dtype = next(each.parameters()).dtype
+            hidden = torch.zeros(*ids.shape, each.config.hidden_size, dtype=dtype, requires_grad=True)
+        out = hidden_through(each, hidden, each.model.layers[part * layers : (part + 1) * layers])
+        if at > 0 and part == case.interleave - 1:
+            logits = each.lm_head(each.model.norm(out))
+            F.cross_entropy(logits.float().flatten(0, 1), ids.flatten()).backward()
+        else:
+            outputs.append(out)
     for out in outputs:
         out.backward(torch.zeros_like(out))
 
 
+def first_stage(case, model, copies, ids):
+    pass_through(case, copies, ids, 0)
+
+
 def last_stage(case, model, copies, ids):
-    hidden = torch.zeros(*ids.shape, model.config.hidden_size, dtype=next(model.parameters()).dtype, requires_grad=True)
-    for each in copies[:1]:
-        logits = each.lm_head(each.model.norm(hidden_through(each, hidden)))
-        loss = F.cross_entropy(logits.float().flatten(0, 1), ids.flatten())
-        loss.backward()
+    pass_through(case, copies, ids, case.pipeline - 1)
 
 
 class Stage(torch.nn.Module):
@@ -407,7 +386,8 @@ def measure(case, mesh, stage, layers, drop=()):
     optimizer = optimizer_of(case, params)
     # Micro-batches in flight run through copies of the modules with the same parameters.
     shared = {id(p): p for p in params}
-    in_flight = min(case.pipeline, case.grad_accum) if stage is first_stage else 1
+    at = {first_stage: 0, last_stage: case.pipeline - 1}
+    in_flight = len(flight(case, at[stage])) if stage in at else 1
     copies = [model] + [copy.deepcopy(model, dict(shared)) for _ in range(in_flight - 1)]
     ids = torch.zeros(case.micro_batch, case.tokens, dtype=torch.long)
 

@@ -219,7 +219,8 @@ impl Rank<'_> {
             Mixer::Lightning => e * (4.0 * key + 2.0 * value) + (4.0 + 4.0 * e) * value,
             // The fused kernels keep what goes into the convolution, and what comes out of the scan.
             Mixer::Mamba => e * (4.0 * value + 2.0 * linear.key_dim as f64),
-            Mixer::Mamba2 => e * (2.0 * key + 4.0 * value + heads) + 4.0 * heads,
+            // Theirs reaches to the last matrix, whose input is computed again; a scale of the norm for each group.
+            Mixer::Mamba2 => e * (2.0 * key + 3.0 * value + heads) + 4.0 * linear.key_heads as f64,
             // What is projected, gated, convolved, and gated again.
             Mixer::Convolution => 6.0 * e * value,
             // Three mixes of each token with the last; receptance with its gate, key and value in fp32, and their output.

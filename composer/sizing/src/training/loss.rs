@@ -28,7 +28,7 @@ impl Rank<'_> {
         self.logits_of("logits", b, by)
     }
 
-    /// The model's output lives as long as the step.
+    /// The model's output lives as long as its loss.
     pub fn logits_kept(&self) -> Option<Part> {
         let (b, by) = match self.job.loss {
             Loss::Chunked => return None,

@@ -5,7 +5,7 @@
 //! first layer         weights + optimizer + all activations + head's gradient + one layer + logits kept
 //! last layer          weights + optimizer + gradients but the embedding's + one layer + logits kept
 //! embedding           weights + optimizer + gradients + the embedding's once more + logits kept
-//! optimizer step      weights + optimizer + gradients + temporaries + logits kept
+//! optimizer step      weights + optimizer + gradients + temporaries
 //! ```
 //!
 //! Everywhere: what is gathered of sharded weights at that moment, and communication buckets. Under a pipeline
@@ -113,9 +113,10 @@ fn moments(rank: &Rank<'_>) -> Vec<Moment> {
         }),
         rank.embedding_gradient(),
         rank.gathered_at_embedding(),
-        logits_kept.clone(),
+        logits_kept,
     ];
-    let step = vec![Some(divided), rank.optimizer_temporaries(), logits_kept];
+    // What computes the loss has returned, and its output is gone.
+    let step = vec![Some(divided), rank.optimizer_temporaries()];
 
     let mut moments = vec![
         moment("start of backward", start),
