@@ -1,17 +1,21 @@
 //! `serve`: the manager, until it is interrupted.
 
 use super::Outcome;
+use crate::access::read_authority;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::follow::some_time;
 use crate::output::human::counted;
 use crate::output::say;
 use crate::stop::until_stopped;
-use crate::wire_up::{self, Rack, RackServing, RedfishConnector, ServedApi, ServedRack, StoreArgs};
+use crate::wire_up::{
+    self, EventOptions, Rack, RackServing, RedfishConnector, ServedApi, ServedRack, StoreArgs,
+};
 use futures_util::StreamExt;
 use poolwright_collector::CollectOptions;
 use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::Standing;
+use poolwright_service::subscription::{Allowed, Network};
 use poolwright_service::{Composer, Keys, Options, Paused, runner};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -51,6 +55,15 @@ pub struct ServeArgs {
     /// Make a new password for the account admin where DIR/initial-admin-password is missing, or opens nothing
     #[arg(long)]
     new_admin_password: bool,
+    /// Private network that events may be sent to, such as 10.0.0.0/8 or one address; repeatable
+    #[arg(long, value_name = "NETWORK")]
+    event_allow: Vec<Network>,
+    /// Certificate authorities that destinations of events are believed by, instead of this machine's
+    #[arg(long, value_name = "FILE.pem")]
+    event_ca: Option<PathBuf>,
+    /// Send events to loopback addresses, too: whoever may subscribe reaches services of this machine
+    #[arg(long)]
+    insecure_event_loopback: bool,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -61,6 +74,7 @@ Examples:
   poolwright serve --data-dir /var/lib/poolwright --listen 0.0.0.0:8443 --name pool.example.com --name 10.0.0.9
   poolwright serve --data-dir /var/lib/poolwright --calibration /etc/poolwright/here.json
   poolwright serve --data-dir /var/lib/poolwright --hooks /etc/poolwright/hooks.toml
+  poolwright serve --data-dir /var/lib/poolwright --event-allow 10.0.0.0/8 --event-ca /etc/poolwright/collector-ca.pem
   poolwright serve --data-dir /var/lib/poolwright --store postgres://poolwright@db/pool \
       --store-password-file /etc/poolwright/db-password --store-ca /etc/poolwright/db-ca.pem
 
@@ -70,6 +84,21 @@ To ask it:
   poolwright get gpus
 Nobody has the password any more, as after a restore: start it with --new-admin-password.
 SIGTERM and SIGINT stop it; operations under way are carried on at the next start.";
+
+impl ServeArgs {
+    /// Where events may be sent.
+    fn events(&self) -> Result<EventOptions, Failure> {
+        let read = |file: &PathBuf| read_authority(file).map(String::into_bytes);
+        Ok(EventOptions {
+            allowed: Allowed {
+                networks: self.event_allow.clone(),
+                loopback: self.insecure_event_loopback,
+            },
+            ca: self.event_ca.as_ref().map(read).transpose()?,
+            ..EventOptions::default()
+        })
+    }
+}
 
 /// The longest that a stop may take.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -89,6 +118,7 @@ pub async fn run(args: ServeArgs) -> Outcome {
         .transpose()?;
     let hooks = args.hooks.as_deref().map(wire_up::read_hooks).transpose()?;
     let cluster_key = args.store.cluster_key()?;
+    let events = args.events()?;
     let listener = wire_up::listen(args.listen)?;
     // That is an error of the write, and not the end of the process. Held for as long as it runs.
     let _write_fails = signal(XFSZ);
@@ -127,6 +157,7 @@ pub async fn run(args: ServeArgs) -> Outcome {
             names: args.name.clone(),
             cluster_key,
             new_admin_password: args.new_admin_password,
+            events,
         },
     )
     .await?;

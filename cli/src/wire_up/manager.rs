@@ -8,6 +8,8 @@ use poolwright_service::Composer;
 use std::net::SocketAddr;
 use url::Url;
 
+/// How events are sent.
+pub use poolwright_northbound::EventOptions;
 /// Where an API keeps its files, and for whom it is.
 pub use poolwright_northbound::Options as ApiServing;
 /// An API that is being served.

@@ -14,8 +14,10 @@ mod redfish;
 mod server;
 mod tls;
 
-pub use server::{Listener, Options, Running, ServeError, serve};
+pub use server::{EventOptions, Listener, Options, Running, ServeError, serve};
 
+use crate::redfish::events::hub::Hub;
+use crate::redfish::events::push::Post;
 use poolwright_service::Composer;
 use poolwright_service::accounts::Accounts;
 use poolwright_service::sessions::Sessions;
@@ -27,4 +29,6 @@ pub(crate) struct Api {
     pub composer: Composer,
     pub accounts: Arc<Accounts>,
     pub sessions: Arc<Sessions>,
+    pub hub: Arc<Hub>,
+    pub post: Arc<Post>,
 }

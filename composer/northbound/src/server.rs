@@ -1,10 +1,13 @@
 //! The server: its first start, its limits, its end.
 
+use crate::redfish::events::hub::Hub;
+use crate::redfish::events::push::Post;
 use crate::tls::{self, Authority, TlsError};
 use crate::{Api, api};
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
 use poolwright_service::accounts::{ADMIN, Accounts};
+use poolwright_service::subscription::Allowed;
 use poolwright_service::{ClusterKey, Composer, ErrorCode, ServiceError};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -30,6 +33,28 @@ pub struct Options {
     pub cluster_key: Option<ClusterKey>,
     /// Make a new password for the administrator, unless the file of the first one still opens the account.
     pub new_admin_password: bool,
+    pub events: EventOptions,
+}
+
+/// How events are sent to those who subscribed.
+#[derive(Debug, Clone)]
+pub struct EventOptions {
+    /// What may be sent to beside the open internet.
+    pub allowed: Allowed,
+    /// Certificate authorities, in PEM form, that destinations are believed by; this machine's where there are none.
+    pub ca: Option<Vec<u8>>,
+    /// From one try to the next, longer with each.
+    pub retry_interval: Duration,
+}
+
+impl Default for EventOptions {
+    fn default() -> Self {
+        Self {
+            allowed: Allowed::default(),
+            ca: None,
+            retry_interval: Duration::from_secs(10),
+        }
+    }
 }
 
 /// Why the API can't be served.
@@ -52,6 +77,7 @@ pub struct Running {
     /// The certificate authority to trust, a PEM file.
     pub ca: PathBuf,
     handle: Handle<SocketAddr>,
+    hub: Arc<Hub>,
     task: JoinHandle<io::Result<()>>,
 }
 
@@ -99,10 +125,23 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
     }
 
     let uuid = service_uuid(&composer).await?;
+    let (hub, accounts) = (Hub::new(), Arc::new(accounts));
+    let post = Post::new(
+        options.events,
+        address,
+        composer.clone(),
+        accounts.clone(),
+        hub.clone(),
+    );
+    let post = Arc::new(post);
+    tokio::spawn(hub.clone().run(composer.clone()));
+    tokio::spawn(post.clone().run());
     let api = Api {
+        hub: hub.clone(),
+        post,
         sessions: Arc::new(composer.sessions()),
         composer,
-        accounts: Arc::new(accounts),
+        accounts,
     };
     let router = api::router(api, uuid);
     let handle = Handle::new();
@@ -115,6 +154,7 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         address,
         ca: files.ca,
         handle,
+        hub,
         task,
     })
 }
@@ -153,6 +193,8 @@ impl Listener {
 impl Running {
     /// Stops accepting, lets requests under way end, and ends.
     pub async fn stop(self) {
+        // Streams have no end of their own.
+        self.hub.close();
         self.handle.graceful_shutdown(Some(DRAIN));
         if let Err(error) = self.task.await {
             tracing::warn!("the server did not end well: {error}");

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use poolwright_driver::DriverError;
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::OperationId;
-use poolwright_northbound::{Listener, Options, Running, ServeError, serve};
+use poolwright_northbound::{EventOptions, Listener, Options, Running, ServeError, serve};
 use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
 use poolwright_service::{ClusterKey, Composer, Options as ServiceOptions};
@@ -110,6 +110,7 @@ async fn served_as(composer: Composer, data_dir: &Path, names: &[&str]) -> Runni
         names: names.iter().map(|name| (*name).to_owned()).collect(),
         cluster_key: None,
         new_admin_password: false,
+        events: EventOptions::default(),
     };
     serve_with(composer, options).await.unwrap()
 }
@@ -142,6 +143,7 @@ async fn managers_that_share_a_key_are_trusted_by_the_authority_of_the_first() {
             names: vec![],
             cluster_key: secret.map(|secret| ClusterKey::new(secret).unwrap()),
             new_admin_password: false,
+            events: EventOptions::default(),
         };
         std::fs::create_dir_all(&options.data_dir).unwrap();
         serve_with(composer(store.clone()), options).await

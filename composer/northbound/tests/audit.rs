@@ -49,6 +49,7 @@ impl Manager {
             names: Vec::new(),
             cluster_key: None,
             new_admin_password: false,
+            events: poolwright_northbound::EventOptions::default(),
         };
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let running = serve(composer, listener, options).await.unwrap();

@@ -11,6 +11,7 @@
 //! * [`Course`]: the windows of a demand with phases.
 //! * `wants`: how many GPUs were wanted, for forecasts.
 //! * [`spans`]: lengths of time as people write them.
+//! * [`subscription`]: who is sent what happens.
 //! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
 //! * [`accounts`], [`sessions`]: who may ask. [`audit`]: who did.
@@ -46,6 +47,7 @@ mod shown;
 mod sight;
 pub mod size;
 pub mod spans;
+pub mod subscription;
 pub mod tenant;
 mod vanishing;
 mod view;
@@ -55,11 +57,11 @@ pub mod window;
 
 pub use composer::documents;
 pub use composer::{
-    Accepting, Adopting, Asked, Change, Check, CheckResult, Composer, Credentials, Declaration, Declared,
-    DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest, How, LimitsStatus, Lost,
-    MOST_AHEAD_H, MOST_OPENINGS, MovedMost, Observed, OperationAlarm, Options, Queue, QueuedJob, Release,
-    Resolution, RunningJob, ScheduleStatus, Silent, Status, TenantForecast, Why, most_slots, openings_of,
-    pool_kinds,
+    Accepting, Adopting, Asked, Became, Change, Check, CheckResult, Composer, Credentials, Declaration,
+    Declared, DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest, Happened,
+    Happening, How, LimitsStatus, Lost, MOST_AHEAD_H, MOST_OPENINGS, MovedMost, Observed, OperationAlarm,
+    Options, Queue, QueuedJob, Release, Resolution, RunningJob, ScheduleStatus, Silent, Status,
+    TenantForecast, TestEvent, What, Why, most_slots, openings_of, pool_kinds,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};
@@ -69,7 +71,7 @@ pub use sealed::{ClusterKey, Keys};
 // What the facade's answers are made of, so that those above it need no other room.
 pub use poolwright_executor::{
     CompositionRecord, Operation, OperationKind, OperationState, Options as ExecuteOptions, Pause, Paused,
-    StepState,
+    Severity, StepState,
 };
 pub use poolwright_inventory::Snapshot;
 pub use poolwright_planner::{Composition, Plan};

@@ -4,12 +4,13 @@ use super::composing::Asked;
 use super::message::Refusal;
 use super::tree::Reader;
 use super::wire::{matches_tag, parsed};
-use super::{Redfish, accounts, aggregation, jobs, sessions, tasks, uri};
+use super::{Redfish, accounts, aggregation, events, jobs, sessions, tasks, uri};
 use crate::auth::Asker;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use axum::response::Response;
 use poolwright_service::accounts::Privilege;
+use serde_json::Value;
 
 pub(super) async fn change(
     redfish: &Redfish,
@@ -39,6 +40,13 @@ pub(super) async fn change(
         (&Method::DELETE, ["JobService", "Jobs", name]) => jobs::remove(api, name).await,
         (&Method::POST, ["JobService", "Jobs", name, "Actions", action]) => {
             jobs::act(api, asker, name, action).await
+        }
+        (method, ["EventService", place @ ..]) => {
+            let body = match *method {
+                Method::DELETE => Value::Null,
+                _ => body()?,
+            };
+            events::change(api, asker, method, place, &body).await
         }
         (&Method::POST, ["AggregationService", "AggregationSources"]) => {
             aggregation::add(api, &body()?).await

@@ -53,6 +53,15 @@ impl Filter {
         }
     }
 
+    /// The properties that it looks at, each with its path.
+    pub fn properties(&self) -> Vec<String> {
+        match self {
+            Self::Any(parts) | Self::All(parts) => parts.iter().flat_map(Self::properties).collect(),
+            Self::Not(part) => part.properties(),
+            Self::Is { property, .. } => vec![property.join("/")],
+        }
+    }
+
     /// Whether a resource is one of those that are shown. What has no such property is none.
     pub fn takes(&self, resource: &Value) -> bool {
         match self {

@@ -2,7 +2,7 @@
 //!
 //! * [`routes`]: every place, and what may be done there. [`tree`]: what is read at each; [`changes`]: what is changed.
 //! * [`systems`], [`chassis`], [`fabrics`], [`composition`], [`managers`], [`logs`], [`tasks`], [`jobs`], [`aggregation`], [`accounts`], [`sessions`],
-//!   [`root`]: one noun each. [`status`]: our states in Redfish's words.
+//!   [`events`], [`telemetry`], [`root`]: one noun each. [`status`]: our states in Redfish's words.
 //! * [`composing`]: what changes who holds what.
 //! * [`pool`]: the last look, indexed; [`names`]: names of things in URIs; [`uri`]: where things are.
 //! * [`privileges`]: who may do what.
@@ -18,6 +18,7 @@ mod changes;
 mod chassis;
 mod composing;
 mod composition;
+pub(crate) mod events;
 mod fabrics;
 mod filter;
 mod jobs;
@@ -34,6 +35,7 @@ mod sessions;
 mod status;
 mod systems;
 mod tasks;
+mod telemetry;
 mod tree;
 mod uri;
 mod view;
@@ -148,6 +150,9 @@ impl Redfish {
             )?;
         }
         let query = parts.uri.query().unwrap_or_default();
+        if let (events::STREAM, Some(asker)) = (route.pattern, &asker) {
+            return events::stream::open(self, asker, &parts).await;
+        }
         if reads {
             let reader = Reader::new(self, asker.as_ref());
             return self
@@ -188,6 +193,7 @@ impl Redfish {
                 Err(error) if error.code == ErrorCode::NotFound => Ok(false),
                 Err(error) => Err(error.into()),
             },
+            ["EventService", "Subscriptions", id, ..] => events::is_own(&self.api, asker, id).await,
             _ => Ok(false),
         }
     }

@@ -1,6 +1,7 @@
 //! What each operation needs, as a table that is both enforced and served (DSP0266, "Redfish service
 //! operation-to-privilege mapping"). Reading needs Login wherever nothing else is said.
 
+use super::events::news;
 use super::{shown, uri};
 use crate::auth::{self, Asker, Denied};
 use axum::http::Method;
@@ -22,7 +23,7 @@ const fn mapping(entity: &'static str, read: &'static [Privilege], change: &'sta
 }
 
 /// Those that are not as [`OTHERS`].
-const MAPPINGS: [Mapping; 10] = [
+const MAPPINGS: [Mapping; 12] = [
     mapping("ComputerSystem", &[Login], &[ConfigureComponents]),
     mapping("ComputerSystemCollection", &[Login], &[ConfigureComponents]),
     mapping("ManagerAccountCollection", &[Login], &[ConfigureUsers]),
@@ -37,6 +38,12 @@ const MAPPINGS: [Mapping; 10] = [
         &[ConfigureManager, ConfigureSelf],
     ),
     mapping("SessionCollection", &[Login], &[Login]),
+    mapping(
+        "EventDestinationCollection",
+        &[Login],
+        &[ConfigureManager, ConfigureComponents],
+    ),
+    mapping("EventDestination", &[Login], &[ConfigureManager, ConfigureSelf]),
     mapping("Task", &[Login], &[ConfigureComponents]),
     mapping("Job", &[Login], &[ConfigureComponents]),
     mapping("LogEntry", &[ReadAudit], &[ConfigureManager]),
@@ -112,7 +119,8 @@ pub(crate) fn registry() -> Result<Value, super::Refusal> {
 
 /// Where registries are found.
 pub(crate) fn registries() -> Result<Value, super::Refusal> {
-    let members = ["Base", "PrivilegeRegistry"].map(|name| json!({ "@odata.id": file_at(name) }));
+    let members = ["Base", "ResourceEvent", "TaskEvent", "PrivilegeRegistry"]
+        .map(|name| json!({ "@odata.id": file_at(name) }));
     shown(&json!({
         "@odata.id": uri::at("Registries"),
         "@odata.type": "#MessageRegistryFileCollection.MessageRegistryFileCollection",
@@ -128,13 +136,19 @@ fn file_at(name: &str) -> String {
 
 /// One of them: DMTF's where it is published, ours where we serve it.
 pub(crate) fn registry_file(name: &str) -> Result<Option<Value>, super::Refusal> {
-    let (registry, location) = match name {
-        "Base" => (
-            "Base.1.22",
-            json!({ "Language": "en", "PublicationUri": "https://redfish.dmtf.org/registries/Base.1.22.0.json" }),
-        ),
-        "PrivilegeRegistry" => (
-            "Poolwright_1.0.0_PrivilegeRegistry",
+    let published = |version: &str, whole: &str| {
+        let place = format!("https://redfish.dmtf.org/registries/{name}.{whole}.json");
+        (
+            format!("{name}.{version}"),
+            json!({ "Language": "en", "PublicationUri": place }),
+        )
+    };
+    let of_events = news::REGISTRIES.iter().find(|(known, ..)| *known == name);
+    let (registry, location) = match (name, of_events) {
+        (_, Some((_, version, whole))) => published(version, whole),
+        ("Base", _) => published("1.22", "1.22.0"),
+        ("PrivilegeRegistry", _) => (
+            "Poolwright_1.0.0_PrivilegeRegistry".to_owned(),
             json!({ "Language": "en", "Uri": uri::at(REGISTRY) }),
         ),
         _ => return Ok(None),

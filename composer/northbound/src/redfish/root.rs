@@ -36,6 +36,8 @@ pub(crate) fn root(uuid: &str) -> ServiceRoot {
         tasks: Some(uri::link("TaskService")),
         job_service: Some(uri::link("JobService")),
         aggregation_service: Some(uri::link("AggregationService")),
+        event_service: Some(uri::link("EventService")),
+        telemetry_service: Some(uri::link("TelemetryService")),
         session_service: Some(uri::link("SessionService")),
         account_service: Some(uri::link("AccountService")),
         registries: Some(uri::link("Registries")),
@@ -79,6 +81,8 @@ pub(crate) fn odata() -> Value {
         "TaskService",
         "JobService",
         "AggregationService",
+        "EventService",
+        "TelemetryService",
         "SessionService",
         "AccountService",
     ];
@@ -114,6 +118,14 @@ pub(crate) fn metadata() -> String {
             false => reference(&file, &[name, versioned]),
         }
     }
+    reference(
+        "MetricDefinitionCollection_v1.xml",
+        &["MetricDefinitionCollection"],
+    );
+    reference(
+        "MetricDefinition_v1.xml",
+        &["MetricDefinition", "MetricDefinition.v1_3_5"],
+    );
     reference("RedfishExtensions_v1.xml", &["RedfishExtensions.v1_0_0"]);
     text.push_str(
         "  <edmx:DataServices>\n    \

@@ -3,8 +3,8 @@
 use super::message::Refusal;
 use super::pool::Pool;
 use super::{
-    Redfish, accounts, aggregation, chassis, composition, fabrics, jobs, logs, managers, privileges, root,
-    sessions, shown, systems, tasks, uri,
+    Redfish, accounts, aggregation, chassis, composition, events, fabrics, jobs, logs, managers, privileges,
+    root, sessions, shown, systems, tasks, telemetry, uri,
 };
 use crate::auth::Asker;
 use axum::http::Method;
@@ -81,6 +81,8 @@ impl<'r> Reader<'r> {
             ["JobService"] => some(jobs::service(api.composer.clock().now())),
             ["JobService", "Jobs"] => some(jobs::all(&self.schedules().await?)),
             ["JobService", "Jobs", name] => jobs::one(&self.schedules().await?, name),
+            ["EventService", below @ ..] => events::read(api, below).await,
+            ["TelemetryService", below @ ..] => self.telemetry(below).await,
             ["AggregationService"] => some(aggregation::service()),
             ["AggregationService", "AggregationSources"] => some(aggregation::all(&self.endpoints().await?)),
             ["AggregationService", "AggregationSources", name] => {
@@ -119,6 +121,23 @@ impl<'r> Reader<'r> {
         let composer = &self.redfish.api.composer;
         composer.may_be_asked()?;
         Ok(composer.endpoints().await?)
+    }
+
+    async fn telemetry(&self, path: &[&str]) -> Result<Option<Value>, Refusal> {
+        match path {
+            [] => some(telemetry::service()),
+            ["MetricDefinitions"] => some(telemetry::definitions()),
+            ["MetricDefinitions", id] => maybe(telemetry::definition(id)),
+            ["MetricReportDefinitions"] => some(telemetry::report_definitions()),
+            ["MetricReportDefinitions", name] => maybe(telemetry::report_definition(name)),
+            ["MetricReports"] => some(telemetry::reports()),
+            ["MetricReports", name] => {
+                let composer = &self.redfish.api.composer;
+                composer.may_be_asked()?;
+                telemetry::report(composer, name).await
+            }
+            _ => Ok(None),
+        }
     }
 
     async fn operations(&self) -> Result<Vec<Operation>, Refusal> {

@@ -21,6 +21,7 @@ use crate::runner::ScheduleRun;
 use crate::schedule::Schedule;
 use crate::sealed::Sealed;
 use crate::sessions::{Logins, Session};
+use crate::subscription::Subscription;
 use crate::tenant::Tenant;
 use crate::vanishing::Shown;
 use crate::walk::Walk;
@@ -59,6 +60,7 @@ const OURS: &[&str] = &[
     Tenant::KIND,
     Head::KIND,
     Page::KIND,
+    Subscription::KIND,
 ];
 
 /// The names of all kinds.
@@ -98,6 +100,7 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Tenant::KIND => again::<Tenant>(json),
         Head::KIND => again::<Head>(json),
         Page::KIND => again::<Page>(json),
+        Subscription::KIND => again::<Subscription>(json),
         kind => return documents::reread(kind, json),
     })
 }

@@ -32,6 +32,8 @@
 //! * [`queueing`]: jobs that begin, are stopped, and are over.
 //! * [`queued`]: how a job comes into the queue, and what is told of those that wait.
 //! * [`tenants`]: what tenants are promised.
+//! * [`subscribing`]: who is sent what happens.
+//! * [`telling`]: what happened, for whoever listens.
 //! * [`readiness`]: whether it may be asked at all.
 //! * [`asking`]: operations, compositions, and why things are as they are.
 //!
@@ -73,7 +75,9 @@ mod scheduling;
 mod silence;
 mod staleness;
 mod starting;
+mod subscribing;
 mod suspending;
+mod telling;
 mod tenants;
 mod undoing;
 mod wanting;
@@ -95,6 +99,7 @@ pub use recording::Asked;
 pub use scheduling::{DueOpening, MOST_OPENINGS, openings_of};
 pub use silence::Silent;
 pub use staleness::Observed;
+pub use telling::{Became, Happened, Happening, TestEvent, What};
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
 use self::readiness::Stage;

@@ -1,0 +1,161 @@
+//! What happens, told to whoever listens at the Redfish service.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Manager, Stream};
+
+#[tokio::test]
+async fn whoever_listens_hears_what_happens_in_order_and_each_what_was_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let manager = Manager::start(dir.path()).await;
+    manager.operation("pending").await;
+    let mut all = manager.listen("").await;
+    let mut tasks = manager.listen("?$filter=RegistryPrefix%20eq%20'TaskEvent'").await;
+    let mut one = manager
+        .listen("?$filter=OriginResource%20eq%20'/redfish/v1/TaskService/Tasks/op-1'%20and%20not%20(MessageId%20eq%20'TaskEvent.1.0.TaskStarted')")
+        .await;
+
+    manager.operation("running").await;
+    manager.test_event("ResourceEvent.1.4.TestMessage").await;
+    manager.operation("cancelled").await;
+
+    let started = "TaskEvent.1.0.TaskStarted";
+    let cancelled = "TaskEvent.1.0.TaskCancelled";
+    let (first, event) = all.next().await.unwrap();
+    assert_eq!(
+        event["@odata.type"].as_str().unwrap().rsplit('.').next(),
+        Some("Event")
+    );
+    let record = &event["Events"][0];
+    assert_eq!(
+        (
+            &record["MessageId"],
+            &record["OriginOfCondition"]["@odata.id"],
+            &record["MessageArgs"]
+        ),
+        (
+            &json!(started),
+            &json!("/redfish/v1/TaskService/Tasks/op-1"),
+            &json!(["op-1"])
+        )
+    );
+    assert_eq!(all.message().await, "ResourceEvent.1.4.TestMessage");
+    assert_eq!(all.message().await, cancelled);
+    assert_eq!(
+        [tasks.message().await, tasks.message().await],
+        [started, cancelled]
+    );
+    assert_eq!(one.message().await, cancelled);
+
+    // Whoever was away hears what it missed, and nothing twice.
+    let again = manager
+        .ask("GET", "EventService/SSE")
+        .header("Last-Event-ID", first);
+    let mut again = Stream::of(again.send().await.unwrap());
+    manager.operation("running").await;
+    let heard = [
+        again.message().await,
+        again.message().await,
+        again.message().await,
+    ];
+    assert_eq!(heard, ["ResourceEvent.1.4.TestMessage", cancelled, started]);
+    manager.running.stop().await;
+    assert!(again.next().await.is_none(), "no stream is left");
+}
+
+#[tokio::test]
+async fn a_stream_is_an_event_destination_for_as_long_as_it_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let manager = Manager::start(dir.path()).await;
+    let members = async || {
+        let (_, all) = manager.get("EventService/Subscriptions").await;
+        let members = all["Members"].as_array().unwrap().clone();
+        members
+            .iter()
+            .map(|member| member["@odata.id"].as_str().unwrap()["/redfish/v1/".len()..].to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert!(members().await.is_empty());
+    let mut deleted = manager.listen("").await;
+    let destination = members().await.pop().unwrap();
+    let (_, shown) = manager.get(&destination).await;
+    assert_eq!(
+        (&shown["SubscriptionType"], &shown["Protocol"]),
+        (&json!("SSE"), &json!("Redfish"))
+    );
+    assert!(shown["Context"].is_string(), "{shown}");
+    let removed = manager.ask("DELETE", &destination).send().await.unwrap();
+    assert_eq!(removed.status(), 204);
+    assert!(deleted.next().await.is_none(), "it is closed");
+    assert_eq!(manager.get(&destination).await.0, 404);
+
+    let closed = manager.listen("").await;
+    assert_eq!(members().await.len(), 1);
+    drop(closed);
+    while !members().await.is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    manager.running.stop().await;
+}
+
+#[tokio::test]
+async fn what_can_not_be_streamed_is_refused_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let manager = Manager::start(dir.path()).await;
+    for (query, header, status) in [
+        ("?$filter=Name%20eq%20'x'", None, 400),
+        ("?$filter=MessageId%20like%20'x'", None, 400),
+        ("?$top=1", None, 400),
+        ("", Some(("Accept", "application/json")), 406),
+        ("", Some(("Last-Event-ID", "yesterday")), 400),
+    ] {
+        let mut request = manager.ask("GET", &format!("EventService/SSE{query}"));
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
+        }
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), status, "{query} {header:?}");
+        let body: Value = answer.json().await.unwrap();
+        assert!(
+            body["error"]["@Message.ExtendedInfo"][0]["Resolution"].is_string(),
+            "{body}"
+        );
+    }
+    let posted = manager.ask("POST", "EventService/SSE").json(&json!({}));
+    assert_eq!(posted.send().await.unwrap().status(), 405);
+    let url = format!("https://{}/redfish/v1/EventService/SSE", manager.running.address);
+    let nobody = manager.client.get(url).send().await.unwrap();
+    assert_eq!(nobody.status(), 401);
+    let action = "EventService/Actions/EventService.SubmitTestEvent";
+    let wrong = manager.ask("POST", action).json(&json!({ "Message": "x" }));
+    assert_eq!(wrong.send().await.unwrap().status(), 400, "it has no MessageId");
+    manager.running.stop().await;
+}
+
+#[tokio::test]
+async fn the_pool_is_told_in_numbers_each_with_its_definition() {
+    let dir = tempfile::tempdir().unwrap();
+    let manager = Manager::start(dir.path()).await;
+    let (_, report) = manager.get("TelemetryService/MetricReports/Pool").await;
+    let values = report["MetricValues"].as_array().unwrap();
+    assert!(values.len() > 5);
+    for value in values {
+        let place = value["MetricDefinition"]["@odata.id"].as_str().unwrap();
+        let (status, definition) = manager.get(&place["/redfish/v1/".len()..]).await;
+        assert_eq!((status, &definition["Id"]), (200, &value["MetricId"]));
+        assert_eq!(value["MetricValue"], "0", "there is nothing in this pool");
+    }
+    let (_, definition) = manager.get("TelemetryService/MetricReportDefinitions/Pool").await;
+    assert_eq!(
+        definition["MetricReport"],
+        json!({ "@odata.id": report["@odata.id"] })
+    );
+
+    let mut numbers = manager
+        .listen("?$filter=EventFormatType%20eq%20'MetricReport'")
+        .await;
+    let (_, told) = numbers.payload().await.unwrap();
+    assert_eq!(told["MetricValues"].as_array().unwrap().len(), values.len());
+    manager.running.stop().await;
+}

@@ -1,0 +1,247 @@
+//! What happened, for whoever listens: the log of events, each with what it is about. Read, never written, but for the
+//! events of a test.
+//!
+//! Invariant: what is told follows from the log and from what is kept of an operation, so that whoever lost a part of it
+//! is told the same again.
+
+use super::Composer;
+use crate::error::ServiceError;
+use jiff::Timestamp;
+use poolwright_executor::{Event, Operation, OperationState, PlanRecord, Severity, StepState};
+use poolwright_model::id::{CompositionId, OperationId, UnitId};
+use poolwright_model::step::Verb;
+use poolwright_store::{Batch, read};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+
+/// A part of the log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Happened {
+    /// The number of the last entry that was read; what comes after it was not.
+    pub upto: u64,
+    /// Entries that tell something, in order.
+    pub all: Vec<Happening>,
+}
+
+/// One entry of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Happening {
+    pub seq: u64,
+    pub at: Timestamp,
+    pub what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// An operation came into a state. Of one that is completed: what became of its compositions.
+    Operation {
+        operation: OperationId,
+        state: OperationState,
+        compositions: Vec<(CompositionId, Became)>,
+    },
+    /// A unit was bound, or let go of.
+    Unit { unit: UnitId, bound: bool },
+    /// Somebody must look at an operation.
+    Alarm {
+        operation: OperationId,
+        severity: Severity,
+        message: String,
+    },
+    /// Somebody tries out who listens.
+    Test(TestEvent),
+}
+
+/// What became of a composition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Became {
+    Made,
+    Changed,
+    Removed,
+}
+
+/// What somebody who tries out who listens wants to have told.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TestEvent {
+    pub message_id: String,
+    #[serde(default)]
+    pub message: Option<String>,
+    #[serde(default)]
+    pub args: Vec<String>,
+    #[serde(default)]
+    pub severity: Option<String>,
+    #[serde(default)]
+    pub origin: Option<String>,
+    #[serde(default)]
+    pub event_id: Option<String>,
+}
+
+/// In the log beside the executor's.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+enum Ours {
+    Test {
+        at: Timestamp,
+        by: String,
+        test: TestEvent,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Executor(Event),
+    Ours(Ours),
+}
+
+impl Composer {
+    /// What was told after an entry of the log, of at most `limit` entries.
+    pub async fn happened_after(&self, seq: u64, limit: u32) -> Result<Happened, ServiceError> {
+        let events = self.store.events_after(seq, limit).await?;
+        let mut happened = Happened {
+            upto: events.last().map_or(seq, |last| last.seq),
+            all: Vec::new(),
+        };
+        let mut operations = HashMap::new();
+        for event in events {
+            // Of a newer Poolwright: whoever knows it tells it.
+            let Ok(entry) = serde_json::from_str(event.json.get()) else {
+                continue;
+            };
+            if let Some((at, what)) = self.meaning(entry, &mut operations).await? {
+                let seq = event.seq;
+                happened.all.push(Happening { seq, at, what });
+            }
+        }
+        Ok(happened)
+    }
+
+    /// The number of the last entry of the log; 0 where there is none. The log knows only what comes after a number, so it
+    /// is looked for in ever smaller steps.
+    pub async fn last_happened(&self) -> Result<u64, ServiceError> {
+        let Some(first) = self.store.events_after(0, 1).await?.pop() else {
+            return Ok(0);
+        };
+        let mut known = first.seq;
+        let mut step = 1_u64;
+        let mut growing = true;
+        loop {
+            let found = self
+                .store
+                .events_after(known.saturating_add(step - 1), 1)
+                .await?
+                .pop();
+            match found {
+                Some(event) => known = event.seq,
+                None => growing = false,
+            }
+            match (growing, step) {
+                (true, _) => step = step.saturating_mul(2),
+                (false, 1) => return Ok(known),
+                (false, _) => step /= 2,
+            }
+        }
+    }
+
+    /// Tells whoever listens an event that is none.
+    pub async fn tell_test_event(&self, by: &str, test: TestEvent) -> Result<(), ServiceError> {
+        let mut batch = Batch::new();
+        batch.event(&Ours::Test {
+            at: self.clock.now(),
+            by: by.to_owned(),
+            test,
+        })?;
+        self.store.commit(batch).await?;
+        Ok(())
+    }
+
+    /// What an entry tells; `None` where that is of no use to others.
+    async fn meaning(
+        &self,
+        entry: Entry,
+        known: &mut HashMap<OperationId, Option<Operation>>,
+    ) -> Result<Option<(Timestamp, What)>, ServiceError> {
+        let event = match entry {
+            Entry::Ours(Ours::Test { at, test, .. }) => return Ok(Some((at, What::Test(test)))),
+            Entry::Executor(event) => event,
+        };
+        Ok(match event {
+            Event::Operation {
+                at, operation, state, ..
+            } => {
+                let compositions = match state {
+                    OperationState::Completed => self.came_of(&operation).await?,
+                    _ => Vec::new(),
+                };
+                let what = What::Operation {
+                    operation,
+                    state,
+                    compositions,
+                };
+                Some((at, what))
+            }
+            Event::Step {
+                at,
+                operation,
+                step,
+                state: StepState::Done,
+                ..
+            } => {
+                if !known.contains_key(&operation) {
+                    let found = read::<Operation>(self.store.as_ref(), operation.as_str()).await;
+                    // One that can't be read, or is forgotten, tells no less of itself by its state.
+                    known.insert(operation.clone(), found.ok().flatten().map(|found| found.value));
+                }
+                let operation = known.get(&operation).and_then(Option::as_ref);
+                let record = operation.and_then(|operation| operation.step(step));
+                record.and_then(|record| {
+                    let bound = match record.step.verb {
+                        Verb::Bind => true,
+                        Verb::Unbind => false,
+                        _ => return None,
+                    };
+                    let unit = record.step.target.unit.clone();
+                    Some((at, What::Unit { unit, bound }))
+                })
+            }
+            Event::Step { .. } => None,
+            Event::Alarm {
+                at,
+                operation,
+                severity,
+                message,
+            } => {
+                let what = What::Alarm {
+                    operation,
+                    severity,
+                    message,
+                };
+                Some((at, what))
+            }
+        })
+    }
+
+    /// What became of the compositions of an operation that is completed: as its plan wanted it, but for what was left
+    /// out.
+    async fn came_of(&self, operation: &OperationId) -> Result<Vec<(CompositionId, Became)>, ServiceError> {
+        let store = self.store.as_ref();
+        let Some(plan) = read::<PlanRecord>(store, operation.as_str()).await? else {
+            return Ok(Vec::new());
+        };
+        let found = read::<Operation>(store, operation.as_str()).await.ok().flatten();
+        let left_out = found.map(|found| found.value.left_out).unwrap_or_default();
+        let mut became: BTreeMap<CompositionId, Became> = BTreeMap::new();
+        for gone in plan.value.plan.releases {
+            became.insert(gone.id, Became::Removed);
+        }
+        for made in plan.value.plan.composes {
+            let is_left_out = |unit: &UnitId| left_out.iter().any(|left| left.unit == *unit);
+            if made.held.iter().all(|held| is_left_out(&held.unit)) {
+                continue;
+            }
+            let change = |was: &mut Became| *was = Became::Changed;
+            became.entry(made.id).and_modify(change).or_insert(Became::Made);
+        }
+        Ok(became.into_iter().collect())
+    }
+}
