@@ -70,15 +70,28 @@ pub fn grouped(number: u64) -> String {
 
 /// A line as part of a list: indented, and broken between words where the terminal ends, or the page.
 pub fn indented(line: &str, width: Option<u16>) -> String {
-    const FIRST: &str = "  ";
-    const FURTHER: &str = "      ";
     const PAGE: u16 = 100;
-    let width = usize::from(width.unwrap_or(PAGE).max(40));
-    let (mut lines, mut now) = (Vec::new(), FIRST.to_owned());
+    broken(line, usize::from(width.unwrap_or(PAGE)), "  ", "      ")
+}
+
+/// A sentence broken between words where the terminal ends; on one line where there is none.
+pub fn wrapped(line: &str, width: Option<u16>) -> String {
+    width.map_or_else(|| line.to_owned(), |width| broken(line, width.into(), "", ""))
+}
+
+/// The same as part of a list under a heading of its own.
+pub fn under(line: &str, width: Option<u16>) -> String {
+    let width = width.map_or(usize::MAX, usize::from);
+    broken(line, width, "    ", "      ")
+}
+
+fn broken(line: &str, width: usize, first: &str, further: &str) -> String {
+    let width = width.max(40);
+    let (mut lines, mut now) = (Vec::new(), first.to_owned());
     for word in line.split(' ') {
         let is_empty = now.trim().is_empty();
         if !is_empty && now.chars().count() + 1 + word.chars().count() > width {
-            lines.push(std::mem::replace(&mut now, FURTHER.to_owned()));
+            lines.push(std::mem::replace(&mut now, further.to_owned()));
         } else if !is_empty {
             now.push(' ');
         }

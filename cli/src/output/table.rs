@@ -3,6 +3,7 @@
 //! out where they may be. For programs: every column, every value as it is.
 
 use super::Cell;
+use super::human::wrapped;
 use super::widths::{self, GAP, Need};
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 
@@ -148,10 +149,9 @@ impl Table {
             .map(|place| self.columns[shown[place]].header.as_str())
             .collect();
         if !out.is_empty() {
-            text.push_str(&format!(
-                "no room for {}: use a wider terminal, or -o csv\n",
-                out.join(", ")
-            ));
+            let said = format!("no room for {}: use a wider terminal, or -o csv", out.join(", "));
+            text.push_str(&wrapped(&said, width));
+            text.push('\n');
         }
         text
     }

@@ -55,6 +55,13 @@ pub(super) fn fit(needs: &[Need], width: usize) -> Vec<Option<usize>> {
             kept[at] = false;
         }
     }
+    // What went before a wider one may have room again.
+    for at in 0..needs.len() {
+        if !kept[at] {
+            kept[at] = true;
+            kept[at] = least(&kept) <= width;
+        }
+    }
     let room = width.saturating_sub(gaps(&kept));
     let mut widths: Vec<Option<usize>> = needs
         .iter()
@@ -90,6 +97,16 @@ mod tests {
         assert_eq!(fit(&needs, 29), [Some(7), Some(20)]);
         // Figures stay whole.
         assert_eq!(need("79.6 GiB", false).least, 8);
+    }
+
+    #[test]
+    fn what_has_room_again_stays() {
+        let needs = [
+            need("operation-1", false),
+            need("2026-11-21T16:30:19", true),
+            need("7 W", true),
+        ];
+        assert_eq!(fit(&needs, 20), [Some(11), None, Some(3)]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The answer of `size`: bytes per GPU with the breakdown, the sets that fit, and the kinds that do not.
 
 use crate::failure::Failure;
-use crate::output::human::{counted, duration, indented};
+use crate::output::human::{counted, duration, indented, wrapped};
 use crate::output::{Cell, Output, Table, column};
 use poolwright_model::units::Bytes;
 use poolwright_sizing::calibration::CALIBRATED;
@@ -16,9 +16,10 @@ use std::collections::BTreeSet;
 const SHOWN: usize = 20;
 
 /// What the columns say, for who sees them the first time.
-const LEGEND: &str = "\
-SAFE PER GPU: to count on, of each GPU's memory (OF). ESTIMATE: the middle. GROUP: GPUs that must share a host.
-TOKENS/S: of one GPU, estimated. LINKS: share of a step that is communication; ! is much. BEST AT: no set is better.";
+const LEGEND: [&str; 2] = [
+    "SAFE PER GPU: to count on, of each GPU's memory (OF). ESTIMATE: the middle. GROUP: GPUs that must share a host.",
+    "TOKENS/S: of one GPU, estimated. LINKS: share of a step that is communication; ! is much. BEST AT: no set is better.",
+];
 
 /// How the answer is shown.
 pub struct Shown {
@@ -141,17 +142,20 @@ fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>, tokens: O
         column("KIND"),
         column("SAFE PER GPU").named("safe_bytes_per_gpu"),
         column("OF").named("memory_bytes"),
-        column("ESTIMATE").named("bytes_per_gpu"),
-        column("GROUP"),
-        column("HOSTS").if_any(),
-        column("PRICE").named("price_usd").if_any(),
-        column("POWER").named("power_w").if_any(),
-        column("TOKENS/S").named("tokens_per_s_per_gpu").if_any(),
-        column("LINKS").named("communication_share").if_any(),
-        column("RUN TIME").named("run_time_s").if_any(),
+        column("ESTIMATE").named("bytes_per_gpu").if_room(),
+        column("GROUP").if_room(),
+        column("HOSTS").if_any().if_room(),
+        column("PRICE").named("price_usd").if_any().if_room(),
+        column("POWER").named("power_w").if_any().if_room(),
+        column("TOKENS/S")
+            .named("tokens_per_s_per_gpu")
+            .if_any()
+            .if_room(),
+        column("LINKS").named("communication_share").if_any().if_room(),
+        column("RUN TIME").named("run_time_s").if_any().if_room(),
         column("LAYOUT"),
-        column("BEST AT").if_any(),
-        column("NOTE").if_any(),
+        column("BEST AT").if_any().if_room(),
+        column("NOTE").if_any().if_room(),
     ]);
     for (place, candidate) in candidates {
         table.row([
@@ -252,8 +256,8 @@ fn text(fit: &Fit, shown: &Shown, width: Option<u16>) -> String {
         fit.label.clone(),
         String::new(),
         table(selected.into_iter(), shown.tokens).render(width),
-        LEGEND.to_owned(),
     ];
+    lines.extend(LEGEND.map(str::to_owned));
     if left > 0 {
         let beaten = match shown.of_kinds {
             true => "",
@@ -274,11 +278,15 @@ fn text(fit: &Fit, shown: &Shown, width: Option<u16>) -> String {
         .iter()
         .filter(|note| !explain && is_told(note));
     lines.extend(told.cloned());
+    // The table has broken its own lines.
+    for sentence in lines.iter_mut().skip(3) {
+        *sentence = wrapped(sentence, width);
+    }
     if explain {
         lines.push(format!("\nHow {} came about:", best.set));
         lines.extend(best.estimate.explain().iter().map(|line| indented(line, width)));
     } else {
-        lines.extend(best.advice.clone());
+        lines.extend(best.advice.iter().map(|advice| wrapped(advice, width)));
     }
     match (fit.nearest_miss(), fit.rejections.len()) {
         (None, _) => {}
@@ -287,13 +295,61 @@ fn text(fit: &Fit, shown: &Shown, width: Option<u16>) -> String {
             let reasons = fit.rejections.iter();
             lines.extend(reasons.map(|no| indented(&format!("{}: {}", no.kind, no.reason), width)));
         }
-        (Some(only), 1) => lines.push(format!("Can't hold it: {}: {}.", only.kind, only.reason)),
-        (Some(nearest), count) => lines.push(format!(
-            "{} of GPU can't hold it; nearest {}: {}. --explain has them all.",
-            counted(count, "kind"),
-            nearest.kind,
-            nearest.reason
+        (Some(only), 1) => lines.push(wrapped(
+            &format!("Can't hold it: {}: {}.", only.kind, only.reason),
+            width,
+        )),
+        (Some(nearest), count) => lines.push(wrapped(
+            &format!(
+                "{} of GPU can't hold it; nearest {}: {}. --explain has them all.",
+                counted(count, "kind"),
+                nearest.kind,
+                nearest.reason
+            ),
+            width,
         )),
     }
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use poolwright_service::size::{every_kind, model};
+    use poolwright_sizing::Job;
+    use poolwright_sizing::fit::{Limits, fit};
+    use poolwright_sizing::job::{Method, Training};
+
+    /// What people are shown of a training of this model in so many columns.
+    fn shown(named: &str, width: u16) -> String {
+        let model = model(named).unwrap();
+        let job = Job::Training(Training::new(Method::Full));
+        let fit = fit(&model, &job, &every_kind(), Limits::default()).unwrap();
+        let shown = Shown {
+            explain: true,
+            all: false,
+            of_kinds: false,
+            tokens: Some(1e9),
+        };
+        text(&fit, &shown, Some(width))
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_whole_words() {
+        for named in ["8B", "70B"] {
+            let text = shown(named, 80);
+            let wide = text.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(wide, None, "{text}");
+            for whole in ["b300-sxm6-288gb", "SAFE PER GPU", "LAYOUT", "no room for"] {
+                assert!(text.contains(whole), "{whole}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wide_terminal_has_every_column() {
+        let text = shown("70B", 240);
+        assert!(!text.contains("no room for"), "{text}");
+        assert!(text.contains("BEST AT") && text.contains("RUN TIME"), "{text}");
+    }
 }

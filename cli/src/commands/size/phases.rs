@@ -5,7 +5,7 @@ use super::read_model;
 use crate::commands::{Outcome, model_file};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::output::human::duration;
+use crate::output::human::{duration, wrapped};
 use crate::output::{Cell, Output, Table, column};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_service::phases::RunSpec;
@@ -37,9 +37,10 @@ struct Part<'a> {
     window: &'a NeedWindow,
 }
 
-const LEGEND: &str = "\
-Each phase on the smallest set that holds it, at its estimated speed; the planner may take any set that is as fast.
-Checkpoints, failures and the moves between phases take their time on top.";
+const LEGEND: [&str; 2] = [
+    "Each phase on the smallest set that holds it, at its estimated speed; the planner may take any set that is as fast.",
+    "Checkpoints, failures and the moves between phases take their time on top.",
+];
 
 /// What a run is sized on, and with.
 pub struct Pool<'a> {
@@ -70,9 +71,10 @@ pub fn run(file: &Path, pool: &Pool<'_>, start: Option<Timestamp>, output: Outpu
             format!("{} in {whole}", run.model),
             String::new(),
             table.render(width),
-            LEGEND.to_owned(),
         ];
-        lines.extend(calibrated(scheduled.iter().map(|phase| &phase.set)));
+        let said = LEGEND.iter().map(|line| (*line).to_owned());
+        let said = said.chain(calibrated(scheduled.iter().map(|phase| &phase.set)));
+        lines.extend(said.map(|line| wrapped(&line, width)));
         lines.join("\n")
     })?;
     Ok(ExitCode::Ok)
@@ -109,15 +111,15 @@ fn table(scheduled: &[Scheduled], answer: &Answer<'_>) -> Table {
         column("PHASE"),
         column("AFTER").named("start_s"),
         column("LASTS").named("seconds"),
-        column("STARTS").if_any(),
-        column("ENDS").if_any(),
+        column("STARTS").if_any().if_room(),
+        column("ENDS").if_any().if_room(),
         column("GPUS").named("count"),
         column("KIND"),
-        column("GROUP"),
-        column("HOSTS").if_any(),
+        column("GROUP").if_room(),
+        column("HOSTS").if_any().if_room(),
         column("SAFE PER GPU").named("safe_bytes_per_gpu"),
-        column("TOKENS/S").named("tokens_per_s").if_any(),
-        column("OTHER SETS").named("alternatives"),
+        column("TOKENS/S").named("tokens_per_s").if_any().if_room(),
+        column("OTHER SETS").named("alternatives").if_room(),
     ]);
     for (phase, part) in scheduled.iter().zip(&answer.phases) {
         let window = &phase.window;

@@ -4,7 +4,7 @@ use super::rules::named;
 use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::output::human::{dollars, grouped};
+use crate::output::human::{dollars, grouped, under, wrapped};
 use crate::output::{Cell, Output, Table, column};
 use poolwright_model::profile::Profiles;
 use poolwright_sizing::Rule;
@@ -119,9 +119,9 @@ fn text(compared: &Comparison, width: Option<u16>) -> String {
             "In practice: the source's range, and ours by task at usual settings",
             practice(compared),
         ),
-        why(compared),
+        why(compared, width),
     ];
-    parts.extend(compared.energy.map(|one| energy(compared, one)));
+    parts.extend(compared.energy.map(|one| energy(compared, one, width)));
     parts.join("\n")
 }
 
@@ -160,17 +160,17 @@ fn practice(compared: &Comparison) -> Table {
     table
 }
 
-fn why(compared: &Comparison) -> String {
+fn why(compared: &Comparison, width: Option<u16>) -> String {
     let mut lines = vec!["Why they differ".to_owned()];
     for cell in &compared.cells {
         lines.push(format!("  {}B {}:", cell.rule.billions, cell.rule.precision));
-        lines.extend(cell.reasons.iter().map(|reason| format!("    {reason}")));
+        lines.extend(cell.reasons.iter().map(|reason| under(reason, width)));
     }
     lines.push(String::new());
     lines.join("\n")
 }
 
-fn energy(compared: &Comparison, one: Energy) -> String {
+fn energy(compared: &Comparison, one: Energy, width: Option<u16>) -> String {
     let mut lines = vec![format!(
         "Energy: one {} at {} W for {:.0} % of a year takes {} kWh.",
         compared.gpu,
@@ -201,5 +201,6 @@ fn energy(compared: &Comparison, one: Energy) -> String {
         "Our sets at 16 bits, a year: {}.",
         sets.collect::<Vec<_>>().join(", ")
     ));
+    let lines: Vec<String> = lines.iter().map(|line| wrapped(line, width)).collect();
     lines.join("\n")
 }
