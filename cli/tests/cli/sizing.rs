@@ -573,3 +573,22 @@ async fn what_is_outside_tensors_follows_the_software_and_the_layout() {
         .await
         .refused(2, &["version is \"new\"; allowed: such as 2.7 or 11.8"]);
 }
+
+#[tokio::test]
+async fn a_known_model_is_served_in_what_it_is_published_in() {
+    let label = |answer: &serde_json::Value| answer["label"].as_str().unwrap().to_owned();
+    let eight = run("size DeepSeek-R1 --kind h200-sxm-141gb --context 8192 -o json")
+        .await
+        .expect(0, &["weights in fp8, as the model's file has them"])
+        .json();
+    assert!(label(&eight).contains("infer fp8"));
+    assert_eq!(eight["sets"][0]["count"], 8);
+    let oss = run("size gpt-oss-120b --kind h100-sxm5-80gb -o json").await;
+    let oss = oss.expect(0, &[]).json();
+    assert!(label(&oss).contains("infer mxfp4"));
+    assert_eq!(oss["sets"][0]["count"], 1);
+    // What an engine does not read is not served by it.
+    let whole = run("size DeepSeek-V3 --set engine=llama.cpp -o json").await;
+    let whole = whole.expect(0, &["llama.cpp does not read fp8"]).json();
+    assert!(label(&whole).contains("infer bf16"));
+}

@@ -129,17 +129,24 @@ pub(crate) fn set_all(job: &mut Job, set: &BTreeMap<String, Setting>) -> Result<
     Ok(())
 }
 
-/// Weights are served as the model's file says, unless something else is asked for; says so. A file whose words about
-/// it are not understood is sized for serving only where the format is asked for.
+/// Weights are served as the model's file says, unless something else is asked for or the engine does not read it; says so.
+/// A file whose words about it are not understood is sized for serving only where the format is asked for.
 pub fn as_stored(job: &mut Job, model: &Model, is_asked: bool) -> Result<Option<String>, ServiceError> {
     let Job::Inference(serving) = job else {
         return Ok(None);
     };
     match (model.stored, &model.stored_unread, is_asked) {
         (Some(stored), _, false) => {
-            serving.weights = stored;
+            let usual = std::mem::replace(&mut serving.weights, stored);
+            if Job::Inference(serving.clone()).check().is_ok() {
+                return Ok(Some(format!(
+                    "weights in {stored}, as the model's file has them; --weights says otherwise"
+                )));
+            }
+            serving.weights = usual;
             Ok(Some(format!(
-                "weights in {stored}, as the model's file has them; --weights says otherwise"
+                "weights in {usual}: {} does not read {stored}, which the model's file has; --weights says otherwise",
+                serving.engine
             )))
         }
         (None, Some(unread), false) => Err(ServiceError::bad_request(format!("{}: {unread}", model.name))
