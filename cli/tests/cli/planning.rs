@@ -295,6 +295,7 @@ async fn a_key_of_the_longer_schema_that_can_t_be_right_is_named() {
     // Each price may be, and together they would be more than is counted with.
     let mut value: Value = serde_json::from_str(EVERY_KEY).unwrap();
     (value["slot_s"], value["costs"]["energy_per_kwh"]) = (json!(1e7), json!(1e7));
+    value["hosts"][0]["host_on_w"] = json!(1e7);
     let file = saved(&folder, "dear.json", &value);
     run(&format!("plan --instance {}", file.display()))
         .await
