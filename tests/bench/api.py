@@ -1,0 +1,191 @@
+"""Measures the Redfish service; started by tests/bench/api, which says what it prints."""
+
+import argparse
+import base64
+import contextlib
+import re
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import bench
+from manager import Manager
+from rack import USER, rack_file
+from suite import POOLWRIGHT, free_port, run, started, wait_until
+
+BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"
+SYSTEMS = "/redfish/v1/Systems"
+# What is aimed at: a share of nginx's requests a second; milliseconds; MiB.
+SHARE, WRITE_MS, LIST_MS, MEMORY_MIB = 0.5, 50, 150, 512
+
+NGINX = """
+worker_processes 1;
+daemon off;
+pid {folder}/nginx.pid;
+error_log {folder}/nginx.err;
+events {{ worker_connections 2048; }}
+http {{
+    access_log off;
+    default_type application/json;
+    keepalive_requests 100000000;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    server {{
+        listen 127.0.0.1:{port} ssl;
+        ssl_certificate {certificate};
+        ssl_certificate_key {certificate};
+        root {folder}/files;
+    }}
+}}
+"""
+
+
+@contextlib.contextmanager
+def pool(rack, folder):
+    """A rack, and a manager that has all of it, in a process each."""
+    data, own = Path(folder) / "rack", Path(folder) / "manager"
+    emulate = [POOLWRIGHT, "emulate", "--rack", rack_file(rack), "--listen", "127.0.0.1:0", "--data-dir", data]
+    serve = [POOLWRIGHT, "serve", "--data-dir", own, "--listen", "127.0.0.1:0"]
+    with (
+        started(*emulate, ready="ready", timeout=120, log="rack.log"),
+        started(*serve, ready=r"ready (https://\S+)", timeout=120, log="manager.log") as ready,
+    ):
+        manager = Manager(ready.group(1), own)
+        wait_until((data / "endpoints.json").is_file, 10, "endpoints.json to be written")
+        added = manager.poolwright("endpoint", "add", "--adopt", "--from", data / "endpoints.json", timeout=600)
+        if added.code:
+            raise SystemExit(f"the rack could not be added: {added}")
+        yield manager
+
+
+@contextlib.contextmanager
+def nginx(folder, certificate, files):
+    """nginx, with files by path; yields its address."""
+    # Its worker is nobody.
+    Path(folder).chmod(0o755)
+    for path, body in files.items():
+        file = Path(folder) / "files" / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(body)
+    port = free_port()
+    settings = Path(folder) / "nginx.conf"
+    settings.write_text(NGINX.format(folder=folder, port=port, certificate=certificate))
+    address = f"https://127.0.0.1:{port}"
+    with started("nginx", "-e", f"{folder}/nginx.err", "-c", settings, ready="", log="nginx.log"):
+        wait_until(lambda: run("curl", "-ks", "-o", "/dev/null", address).code == 0, 10, "nginx to answer")
+        yield address
+
+
+def load(url, seconds, connections, headers=()):
+    """Requests a second, and the 50th and 99th percentile in ms."""
+    said = [part for header in headers for part in ("-H", header)]
+    done = run("wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", *said, url, timeout=seconds + 60)
+    if done.code or "Non-2xx" in done.out:
+        raise SystemExit(f"wrk: {done}")
+    units = {"us": 0.001, "ms": 1.0, "s": 1000.0}
+    spread = {percent: float(value) * units[unit] for percent, value, unit in re.findall(r"(50|99)%\s+([\d.]+)(us|ms|s)", done.out)}
+    return {"per_s": float(re.search(r"Requests/sec:\s+([\d.]+)", done.out)[1]), "p50_ms": spread["50"], "p99_ms": spread["99"]}
+
+
+class Operations:
+    """Composes and decomposes one system after the other, until it is told to stop."""
+
+    def __init__(self, manager):
+        self.manager, self.stopped = manager, threading.Event()
+        self.taken, self.failed = [], []
+        self.thread = threading.Thread(target=self.work)
+
+    def work(self):
+        client = Manager(self.manager.url, self.manager.authority_file.parents[1])
+        wish = {"Processors": {"Members": [{"@Redfish.RequestedCount": 1, "ProcessorType": "GPU"}]}}
+        count = 0
+        while not self.stopped.is_set():
+            count += 1
+            composed = self.timed(client, "POST", SYSTEMS, 201, json={"Name": f"bench-{count}", **wish})
+            if composed is None:
+                return
+            self.timed(client, "DELETE", composed.headers["Location"], 204)
+
+    def timed(self, client, method, path, expected, **options):
+        began = time.monotonic()
+        answer = client.request(method, path, **options)
+        if answer.status_code not in (expected, 200):
+            self.failed.append(f"{method} {path}: {answer.status_code}: {answer.text[:300]}")
+            return None
+        self.taken.append((time.monotonic() - began) * 1000)
+        return answer
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopped.set()
+        self.thread.join(120)
+
+
+def memory_mib(manager):
+    """The most memory that the manager had: of the process that has its folder on its command line."""
+    folder = str(manager.authority_file.parents[1]).encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if b"serve" in (line := (process / "cmdline").read_bytes().split(b"\0")) and folder in line:
+                return int(re.search(r"VmHWM:\s+(\d+)", (process / "status").read_text())[1]) / 1024
+    raise SystemExit("the manager's process is not there")
+
+
+def percentile(values, percent):
+    return sorted(values)[min(len(values) - 1, len(values) * percent // 100)]
+
+
+def aim(what, found, aimed, at_least=False):
+    reached = found >= aimed if at_least else found <= aimed
+    print(f"  {what}: {found:.2f}; aim: at {'least' if at_least else 'most'} {aimed}: {'reached' if reached else 'MISSED'}")
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--seconds", type=int, default=5)
+    arguments.add_argument("--rack", default="pod-4096")
+    options = arguments.parse_args()
+    with bench.report("api") as found, tempfile.TemporaryDirectory() as folder, pool(options.rack, folder) as manager:
+        basic = base64.b64encode(f"{USER}:{manager.password}".encode()).decode()
+        login = (f"Authorization: Basic {basic}",)
+        one = manager.request("GET", SYSTEMS).json()["Members"][0]["@odata.id"]
+        expanded = f"{BLOCKS}?$expand=."
+        bodies = {one: manager.request("GET", one).content, "/expanded": manager.request("GET", expanded).content}
+        certificate = manager.authority_file.with_name("server.pem")
+        with nginx(folder, certificate, bodies) as peer, Operations(manager) as operations:
+            rounds = [
+                (load(peer + one, options.seconds, 16), load(manager.url + one, options.seconds, 16, login))
+                for _ in range(3)
+            ]
+            collection = load(manager.url + expanded, options.seconds, 1, login)
+            peer_collection = load(f"{peer}/expanded", options.seconds, 1)
+        if operations.failed:
+            raise SystemExit(f"an operation failed: {operations.failed[0]}")
+        theirs, ours = ([part["per_s"] for part in side] for side in zip(*rounds, strict=True))
+        share = statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
+        memory = memory_mib(manager)
+        found |= {
+            "one": {"bytes": len(bodies[one]), "nginx": [n for n, _ in rounds], "poolwright": [p for _, p in rounds], "share": share},
+            "expanded": {"bytes": len(bodies["/expanded"]), "nginx": peer_collection, "poolwright": collection},
+            "writes_ms": operations.taken,
+            "memory_mib": memory,
+        }
+        print(f"\nRack {options.rack}, 16 connections, while systems are composed and decomposed")
+        print(f"GET of one resource, {len(bodies[one])} bytes: {statistics.median(ours):.0f}/s; nginx {statistics.median(theirs):.0f}/s")
+        aim("share of nginx's", share, SHARE, at_least=True)
+        print(f"GET of {BLOCKS} with $expand, {len(bodies['/expanded']) / 1e6:.1f} MB: p50 {collection['p50_ms']:.0f} ms; nginx {peer_collection['p50_ms']:.0f} ms")
+        aim("p99 in ms", collection["p99_ms"], LIST_MS)
+        print(f"{len(operations.taken)} writes, each a whole compose or decompose on the rack: p50 {percentile(operations.taken, 50):.0f} ms, p99 {percentile(operations.taken, 99):.0f} ms")
+        print(f"most memory of the manager: {memory:.0f} MiB")
+        aim("MiB", memory, MEMORY_MIB)
+
+
+main()
