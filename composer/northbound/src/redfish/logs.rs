@@ -52,15 +52,19 @@ pub(crate) fn one(name: &str, now: jiff::Timestamp) -> Option<LogService> {
     })
 }
 
-pub(crate) async fn entries(api: &Api) -> Result<LogEntryCollection, Refusal> {
+/// With its members as they are, and not as links to them: so Redfish wants it of logs.
+pub(crate) async fn entries(api: &Api) -> Result<Value, Refusal> {
     let latest = api.composer.audit().latest(LISTED).await?;
-    let places = latest.iter().rev().map(|entry| entry_at(entry.seq));
+    let members: Result<Vec<Value>, Refusal> = latest.iter().rev().map(|entry| shown(&told(entry))).collect();
     let at = below(&format!("/{AUDIT}/Entries"));
-    Ok(LogEntryCollection::of(
+    let mut collection = shown(&LogEntryCollection::of(
         at,
         "Entries of the audit log",
-        uri::links(places),
-    ))
+        Vec::new(),
+    ))?;
+    collection["Members@odata.count"] = latest.len().into();
+    collection["Members"] = members?.into();
+    Ok(collection)
 }
 
 pub(crate) async fn entry(api: &Api, seq: &str) -> Result<Option<Value>, Refusal> {
