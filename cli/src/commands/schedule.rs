@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::follow::{duration, some_time};
 use crate::output::{Output, human, say};
 use crate::tables;
+use jiff::civil::Date;
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_service::ScheduleStatus;
 use poolwright_service::hooks::HookName;
@@ -78,6 +79,7 @@ Examples:
   poolwright schedule add weekends --weekly \"SAT,SUN 00:00-24:00\" --gpus 8 --overlap queue --suspends chat
   poolwright schedule add nights --weekly \"daily 20:00-07:30\" --gpus 8 --suspends chat --back-by-close \\
       --notice 10m --notify tell --checkpoint save --checkpoint-limit 5m --grace 5m --may-stop --reclaim 30m
+  poolwright schedule add fair --weekly \"daily 08:00-18:00\" --gpus 4 --first-day 2026-12-07 --last-day 2026-12-11
   poolwright schedule add --file nights.toml
 
 Where a local time is skipped because clocks are set forward, the first moment after the gap counts; where one comes
@@ -203,6 +205,12 @@ struct WindowArgs {
     /// Time zone, by its IANA name
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     zone: String,
+    /// It opens on no day before this one
+    #[arg(long, value_name = "DATE")]
+    first_day: Option<Date>,
+    /// When this day is over it is closed for good
+    #[arg(long, value_name = "DATE")]
+    last_day: Option<Date>,
 }
 
 impl WindowArgs {
@@ -214,6 +222,8 @@ impl WindowArgs {
             closes: self.closes.clone().unwrap_or_default(),
             weekly: self.weekly.clone(),
             zone: self.zone.clone(),
+            first_day: self.first_day,
+            last_day: self.last_day,
         })
     }
 }

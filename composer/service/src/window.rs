@@ -4,12 +4,15 @@
 //! in ranges of the week. Whether it is open at some time follows from the calendar alone, so a manager that was down at
 //! 20:00 still knows at 20:10 what should be.
 //!
+//! A window may be in force only from a first day to a last, in its zone; on other days it is closed.
+//!
 //! Daylight saving: a local time that is skipped counts at the first moment after the gap; a local time
 //! that comes twice counts the first time only.
 
 mod weekly;
 
 use croner::Cron;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -32,6 +35,12 @@ pub struct WindowSpec {
     /// IANA name, such as `Europe/Berlin`.
     #[serde(default = "utc")]
     pub zone: String,
+    /// Closed on all days before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_day: Option<Date>,
+    /// Closed on all days after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_day: Option<Date>,
 }
 
 fn utc() -> String {
@@ -59,6 +68,10 @@ pub enum WindowError {
     Zone(String),
     #[error("{which} {text:?} names no moment that ever comes")]
     Never { which: &'static str, text: String },
+    #[error("first_day {first} comes after last_day {last}: it would be open on no day")]
+    Days { first: Date, last: Date },
+    #[error("{which} {day} lies outside of all time; an example: 2026-12-24")]
+    Day { which: &'static str, day: Date },
 }
 
 /// A window that can be asked.
@@ -67,6 +80,9 @@ pub struct Window {
     /// Open while any of them is.
     turns: Vec<Turn>,
     zone: TimeZone,
+    /// When its first day begins, and when its last is over.
+    begins: Option<Timestamp>,
+    ends: Option<Timestamp>,
 }
 
 /// Opens and closes by two cron expressions.
@@ -96,6 +112,7 @@ impl WindowSpec {
             closes: closes.into(),
             weekly: Vec::new(),
             zone: zone.into(),
+            ..Self::default()
         }
     }
 
@@ -117,7 +134,13 @@ impl WindowSpec {
             (true, false, true) => return Err(WindowError::Form("opens is missing")),
             (false, true, true) => return Err(WindowError::Form("closes is missing")),
         };
-        let window = Window { turns, zone };
+        let (begins, ends) = self.days(&zone)?;
+        let window = Window {
+            turns,
+            zone,
+            begins,
+            ends,
+        };
         for turn in &window.turns {
             for (which, text, cron) in [
                 ("opens", &self.opens, &turn.opens),
@@ -133,14 +156,39 @@ impl WindowSpec {
         }
         Ok(window)
     }
+
+    /// When the first day begins, and when the last is over.
+    fn days(&self, zone: &TimeZone) -> Result<(Option<Timestamp>, Option<Timestamp>), WindowError> {
+        if let (Some(first), Some(last)) = (self.first_day, self.last_day)
+            && first > last
+        {
+            return Err(WindowError::Days { first, last });
+        }
+        let begin = |day: Date| day.to_zoned(zone.clone()).map(|begin| begin.timestamp());
+        let begins = |which, day: Option<Date>, begin: &dyn Fn(Date) -> Result<Timestamp, jiff::Error>| {
+            let day = day.map(|day| begin(day).map_err(|_| WindowError::Day { which, day }));
+            day.transpose()
+        };
+        Ok((
+            begins("first_day", self.first_day, &begin)?,
+            begins("last_day", self.last_day, &|day| begin(day.tomorrow()?))?,
+        ))
+    }
 }
 
 /// As people read it, without its zone.
 impl fmt::Display for WindowSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.weekly.as_slice() {
-            [] => write!(f, "{} to {}", self.opens, self.closes),
-            ranges => f.write_str(&ranges.join("; ")),
+            [] => write!(f, "{} to {}", self.opens, self.closes)?,
+            ranges => f.write_str(&ranges.join("; "))?,
+        }
+        if let Some(first) = self.first_day {
+            write!(f, ", first on {first}")?;
+        }
+        match self.last_day {
+            Some(last) => write!(f, ", last on {last}"),
+            None => Ok(()),
         }
     }
 }
@@ -169,6 +217,20 @@ fn cron(which: &'static str, text: &str) -> Result<Cron, WindowError> {
 impl Window {
     /// Whether the window is open. A moment at which one of its turns both opens and closes is closed.
     pub fn is_open(&self, at: Timestamp) -> bool {
+        self.is_in_force(at) && self.is_turned_open(at)
+    }
+
+    fn is_in_force(&self, at: Timestamp) -> bool {
+        self.begins.is_none_or(|begins| begins <= at) && !self.is_over(at)
+    }
+
+    /// Whether its last day is over.
+    pub fn is_over(&self, at: Timestamp) -> bool {
+        self.ends.is_some_and(|ends| ends <= at)
+    }
+
+    /// Whether it would be open if it were always in force.
+    fn is_turned_open(&self, at: Timestamp) -> bool {
         self.turns.iter().any(|turn| {
             match (
                 self.at_or_before(&turn.opens, at),
@@ -182,9 +244,13 @@ impl Window {
 
     /// Whether it is open after any of its next openings. Where each is a closing as well, it never is.
     pub fn ever_opens(&self, at: Timestamp) -> bool {
-        let mut next = self.next_of(at, |turn| &turn.opens);
+        let from = self.begins.map_or(at, |begins| begins.max(at));
+        if from > at && self.is_open(from) {
+            return true;
+        }
+        let mut next = self.next_of(from, |turn| &turn.opens);
         for _ in 0..LOOKED_AT {
-            match next {
+            match next.filter(|opening| !self.is_over(*opening)) {
                 Some(opening) if self.is_open(opening) => return true,
                 Some(opening) => next = self.next_of(opening, |turn| &turn.opens),
                 None => return false,
@@ -196,11 +262,26 @@ impl Window {
     /// The next moment after `at` at which it turns: closes where it is open, opens where it is closed. `None` where it
     /// never does. Where that is very far away, an earlier moment at which to ask again.
     pub fn next_change(&self, at: Timestamp) -> Option<Timestamp> {
-        let open = self.is_open(at);
+        if self.is_open(at) {
+            return self.next_turn(at).into_iter().chain(self.ends).min();
+        }
+        let next = match self.begins.filter(|begins| *begins > at) {
+            Some(begins) if self.is_turned_open(begins) => Some(begins),
+            Some(begins) => self.next_turn(begins),
+            // What is not in force any more does not change.
+            None if self.is_over(at) => None,
+            None => self.next_turn(at),
+        };
+        next.filter(|next| !self.is_over(*next))
+    }
+
+    /// The same if it were always in force.
+    fn next_turn(&self, at: Timestamp) -> Option<Timestamp> {
+        let open = self.is_turned_open(at);
         let mut next = at;
         for _ in 0..LOOKED_AT {
             next = self.next_of(next, |turn| if open { &turn.closes } else { &turn.opens })?;
-            if self.is_open(next) != open {
+            if self.is_turned_open(next) != open {
                 return Some(next);
             }
         }
@@ -211,10 +292,18 @@ impl Window {
 
     /// When the window opened that is open at `at`. `None` where it is closed, or open for as long as is looked back.
     pub fn opened_at(&self, at: Timestamp) -> Option<Timestamp> {
+        if !self.is_open(at) {
+            return None;
+        }
+        self.turned_open_at(at).into_iter().chain(self.begins).max()
+    }
+
+    /// The same if it were always in force.
+    fn turned_open_at(&self, at: Timestamp) -> Option<Timestamp> {
         let moment = SignedDuration::from_secs(1);
         let mut open = at;
         for _ in 0..LOOKED_AT {
-            if !self.is_open(open) {
+            if !self.is_turned_open(open) {
                 return None;
             }
             let turns = self.turns.iter();
@@ -222,7 +311,7 @@ impl Window {
                 .filter_map(|turn| self.at_or_before(&turn.opens, open))
                 .max()?;
             let before = last.checked_sub(moment).ok()?;
-            if !self.is_open(before) {
+            if !self.is_turned_open(before) {
                 return Some(last);
             }
             open = before;
@@ -251,7 +340,11 @@ impl Window {
 
     /// The next moment after `at` that closes it, open or not.
     pub fn next_closing(&self, at: Timestamp) -> Option<Timestamp> {
+        let ends = self.ends.filter(|ends| *ends > at);
         self.next_of(at, |turn| &turn.closes)
+            .into_iter()
+            .chain(ends)
+            .min()
     }
 
     pub fn zone(&self) -> &TimeZone {

@@ -21,6 +21,10 @@ const ZONES: [&str; 7] = [
 ];
 const DAYS: [&str; 7] = ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"];
 
+fn at(time: &str) -> Timestamp {
+    time.parse().unwrap()
+}
+
 fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
@@ -207,4 +211,58 @@ fn what_is_decided_about_openings_holds() {
 fn running(calendars: &[Calendar], now: Timestamp) -> BTreeSet<ScheduleId> {
     let open = calendars.iter().filter(|calendar| calendar.is_open(now));
     open.map(|calendar| calendar.id.clone()).collect()
+}
+
+#[test]
+fn a_window_is_open_on_no_day_before_its_first_and_after_its_last() {
+    let now = at("2026-01-01T00:00:00Z");
+    let spec = WindowSpec {
+        first_day: Some("2026-12-01".parse().unwrap()),
+        last_day: Some("2026-12-02".parse().unwrap()),
+        ..WindowSpec::cron("0 20 * * *", "30 7 * * *", "Europe/Berlin")
+    };
+    let window = spec.parse(now).unwrap();
+    // In Berlin the first of December begins at 23:00 UTC; the night before is open then.
+    let openings = window.next_openings(now, 5);
+    let times = openings.iter().map(|opening| (opening.opens, opening.closes));
+    let expected = [
+        ("2026-11-30T23:00:00Z", "2026-12-01T06:30:00Z"),
+        ("2026-12-01T19:00:00Z", "2026-12-02T06:30:00Z"),
+        ("2026-12-02T19:00:00Z", "2026-12-02T23:00:00Z"),
+    ];
+    let expected = expected.map(|(opens, closes)| (at(opens), Some(at(closes))));
+    assert_eq!(times.collect::<Vec<_>>(), expected);
+    assert_eq!(
+        window.opened_at(at("2026-12-01T03:00:00Z")),
+        Some(at("2026-11-30T23:00:00Z"))
+    );
+    assert!(!window.is_open(at("2026-11-30T21:00:00Z")), "the evening before");
+    let after = at("2026-12-02T23:00:00Z");
+    assert!(!window.is_open(after) && window.is_over(after));
+    assert_eq!(
+        (window.next_change(after), window.ever_opens(after)),
+        (None, false)
+    );
+    assert!(window.ever_opens(now));
+    let never = WindowSpec {
+        weekly: vec!["SUN 08:00-09:00".into()],
+        opens: String::new(),
+        closes: String::new(),
+        ..spec.clone()
+    };
+    // A Tuesday and a Wednesday.
+    assert!(!never.parse(now).unwrap().ever_opens(now));
+    let turned = WindowSpec {
+        last_day: Some("2026-11-30".parse().unwrap()),
+        ..spec.clone()
+    };
+    let error = turned.parse(now).unwrap_err().to_string();
+    assert!(
+        error.contains("2026-12-01") && error.contains("2026-11-30"),
+        "{error}"
+    );
+    assert_eq!(
+        spec.to_string(),
+        "0 20 * * * to 30 7 * * *, first on 2026-12-01, last on 2026-12-02"
+    );
 }

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
+mod forecast;
+
 use async_trait::async_trait;
 use poolwright_driver::DriverError;
 use poolwright_model::fault::FaultKind;
