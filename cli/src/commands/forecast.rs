@@ -68,6 +68,9 @@ struct OfTenant {
     wanted: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     held: Option<f64>,
+    /// GPUs that are attached and idle for what is expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept: Option<u32>,
     #[serde(flatten)]
     forecast: Forecast,
 }
@@ -110,6 +113,7 @@ fn of_file(args: &ForecastArgs, file: &Path) -> Result<Vec<OfTenant>, Failure> {
             since: None,
             wanted: None,
             held: None,
+            kept: None,
         });
     Ok(forecasts.collect())
 }
@@ -140,6 +144,7 @@ fn chosen(mut tenants: Vec<Tenant>, name: Option<&str>) -> Result<Vec<Tenant>, F
 fn table(tenants: &[OfTenant]) -> Table {
     let mut table = Table::new([
         column("TENANT"),
+        column("KEPT").if_any(),
         column("AHEAD").named("ahead_s"),
         column("P50"),
         column("P90"),
@@ -153,13 +158,13 @@ fn table(tenants: &[OfTenant]) -> Table {
     ]);
     for tenant in tenants {
         for horizon in &tenant.forecast.horizons {
-            table.row(row(&tenant.tenant, horizon));
+            table.row(row(tenant, horizon));
         }
     }
     table
 }
 
-fn row(tenant: &str, horizon: &Horizon) -> [Cell; 11] {
+fn row(tenant: &OfTenant, horizon: &Horizon) -> [Cell; 12] {
     let share = |share: Option<f64>| match share {
         Some(share) => Cell::both(format!("{:.1}%", 100.0 * share), share),
         None => Cell::nothing(),
@@ -170,7 +175,8 @@ fn row(tenant: &str, horizon: &Horizon) -> [Cell; 11] {
         horizon.measured.map(|measured| measured.last_value),
     );
     [
-        Cell::text(tenant),
+        Cell::text(&tenant.tenant),
+        Cell::maybe(tenant.kept.filter(|kept| *kept > 0)),
         Cell::both(duration(horizon.in_s as f64), horizon.in_s),
         gpus(horizon.p50),
         gpus(horizon.p90),

@@ -1,6 +1,7 @@
 //! `serve`: the manager, until it is interrupted.
 
 use super::Outcome;
+use super::number::within;
 use crate::access::read_authority;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -15,6 +16,7 @@ use futures_util::StreamExt;
 use poolwright_collector::CollectOptions;
 use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::Standing;
+use poolwright_service::keep::{Keep, Level};
 use poolwright_service::subscription::{Allowed, Network};
 use poolwright_service::{Composer, Keys, Options, Paused, runner};
 use std::convert::Infallible;
@@ -52,6 +54,8 @@ pub struct ServeArgs {
     /// save = ["/usr/local/bin/save", "--all"]
     #[arg(long, value_name = "FILE.toml")]
     hooks: Option<PathBuf>,
+    #[command(flatten)]
+    keep: KeepArgs,
     /// Make a new password for the account admin where DIR/initial-admin-password is missing, or opens nothing
     #[arg(long)]
     new_admin_password: bool,
@@ -68,6 +72,44 @@ pub struct ServeArgs {
     store: StoreArgs,
 }
 
+/// What is done with GPUs that will be wanted soon. Nothing, if nothing is said.
+#[derive(Debug, clap::Args)]
+struct KeepArgs {
+    /// Leave GPUs that are released attached, idle, where their tenant is expected to want them again soon: with p50 where
+    /// that is likelier than not, with p90 where it is not unlikely; whoever needs them gets them
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    keep: Option<Surely>,
+    /// What is expected within so many hours counts
+    #[arg(long, value_name = "HOURS", default_value = "2", requires = "keep", value_parser = within::<u32>(1, 24))]
+    keep_hours: u32,
+    /// No more GPUs than these are kept
+    #[arg(long, value_name = "N", default_value = "16", requires = "keep", value_parser = within::<u32>(1, 65_536))]
+    keep_most: u32,
+    /// Attach free GPUs ahead, too, where a tenant is expected to want more than it has
+    #[arg(long, requires = "keep")]
+    attach_ahead: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Surely {
+    P50,
+    P90,
+}
+
+impl KeepArgs {
+    fn policy(&self) -> Option<Keep> {
+        Some(Keep {
+            level: match self.keep? {
+                Surely::P50 => Level::P50,
+                Surely::P90 => Level::P90,
+            },
+            ahead_h: self.keep_hours,
+            most_gpus: self.keep_most,
+            attach: self.attach_ahead,
+        })
+    }
+}
+
 const EXAMPLES: &str = "\
 Examples:
   poolwright serve --data-dir pool --rack demo
@@ -75,6 +117,7 @@ Examples:
   poolwright serve --data-dir /var/lib/poolwright --calibration /etc/poolwright/here.json
   poolwright serve --data-dir /var/lib/poolwright --hooks /etc/poolwright/hooks.toml
   poolwright serve --data-dir /var/lib/poolwright --event-allow 10.0.0.0/8 --event-ca /etc/poolwright/collector-ca.pem
+  poolwright serve --data-dir /var/lib/poolwright --keep p50 --keep-hours 2 --keep-most 16 --attach-ahead
   poolwright serve --data-dir /var/lib/poolwright --store postgres://poolwright@db/pool \
       --store-password-file /etc/poolwright/db-password --store-ca /etc/poolwright/db-ca.pem
 
@@ -134,6 +177,7 @@ pub async fn run(args: ServeArgs) -> Outcome {
     options.execute.act_deadline = args.request_deadline;
     options.execute.host_deadline = options.execute.host_deadline.min(args.request_deadline);
     options.calibration = calibration.unwrap_or_default();
+    options.keep = args.keep.policy();
     if let Some(hooks) = hooks {
         options.hooks = Arc::new(hooks);
     }

@@ -23,7 +23,9 @@ use crate::submit::{self, Submission, SubmitError, Submitted};
 use crate::unreadable;
 use futures_util::FutureExt;
 use jiff::Timestamp;
+use poolwright_driver::ErrorKind;
 use poolwright_model::id::{ControlEndpointId, OperationId};
+use poolwright_model::step::Target;
 use poolwright_planner::Plan;
 use poolwright_store::{Order, Store, StoreError, Stored, Versioned, read_all};
 use std::collections::{BTreeMap, BTreeSet};
@@ -266,6 +268,14 @@ impl Executor {
             alarms.extend(alarm.map(|alarm| (id, alarm)));
         }
         Ok(alarms)
+    }
+
+    /// Whether anybody uses these GPUs, or their host should know and does not say. A host that can't know says no.
+    pub async fn is_in_use(&self, target: &Target) -> bool {
+        match self.inner.cx.metal.holders(target).await {
+            Ok(holders) => !holders.is_empty(),
+            Err(error) => error.kind != ErrorKind::CannotTell,
+        }
     }
 
     /// Which units are in the hands of which operations.

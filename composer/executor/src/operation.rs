@@ -40,6 +40,8 @@ pub enum OperationKind {
     Repair,
     /// A job of the queue that gets its GPUs, or lets go of them.
     Queue,
+    /// Attaching ahead what is expected to be wanted, or letting go of what was kept for it.
+    Keep,
     /// Nothing that is ever begun: what is shown of an operation that can't be read.
     Unreadable,
 }
@@ -47,7 +49,10 @@ pub enum OperationKind {
 impl OperationKind {
     /// Whether it runs by itself, and not because somebody asked for it just then.
     pub fn is_automatic(self) -> bool {
-        matches!(self, Self::Schedule | Self::Repair | Self::Late | Self::Queue)
+        matches!(
+            self,
+            Self::Schedule | Self::Repair | Self::Late | Self::Queue | Self::Keep
+        )
     }
 
     /// Whether one of this kind may be asked to go on without what fails. What lets go of all that a demand holds, or
@@ -60,7 +65,7 @@ impl OperationKind {
     }
 
     /// The register of operations: what is in here is swept by the tests, with a fault at every step.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Apply,
         Self::Compose,
         Self::Release,
@@ -73,6 +78,7 @@ impl OperationKind {
         Self::Adopt,
         Self::Repair,
         Self::Queue,
+        Self::Keep,
     ];
 }
 

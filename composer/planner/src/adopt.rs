@@ -86,6 +86,7 @@ fn take_over(
             part: 1,
             parts: 1,
             label: label.to_owned(),
+            kept: None,
         }
     });
     let changes = Changes {

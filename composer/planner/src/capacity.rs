@@ -229,6 +229,12 @@ impl<'a> Capacity<'a> {
         }
     }
 
+    /// Slots that are free at a port; `None` where nothing is given to its host.
+    pub fn free_at(&self, port: &HostPortId) -> Option<i64> {
+        let (host, port) = self.port_at.get(port).copied()?;
+        Some(self.hosts[host].ports[port].free)
+    }
+
     /// The shelf that a unit lies on, or would once it is released; `None` where it can't be given away.
     pub fn shelf_of(&self, unit: usize) -> Option<usize> {
         self.shelf_of[unit]

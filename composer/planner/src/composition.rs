@@ -1,5 +1,6 @@
 //! What a host holds for a demand.
 
+use jiff::Timestamp;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, TenantId, UnitId};
 use poolwright_model::step::Target;
@@ -10,9 +11,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Composition {
     pub id: CompositionId,
-    /// `None`: attached by name. No demand keeps it and none releases it; it stands until it is detached.
+    /// `None`: attached by name, or kept. No demand keeps it and none releases it; it stands until it is detached.
     pub demand: Option<DemandId>,
-    /// `None` only where there is no demand.
+    /// `None` only where it was attached by name.
     pub tenant: Option<TenantId>,
     pub host: HostId,
     /// In the order of the units' ids; never empty.
@@ -23,6 +24,18 @@ pub struct Composition {
     pub parts: u32,
     /// For people: what it is held for.
     pub label: String,
+    /// Nobody uses it: it is at its host because its tenant is expected to want it soon, and goes as soon as somebody
+    /// else needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
+}
+
+/// What is attached and idle, for what is expected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    pub since: Timestamp,
+    /// By when it is expected to be wanted.
+    pub by: Timestamp,
 }
 
 /// One unit held at one host port, with all that is needed to let go of it without any other document.

@@ -4,6 +4,9 @@
 //! fit into what they leave), then the older demand, then the smaller id. A demand that is held and has not
 //! changed is out of the queue: nothing is taken from it for anybody.
 //!
+//! What is kept for what is expected stands, until somebody can't be served beside it: then all is planned once more with
+//! what is kept counted as free, and what was needed of it goes. It also goes where another tenant comes to its host.
+//!
 //! A demand whose need has changed is changed in place where one host can gain or lose GPUs of the same kind;
 //! else it moves as a whole, if there is room for that, and else keeps what it has.
 
@@ -24,8 +27,29 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Makes the plan for what is wanted now. The same input gives the same plan.
 pub fn plan(input: &PlanInput<'_>) -> Plan {
     let survey = Survey::of(&input.world);
-    let mut draft = Draft::of(input, &survey);
+    let mut changes = changes(input, &survey, Kept::Stands);
+    if !changes.unplaced.is_empty() && input.world.held.iter().any(|c| c.kept.is_some()) {
+        let without = self::changes(input, &survey, Kept::MakesWay);
+        if without.unplaced.len() < changes.unplaced.len() {
+            changes = without;
+        }
+    }
+    changes.into_plan(input, &survey)
+}
+
+/// What becomes of what is kept where others need GPUs or slots.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Stands,
+    MakesWay,
+}
+
+fn changes(input: &PlanInput<'_>, survey: &Survey<'_>, kept: Kept) -> Changes {
+    let mut draft = Draft::of(input, survey);
     let mut waiting = draft.settle();
+    if kept == Kept::MakesWay {
+        draft.let_go(&draft.kept.clone());
+    }
     waiting.sort_by_cached_key(Wish::rank);
     // A demand that changes may free something for one whose turn is over. Each round serves one or ends.
     loop {
@@ -38,7 +62,8 @@ pub fn plan(input: &PlanInput<'_>) -> Plan {
         }
     }
     waiting.iter().for_each(|wish| draft.keep(&wish.has));
-    draft.changes.into_plan(input, &survey)
+    draft.see_to_kept(kept);
+    draft.changes
 }
 
 /// What a plan changes, before it is put in order.
@@ -107,6 +132,8 @@ struct Draft<'a, 's> {
     capacity: Capacity<'a>,
     names: Names<'a>,
     changes: Changes,
+    /// What is kept for what is expected, and may go.
+    kept: Vec<&'a Composition>,
     /// Whether a demand whose turn came has let go of something.
     freed: bool,
 }
@@ -118,6 +145,7 @@ impl<'a, 's> Draft<'a, 's> {
             capacity: Capacity::of(survey),
             names: Names::new(&input.id, input.world.held.iter().map(|c| &c.id)),
             changes: Changes::default(),
+            kept: Vec::new(),
             freed: false,
         }
     }
@@ -128,6 +156,9 @@ impl<'a, 's> Draft<'a, 's> {
         for composition in self.survey.world.held {
             match &composition.demand {
                 Some(demand) => has.entry(demand).or_default().push(composition),
+                None if composition.kept.is_some() && self.survey.deferral(composition).is_none() => {
+                    self.kept.push(composition);
+                }
                 None => self.keep(&[composition]),
             }
         }
@@ -186,6 +217,39 @@ impl<'a, 's> Draft<'a, 's> {
         }
     }
 
+    /// Once all others have what they get: what is kept goes where something of it was taken, or another tenant comes.
+    fn see_to_kept(&mut self, kept: Kept) {
+        for composition in std::mem::take(&mut self.kept) {
+            let others = self.changes.composes.iter();
+            let mut others = others.filter(|other| other.host == composition.host);
+            let meets_another = others.any(|other| other.tenant != composition.tenant);
+            let lacks = kept == Kept::MakesWay && self.was_taken(composition);
+            if meets_another || lacks {
+                self.changes.releases.push(composition.clone());
+                continue;
+            }
+            self.keep(&[composition]);
+            if kept == Kept::MakesWay {
+                self.hold_again(&[composition]);
+            }
+        }
+    }
+
+    /// Whether a GPU of it, or a slot that it needs, has been given to somebody.
+    fn was_taken(&self, composition: &Composition) -> bool {
+        let mut needs: BTreeMap<&HostPortId, i64> = BTreeMap::new();
+        for held in &composition.held {
+            *needs.entry(&held.host_port).or_default() += i64::from(held.slots());
+        }
+        let has_room = |(port, slots): (&&HostPortId, &i64)| {
+            let free = self.capacity.free_at(port);
+            free.is_none_or(|free| free >= *slots)
+        };
+        let given = self.changes.composes.iter().flat_map(|c| &c.held);
+        let given: BTreeSet<_> = given.map(|held| &held.unit).collect();
+        composition.held.iter().any(|held| given.contains(&held.unit)) || !needs.iter().all(has_room)
+    }
+
     fn hold_again(&mut self, compositions: &[&Composition]) {
         for held in compositions.iter().flat_map(|c| &c.held) {
             if let Some(unit) = self.survey.unit_place(&held.unit) {
@@ -225,6 +289,7 @@ impl<'a, 's> Draft<'a, 's> {
                 part: number,
                 parts: count,
                 label: demand.need.label.clone(),
+                kept: None,
             };
             self.changes.composes.push(composition);
         }

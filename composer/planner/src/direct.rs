@@ -241,6 +241,7 @@ fn on_host(
         part: 1,
         parts: 1,
         label: BY_NAME.to_owned(),
+        kept: None,
     })
 }
 

@@ -9,6 +9,7 @@
 //!   `capacity` (what is free, by kind and place), `decide` (whose turn it is), `place` and `fill` (who gets what),
 //!   `sequence` (in which order it is done), `why` (what stood in the way).
 //! * [`direct`]: an attach, a detach or a release by name is a plan too.
+//! * [`kept`]: what is attached and idle for what is expected.
 //! * [`adopt`](mod@adopt): the plan that takes over what somebody else bound.
 //! * [`horizon`]: planning over time, for demands with windows.
 //! * [`undo`](mod@undo): the plan that takes a plan back.
@@ -27,6 +28,7 @@ pub mod direct;
 pub mod explain;
 pub mod forecast;
 pub mod horizon;
+pub mod kept;
 pub mod plan;
 pub mod queue;
 pub mod reads;
@@ -46,7 +48,7 @@ mod why;
 
 pub use adopt::{Adoption, Left, adopt, adopt_units};
 pub use check::check;
-pub use composition::{Composition, Held};
+pub use composition::{Composition, Held, Kept};
 pub use decide::plan;
 pub use demand::Demand;
 pub use explain::explain;

@@ -2,12 +2,12 @@
 //!
 //! For a unit that goes: drain → unbind → reset. For a unit that comes: (reset, where it is dirty) → preflight
 //! → bind → verify. A bind waits for the reset of its unit, and, where its host port has no slot to spare,
-//! for the unbinds that free one; so the steps may run in any order that `after` allows and no port ever
+//! for the unbinds that free one; what comes to a host waits until what was kept there for another tenant is gone. So the steps may run in any order that `after` allows and no port ever
 //! holds more than it can. Everything else may run side by side.
 
 use crate::composition::{Composition, Held};
 use crate::survey::{Condition, Survey};
-use poolwright_model::id::{HostPortId, UnitId};
+use poolwright_model::id::{HostId, HostPortId, TenantId, UnitId};
 use poolwright_model::step::{Step, Verb};
 use std::collections::{HashMap, VecDeque};
 
@@ -16,6 +16,8 @@ pub(crate) fn steps(survey: &Survey<'_>, releases: &[Composition], composes: &[C
     let mut steps = Steps::default();
     let mut freed: HashMap<&HostPortId, VecDeque<(u32, i64)>> = HashMap::new();
     let mut reset: HashMap<&UnitId, u32> = HashMap::new();
+    // At each host the unbinds of what was kept.
+    let mut kept: HashMap<&HostId, Vec<(Option<&TenantId>, u32)>> = HashMap::new();
     for (composition, held) in each(releases) {
         let drain = steps.push(Verb::Drain, composition, held, vec![]);
         let unbind = steps.push(Verb::Unbind, composition, held, vec![drain]);
@@ -23,6 +25,10 @@ pub(crate) fn steps(survey: &Survey<'_>, releases: &[Composition], composes: &[C
             &held.unit,
             steps.push(Verb::Reset, composition, held, vec![unbind]),
         );
+        if composition.kept.is_some() {
+            let unbinds = kept.entry(&composition.host).or_default();
+            unbinds.push((composition.tenant.as_ref(), unbind));
+        }
         let slots = (unbind, i64::from(held.slots()));
         freed.entry(&held.host_port).or_default().push_back(slots);
     }
@@ -40,7 +46,10 @@ pub(crate) fn steps(survey: &Survey<'_>, releases: &[Composition], composes: &[C
                 let free = survey.port(&held.host_port).map_or(0, |port| port.free);
                 Slots::new(free, freed.remove(&held.host_port).unwrap_or_default())
             });
-            let room = port.take(i64::from(held.slots()));
+            let mut room = port.take(i64::from(held.slots()));
+            let others = kept.get(&composition.host).into_iter().flatten();
+            let others = others.filter(|(tenant, _)| *tenant != composition.tenant.as_ref());
+            room.extend(others.map(|(_, unbind)| *unbind));
             let preflight = steps.push(Verb::Preflight, composition, held, room);
             let before = reset.get(&held.unit).copied().into_iter().chain([preflight]);
             binds.push((held, steps.push(Verb::Bind, composition, held, before.collect())));
@@ -76,6 +85,7 @@ impl Steps {
     fn push(&mut self, verb: Verb, composition: &Composition, held: &Held, mut after: Vec<u32>) -> u32 {
         let index = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         after.sort_unstable();
+        after.dedup();
         self.0.push(Step {
             index,
             after,

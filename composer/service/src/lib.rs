@@ -9,6 +9,7 @@
 //! * [`drift`](mod@drift): what is recorded against what is found.
 //! * [`size`], [`phases`]: from what people write about a model, or a run over time, to sizing's answer.
 //! * [`Course`]: the windows of a demand with phases.
+//! * [`keep`]: what is done with GPUs that will be wanted soon.
 //! * `wants`: how many GPUs were wanted, for forecasts.
 //! * [`spans`]: lengths of time as people write them.
 //! * [`subscription`]: who is sent what happens.
@@ -31,6 +32,7 @@ mod error;
 pub mod hooks;
 mod ids;
 pub mod job;
+pub mod keep;
 pub mod ladder;
 pub mod leases;
 pub mod lend;

@@ -22,6 +22,16 @@ pub(crate) struct Wants {
     pub tenant: String,
     /// The latest last.
     pub noted: Vec<Noted>,
+    /// Of the largest composition that it had when that was noted last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Shape>,
+}
+
+/// So many GPUs of a kind at one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shape {
+    pub kind: String,
+    pub gpus: u32,
 }
 
 /// From a moment on, in seconds since 1970: GPUs wanted, and GPUs held. Of hours that were drawn together, their means.
@@ -40,6 +50,7 @@ impl Wants {
         Self {
             tenant: tenant.to_owned(),
             noted: Vec::new(),
+            shape: None,
         }
     }
 

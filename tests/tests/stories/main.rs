@@ -17,6 +17,7 @@ mod failing;
 mod forecasting;
 mod forgetting;
 mod gone;
+mod keeping_ahead;
 mod left_behind;
 mod lending;
 mod limiting;

@@ -39,6 +39,7 @@ pub fn composition(id: &str, tenant: &str, host: &str, units: &[&str]) -> Compos
         part: 1,
         parts: 1,
         label: id.to_owned(),
+        kept: None,
     }
 }
 

@@ -85,7 +85,9 @@ pub fn swept(managers: Managers) -> impl Iterator<Item = Form> {
 /// here of it, and in [`prepared`] how it comes about.
 pub fn verbs(kind: OperationKind) -> &'static [Verb] {
     match kind {
-        OperationKind::Compose | OperationKind::Attach => &[Verb::Preflight, Verb::Bind, Verb::Verify],
+        OperationKind::Compose | OperationKind::Attach | OperationKind::Keep => {
+            &[Verb::Preflight, Verb::Bind, Verb::Verify]
+        }
         OperationKind::Release | OperationKind::Detach | OperationKind::Late => {
             &[Verb::Drain, Verb::Unbind, Verb::Reset]
         }
@@ -166,6 +168,8 @@ pub async fn prepare(kit: &Kit, form: Form) -> Plan {
             kit.given(wanted(kit, before, &[("first", 2)]).await).await;
             wanted(kit, "queue", &[("next", 2)]).await
         }
+        // It is attached for nobody yet, and lets go of nothing.
+        OperationKind::Keep => attach(kit, "keep", &["u1", "u2"]).await,
         // It was adopted before.
         OperationKind::Late => {
             kit.given(attach(kit, before, &["u1"]).await).await;

@@ -93,6 +93,7 @@ impl Composer {
         }
         let id = record.demand.id.clone();
         let mut basis = self.basis(Wanted::Only(&record.demand)).await?;
+        let taken_up = self.take_up_kept(&mut basis, &record.demand).await?;
         let whole = basis.clone();
         let left_out = self.leave_out_stale(&mut basis);
         let mut plan = self.plan_beside_pauses(&basis).await?;
@@ -115,6 +116,9 @@ impl Composer {
             });
         }
         let mut with = Batch::new();
+        if let Some(taken_up) = taken_up {
+            taken_up.add_to(&mut with)?;
+        }
         if record.course.is_some() {
             self.note_calendar(&mut with, &[]).await?;
         }
@@ -208,6 +212,17 @@ impl Composer {
         let standing = basis.held.iter().find(stands).map(|c| c.id.clone());
         // One that nobody knows is refused by its name.
         let standing = standing.or_else(|| composition.filter(|_| given_up.is_empty()));
+        if let (Some(composition), Some(record), false) = (&standing, &record, how.dry_run)
+            && how.force.is_none()
+            && let Some(kept) = self.keep_in_place(&basis, composition).await?
+        {
+            with.delete(DemandRecord::KIND, record.id());
+            kept.add_to(&mut with)?;
+            let plan = poolwright_planner::plan(&self.input(&basis.standing()));
+            let advice = vec![kept.told()];
+            let done = self.nothing_to_do(request, plan, with).await?;
+            return Ok(Change { advice, ..done });
+        }
         let plan = match (&standing, &demand) {
             (Some(composition), _) => direct::release(composition, &self.input(&basis))?,
             // It holds nothing, or nothing any more: nothing changes but what is written down.

@@ -4,9 +4,11 @@
 //! the calendar.
 
 use super::Composer;
+use super::kept::kept_of;
 use crate::error::{ErrorCode, ServiceError};
-use crate::wants::Wants;
+use crate::wants::{Shape, Wants};
 use jiff::Timestamp;
+use poolwright_model::id::TenantId;
 use poolwright_planner::forecast::{Forecast, History, Series, SeriesError, Window, forecast};
 use poolwright_store::{Batch, Stored, Versioned, read_all};
 use serde::Serialize;
@@ -33,15 +35,17 @@ pub struct TenantForecast {
     pub since: Timestamp,
     pub wanted: f64,
     pub held: f64,
+    /// GPUs that are attached and idle for what it is expected to want.
+    pub kept: u32,
     #[serde(flatten)]
     pub forecast: Forecast,
 }
 
 /// GPUs wanted, and GPUs held.
 #[derive(Debug, Clone, Copy, Default)]
-struct Now {
-    wanted: f64,
-    held: f64,
+pub(super) struct Now {
+    pub wanted: f64,
+    pub held: f64,
 }
 
 impl Composer {
@@ -53,12 +57,16 @@ impl Composer {
             if let Err(error) = self.note_wants(self.clock.now()).await {
                 tracing::warn!("what is wanted now is not noted, and so missing from forecasts: {error}");
             }
+            if let Err(error) = self.see_to_kept().await {
+                tracing::warn!("what is kept for what is expected is not looked at: {error}");
+            }
         }
     }
 
     /// Notes what each tenant wants and has.
     pub async fn note_wants(&self, now: Timestamp) -> Result<(), ServiceError> {
         let mut tenants = self.wants_now().await?;
+        let mut shapes = self.shapes_now().await?;
         let known: Vec<Versioned<Wants>> = read_all(self.store.as_ref()).await?;
         for wants in &known {
             tenants.entry(wants.value.tenant.clone()).or_default();
@@ -76,7 +84,12 @@ impl Composer {
                 continue;
             }
             let mut wants = before.map_or_else(|| Wants::of(&tenant), |before| before.value);
-            if wants.note(now, is.wanted, is.held) {
+            let shape = shapes
+                .remove(&tenant)
+                .filter(|shape| wants.shape.as_ref() != Some(shape));
+            let is_new = wants.note(now, is.wanted, is.held) || shape.is_some();
+            wants.shape = shape.or(wants.shape);
+            if is_new {
                 batch.expect(Wants::KIND, &tenant, revision);
                 batch.put(&wants)?;
                 kept += usize::from(revision.is_none());
@@ -93,10 +106,40 @@ impl Composer {
         Ok(())
     }
 
-    async fn wants_now(&self) -> Result<BTreeMap<String, Now>, ServiceError> {
+    /// The largest composition of each tenant: the GPUs of what it is expected to want are taken to be like these.
+    async fn shapes_now(&self) -> Result<BTreeMap<String, Shape>, ServiceError> {
+        let snapshot = self.snapshot().await?;
+        let mut shapes: BTreeMap<String, Shape> = BTreeMap::new();
+        for composition in self.held().await?.iter().filter(|c| c.parts == 1) {
+            let (Some(tenant), Some(_)) = (&composition.tenant, &composition.demand) else {
+                continue;
+            };
+            let first = composition.gpus().next();
+            let kind = first.and_then(|gpu| snapshot.topology.gpu(gpu)?.profile.clone());
+            let gpus = composition.gpu_count();
+            let known = shapes.get(tenant.as_str());
+            if let Some(kind) = kind.filter(|_| known.is_none_or(|known| known.gpus < gpus)) {
+                shapes.insert(tenant.to_string(), Shape { kind, gpus });
+            }
+        }
+        Ok(shapes)
+    }
+
+    /// The tenants of which something is noted, with the shape of what they had last.
+    pub(super) async fn shapes(&self) -> Result<Vec<(TenantId, Option<Shape>)>, ServiceError> {
+        let known = read_all::<Wants>(self.store.as_ref()).await?.into_iter();
+        let known = known
+            .map(|found| found.value)
+            .filter(|wants| wants.tenant != BY_NAME);
+        Ok(known
+            .map(|wants| (TenantId::from_lossy(&wants.tenant), wants.shape))
+            .collect())
+    }
+
+    pub(super) async fn wants_now(&self) -> Result<BTreeMap<String, Now>, ServiceError> {
         let mut tenants: BTreeMap<String, Now> = BTreeMap::new();
         let mut holds = BTreeMap::new();
-        for composition in self.held().await?.iter() {
+        for composition in self.held().await?.iter().filter(|c| c.kept.is_none()) {
             let tenant = composition
                 .tenant
                 .as_ref()
@@ -132,9 +175,16 @@ impl Composer {
         let now = self.clock.now();
         let (tenant, ahead) = (tenant.map(str::to_owned), ahead.clone());
         let made = tokio::task::spawn_blocking(move || forecasts(&known, now, tenant.as_deref(), &ahead));
-        made.await.map_err(|error| {
+        let made = made.await.map_err(|error| {
             ServiceError::new(ErrorCode::Internal, format!("the forecast broke off: {error}"))
-        })?
+        })?;
+        let mut made = made?;
+        let held = self.held().await?;
+        for one in &mut made {
+            let tenant = (one.tenant != ALL).then(|| TenantId::from_lossy(&one.tenant));
+            one.kept = kept_of(&held, tenant.as_ref());
+        }
+        Ok(made)
     }
 }
 
@@ -190,6 +240,7 @@ fn forecasts(
             since,
             wanted,
             held,
+            kept: 0,
             forecast: forecast(&History::of(series), &ahead),
         });
     Ok(made.collect())

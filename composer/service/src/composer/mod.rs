@@ -20,6 +20,7 @@
 //! * [`credentials`]: the passwords of endpoints.
 //! * [`charge`]: one of several managers.
 //! * [`forecasting`]: how many GPUs will be wanted.
+//! * [`kept`]: what stays attached, or is attached ahead, because of that.
 //! * [`following`]: what is done once an operation is over.
 //! * [`automatic`]: what ran by itself of late.
 //! * [`failing`]: what failed again and again.
@@ -56,6 +57,7 @@ mod following;
 mod forecasting;
 mod giving_up;
 mod keeping;
+mod kept;
 mod latecoming;
 mod lending;
 mod limiting;
@@ -111,6 +113,7 @@ use crate::endpoint::Connector;
 use crate::error::ServiceError;
 use crate::hooks::{Hooks, NoHooks};
 use crate::ids::Ids;
+use crate::keep::Keep;
 use crate::leases::{Leases, Sharing};
 use crate::runner::Trouble;
 use crate::sealed::Keys;
@@ -147,6 +150,8 @@ pub struct Options {
     pub calibration: Calibration,
     /// What schedules may have run.
     pub hooks: Arc<dyn Hooks>,
+    /// What is done with GPUs that will be wanted soon; `None`: nothing.
+    pub keep: Option<Keep>,
     /// For simulation: with a seed, the same calls give new things the same ids.
     pub seed: Option<u64>,
 }
@@ -162,6 +167,7 @@ impl Default for Options {
             keys: Keys::default(),
             calibration: Calibration::default(),
             hooks: Arc::new(NoHooks),
+            keep: None,
             seed: None,
         }
     }

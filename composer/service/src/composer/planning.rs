@@ -173,6 +173,25 @@ impl Basis {
         self
     }
 
+    /// With this in place of the composition of its id.
+    pub fn replace(&mut self, composition: Composition) {
+        let held = Arc::make_mut(&mut self.held).iter_mut();
+        held.filter(|c| c.id == composition.id)
+            .for_each(|c| *c = composition.clone());
+    }
+
+    pub fn demands(&self) -> Vec<Demand> {
+        self.demands.clone()
+    }
+
+    /// With what is kept as what nobody may have: a plan moves none of it.
+    pub fn keeping_all(mut self) -> Self {
+        Arc::make_mut(&mut self.held)
+            .iter_mut()
+            .for_each(|c| c.kept = None);
+        self
+    }
+
     /// With all compositions as nobody's but their holder's: a plan keeps them.
     pub fn standing(mut self) -> Self {
         self.demands.clear();
@@ -192,12 +211,18 @@ impl Composer {
     }
 
     /// What would be changed now so that the pool follows the calendar, and nothing beside it. Changes
-    /// nothing, but notes what windows put aside.
+    /// nothing of the hardware, but notes what windows put aside, and what is kept or taken up as it is.
     pub(crate) async fn plan_for_schedules(&self) -> Result<Scheduled, ServiceError> {
         let suspended = self.note_put_aside().await?;
+        self.take_up_for_schedules().await?;
         let mut basis = self.basis(Wanted::Scheduled).await?;
         self.leave_out_stale(&mut basis);
-        let plan = self.plan_beside_pauses(&basis).await?;
+        let mut plan = self.plan_beside_pauses(&basis).await?;
+        if self.keep_of_schedules(&plan, &suspended).await? {
+            basis = self.basis(Wanted::Scheduled).await?;
+            self.leave_out_stale(&mut basis);
+            plan = self.plan_beside_pauses(&basis).await?;
+        }
         let unplaced = plan.unplaced.iter().map(|unplaced| unplaced.demand.clone());
         let stays = |c: &&Composition| plan.deferred.iter().any(|deferred| deferred.composition == c.id);
         let deferred = basis.held.iter().filter(stays).filter_map(|c| c.demand.clone());

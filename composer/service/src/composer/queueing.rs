@@ -222,6 +222,17 @@ impl Composer {
         let Some(first) = first.map(|c| c.id.clone()) else {
             return self.has_let_go(found, job).await;
         };
+        // What is stopped makes way for somebody.
+        if job.ended.is_some()
+            && let Some(kept) = self.keep_in_place(&basis, &first).await?
+        {
+            let mut with = Batch::new();
+            kept.add_to(&mut with)?;
+            with.expect(DemandRecord::KIND, found.value.id(), Some(found.revision));
+            with.delete(DemandRecord::KIND, found.value.id());
+            self.store.commit(with).await?;
+            return Ok(());
+        }
         let plan = direct::release(&first, &self.input(&basis))?;
         let operation = self.new_operation();
         found.value.pending = Some(Pending::Releasing(operation.clone()));
@@ -282,6 +293,7 @@ impl Composer {
         let mut basis = self.basis(Wanted::Only(&record.demand)).await?;
         self.leave_out_stale(&mut basis);
         basis.spare(spare);
+        let taken_up = self.take_up_kept(&mut basis, &record.demand).await?;
         let plan = self.plan_beside_pauses(&basis).await?;
         if let Some(unplaced) = plan.unplaced.iter().find(|unplaced| unplaced.demand == *id) {
             tracing::debug!(job = %id, "somebody was faster: {}", unplaced.shortfall());
@@ -290,8 +302,11 @@ impl Composer {
         job.begun = Some(self.clock.now());
         record.job = Some(job);
         if plan.steps.is_empty() {
-            // What was left of one of its name is what it needs.
-            let with = hung(&found)?;
+            // What was kept, or left of one of its name, is what it needs.
+            let mut with = hung(&found)?;
+            if let Some(taken_up) = taken_up {
+                taken_up.add_to(&mut with)?;
+            }
             self.nothing_to_do(request, plan, with).await?;
         } else {
             let operation = self.new_operation();

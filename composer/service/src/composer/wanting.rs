@@ -186,13 +186,12 @@ impl Composer {
         let window = spec.window.parse(now);
         let window = window.map_err(|e| ServiceError::bad_request(format!("schedule {id}: {e}")))?;
         if !window.ever_opens(now) {
-            let WindowSpec { opens, closes, .. } = &spec.window;
             let message = format!(
-                "schedule {id}: its window never opens: whenever {opens:?} opens it, {closes:?} closes it"
+                "schedule {id}: its window never opens{}",
+                never_opens(&spec.window)
             );
-            return Err(
-                ServiceError::bad_request(message).with_hint("let it close at another time than it opens")
-            );
+            let hint = "let it close at another time than it opens, and open on a day that is still to come";
+            return Err(ServiceError::bad_request(message).with_hint(hint));
         }
         if spec.demands.is_empty() && spec.suspends.is_empty() {
             let message = format!("schedule {id} neither wants nor suspends anything");
@@ -479,6 +478,17 @@ impl Composer {
             trouble: self.trouble().filter(|trouble| trouble.is_of(&schedule)),
             schedule,
         })
+    }
+}
+
+/// Why, for people.
+fn never_opens(window: &WindowSpec) -> String {
+    match (&window.first_day, &window.last_day) {
+        (None, None) => format!(
+            ": whenever {:?} opens it, {:?} closes it",
+            window.opens, window.closes
+        ),
+        _ => format!(" any more: {window}"),
     }
 }
 

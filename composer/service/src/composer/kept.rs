@@ -1,0 +1,454 @@
+//! GPUs that stay attached, or are attached ahead, because their tenant is expected to want them soon.
+//!
+//! What is kept is a composition without a demand, for a tenant, at a host. It stands while nobody needs it: the planner
+//! lets go of it where somebody can't be served beside it, or another tenant comes to its host. A demand of its tenant
+//! that needs just that takes it up as it is. It is held by nobody: it counts in no share, no wait and no forecast.
+//!
+//! Only what is whole is kept: all that one demand held, at one host. To keep and to take up change no hardware; each is
+//! one commit, which expects that no operation has a unit of it in hand. All else is an operation of its own kind, within
+//! the limits of what runs by itself.
+
+use super::planning::{Basis, How, Wanted};
+use super::requests::Request;
+use super::{Composer, TenantForecast};
+use crate::error::ServiceError;
+use crate::keep::{Expected, Keep};
+use crate::schedule::{next_change, wanted};
+use crate::wants::Shape;
+use jiff::{SignedDuration, Timestamp};
+use poolwright_executor::{Claim, CompositionRecord, OperationKind};
+use poolwright_model::id::{CompositionId, DemandId, TenantId};
+use poolwright_planner::queue::width;
+use poolwright_planner::{Composition, Demand, Kept, Plan, direct, kept};
+use poolwright_sizing::need::Need;
+use poolwright_store::{Batch, StoreError, Stored, read};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Times at which calendars change that are looked ahead to.
+const MOST_CHANGES: usize = 64;
+/// By whom operations are that follow from forecasts.
+const FORECAST: &str = "forecast";
+
+/// What a tenant is expected to want beyond what it wants now.
+struct More {
+    expected: Expected,
+    gpus: u32,
+    /// Of a demand that calendars are going to want.
+    need: Option<Need>,
+}
+
+/// What a composition is from now on, to be committed as long as it is as it was read and no operation has it in hand.
+pub(super) struct Rewritten {
+    record: CompositionRecord,
+    revision: u64,
+}
+
+impl Rewritten {
+    pub fn add_to(&self, batch: &mut Batch) -> Result<(), StoreError> {
+        let composition = &self.record.composition;
+        for held in &composition.held {
+            batch.expect(Claim::KIND, held.unit.as_str(), None);
+        }
+        batch.expect(
+            CompositionRecord::KIND,
+            composition.id.as_str(),
+            Some(self.revision),
+        );
+        batch.put(&self.record)?;
+        Ok(())
+    }
+
+    /// For whoever let go of it.
+    pub fn told(&self) -> String {
+        format!(
+            "its GPUs stay attached to {}: {}",
+            self.record.composition.host, self.record.composition.label
+        )
+    }
+}
+
+impl Composer {
+    /// What a composition is from now on if it is kept in place of being let go of: where that is expected to be wanted
+    /// soon. To be called with the turn.
+    pub(super) async fn keep_in_place(
+        &self,
+        basis: &Basis,
+        id: &CompositionId,
+    ) -> Result<Option<Rewritten>, ServiceError> {
+        let Some(policy) = self.options.keep else {
+            return Ok(None);
+        };
+        let Some(composition) = basis.held.iter().find(|c| c.id == *id) else {
+            return Ok(None);
+        };
+        let Some(tenant) = composition.tenant.as_ref().filter(|_| composition.parts == 1) else {
+            return Ok(None);
+        };
+        if !kept::may_stay(composition, &basis.world()) || self.is_held_by_hand().await? {
+            return Ok(None);
+        }
+        let gpus = composition.gpu_count();
+        let all = kept_of(&basis.held, None);
+        if self.somebody_waits().await? || all.saturating_add(gpus) > policy.most_gpus {
+            return Ok(None);
+        }
+        let Some(more) = self.expects_more(&policy, tenant, gpus).await? else {
+            return Ok(None);
+        };
+        let room = more.gpus.saturating_sub(kept_of(&basis.held, Some(tenant)));
+        if room < gpus || self.is_in_use(composition).await {
+            return Ok(None);
+        }
+        let now = self.clock.now();
+        let by = after(now, more.expected.in_s);
+        let kept = Composition {
+            demand: None,
+            label: label(&policy, &more, by),
+            kept: Some(Kept { since: now, by }),
+            ..composition.clone()
+        };
+        tracing::info!(composition = %id, %tenant, "{}", kept.label);
+        self.rewritten(kept).await
+    }
+
+    /// Gives a demand what is kept for its tenant, if that is just what it needs: in this basis it holds it from now on,
+    /// and what is returned is to be committed. To be called with the turn.
+    pub(super) async fn take_up_kept(
+        &self,
+        basis: &mut Basis,
+        demand: &Demand,
+    ) -> Result<Option<Rewritten>, ServiceError> {
+        if basis.held.iter().any(|c| c.demand.as_ref() == Some(&demand.id)) {
+            return Ok(None);
+        }
+        let mut fresh = basis.clone();
+        self.leave_out_stale(&mut fresh);
+        let Some(found) = kept::serves_as_it_is(demand, &fresh.world()).cloned() else {
+            return Ok(None);
+        };
+        let taken = Composition {
+            demand: Some(demand.id.clone()),
+            label: demand.need.label.clone(),
+            kept: None,
+            ..found
+        };
+        let rewritten = self.rewritten(taken.clone()).await?;
+        if rewritten.is_some() {
+            tracing::info!(composition = %taken.id, demand = %demand.id, "what was kept is taken up as it is");
+            basis.replace(taken);
+        }
+        Ok(rewritten)
+    }
+
+    /// The same for what is wanted by the clock, at once.
+    pub(super) async fn take_up_for_schedules(&self) -> Result<(), ServiceError> {
+        if kept_of(&self.held().await?, None) == 0 {
+            return Ok(());
+        }
+        let _turn = self.turn.lock().await;
+        let mut basis = self.basis(Wanted::Scheduled).await?;
+        for demand in basis.demands() {
+            if let Some(taken) = self.take_up_kept(&mut basis, &demand).await? {
+                self.commit_rewritten(&taken).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps of what a closing window would let go of what is expected to be wanted soon. Nothing of what goes on to
+    /// others, nor of what is suspended. Says whether there was any.
+    pub(super) async fn keep_of_schedules(
+        &self,
+        plan: &Plan,
+        suspended: &BTreeSet<DemandId>,
+    ) -> Result<bool, ServiceError> {
+        if self.options.keep.is_none() || !plan.composes.is_empty() || !plan.unplaced.is_empty() {
+            return Ok(false);
+        }
+        let is_suspended = |c: &Composition| c.demand.as_ref().is_some_and(|id| suspended.contains(id));
+        let ends = plan.releases.iter();
+        let ends = ends.filter(|c| c.demand.is_some() && !is_suspended(c) && !plan.keeps.contains(&c.id));
+        let _turn = self.turn.lock().await;
+        let mut some = false;
+        for id in ends.map(|c| &c.id) {
+            // Each sees what the one before has kept.
+            let basis = self.basis(Wanted::Named).await?;
+            if let Some(kept) = self.keep_in_place(&basis, id).await? {
+                self.commit_rewritten(&kept).await?;
+                some = true;
+            }
+        }
+        Ok(some)
+    }
+
+    async fn commit_rewritten(&self, rewritten: &Rewritten) -> Result<(), ServiceError> {
+        let mut batch = Batch::new();
+        rewritten.add_to(&mut batch)?;
+        self.store.commit(batch).await?;
+        Ok(())
+    }
+
+    /// What is to be written of a composition that is this from now on; `None` where it is gone.
+    async fn rewritten(&self, composition: Composition) -> Result<Option<Rewritten>, ServiceError> {
+        let found = read::<CompositionRecord>(self.store.as_ref(), composition.id.as_str()).await?;
+        Ok(found.map(|found| Rewritten {
+            record: CompositionRecord {
+                composition,
+                // Whatever wrote it before can't be undone as if nothing had happened since.
+                operation: self.new_operation(),
+                since: self.clock.now(),
+                ..found.value
+            },
+            revision: found.revision,
+        }))
+    }
+
+    /// Whether anybody uses the GPUs, or might.
+    async fn is_in_use(&self, composition: &Composition) -> bool {
+        for held in &composition.held {
+            if self.executor.is_in_use(&held.target(&composition.host)).await {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether anybody has fewer GPUs than he wants.
+    async fn somebody_waits(&self) -> Result<bool, ServiceError> {
+        let tenants = self.wants_now().await?;
+        Ok(tenants.values().any(|now| now.wanted > now.held))
+    }
+
+    /// What a tenant is expected to want beyond what it wants now, were it without these GPUs.
+    async fn expects_more(
+        &self,
+        policy: &Keep,
+        tenant: &TenantId,
+        without: u32,
+    ) -> Result<Option<More>, ServiceError> {
+        let forecast = self.forecast_within(policy, tenant).await?;
+        let told = forecast.and_then(|made| policy.expects(&made.forecast));
+        let (known, need) = self.known_within(policy, tenant).await?.unzip();
+        let Some(expected) = told.into_iter().chain(known).reduce(Expected::or_more) else {
+            return Ok(None);
+        };
+        let wants = self.wants_now().await?;
+        let wanted = wants.get(tenant.as_str()).map_or(0.0, |now| now.wanted);
+        let wanted = (wanted as u32).saturating_sub(without);
+        Ok(Some(More {
+            expected,
+            gpus: expected.gpus.saturating_sub(wanted),
+            need: need.flatten(),
+        }))
+    }
+
+    /// The most that calendars and phases are going to want for a tenant, and the largest need among it of what has
+    /// nothing now.
+    async fn known_within(
+        &self,
+        policy: &Keep,
+        tenant: &TenantId,
+    ) -> Result<Option<(Expected, Option<Need>)>, ServiceError> {
+        let (demands, calendars, courses) = (
+            self.demands().await?,
+            self.calendars().await?,
+            self.courses().await?,
+        );
+        let held = self.held().await?;
+        let now = self.clock.now();
+        let until = after(now, i64::from(policy.ahead_h) * 3600);
+        let mut found: Option<(Expected, Option<Need>)> = None;
+        let mut at = now;
+        for _ in 0..MOST_CHANGES {
+            let Some(next) = next_change(&calendars, &courses, at).filter(|next| *next <= until) else {
+                break;
+            };
+            at = next;
+            let mut then = wanted(&demands, &calendars, at);
+            then.retain(|demand| demand.tenant == *tenant);
+            let expected = Expected {
+                gpus: then.iter().map(width).sum(),
+                in_s: at.duration_since(now).as_secs(),
+                coverage: None,
+            };
+            then.retain(|demand| !held.iter().any(|c| c.demand.as_ref() == Some(&demand.id)));
+            let need = then.into_iter().max_by_key(width).map(|demand| demand.need);
+            if found.as_ref().is_none_or(|(most, _)| expected.gpus > most.gpus) {
+                found = Some((expected, need));
+            }
+        }
+        Ok(found)
+    }
+
+    async fn forecast_within(
+        &self,
+        policy: &Keep,
+        tenant: &TenantId,
+    ) -> Result<Option<TenantForecast>, ServiceError> {
+        let ahead: BTreeSet<u32> = (1..=policy.ahead_h).collect();
+        // What was noted for too short a time says nothing.
+        let made = self.forecast(Some(tenant.as_str()), &ahead).await;
+        Ok(made.ok().and_then(|mut made| made.pop()))
+    }
+
+    /// Lets go of what is kept and expected no longer, and attaches ahead what is expected, a composition a tenant.
+    pub(super) async fn see_to_kept(&self) -> Result<(), ServiceError> {
+        let held = self.held().await?;
+        let policy = self.options.keep;
+        if policy.is_none_or(|policy| !policy.attach) && kept_of(&held, None) == 0
+            || self.is_held_by_hand().await?
+        {
+            return Ok(());
+        }
+        let mut tenants: BTreeMap<TenantId, Vec<&Composition>> = BTreeMap::new();
+        for composition in held.iter().filter(|c| c.kept.is_some()) {
+            let tenant = composition.tenant.clone();
+            tenants
+                .entry(tenant.unwrap_or_else(|| TenantId::from_lossy("-")))
+                .or_default()
+                .push(composition);
+        }
+        let Some(policy) = policy else {
+            for composition in tenants.into_values().flatten() {
+                self.let_go_of_kept(composition).await;
+            }
+            return Ok(());
+        };
+        for (tenant, shape) in self.shapes().await? {
+            let kept = tenants.remove(&tenant).unwrap_or_default();
+            let more = self.expects_more(&policy, &tenant, 0).await?;
+            self.no_more_than(more.as_ref(), &kept).await;
+            let Some(more) = more.filter(|_| policy.attach) else {
+                continue;
+            };
+            let like_before = shape.map(|Shape { kind, gpus }| Need::of_kind(kind, gpus));
+            let Some(need) = more.need.clone().or(like_before) else {
+                continue;
+            };
+            let gpus = need.best().map_or(0, |set| set.count);
+            let has: u32 = kept.iter().map(|c| c.gpu_count()).sum();
+            let all = kept_of(&self.held().await?, None);
+            if has.saturating_add(gpus) <= more.gpus && all.saturating_add(gpus) <= policy.most_gpus {
+                self.attach_ahead(&policy, &tenant, &more, need).await;
+            }
+        }
+        // Of tenants of which nothing is noted any more.
+        for composition in tenants.into_values().flatten() {
+            self.let_go_of_kept(composition).await;
+        }
+        Ok(())
+    }
+
+    /// Lets go of what is kept beyond what is expected, once the time has come by which it was; the oldest first.
+    async fn no_more_than(&self, more: Option<&More>, kept: &[&Composition]) {
+        let now = self.clock.now();
+        let most = more.map_or(0, |more| more.gpus);
+        let mut has: u32 = kept.iter().map(|c| c.gpu_count()).sum();
+        let mut kept = kept.to_vec();
+        kept.sort_by_key(|c| c.kept.as_ref().map(|kept| kept.since));
+        for composition in kept {
+            let is_due = composition.kept.as_ref().is_some_and(|kept| kept.by <= now);
+            let gpus = composition.gpu_count();
+            if is_due && has > most {
+                self.let_go_of_kept(composition).await;
+                has -= gpus;
+            }
+        }
+    }
+
+    /// What can't be let go of just now is tried again at the next look.
+    async fn let_go_of_kept(&self, composition: &Composition) {
+        let id = &composition.id;
+        let done = async {
+            let how = How::default();
+            let what = format!("let go of {id}, which is expected no longer");
+            let request = Request::new(OperationKind::Keep, what, id, FORECAST, &how)?;
+            let _turn = self.turn.lock().await;
+            let basis = self.basis(Wanted::Named).await?;
+            // Somebody has taken it up since.
+            if !basis.held.iter().any(|c| c.id == *id && c.kept.is_some()) {
+                return Ok(());
+            }
+            let plan = direct::release(id, &self.input(&basis))?;
+            let operation = self.new_operation();
+            self.submit(request, operation, plan, Batch::new())
+                .await
+                .map(drop)
+        };
+        if let Err(error) = done.await {
+            let error: ServiceError = error;
+            tracing::warn!(composition = %id, "what was kept is not let go of yet: {error}");
+        }
+    }
+
+    /// Attaches so many GPUs that are free, if there are so many; nobody is moved for it.
+    async fn attach_ahead(&self, policy: &Keep, tenant: &TenantId, more: &More, need: Need) {
+        let done = async {
+            let how = How::default();
+            let what = format!("attach ahead for {tenant}");
+            let request = Request::new(OperationKind::Keep, what, tenant, FORECAST, &how)?;
+            let _turn = self.turn.lock().await;
+            if self.somebody_waits().await? {
+                return Ok(());
+            }
+            let now = self.clock.now();
+            let demand = Demand {
+                id: DemandId::from_lossy(&format!("ahead-{tenant}")),
+                tenant: tenant.clone(),
+                priority: i32::MIN,
+                need: need.spanning(false),
+                created: now,
+            };
+            let whole = self.basis(Wanted::Only(&demand)).await?;
+            let mut basis = whole.clone().keeping_all();
+            self.leave_out_stale(&mut basis);
+            let mut plan = self.plan_beside_pauses(&basis).await?;
+            if !plan.unplaced.is_empty() {
+                tracing::debug!(%tenant, "nothing is free to be attached ahead");
+                return Ok(());
+            }
+            let by = after(now, more.expected.in_s);
+            for composed in &mut plan.composes {
+                composed.demand = None;
+                composed.label = label(policy, more, by);
+                composed.kept = Some(Kept { since: now, by });
+                tracing::info!(composition = %composed.id, %tenant, "attached ahead: {}", composed.label);
+            }
+            if !plan.composes.iter().all(|c| kept::is_free_for(c, &whole.world())) {
+                tracing::debug!(%tenant, "something of another tenant is kept at the host");
+                return Ok(());
+            }
+            let operation = self.new_operation();
+            self.submit(request, operation, plan, Batch::new())
+                .await
+                .map(drop)
+        };
+        if let Err(error) = done.await {
+            let error: ServiceError = error;
+            tracing::warn!(%tenant, "nothing is attached ahead: {error}");
+        }
+    }
+}
+
+/// GPUs that are kept, for all or for one tenant.
+pub(super) fn kept_of(held: &[Composition], tenant: Option<&TenantId>) -> u32 {
+    let of = |c: &&Composition| c.kept.is_some() && (tenant.is_none() || c.tenant.as_ref() == tenant);
+    held.iter().filter(of).map(Composition::gpu_count).sum()
+}
+
+fn label(policy: &Keep, more: &More, by: Timestamp) -> String {
+    let Expected { gpus, coverage, .. } = more.expected;
+    match coverage {
+        None => format!("kept: {gpus} wanted at {by} by the calendar"),
+        Some(coverage) => format!(
+            "kept: {gpus} expected by {by} with {} (p90 was enough in {:.0}% of the hours measured)",
+            policy.level,
+            100.0 * coverage
+        ),
+    }
+}
+
+fn after(now: Timestamp, seconds: i64) -> Timestamp {
+    now.saturating_add(SignedDuration::from_secs(seconds))
+        .unwrap_or(now)
+}
