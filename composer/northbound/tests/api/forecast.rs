@@ -1,6 +1,7 @@
 //! The forecast, as others ask for it.
 
 use super::{client, composer, password, served};
+use poolwright_service::clock::{Clock, WallClock};
 use poolwright_store::SqliteStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -28,7 +29,8 @@ async fn what_tenants_will_want_is_told_once_it_was_noted_for_long_enough() {
         .add_demand(serde_json::from_value(waits).unwrap())
         .await
         .unwrap();
-    let since = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(90);
+    let clock: &dyn Clock = &WallClock;
+    let since = clock.now() - jiff::SignedDuration::from_hours(90);
     composer.note_wants(since).await.unwrap();
     let (status, all) = ask("").await;
     assert_eq!(status, 200, "{all}");
