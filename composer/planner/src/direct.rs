@@ -475,6 +475,7 @@ pub(crate) fn is_open(survey: &Survey<'_>, host: &HostId) -> Result<(), Refusal>
         Some(Closed::Off) => "is not powered on",
         Some(Closed::Cordoned) => "is cordoned",
         Some(Closed::Unbindable) => "has no port that can be bound to",
+        Some(Closed::Keeps) => "keeps GPUs for a tenant that can't be let go of just now",
     };
     Err(Refusal::HostClosed {
         host: host.clone(),

@@ -192,11 +192,13 @@ impl Display for Reason {
                 off,
                 cordoned,
                 unbindable,
+                keeps,
             } => {
                 let counts = [
                     (off, "off"),
                     (cordoned, "cordoned"),
                     (unbindable, "without a port to bind to"),
+                    (keeps, "keeping GPUs that can't be let go of just now"),
                 ];
                 let counts = counts.iter().filter(|(n, _)| **n > 0);
                 let counts: Vec<String> = counts

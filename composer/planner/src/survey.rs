@@ -70,6 +70,8 @@ pub(crate) enum Closed {
     Off,
     Cordoned,
     Unbindable,
+    /// What is kept there for a tenant can't be let go of just now, so nothing else comes beside it.
+    Keeps,
 }
 
 pub(crate) struct PortFacts<'a> {
@@ -170,12 +172,25 @@ impl<'a> Survey<'a> {
                 ports.map(move |(p, facts)| (&facts.port.id, (h, p)))
             })
             .collect();
-        Self {
+        let mut survey = Self {
             world: *world,
             units,
             hosts,
             unit_at,
             port_at,
+        };
+        survey.close_what_keeps();
+        survey
+    }
+
+    fn close_what_keeps(&mut self) {
+        let kept = self.world.held.iter().filter(|c| c.kept.is_some());
+        let stuck = kept.filter(|c| self.deferral(c).is_some());
+        let hosts: HashSet<&HostId> = stuck.map(|c| &c.host).collect();
+        for facts in &mut self.hosts {
+            if facts.closed.is_none() && hosts.contains(&facts.host.id) {
+                facts.closed = Some(Closed::Keeps);
+            }
         }
     }
 

@@ -56,11 +56,14 @@ pub enum Reason {
         busy: Busy,
         held_by: Vec<Holder>,
     },
-    /// No host may be given GPUs: so many are off, so many cordoned, so many have no port that can be bound to.
+    /// No host may be given GPUs: so many are off, so many cordoned, so many have no port that can be bound to, and so many
+    /// have what is kept for a tenant and can't be let go of just now.
     NoHost {
         off: u32,
         cordoned: u32,
         unbindable: u32,
+        #[serde(default)]
+        keeps: u32,
     },
     /// Enough GPUs are free, but no host has so many free slots. `largest`: slots of the largest host, used
     /// or not.

@@ -212,6 +212,7 @@ fn no_room(
             off: closed(Closed::Off),
             cordoned: closed(Closed::Cordoned),
             unbindable: closed(Closed::Unbindable),
+            keeps: closed(Closed::Keeps),
         };
     }
     let on_one = if spannable { set.group } else { needed };

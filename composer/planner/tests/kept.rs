@@ -4,9 +4,11 @@
 mod support;
 
 use jiff::Timestamp;
+use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Verb;
+use poolwright_model::topology::PowerState;
 use poolwright_planner::kept::{may_stay, serves_as_it_is};
-use poolwright_planner::{Kept, Plan};
+use poolwright_planner::{Kept, Plan, Reason};
 use poolwright_sizing::need::Need;
 use support::*;
 
@@ -185,4 +187,23 @@ fn what_stays_is_in_order_and_alone_with_its_tenant() {
         .retain(|c| c.tenant.as_ref().unwrap().as_str() != "other");
     rack.gpu_mut("g001").health = poolwright_model::topology::Health::Critical;
     assert!(!may_stay(&one(&rack), &rack.world()), "one of them is broken");
+}
+
+#[test]
+fn nothing_comes_beside_what_can_not_be_let_go_of() {
+    let mut rack = rack();
+    rack.host_mut("b").power_state = PowerState::Off;
+    let kept = rack.held[0].held[0].gpus[0].to_string();
+    rack.gpu_mut(&kept).state = GpuState::Indeterminate;
+    rack.demand("small", 0, h100(1));
+    is_of_another(&mut rack);
+    let plan = rack.plan();
+    assert_eq!((goes(&plan), hosts_of(&plan, "small").len()), (0, 0));
+    assert!(
+        matches!(reason(&plan, "small"), Reason::NoHost { keeps: 1, off: 1, .. }),
+        "{plan:?}"
+    );
+    rack.gpu_mut(&kept).state = GpuState::Attached;
+    let plan = rack.plan();
+    assert_eq!((goes(&plan), hosts_of(&plan, "small").len()), (1, 1));
 }
