@@ -16,6 +16,7 @@ use poolwright_service::subscription::{
 };
 use poolwright_service::{Composer, ServiceError};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -155,11 +156,11 @@ impl Post {
                     stays && !task.is_finished()
                 });
                 for (id, subscription) in wanted {
-                    if !running.contains_key(&id) {
+                    if let Entry::Vacant(place) = running.entry(id) {
                         let post = self.clone();
                         let one = subscription.clone();
                         let task = tasks.spawn(async move { post.serve(one).await });
-                        running.insert(id, (subscription, task));
+                        place.insert((subscription, task));
                     }
                 }
             }
