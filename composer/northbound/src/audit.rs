@@ -5,6 +5,7 @@
 
 use crate::Api;
 use crate::auth::{self, Asker};
+use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{Extensions, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -14,9 +15,15 @@ use poolwright_service::{ErrorCode, ServiceError};
 use serde_json::{Map, Value};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The longest path that is written down.
 const LONGEST: usize = 256;
+
+/// The largest body that is read before anybody knows who asks.
+const SMALL: usize = 4 << 10;
+/// And how long it may take.
+const IN_TIME: Duration = Duration::from_secs(10);
 
 /// On an answer: the operation that was begun.
 #[derive(Debug, Clone)]
@@ -54,10 +61,24 @@ pub(crate) async fn follow(State(api): State<Api>, mut request: Request, next: N
     let trail = Arc::new(Trail::of(api, &request));
     request.extensions_mut().insert(trail.clone());
     let gone = Gone(trail);
-    let response = next.run(request).await;
+    let response = next.run(with_small_body(request).await).await;
     let (status, made) = (response.status(), made(&response));
     gone.0.ended(status, made).await;
     response
+}
+
+/// A request with its body, where that is small: what nobody read before the answer would end the connection. What does
+/// not come in time is not there.
+async fn with_small_body(request: Request) -> Request {
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if reads(request.method()) || length.is_none_or(|length| length > SMALL) {
+        return request;
+    }
+    let (parts, body) = request.into_parts();
+    let read = tokio::time::timeout(IN_TIME, to_bytes(body, SMALL)).await;
+    let body = read.ok().and_then(Result::ok).unwrap_or_default();
+    Request::from_parts(parts, Body::from(body))
 }
 
 impl Trail {
