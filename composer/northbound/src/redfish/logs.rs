@@ -93,7 +93,7 @@ fn told(entry: &Entry) -> LogEntry {
         message: Some(entry.to_string()),
         username: record.by.clone(),
         originator_type: Some(LogEntryOriginatorTypes::Client),
-        origin_address: Some(record.from.clone()).filter(|from| !from.is_empty()),
+        originator: Some(record.from.clone()).filter(|from| !from.is_empty()),
         persistency: Some(true),
         ..LogEntry::at(entry_at(entry.seq))
     }
