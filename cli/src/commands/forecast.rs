@@ -144,7 +144,6 @@ fn chosen(mut tenants: Vec<Tenant>, name: Option<&str>) -> Result<Vec<Tenant>, F
 fn table(tenants: &[OfTenant]) -> Table {
     let mut table = Table::new([
         column("TENANT"),
-        column("KEPT").if_any(),
         column("AHEAD").named("ahead_s"),
         column("P50"),
         column("P90"),
@@ -155,6 +154,7 @@ fn table(tenants: &[OfTenant]) -> Table {
         column("OVER").named("last_over"),
         column("WAPE").named("last_wape"),
         column("BY").if_room(),
+        column("KEPT").if_any(),
     ]);
     for tenant in tenants {
         for horizon in &tenant.forecast.horizons {
@@ -176,7 +176,6 @@ fn row(tenant: &OfTenant, horizon: &Horizon) -> [Cell; 12] {
     );
     [
         Cell::text(&tenant.tenant),
-        Cell::maybe(tenant.kept.filter(|kept| *kept > 0)),
         Cell::both(duration(horizon.in_s as f64), horizon.in_s),
         gpus(horizon.p50),
         gpus(horizon.p90),
@@ -187,6 +186,7 @@ fn row(tenant: &OfTenant, horizon: &Horizon) -> [Cell; 12] {
         share(last.map(|last| last.over)),
         share(last.map(|last| last.wape)),
         Cell::text(basis(&horizon.basis)),
+        Cell::maybe(tenant.kept.filter(|kept| *kept > 0)),
     ]
 }
 

@@ -1,8 +1,8 @@
 //! The audit log, in pieces: whoever reads it checks the chain.
 
-use super::Answer;
+use super::{Answer, Query};
 use crate::Api;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
 use poolwright_service::audit::{Entry, Head};

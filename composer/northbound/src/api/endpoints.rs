@@ -1,9 +1,9 @@
 //! The management services that the manager asks and tells.
 
 use super::changes::with_key;
-use super::{Answer, Body, id};
+use super::{Answer, Body, Query, id};
 use crate::{Api, auth::Asker, problem::Problem};
-use axum::extract::{Extension, Path, Query, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};

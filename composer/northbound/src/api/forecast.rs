@@ -1,9 +1,9 @@
 //! How many GPUs will be wanted.
 
-use super::Answer;
+use super::{Answer, Query};
 use crate::Api;
 use crate::problem::Problem;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
 use poolwright_service::{MOST_AHEAD_H, ServiceError, TenantForecast};

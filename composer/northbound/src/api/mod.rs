@@ -17,7 +17,8 @@ mod tenants;
 use crate::audit::follow;
 use crate::{Api, auth, problem::Problem, redfish};
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, FromRequest, OriginalUri, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, OriginalUri, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -108,6 +109,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let parsed: Result<Json<T>, JsonRejection> = Json::from_request(request, state).await;
         match parsed {
             Ok(Json(value)) => Ok(Self(value)),
+            Err(rejection) => Err(ServiceError::bad_request(rejection.body_text()).into()),
+        }
+    }
+}
+
+/// What stands behind the `?`; what is wrong with it is said in our form.
+pub(crate) struct Query<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match axum::extract::Query::from_request_parts(parts, state).await {
+            Ok(axum::extract::Query(asked)) => Ok(Self(asked)),
             Err(rejection) => Err(ServiceError::bad_request(rejection.body_text()).into()),
         }
     }

@@ -1,9 +1,9 @@
 //! Operations, and the compositions that they leave.
 
-use super::{Answer, Body, id};
+use super::{Answer, Body, Query, id};
 use crate::Api;
 use crate::auth::Asker;
-use axum::extract::{Extension, Path, Query, State};
+use axum::extract::{Extension, Path, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use poolwright_service::Composition;

@@ -1,8 +1,8 @@
 //! What is out there, and how the manager is.
 
-use super::Answer;
+use super::{Answer, Query};
 use crate::{Api, problem::Problem};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};

@@ -1,8 +1,8 @@
 //! Recomposition by the clock.
 
-use super::{Answer, Body, id};
+use super::{Answer, Body, Query, id};
 use crate::{Api, auth::Asker, problem::Problem};
-use axum::extract::{Extension, Path, Query, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
