@@ -51,6 +51,18 @@ pub async fn run(api: &Api, file: &Path, dry_run: bool) -> Result<Declared, Fail
     api.post(&["declare"], &request).await
 }
 
+/// Says of what is kept now what there is no room for, as the pool is and with all else that is wanted.
+pub async fn tell_what_does_not_fit(api: &Api, what: Declaration) {
+    let request = Declare {
+        what: &what,
+        dry_run: true,
+    };
+    // It is kept: that this can't be told now is no failure.
+    let judged: Result<Declared, Failure> = api.post(&["declare"], &request).await;
+    let entries = judged.iter().flat_map(|declared| &declared.entries);
+    entries.flat_map(lacks).for_each(|line| say(&line));
+}
+
 /// Shows it, and says how to go on.
 pub fn show(declared: &Declared, output: Output) -> Outcome {
     output.show_as(declared, &table(declared), |width| {
@@ -102,12 +114,17 @@ fn told(entry: &DeclaredEntry) -> Vec<String> {
         .iter()
         .filter(|_| entry.difference == Difference::Changed);
     let fields = fields.map(|field| format!("{}: {field}", entry.id));
+    fields.chain(lacks(entry)).collect()
+}
+
+/// What there is no room for, and what would help.
+fn lacks(entry: &DeclaredEntry) -> Vec<String> {
     let lacks = entry.does_not_fit.iter().flat_map(|lack| {
         let reason = format!("{} does not fit: {}", lack.demand, lack.reason);
         let help = lack.help.iter().map(|help| format!("  would help: {help}"));
         [reason].into_iter().chain(help)
     });
-    fields.chain(lacks).collect()
+    lacks.collect()
 }
 
 #[derive(Serialize)]

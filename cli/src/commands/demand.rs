@@ -1,5 +1,6 @@
 //! `demand`: what is wanted, to be served by the next plan that is applied.
 
+use super::declare;
 use super::queue::JobArgs;
 use super::wanted::{self, WantedArgs};
 use super::{Outcome, removed};
@@ -10,6 +11,7 @@ use crate::names;
 use crate::output::{Output, say};
 use crate::tables;
 use poolwright_model::id::DemandId;
+use poolwright_service::Declaration;
 use poolwright_service::demand::DemandRecord;
 
 #[derive(Debug, clap::Args)]
@@ -81,7 +83,8 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
             let args = *args;
             let mut spec = args.wanted.spec(args.name)?;
             spec.queue = args.job.spec();
-            let kept = Api::new(&args.manager)?.post(&["demands"], &spec).await;
+            let api = Api::new(&args.manager)?;
+            let kept = api.post(&["demands"], &spec).await;
             let record: DemandRecord = kept.map_err(|failure| failure.explained(args.explain))?;
             output.show(&record, &tables::demands(std::slice::from_ref(&record)))?;
             match record.course {
@@ -96,6 +99,12 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
                 None => say(
                     "it is served by the next plan that is applied: poolwright plan --out FILE, poolwright apply FILE",
                 ),
+            }
+            // A job that no host could ever hold was refused; else it waits, as it is meant to.
+            if record.job.is_none() {
+                let demands = vec![spec];
+                let schedules = Vec::new();
+                declare::tell_what_does_not_fit(&api, Declaration { demands, schedules }).await;
             }
         }
         Action::Remove(args) => {

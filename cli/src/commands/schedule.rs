@@ -3,6 +3,7 @@
 mod next;
 
 use super::Outcome;
+use super::declare;
 use super::get::list;
 use super::model_file;
 use super::number::within;
@@ -18,13 +19,13 @@ use crate::output::{Output, human, say};
 use crate::tables;
 use jiff::civil::Date;
 use poolwright_model::id::{DemandId, ScheduleId};
-use poolwright_service::ScheduleStatus;
 use poolwright_service::hooks::HookName;
 use poolwright_service::ladder::Ladder;
 use poolwright_service::occurrence::{Missed, Overlap};
 use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::ScheduleSpec;
 use poolwright_service::window::WindowSpec;
+use poolwright_service::{Declaration, ScheduleStatus};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -274,8 +275,11 @@ pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
     match args.action {
         Action::Add(args) => {
             let spec = spec(&args)?;
-            let status: ScheduleStatus = Api::new(&args.manager)?.post(&["schedules"], &spec).await?;
+            let api = Api::new(&args.manager)?;
+            let status: ScheduleStatus = api.post(&["schedules"], &spec).await?;
             output.show(&status, &tables::schedules(std::slice::from_ref(&status)))?;
+            let (demands, schedules) = (Vec::new(), vec![spec]);
+            declare::tell_what_does_not_fit(&api, Declaration { demands, schedules }).await;
         }
         Action::List(manager) => list(&Api::new(&manager)?, "schedules", output, tables::schedules).await?,
         Action::Show(one) => {

@@ -218,3 +218,67 @@ async fn a_window_is_told_by_the_clocks_of_its_zone() {
         .await
         .refused(2, &["1 to 1000"]);
 }
+
+#[tokio::test]
+async fn reservations_for_more_than_there_is_are_told_when_they_are_made() {
+    let data = tempfile::tempdir().unwrap();
+    let manager = Manager::start(data.path(), &["--rack", "demo"]).await;
+    let never = "the pool has 24 GPUs of kind h100-pcie-80gb, and 33 are needed";
+    let add = "demand add wide --gpus 33 --kind h100-pcie-80gb";
+    manager
+        .run(add)
+        .await
+        .expect(0, &["wide does not fit", never, "would help"]);
+    manager.run("demand remove wide --yes").await.expect(0, &[]);
+
+    // Each has room alone, and not both; one that lies apart does.
+    let file = data.path().join("wanted.yaml");
+    let reservations = "demands:
+  - { id: one, gpus: 20, kind: h100-pcie-80gb, window: { weekly: [\"daily 08:00-12:00\"] } }
+  - { id: two, gpus: 20, kind: h100-pcie-80gb, window: { weekly: [\"daily 10:00-11:00\"] } }
+  - { id: apart, gpus: 20, kind: h100-pcie-80gb, window: { weekly: [\"daily 12:00-14:00\"] } }
+";
+    std::fs::write(&file, reservations).unwrap();
+    let apply = format!("apply -f {} -o json", file.display());
+    let declared = manager.run(&apply).await.expect(8, &[]).json();
+    let lacking = |id: &str| {
+        let entries = declared["entries"].as_array().unwrap();
+        let entry = entries.iter().find(|entry| entry["id"] == id).unwrap();
+        entry["does_not_fit"][0]["reason"].as_str().map(str::to_owned)
+    };
+    let two = lacking("two").unwrap();
+    assert!(
+        two.starts_with("while one is open, too, as at 20") && two.contains("T10:00:00Z"),
+        "{two}"
+    );
+    assert!(
+        lacking("one").unwrap().starts_with("while two is open"),
+        "{declared}"
+    );
+    assert_eq!(lacking("apart"), None, "{declared}");
+    let add = "schedule add three --gpus 20 --kind h100-pcie-80gb --weekly";
+    let told = manager
+        .run_with(add.split(' ').chain(["daily 13:00-13:30"]))
+        .await;
+    told.expect(0, &["does not fit: while apart is open, too"]);
+
+    // None waits for another that waits for it.
+    let cycle = "schedules:
+  - { id: a, window: { weekly: [\"daily 06:00-07:00\"] }, demands: [{ id: of-a, gpus: 1 }], suspends: [of-b] }
+  - { id: b, window: { weekly: [\"daily 06:00-07:00\"] }, demands: [{ id: of-b, gpus: 1 }], suspends: [of-a] }
+";
+    std::fs::write(&file, cycle).unwrap();
+    let said = "schedule a suspends demand of-b of schedule b, which suspends demand of-a of schedule a";
+    manager.run(&apply).await.refused(2, &[said]);
+    std::fs::write(
+        &file,
+        cycle
+            .replace("suspends: [of-b]", "suspends: [of-a]")
+            .replace("  - { id: b", "#"),
+    )
+    .unwrap();
+    manager
+        .run(&apply)
+        .await
+        .refused(2, &["schedule a wants and suspends demand of-a"]);
+}

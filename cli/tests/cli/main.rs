@@ -15,6 +15,7 @@ mod discovery;
 mod failing_disk;
 mod forecasting;
 mod full;
+mod hooking;
 mod interrupted;
 mod killed;
 mod limits;

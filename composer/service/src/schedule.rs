@@ -109,6 +109,18 @@ pub struct Calendar {
 }
 
 impl Schedule {
+    /// One of which nothing was decided yet.
+    pub fn new(spec: ScheduleSpec, created: Timestamp) -> Self {
+        Self {
+            spec,
+            created,
+            mark: None,
+            by_hand: None,
+            lend: None,
+            stopped: None,
+        }
+    }
+
     /// Its pause, if it has one. One that was added as paused is so since then.
     pub fn pause(&self) -> Option<Pause> {
         if !self.spec.paused {
@@ -231,14 +243,7 @@ mod tests {
             "id": "night", "paused": paused, "suspends": ["chat"],
             "window": {"opens": "0 20 * * *", "closes": "30 7 * * *", "zone": "UTC"},
         });
-        Schedule {
-            spec: serde_json::from_value(spec).unwrap(),
-            created: Timestamp::UNIX_EPOCH,
-            mark: None,
-            by_hand: None,
-            lend: None,
-            stopped: None,
-        }
+        Schedule::new(serde_json::from_value(spec).unwrap(), Timestamp::UNIX_EPOCH)
     }
 
     #[test]

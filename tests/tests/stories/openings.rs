@@ -2,11 +2,14 @@
 
 use crate::calendar::*;
 use crate::kit::{Pool, at, gpus};
+use crate::managers;
 use poolwright_model::id::ScheduleId;
-use poolwright_service::ErrorCode;
 use poolwright_service::occurrence::Fate;
+use poolwright_service::{ErrorCode, OperationState, runner};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// From nine in the evening `chat` makes way for `batch`, too, but not while it makes way for `training`.
 fn late(overlap: &str) -> Value {
@@ -82,6 +85,63 @@ async fn one_that_gives_way_is_left_out_and_told_once() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("schedule night was running"), "{told:?}");
     clockwork.stop().await;
+}
+
+/// GPUs by demand, as a manager has them.
+async fn holders_at(manager: &managers::Manager) -> BTreeMap<String, u32> {
+    let mut holders = BTreeMap::new();
+    for composition in manager.composer.compositions().await.unwrap() {
+        let demand = composition.demand.as_ref().unwrap().to_string();
+        *holders.entry(demand).or_default() += composition.gpu_count();
+    }
+    holders
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_managers_decide_about_an_opening_once_and_both_keep_to_it() {
+    for (overlap, after, left_out) in [("skip", ("chat", 20), 1), ("queue", ("batch", 16), 0)] {
+        let mut pool = Pool::of("demo").await;
+        pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+        pool.schedule(night()).await;
+        pool.schedule(late(overlap)).await;
+        pool.composer().close().await;
+        pool.crash().await;
+        let (a, b) = (
+            managers::manager(&pool, "a").await,
+            managers::manager(&pool, "b").await,
+        );
+        let stop = CancellationToken::new();
+        let runs = [&a, &b].map(|manager| tokio::spawn(runner::run(manager.composer.clone(), stop.clone())));
+        pool.pass_until(NIGHT).await;
+        assert_eq!(holders_at(&b).await, holds(&[("training", 24)]), "{overlap}");
+        // One of them is away while the other window closes, and comes back.
+        a.gate.stop();
+        pool.pass_until("2026-03-03T08:00:00Z").await;
+        assert_eq!(holders_at(&b).await, holds(&[after]), "{overlap}");
+        a.gate.go_on();
+        pool.pass_until("2026-03-03T08:30:00Z").await;
+        for manager in [&a, &b] {
+            assert_eq!(holders_at(manager).await, holds(&[after]), "{overlap}");
+        }
+        let told = b.composer.schedule_runs().await.unwrap().into_iter();
+        let told: Vec<String> = told.map(|run| run.outcome).collect();
+        let said = told.iter().filter(|outcome| outcome.contains("left out"));
+        assert_eq!(said.count(), left_out, "{overlap}: {told:?}");
+        let operations = b.composer.operations().await.unwrap();
+        let done = operations
+            .iter()
+            .filter(|operation| operation.state == OperationState::Completed);
+        assert_eq!(
+            done.count(),
+            3,
+            "{overlap}: chat, the night, and what came after it: {operations:#?}"
+        );
+        stop.cancel();
+        for run in runs {
+            run.await.unwrap();
+        }
+        managers::all_is_well(&mut pool, &[&a, &b]).await;
+    }
 }
 
 /// Fault 71: left out, where that is asked for, and once.

@@ -2,6 +2,8 @@
 //! added, what is otherwise is changed, what is as it was stays untouched, and what the file does not name is left alone.
 //! All of it is kept by one commit, or nothing.
 
+mod together;
+
 use super::Composer;
 use super::changing::may_be_withdrawn;
 use super::planning::{Basis, Wanted};
@@ -209,21 +211,14 @@ impl Composer {
             into.take(record);
         }
         let revision = before.as_ref().map(|before| before.revision);
-        let schedule = Schedule {
-            created: before
-                .as_ref()
-                .map_or_else(|| self.clock.now(), |before| before.value.created),
+        let mut schedule = Schedule::new(spec, self.clock.now());
+        if let Some(Versioned { value: before, .. }) = &before {
+            schedule.created = before.created;
             // One that stays paused stays so by whom it was.
-            stopped: before
-                .as_ref()
-                .filter(|_| spec.paused)
-                .and_then(|before| before.value.stopped.clone()),
-            spec,
-            mark: None,
-            by_hand: None,
+            schedule.stopped = before.stopped.clone().filter(|_| schedule.spec.paused);
             // What is lent is to come back all the same.
-            lend: before.as_ref().and_then(|before| before.value.lend.clone()),
-        };
+            schedule.lend.clone_from(&before.lend);
+        }
         into.gone.extend(before.map(|before| before.value));
         into.batch
             .expect(Schedule::KIND, id.as_str(), revision)
@@ -312,7 +307,7 @@ impl Composer {
                 entry.does_not_fit = of_it.cloned().collect();
             }
         }
-        Ok(())
+        self.judge_together(compared, &basis).await
     }
 
     fn unplaced_of(&self, basis: &Basis, demands: Vec<Demand>) -> Vec<DoesNotFit> {
@@ -355,7 +350,32 @@ fn with_windows_as_schedules(declaration: Declaration) -> Result<Declaration, Se
         schedules,
     };
     is_named_once(&declaration)?;
+    suspends_no_other(&declaration)?;
     Ok(declaration)
+}
+
+/// What a schedule suspends is of no schedule, so that none waits for another.
+fn suspends_no_other(declaration: &Declaration) -> Result<(), ServiceError> {
+    let takes = |one: &ScheduleSpec, from: &ScheduleSpec| {
+        let mut own = from.demands.iter().map(|demand| &demand.id);
+        own.find(|demand| one.suspends.contains(demand)).cloned()
+    };
+    for one in &declaration.schedules {
+        for other in declaration.schedules.iter().filter(|other| other.id != one.id) {
+            let Some(demand) = takes(one, other) else { continue };
+            let mut message = format!(
+                "schedule {} suspends demand {demand} of schedule {}",
+                one.id, other.id
+            );
+            if let Some(back) = takes(other, one) {
+                message = format!("{message}, which suspends demand {back} of schedule {}", one.id);
+            }
+            return Err(ServiceError::bad_request(message).with_hint(
+                "a schedule suspends standing demands only: let windows that exclude each other not overlap",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// What runs is not changed under way.

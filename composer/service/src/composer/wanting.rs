@@ -152,14 +152,7 @@ impl Composer {
             let record = self.record_of(demand.clone(), Some(spec.id.clone())).await?;
             self.add_to(&mut batch, &record).await?;
         }
-        let schedule = Schedule {
-            spec,
-            created: self.clock.now(),
-            mark: None,
-            by_hand: None,
-            lend: None,
-            stopped: None,
-        };
+        let schedule = Schedule::new(spec, self.clock.now());
         if read::<Schedule>(self.store.as_ref(), schedule.id())
             .await?
             .is_some()
@@ -203,20 +196,17 @@ impl Composer {
         ladder::judge(spec, self.options.hooks.as_ref(), returns)?;
         let timed = spec.back_by_close || spec.ladder.is_some();
         if let Some(opening) = opening.filter(|_| timed) {
-            let schedule = Schedule {
-                spec: spec.clone(),
-                created: now,
-                mark: None,
-                by_hand: None,
-                lend: None,
-                stopped: None,
-            };
-            let calendar = schedule.understood(now);
+            let calendar = Schedule::new(spec.clone(), now).understood(now);
             let calendar = calendar.map_err(|e| ServiceError::bad_request(format!("schedule {id}: {e}")))?;
             calendar.end_of(returns, opening.opens).map_err(|because| {
                 ServiceError::bad_request(format!("schedule {id}: {because}"))
                     .with_hint("let its window be longer, or leave out back_by_close or the ladder")
             })?;
+        }
+        if let Some(own) = spec.demands.iter().find(|own| spec.suspends.contains(&own.id)) {
+            let message = format!("schedule {id} wants and suspends demand {}", own.id);
+            return Err(ServiceError::bad_request(message)
+                .with_hint("leave it out of suspends: it is wanted only while the window is open"));
         }
         for demand in spec.suspends.iter().filter(|demand| !coming.contains(*demand)) {
             let suspended = self.demand(demand).await?;
