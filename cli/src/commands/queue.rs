@@ -8,6 +8,7 @@ use crate::output::{Output, human, say};
 use crate::tables;
 use jiff::SignedDuration;
 use poolwright_service::Queue;
+use poolwright_service::hooks::HookName;
 use poolwright_service::job::JobSpec;
 use std::time::Duration;
 
@@ -45,6 +46,9 @@ pub struct JobArgs {
     /// It is told so long before it is stopped
     #[arg(long, value_name = "TIME", value_parser = some_time, requires = "may_stop")]
     notice: Option<Duration>,
+    /// By this hook of the manager's own (serve --hooks)
+    #[arg(long, value_name = "HOOK", requires = "notice")]
+    notify: Option<HookName>,
 }
 
 impl JobArgs {
@@ -58,6 +62,7 @@ impl JobArgs {
             at_most: span(self.at_most),
             may_stop: self.may_stop,
             notice: span(self.notice),
+            notify: self.notify.clone(),
         })
     }
 }

@@ -101,7 +101,7 @@ fn told(call: &HookCall) -> Vec<(&'static str, String)> {
         names.join(" ")
     };
     vec![
-        ("POOLWRIGHT_SCHEDULE", call.schedule.to_string()),
+        ("POOLWRIGHT_SCHEDULE", call.schedule().to_owned()),
         ("POOLWRIGHT_OCCASION", call.occasion.to_string()),
         ("POOLWRIGHT_ATTEMPT", call.attempt.to_string()),
         ("POOLWRIGHT_LEND_BEGAN", call.began.to_string()),
@@ -246,7 +246,7 @@ mod tests {
         HookCall {
             hook: hook.parse().unwrap(),
             occasion: Occasion::Checkpoint,
-            schedule: "night".parse().unwrap(),
+            schedule: Some("night".parse().unwrap()),
             attempt: 2,
             limit,
             began: jiff::Timestamp::UNIX_EPOCH,

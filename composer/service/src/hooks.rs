@@ -82,7 +82,8 @@ impl fmt::Display for Occasion {
 pub struct HookCall {
     pub hook: HookName,
     pub occasion: Occasion,
-    pub schedule: ScheduleId,
+    /// What lent; nothing where a job of the queue is to be stopped.
+    pub schedule: Option<ScheduleId>,
     /// From 1.
     pub attempt: u32,
     /// It is over after so long, one way or the other.
@@ -97,6 +98,13 @@ pub struct HookCall {
     pub lenders: Vec<DemandId>,
     /// For an alert: what is wrong.
     pub why: String,
+}
+
+impl HookCall {
+    /// The name of the schedule; empty where a job is to be stopped.
+    pub fn schedule(&self) -> &str {
+        self.schedule.as_ref().map_or("", ScheduleId::as_str)
+    }
 }
 
 /// How a run ended.
@@ -162,6 +170,22 @@ impl fmt::Display for HookEnd {
             None => Ok(()),
         }
     }
+}
+
+/// What is wrong with a name of these, if one is not known, and what to do.
+pub(crate) fn unknown<'n>(
+    hooks: &dyn Hooks,
+    mut named: impl Iterator<Item = &'n HookName>,
+) -> Option<(String, &'static str)> {
+    let unknown = named.find(|name| !hooks.knows(name))?;
+    let known = match hooks.names().join(", ") {
+        none if none.is_empty() => "none is known".to_owned(),
+        known => format!("known: {known}"),
+    };
+    Some((
+        format!("names hook {unknown}, which this manager does not have ({known})"),
+        "declare it in the file that the manager is started with: poolwright serve --hooks FILE",
+    ))
 }
 
 /// Runs hooks.

@@ -5,6 +5,7 @@
 //! the demand as it was read: of several managers one decides, once, also after a restart.
 
 use crate::error::ServiceError;
+use crate::hooks::{HookEnd, HookName};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{Operation, OperationState};
 use poolwright_model::id::{DemandId, TenantId};
@@ -61,6 +62,9 @@ pub struct JobSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub notice: Option<SignedDuration>,
+    /// By this hook, with the notice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notify: Option<HookName>,
 }
 
 impl JobSpec {
@@ -89,6 +93,10 @@ impl JobSpec {
             _ if self.notice.is_some() && !self.may_stop => refused(
                 "it is given notice before it is stopped, and may not be stopped".to_owned(),
                 "set may_stop, or leave notice out",
+            ),
+            _ if self.notify.is_some() && self.notice.is_none() => refused(
+                "it is told by a hook before it is stopped, and is given no notice".to_owned(),
+                "set notice, such as 10m, or leave notify out",
             ),
             _ => Ok(()),
         }
@@ -152,6 +160,9 @@ pub struct Stopping {
     pub at: Timestamp,
     /// For people: who wants its GPUs.
     pub r#for: String,
+    /// How its hook ended, once it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<HookEnd>,
 }
 
 /// A job that is over, for those that come.
@@ -442,6 +453,10 @@ mod tests {
                 "at most for 2h",
             ),
             (serde_json::json!({"notice": "5m"}), "may not be stopped"),
+            (
+                serde_json::json!({"may_stop": true, "notify": "tell"}),
+                "is given no notice",
+            ),
         ] {
             let refused = spec(json).refuse_contradictions(&id).unwrap_err();
             assert!(

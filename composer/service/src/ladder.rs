@@ -5,7 +5,7 @@
 //! is late rather than the borrower robbed. What a rung runs is a hook, known by its name ([`crate::hooks`]).
 
 use crate::error::ServiceError;
-use crate::hooks::{HookName, Hooks};
+use crate::hooks::{self, HookName, Hooks};
 use crate::occurrence::Returns;
 use crate::schedule::ScheduleSpec;
 use jiff::SignedDuration;
@@ -163,17 +163,8 @@ pub(crate) fn judge(spec: &ScheduleSpec, hooks: &dyn Hooks, returns: Returns) ->
     }
     let ladder = spec.ladder.iter();
     let named = ladder.flat_map(|ladder| ladder.notify.iter().chain(&ladder.checkpoint));
-    if let Some(unknown) = named.chain(&spec.alert).find(|name| !hooks.knows(name)) {
-        let known = hooks.names().join(", ");
-        let known = if known.is_empty() {
-            "none is known".to_owned()
-        } else {
-            format!("known: {known}")
-        };
-        return refused(
-            format!("names hook {unknown}, which this manager does not have ({known})"),
-            "declare it in the file that the manager is started with: poolwright serve --hooks FILE",
-        );
+    if let Some((what, hint)) = hooks::unknown(hooks, named.chain(&spec.alert)) {
+        return refused(what, hint);
     }
     let takes = spec.longest_return(returns);
     match spec.reclaim_s {

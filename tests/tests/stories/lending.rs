@@ -4,6 +4,7 @@
 use crate::calendar::*;
 use crate::kit::{Pool, at, gpus};
 use crate::managers::{Manager, manager};
+use crate::queueing::job;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use poolwright_emulator::state::Job;
@@ -448,4 +449,47 @@ async fn of_two_managers_one_climbs_the_ladder_also_where_the_first_dies() {
         second.stop().await;
         b.composer.close().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_told_by_its_hook_once_before_it_is_stopped() {
+    let hooks = Told::new(Does::Ends(0, 0));
+    let mut pool = pool_with(&hooks).await;
+    let queue =
+        |notify: &str| json!({"runs_for": "40h", "may_stop": true, "notice": "10m", "notify": notify});
+    let refused = pool.refused(job("patient", 4, queue("shout"))).await;
+    assert!(
+        refused.message.contains("names hook shout") && refused.hint.is_some(),
+        "{refused}"
+    );
+    pool.schedule(night()).await;
+    let clockwork = Clockwork::of(&pool);
+    pool.submit(job("patient", 4, queue("tell"))).await;
+    pool.pass_until("2026-03-02T19:49:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 20), ("patient", 4)]));
+    assert_eq!(hooks.ran(), []);
+    pool.pass_until("2026-03-02T19:52:00Z").await;
+    let call = hooks.calls.lock().unwrap()[0].clone();
+    assert_eq!((call.occasion, call.schedule()), (Occasion::Notice, ""));
+    assert_eq!(
+        call.borrowers.iter().map(|job| job.as_str()).collect::<Vec<_>>(),
+        ["patient"]
+    );
+    assert!(
+        call.why
+            .contains("is stopped at 2026-03-02T20:00:00Z for schedule night"),
+        "{}",
+        call.why
+    );
+    let state = pool.queue().await.running.remove(0).state;
+    assert!(state.contains("told by its hook: it ended with 0"), "{state}");
+    // A manager that comes back does not tell it again.
+    clockwork.stop().await;
+    pool.restart().await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until(NIGHT).await;
+    assert_eq!(pool.holders().await, lent());
+    assert_eq!(hooks.ran(), [(Occasion::Notice, 1)]);
+    pool.all_is_well().await;
+    clockwork.stop().await;
 }

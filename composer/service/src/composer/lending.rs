@@ -3,7 +3,7 @@
 
 use super::{Check, Composer};
 use crate::error::{ErrorCode, ServiceError};
-use crate::hooks::{HookCall, HookEnd, HookName, HowItEnded, Occasion};
+use crate::hooks::{HookCall, HookEnd, HookName, Hooks, HowItEnded, Occasion};
 use crate::ladder::TELLING;
 use crate::lend::{Asked, Because, Lend, Next, Over, Returned};
 use crate::occurrence::{Fate, Returns};
@@ -356,7 +356,7 @@ impl Composer {
         let call = hook.map(|(hook, limit)| HookCall {
             hook,
             occasion,
-            schedule: case.calendar.id.clone(),
+            schedule: Some(case.calendar.id.clone()),
             attempt,
             limit,
             began: case.lend.began,
@@ -377,14 +377,12 @@ impl Composer {
     fn run_hook(&self, call: HookCall, told: ScheduleRun) {
         let (parts, hooks) = (Arc::downgrade(&self.parts), self.options.hooks.clone());
         self.go_on(async move {
-            let ended = tokio::time::timeout(call.limit.saturating_add(STOPPING), hooks.run(&call)).await;
-            let after_s = call.limit.as_secs();
-            let end = ended.unwrap_or_else(|_| HookEnd::new(HowItEnded::TimedOut { after_s }, ""));
+            let end = run_to_limit(hooks.as_ref(), &call).await;
             let Some(composer) = Self::within(&parts) else {
                 return;
             };
             if let Err(error) = composer.hook_ended(&call, told, end).await {
-                tracing::warn!(schedule = %call.schedule, hook = %call.hook, "how it ended can't be written down: {error}");
+                tracing::warn!(schedule = call.schedule(), hook = %call.hook, "how it ended can't be written down: {error}");
             }
         });
     }
@@ -392,7 +390,7 @@ impl Composer {
     async fn hook_ended(&self, call: &HookCall, told: ScheduleRun, end: HookEnd) -> Result<(), ServiceError> {
         let mut told = told;
         told.outcome = match call.occasion {
-            Occasion::Checkpoint => format!("checkpoint {} of {}: {end}", call.attempt, call.schedule),
+            Occasion::Checkpoint => format!("checkpoint {} of {}: {end}", call.attempt, call.schedule()),
             Occasion::Notice | Occasion::Alert => format!("{}; hook {}: {end}", told.outcome, call.hook),
         };
         told.succeeded &= end.is_success();
@@ -415,7 +413,7 @@ impl Composer {
         let _turn = self.turn.lock().await;
         let mut batch = Batch::new();
         batch.put(told)?;
-        let found = read::<Schedule>(self.store.as_ref(), call.schedule.as_str()).await?;
+        let found = read::<Schedule>(self.store.as_ref(), call.schedule()).await?;
         if let Some(mut found) = found.filter(|_| call.occasion == Occasion::Checkpoint) {
             let lend = found.value.lend.as_mut().filter(|lend| lend.began == call.began);
             let asked = lend.and_then(|lend| lend.asked.as_mut());
@@ -424,7 +422,7 @@ impl Composer {
             {
                 asked.end(self.clock.now(), end.clone());
                 batch
-                    .expect(Schedule::KIND, call.schedule.as_str(), Some(found.revision))
+                    .expect(Schedule::KIND, call.schedule(), Some(found.revision))
                     .put(&found.value)?;
             }
         }
@@ -453,6 +451,13 @@ impl Composer {
     fn told(&self, schedule: &Schedule, now: Timestamp, outcome: String, what: OfLend) -> ScheduleRun {
         ScheduleRun::told(self.new_id(), now, &schedule.spec.id, outcome, Some(what))
     }
+}
+
+/// Runs a hook to its end, or to its limit, whatever its edge does.
+pub(super) async fn run_to_limit(hooks: &dyn Hooks, call: &HookCall) -> HookEnd {
+    let ended = tokio::time::timeout(call.limit.saturating_add(STOPPING), hooks.run(call)).await;
+    let after_s = call.limit.as_secs();
+    ended.unwrap_or_else(|_| HookEnd::new(HowItEnded::TimedOut { after_s }, ""))
 }
 
 fn failed(told: ScheduleRun) -> ScheduleRun {

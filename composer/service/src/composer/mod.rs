@@ -27,6 +27,7 @@
 //! * [`limiting`]: not too much of what runs by itself.
 //! * [`marking`]: whose an endpoint is.
 //! * [`polling`]: looking by the clock.
+//! * [`notices`]: jobs are told before they are stopped.
 //! * [`pausing`]: stopping it all, or some of it.
 //! * [`pruning`]: what is forgotten of the past.
 //! * [`recording`]: what was asked of the pool.
@@ -63,6 +64,7 @@ mod lending;
 mod limiting;
 mod looking;
 mod marking;
+mod notices;
 mod pausing;
 mod planning;
 mod polling;

@@ -217,7 +217,14 @@ impl Composer {
                 format!("lets go of its GPUs by {operation}")
             }
             (None, Some(ended), _) => format!("over ({}), and still has its GPUs", ended.because),
-            (None, None, Some(stopping)) => format!("is stopped at {} for {}", stopping.at, stopping.r#for),
+            (None, None, Some(stopping)) => {
+                let told = stopping
+                    .told
+                    .iter()
+                    .map(|end| format!("; told by its hook: {end}"));
+                let told: String = told.collect();
+                format!("is stopped at {} for {}{told}", stopping.at, stopping.r#for)
+            }
             (None, None, None) => match job.limit(&spec) {
                 Some(limit) => format!("runs, until {limit} at most"),
                 None => "runs".to_owned(),

@@ -335,6 +335,7 @@ impl Composer {
         let stopping = Stopping {
             at: stop.at.max(earliest),
             r#for: stop.label.clone(),
+            told: None,
         };
         tracing::warn!(job = %stop.demand, at = %stopping.at, "a job is to be stopped for {}", stop.label);
         job.stopping = Some(stopping);
@@ -348,7 +349,9 @@ impl Composer {
             Err(StoreError::Conflict { .. }) => Ok(()),
             done => {
                 self.queue_changed.notify_one();
-                Ok(done.map(drop)?)
+                done?;
+                self.tell_of_stop(&found.value);
+                Ok(())
             }
         }
     }

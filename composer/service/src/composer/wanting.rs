@@ -7,6 +7,7 @@ use crate::accounts::ADMIN;
 use crate::course::Course;
 use crate::demand::{DemandRecord, DemandSpec, PoolKind, Sized, check_name};
 use crate::error::{ErrorCode, ServiceError};
+use crate::hooks;
 use crate::job::Because;
 use crate::ladder;
 use crate::occurrence::{Fate, Returns};
@@ -407,6 +408,10 @@ impl Composer {
         };
         if let Some(schedule) = &schedule {
             refuse_queue(&spec, &format!("belongs to schedule {schedule}"))?;
+        }
+        let notify = spec.queue.iter().flat_map(|job| &job.notify);
+        if let Some((what, hint)) = hooks::unknown(self.options.hooks.as_ref(), notify) {
+            return Err(ServiceError::bad_request(format!("demand {} {what}", spec.id)).with_hint(hint));
         }
         let now = self.clock.now();
         let Sized { need, course } = spec.size(&site, now)?;
