@@ -402,7 +402,11 @@ async fn a_schedule_that_makes_no_sense_is_refused() {
         refused(|s| s["id"] = json!("night")).await.code,
         ErrorCode::Conflict
     );
-    let taken = refused(|s| s["demands"] = json!([gpus("chat", "h100-pcie-80gb", 1)])).await;
+    let taken = refused(|s| {
+        s["demands"] = json!([gpus("chat", "h100-pcie-80gb", 1)]);
+        s["suspends"] = json!([]);
+    });
+    let taken = taken.await;
     assert_eq!(taken.code, ErrorCode::Conflict);
     assert_eq!(pool.composer().schedules().await.unwrap().len(), 1);
     assert_eq!(pool.demands().await, ["chat", "training"]);
