@@ -453,40 +453,40 @@ fn outside_torch(engine: &Engine, job: &Inference, layout: Layout, card: Card) -
         pipeline: layout.pipeline,
         ..Parallel::SINGLE
     };
-    let library = overhead::library(card, &job.software(), &ways(layout));
+    let collectives = overhead::collectives(card, &job.software(), &ways(layout));
     match stated {
-        None => library,
+        None => collectives,
         Some(stated) if engine.measured_on == Some(card.maker) => {
             let measured = Layout {
                 tensor: engine.measured_gpus.unwrap_or(layout.gpus()).min(layout.gpus()),
                 pipeline: 1,
             };
-            let counted = overhead::library(card, &job.software(), &ways(measured));
-            let more = beyond(library, &counted, measured.gpus());
+            let counted = overhead::collectives(card, &job.software(), &ways(measured));
+            let more = beyond(collectives, &counted, measured.gpus());
             [stated].into_iter().chain(more).collect()
         }
         // The engine's figure holds another vendor's library: the greater counts.
-        Some(stated) => match library.iter().map(|term| term.safe).sum::<Bytes>() > stated.safe {
-            true => library,
+        Some(stated) => match collectives.iter().map(|term| term.safe).sum::<Bytes>() > stated.safe {
+            true => collectives,
             false => vec![stated],
         },
     }
 }
 
 /// What the communication library takes more than in the engine's figure.
-fn beyond(library: Vec<Term>, counted: &[Term], gpus: u64) -> Option<Term> {
+fn beyond(collectives: Vec<Term>, counted: &[Term], gpus: u64) -> Option<Term> {
     let sums = |terms: &[Term]| {
         let start = (Bytes(0), Bytes(0));
         terms.iter().fold(start, |(point, safe), term| {
             (point + term.point, safe + term.safe)
         })
     };
-    let ((point, safe), (counted_point, counted_safe)) = (sums(&library), sums(counted));
+    let ((point, safe), (counted_point, counted_safe)) = (sums(&collectives), sums(counted));
     let (more_point, more_safe) = (
         point.saturating_sub(counted_point),
         safe.saturating_sub(counted_safe),
     );
-    let terms: Vec<String> = library
+    let terms: Vec<String> = collectives
         .iter()
         .map(|term| format!("{} {}", term.name, term.formula))
         .collect();
@@ -500,6 +500,6 @@ fn beyond(library: Vec<Term>, counted: &[Term], gpus: u64) -> Option<Term> {
         ),
         point: more_point,
         safe: more_safe.max(more_point),
-        estimate: library.iter().any(|term| term.estimate),
+        estimate: collectives.iter().any(|term| term.estimate),
     })
 }

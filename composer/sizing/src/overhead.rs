@@ -15,7 +15,7 @@ use crate::version::Version;
 use poolwright_model::profile::{FormFactor, GpuKind};
 use poolwright_model::units::Bytes;
 pub use rows::Overheads;
-use rows::{Library, Linked};
+use rows::{Collectives, Linked};
 
 named! {
     /// Whose runtime it is.
@@ -113,7 +113,7 @@ enum What {
 /// Context and buffers of a process whose job is laid out like this.
 pub fn terms(card: Card, software: &Software<'_>, ways: &Parallel) -> Vec<Term> {
     let mut terms = vec![context(card, software)];
-    terms.extend(library(card, software, ways));
+    terms.extend(collectives(card, software, ways));
     terms
 }
 
@@ -128,14 +128,14 @@ pub fn context(card: Card, software: &Software<'_>) -> Term {
 }
 
 /// Buffers of the communication library (NCCL, RCCL); none for a GPU alone.
-pub fn library(card: Card, software: &Software<'_>, ways: &Parallel) -> Vec<Term> {
+pub fn collectives(card: Card, software: &Software<'_>, ways: &Parallel) -> Vec<Term> {
     let overhead = &Constants::builtin().overhead;
     let row = overhead.links(card);
-    let at_once = overhead.library.connects_at_once(software);
-    let buffers = buffers(row, &overhead.library, at_once, ways);
+    let at_once = overhead.collectives.connects_at_once(software);
+    let buffers = buffers(row, &overhead.collectives, at_once, ways);
     let term = |held: Buffers| Term {
         name: held.name.to_owned(),
-        formula: words(row, &overhead.library, &held),
+        formula: words(row, &overhead.collectives, &held),
         point: mib(held.point),
         safe: mib(held.safe),
         estimate: row.channels.evidence.starts_with(ESTIMATE)
@@ -148,44 +148,44 @@ pub fn library(card: Card, software: &Software<'_>, ways: &Parallel) -> Vec<Term
 pub(crate) fn safe(card: Card, software: &Software<'_>, ways: &Parallel) -> Bytes {
     let overhead = &Constants::builtin().overhead;
     let held = &overhead.context(card, software).held;
-    let at_once = overhead.library.connects_at_once(software);
-    let buffers = buffers(overhead.links(card), &overhead.library, at_once, ways);
-    let library: Bytes = buffers.iter().map(|held| mib(held.safe)).sum();
-    Bytes::from_gib(held.safe.max(held.point)) + library
+    let at_once = overhead.collectives.connects_at_once(software);
+    let buffers = buffers(overhead.links(card), &overhead.collectives, at_once, ways);
+    let collectives: Bytes = buffers.iter().map(|held| mib(held.safe)).sum();
+    Bytes::from_gib(held.safe.max(held.point)) + collectives
 }
 
 fn mib(held: f64) -> Bytes {
     whole(held * f64::from(1 << 20))
 }
 
-fn buffers(row: &Linked, library: &Library, at_once: bool, ways: &Parallel) -> Vec<Buffers> {
+fn buffers(row: &Linked, collectives: &Collectives, at_once: bool, ways: &Parallel) -> Vec<Buffers> {
     if ways.gpus() <= 1 {
         return Vec::new();
     }
-    let mut all = vec![rings(row, library, at_once, ways)];
+    let mut all = vec![rings(row, collectives, at_once, ways)];
     if ways.pipeline > 1 {
         let peers = if ways.pipeline > 2 { 2 } else { 1 };
-        all.push(peer_to_peer(row, library, "stage links", peers, ways.gpus()));
+        all.push(peer_to_peer(row, collectives, "stage links", peers, ways.gpus()));
     }
     if ways.context > 1 {
         let span = ways.context.saturating_mul(ways.tensor);
-        all.push(peer_to_peer(row, library, "context ring", 1, span));
+        all.push(peer_to_peer(row, collectives, "context ring", 1, span));
     }
     if ways.expert > 1 {
-        all.push(exchange(row, library, ways));
+        all.push(exchange(row, collectives, ways));
     }
     all
 }
 
 /// Rings of each communicator for collectives: one of the replicas, one of a group that shares matrices; at most one of
 /// all GPUs, and one of those that hold the same experts, too.
-fn rings(row: &Linked, library: &Library, at_once: bool, ways: &Parallel) -> Buffers {
-    let connected = row.channels.value * library.connection_mib.value;
+fn rings(row: &Linked, collectives: &Collectives, at_once: bool, ways: &Parallel) -> Buffers {
+    let connected = row.channels.value * collectives.connection_mib.value;
     let sent = row
         .multicast_channels
         .as_ref()
         .map_or(0.0, |channels| channels.value);
-    let multicast = sent * library.multicast_mib.value * library.host.value;
+    let multicast = sent * collectives.multicast_mib.value * collectives.host.value;
     let (mut point, mut safe) = (row.state.point * 1024.0, row.state.safe * 1024.0);
     let mut add = |gpus: u64, is_sure: bool| {
         // Two GPUs are the same ring as tree.
@@ -230,40 +230,46 @@ fn rings(row: &Linked, library: &Library, at_once: bool, ways: &Parallel) -> Buf
 
 /// Direct connections with so many peers among GPUs that span so many: between hosts they share buffers. The bound has
 /// those as well: few GPUs may be on several hosts, too.
-fn peer_to_peer(row: &Linked, library: &Library, name: &'static str, peers: u64, span: u64) -> Buffers {
-    let (held, what) = if span as f64 <= library.host.value {
+fn peer_to_peer(
+    row: &Linked,
+    collectives: &Collectives,
+    name: &'static str,
+    peers: u64,
+    span: u64,
+) -> Buffers {
+    let (held, what) = if span as f64 <= collectives.host.value {
         let channels = row.peer_channels.value;
         (
-            peers as f64 * channels * library.connection_mib.value,
+            peers as f64 * channels * collectives.connection_mib.value,
             What::Peers { peers, channels },
         )
     } else {
-        (library.network_mib.value, What::Network { peers: 0 })
+        (collectives.network_mib.value, What::Network { peers: 0 })
     };
     Buffers {
         name,
         point: held,
-        safe: held.max(library.network_mib.value),
+        safe: held.max(collectives.network_mib.value),
         what,
     }
 }
 
 /// Tokens go to all GPUs that share the experts.
-fn exchange(row: &Linked, library: &Library, ways: &Parallel) -> Buffers {
+fn exchange(row: &Linked, collectives: &Collectives, ways: &Parallel) -> Buffers {
     let name = "all-to-all";
-    let factor = library.exchange_safe.value;
+    let factor = collectives.exchange_safe.value;
     let span = ways.expert.saturating_mul(ways.tensor);
-    let host = library.host.value as u64;
+    let host = collectives.host.value as u64;
     if span <= host {
-        let near = peer_to_peer(row, library, name, ways.expert - 1, span);
+        let near = peer_to_peer(row, collectives, name, ways.expert - 1, span);
         return Buffers {
             safe: near.safe.max(near.point * factor),
             ..near
         };
     }
     let peers = (host / ways.tensor).clamp(1, ways.expert) - 1;
-    let channels = library.network_channels.value.min(row.peer_channels.value);
-    let held = peers as f64 * channels * library.connection_mib.value + library.network_mib.value;
+    let channels = collectives.network_channels.value.min(row.peer_channels.value);
+    let held = peers as f64 * channels * collectives.connection_mib.value + collectives.network_mib.value;
     Buffers {
         name,
         point: held,
@@ -272,8 +278,8 @@ fn exchange(row: &Linked, library: &Library, ways: &Parallel) -> Buffers {
     }
 }
 
-fn words(row: &Linked, library: &Library, held: &Buffers) -> String {
-    let each = library.connection_mib.value;
+fn words(row: &Linked, collectives: &Collectives, held: &Buffers) -> String {
+    let each = collectives.connection_mib.value;
     let counted = match held.what {
         What::Rings {
             communicators,
@@ -293,26 +299,31 @@ fn words(row: &Linked, library: &Library, held: &Buffers) -> String {
             held.safe
         ),
         What::Network { peers: 0 } => {
-            format!("{} MiB for all peers on other hosts", library.network_mib.value)
+            format!(
+                "{} MiB for all peers on other hosts",
+                collectives.network_mib.value
+            )
         }
         What::Network { peers } => format!(
             "{peers} peers on the host x {} channels x {each} MiB + {} MiB for those on others",
-            library.network_channels.value.min(row.peer_channels.value),
-            library.network_mib.value
+            collectives.network_channels.value.min(row.peer_channels.value),
+            collectives.network_mib.value
         ),
     };
     let evidence = match held.what {
         What::Rings { .. } => format!(
             "{}; {}; {}",
-            row.state.evidence, row.channels.evidence, library.connects.evidence
+            row.state.evidence, row.channels.evidence, collectives.connects.evidence
         ),
         What::Peers { .. } => format!(
             "{}; {}; {}",
-            row.peer_channels.evidence, library.connection_mib.evidence, library.exchange_safe.evidence
+            row.peer_channels.evidence,
+            collectives.connection_mib.evidence,
+            collectives.exchange_safe.evidence
         ),
         What::Network { .. } => format!(
             "{}; {}",
-            library.network_mib.evidence, library.network_channels.evidence
+            collectives.network_mib.evidence, collectives.network_channels.evidence
         ),
     };
     format!("{counted} ({}): {evidence}", row.name)

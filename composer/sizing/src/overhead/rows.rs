@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub struct Overheads {
     context: Vec<Context>,
     links: Vec<Linked>,
-    pub(super) library: Library,
+    pub(super) collectives: Collectives,
 }
 
 /// What the runtime's context takes with some software.
@@ -51,7 +51,7 @@ pub(super) struct Linked {
 /// How the library allocates, whatever the links.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Library {
+pub(super) struct Collectives {
     pub connection_mib: Figure,
     pub multicast_mib: Figure,
     pub network_mib: Figure,
@@ -70,7 +70,7 @@ impl OlderThan {
     }
 }
 
-impl Library {
+impl Collectives {
     /// Whether it connects everything as soon as a communicator is made.
     pub fn connects_at_once(&self, software: &Software<'_>) -> bool {
         self.older_than.holds(software)

@@ -8,7 +8,7 @@ const PYTORCH: Software<'_> = Software {
 };
 
 fn gpus(card: Card, ways: Parallel) -> Vec<(String, f64, f64)> {
-    let terms = library(card, &PYTORCH, &ways).into_iter();
+    let terms = collectives(card, &PYTORCH, &ways).into_iter();
     let terms = terms.map(|term| (term.name, term.point.gib(), term.safe.gib()));
     terms.collect()
 }
@@ -116,7 +116,7 @@ fn the_version_decides_how_kernels_are_loaded_and_trees_connected() {
         );
     }
     assert_eq!(context(card, &with("2.7", "12.8")), context(card, &PYTORCH));
-    let rings = |software| library(card, &software, &Parallel::data(4))[0].point;
+    let rings = |software| collectives(card, &software, &Parallel::data(4))[0].point;
     assert!(rings(with("2.6", "")) > rings(with("2.7", "")));
 }
 
