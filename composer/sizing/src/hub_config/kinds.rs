@@ -39,12 +39,12 @@ pub(super) struct Kind {
 pub(super) fn of(fields: &Fields) -> Option<Kind> {
     let found = fields.model_type();
     let known = known::all().find(|(model_type, _)| *model_type == found);
-    known.map(|(_, kind)| *kind)
+    known.map(|(_, kind)| kind)
 }
 
 /// All values that are known, in the order of the alphabet.
 pub(super) fn names() -> Vec<&'static str> {
-    let plain = known::all().map(|(model_type, _)| *model_type);
+    let plain = known::all().map(|(model_type, _)| model_type);
     let mixed = mixed::KINDS.iter().map(|(model_type, _)| *model_type);
     let mut names: Vec<&str> = plain.chain(mixed).collect();
     names.sort_unstable();

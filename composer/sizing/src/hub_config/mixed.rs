@@ -101,6 +101,17 @@ pub(super) struct Draft {
     context: Option<u64>,
 }
 
+/// A model of latent attention, which has one entry of the cache for all heads.
+fn with_latent(fields: &Fields, layers: u64) -> Result<(Draft, Latent), ConfigError> {
+    let mut draft = Draft::of_layers(fields, layers, false)?;
+    draft.heads = fields.size(&super::HEADS, None)?;
+    draft.kv_heads = draft.heads;
+    let latent = latent(fields)?;
+    draft.head_dim = latent.value_dim;
+    draft.latent = Some(latent);
+    Ok((draft, latent))
+}
+
 /// Latent attention of widths of which products have a count.
 fn latent(fields: &Fields) -> Result<Latent, ConfigError> {
     let widths = [

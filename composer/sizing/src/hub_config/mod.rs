@@ -388,16 +388,16 @@ fn experts(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Experts>, 
         per_token,
         ffn: width,
         shared,
-        first_dense_layers: first_dense(fields)?.min(layers),
+        first_dense_layers: first_dense(fields, 0)?.min(layers),
         every: fields.whole(&["interleave_moe_layer_step"])?.unwrap_or(1),
     }))
 }
 
-/// Layers at the start with a plain MLP: as a number, or by a list of all.
-fn first_dense(fields: &Fields) -> Result<u64, ConfigError> {
+/// Layers at the start with a plain MLP: as a number, or by a list of all; as many as usual where neither is stated.
+fn first_dense(fields: &Fields, usual: u64) -> Result<u64, ConfigError> {
     match listed_dense(fields)? {
         Some(listed) => Ok(listed),
-        None => Ok(fields.whole(&["first_k_dense_replace"])?.unwrap_or(0)),
+        None => Ok(fields.whole(&["first_k_dense_replace"])?.unwrap_or(usual)),
     }
 }
 

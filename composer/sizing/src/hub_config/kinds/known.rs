@@ -89,7 +89,11 @@ const LATENT: Kind = Kind {
     ..LLAMA
 };
 
+/// The values of `model_type` that stand for one kind.
+type Row = (&'static [&'static str], Kind);
+
 /// Every kind by its `model_type`.
-pub(in crate::hub_config) fn all() -> impl Iterator<Item = &'static (&'static str, Kind)> {
-    dense::KINDS.iter().chain(classic::KINDS).chain(mixtures::KINDS)
+pub(in crate::hub_config) fn all() -> impl Iterator<Item = (&'static str, Kind)> {
+    let rows = dense::KINDS.iter().chain(classic::KINDS).chain(mixtures::KINDS);
+    rows.flat_map(|(model_types, kind)| model_types.iter().map(|model_type| (*model_type, *kind)))
 }

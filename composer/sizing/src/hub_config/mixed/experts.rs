@@ -204,12 +204,7 @@ pub(super) fn cohere(fields: &Fields) -> Result<Draft, ConfigError> {
     draft.part("attention", draft.attention() + biases, number)?;
     draft.part("norm", h, number)?;
     windowed(fields, &mut draft, ("sliding_window_pattern", 4), 4096)?;
-    let dense = super::super::listed_dense(fields)?;
-    let dense = dense
-        .or(fields.whole(&["first_k_dense_replace"])?)
-        .unwrap_or(0)
-        .min(number);
-    if dense > 0 {
+    if super::super::first_dense(fields, 0)?.min(number) > 0 {
         return Err(fields.bad(
             "mlp_layer_types",
             "sparse for each layer, where parameters are counted",
@@ -295,11 +290,7 @@ pub(super) fn mimo(fields: &Fields) -> Result<Draft, ConfigError> {
 /// LongCat: each layer has two latent attentions, two MLPs and experts, some of which do nothing.
 pub(super) fn longcat(fields: &Fields) -> Result<Draft, ConfigError> {
     let number = layers::number(fields)?;
-    let mut draft = Draft::of_layers(fields, number, false)?;
-    draft.heads = fields.size(&super::super::HEADS, None)?;
-    draft.kv_heads = draft.heads;
-    let latent = super::latent(fields)?;
-    draft.head_dim = latent.value_dim;
+    let (mut draft, latent) = super::with_latent(fields, number)?;
     let (h, heads) = (draft.h(), wide(draft.heads));
     draft.part(
         "latent attention",
@@ -307,7 +298,6 @@ pub(super) fn longcat(fields: &Fields) -> Result<Draft, ConfigError> {
         2 * number,
     )?;
     draft.part("norms", 4 * h, number)?;
-    draft.latent = Some(latent);
     draft.attends(2 * number);
     draft.ffn = fields.size(&["ffn_hidden_size", "intermediate_size"], None)?;
     draft.part("MLP", draft.gated(draft.ffn), 2 * number)?;

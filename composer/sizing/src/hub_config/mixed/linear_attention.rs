@@ -46,11 +46,7 @@ pub(super) fn kimi(fields: &Fields) -> Result<Draft, ConfigError> {
         },
     };
 
-    let mut draft = Draft::of_layers(fields, number, false)?;
-    draft.heads = fields.size(&super::super::HEADS, None)?;
-    draft.kv_heads = draft.heads;
-    let latent = super::latent(fields)?;
-    draft.head_dim = latent.value_dim;
+    let (mut draft, latent) = super::with_latent(fields, number)?;
     let (h, heads) = (draft.h(), wide(draft.heads));
     draft.part(
         "latent attention",
@@ -60,14 +56,10 @@ pub(super) fn kimi(fields: &Fields) -> Result<Draft, ConfigError> {
     draft.part("linear attention", of_delta(h, linear), number - full)?;
     draft.part("norms", 2 * h, number)?;
     draft.attends(full);
-    draft.latent = Some(latent);
     draft.anatomy.with_state = number - full;
     draft.linear = (number > full).then_some(linear);
 
-    let dense = match super::super::listed_dense(fields)? {
-        Some(dense) => dense,
-        None => fields.whole(&["first_k_dense_replace"])?.unwrap_or(1),
-    };
+    let dense = super::super::first_dense(fields, 1)?;
     super::experts_after(
         fields,
         draft,
@@ -203,17 +195,13 @@ pub(super) fn bailing(fields: &Fields) -> Result<Draft, ConfigError> {
         Some(numbers) => numbers[0],
         None => number / every,
     };
-    let mut draft = Draft::of_layers(fields, number, false)?;
-    draft.heads = fields.size(&super::super::HEADS, None)?;
-    draft.kv_heads = draft.heads;
-    let latent = super::latent(fields)?;
+    let (mut draft, latent) = super::with_latent(fields, number)?;
     if latent.q_lora_rank > 0 || fields.flag("attention_bias")? == Some(true) {
         let key = fields
             .named(&["q_lora_rank", "attention_bias"])
             .unwrap_or("q_lora_rank");
         return Err(fields.bad(key, "none, where parameters are counted"));
     }
-    draft.head_dim = latent.value_dim;
     let (h, heads) = (draft.h(), wide(draft.heads));
     let of_latent = parameters::latent_attention(latent, h, heads) + h * heads;
     draft.part("latent attention", of_latent, full)?;
@@ -234,13 +222,9 @@ pub(super) fn bailing(fields: &Fields) -> Result<Draft, ConfigError> {
     draft.part("linear attention", delta, number - full)?;
     draft.part("norms", 2 * h, number)?;
     draft.attends(full);
-    draft.latent = Some(latent);
     draft.anatomy.with_state = number - full;
     draft.linear = (number > full).then_some(linear);
-    let dense = match super::super::listed_dense(fields)? {
-        Some(dense) => dense,
-        None => fields.whole(&["first_k_dense_replace"])?.unwrap_or(2),
-    };
+    let dense = super::super::first_dense(fields, 2)?;
     let experts = Experts {
         count: fields.size(&["num_experts", "num_local_experts"], Some(512))?,
         per_token: fields

@@ -102,21 +102,13 @@ pub(super) fn laguna(fields: &Fields) -> Result<Draft, ConfigError> {
 /// A.X K1: latent attention, and a norm after the experts.
 pub(super) fn axk1(fields: &Fields) -> Result<Draft, ConfigError> {
     let number = layers::number(fields)?;
-    let mut draft = Draft::of_layers(fields, number, false)?;
-    draft.heads = fields.size(&super::super::HEADS, None)?;
-    draft.kv_heads = draft.heads;
-    let latent = super::latent(fields)?;
-    draft.head_dim = latent.value_dim;
+    let (mut draft, latent) = super::with_latent(fields, number)?;
     let (h, heads) = (draft.h(), wide(draft.heads));
     let attention = parameters::latent_attention(latent, h, heads);
     draft.part("latent attention", attention, number)?;
     draft.part("norms", 2 * h, number)?;
-    draft.latent = Some(latent);
     draft.attends(number);
-    let dense = match super::super::listed_dense(fields)? {
-        Some(dense) => dense,
-        None => fields.whole(&["first_k_dense_replace"])?.unwrap_or(1),
-    };
+    let dense = super::super::first_dense(fields, 1)?;
     draft.part("norm of the experts", h, number.saturating_sub(dense))?;
     let experts = Experts {
         count: fields.size(&["n_routed_experts"], Some(192))?,

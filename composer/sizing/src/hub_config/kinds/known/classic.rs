@@ -2,9 +2,9 @@
 
 use super::*;
 
-pub(super) const KINDS: &[(&str, Kind)] = &[
+pub(super) const KINDS: &[Row] = &[
     (
-        "gpt2",
+        &["gpt2", "gpt_bigcode"],
         Kind {
             family: Family::Gpt2,
             tied: true,
@@ -14,7 +14,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "opt",
+        &["opt", "biogpt"],
         Kind {
             family: Family::Opt,
             tied: true,
@@ -23,7 +23,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "bloom",
+        &["bloom"],
         Kind {
             family: Family::Bloom,
             tied: true,
@@ -32,14 +32,14 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "gpt_neox",
+        &["gpt_neox", "jais2"],
         Kind {
             family: Family::GptNeox,
             ..CLASSIC
         },
     ),
     (
-        "starcoder2",
+        &["starcoder2"],
         Kind {
             family: Family::Starcoder2,
             tied: true,
@@ -47,14 +47,14 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "phi",
+        &["phi"],
         Kind {
             family: Family::Phi,
             ..CLASSIC
         },
     ),
     (
-        "falcon",
+        &["falcon", "RefinedWebModel", "RefinedWeb"],
         Kind {
             family: Family::Falcon,
             tied: true,
@@ -64,37 +64,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "RefinedWebModel",
-        Kind {
-            family: Family::Falcon,
-            tied: true,
-            four_times: true,
-            bias: false,
-            ..CLASSIC
-        },
-    ),
-    (
-        "RefinedWeb",
-        Kind {
-            family: Family::Falcon,
-            tied: true,
-            four_times: true,
-            bias: false,
-            ..CLASSIC
-        },
-    ),
-    (
-        "gpt_bigcode",
-        Kind {
-            family: Family::Gpt2,
-            tied: true,
-            positions: true,
-            four_times: true,
-            ..CLASSIC
-        },
-    ),
-    (
-        "gpt_neo",
+        &["gpt_neo"],
         Kind {
             family: Family::GptNeo,
             tied: true,
@@ -104,7 +74,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "gptj",
+        &["gptj", "codegen"],
         Kind {
             family: Family::Gptj,
             four_times: true,
@@ -112,7 +82,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "mpt",
+        &["mpt"],
         Kind {
             family: Family::Mpt,
             tied: true,
@@ -122,24 +92,16 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "nemotron",
+        &["nemotron"],
         Kind {
             family: Family::Nemotron,
             bias: false,
             ..CLASSIC
         },
     ),
-    (
-        "codegen",
-        Kind {
-            family: Family::Gptj,
-            four_times: true,
-            ..CLASSIC
-        },
-    ),
     // Positions are no parameters.
     (
-        "xglm",
+        &["xglm"],
         Kind {
             family: Family::GptNeox,
             tied: true,
@@ -147,23 +109,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "biogpt",
-        Kind {
-            family: Family::Opt,
-            tied: true,
-            positions: true,
-            ..CLASSIC
-        },
-    ),
-    (
-        "jais2",
-        Kind {
-            family: Family::GptNeox,
-            ..CLASSIC
-        },
-    ),
-    (
-        "nanochat",
+        &["nanochat"],
         Kind {
             family: Family::Olmo,
             mlp: Mlp::Gelu,

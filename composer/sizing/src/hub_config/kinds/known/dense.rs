@@ -2,20 +2,32 @@
 
 use super::*;
 
-pub(super) const KINDS: &[(&str, Kind)] = &[
+pub(super) const KINDS: &[Row] = &[
     (
-        "llama",
+        &["llama"],
         Kind {
             biased: Some(Family::LlamaBias),
             ..LLAMA
         },
     ),
-    ("granite", LLAMA),
-    ("mistral", WINDOWED),
-    ("phi3", WINDOWED),
-    ("gemma", TIED),
     (
-        "gemma2",
+        &[
+            "granite",
+            "internlm2",
+            "baichuan",
+            "helium",
+            "iquestcoder",
+            "Yi",
+            "aquila",
+            "xverse",
+            "hyperclovax",
+        ],
+        LLAMA,
+    ),
+    (&["mistral", "phi3", "cwm", "ministral", "ministral3"], WINDOWED),
+    (&["gemma", "smollm3", "ernie4_5", "minicpm"], TIED),
+    (
+        &["gemma2"],
         Kind {
             family: Family::Gemma2,
             tied: true,
@@ -24,7 +36,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "gemma3_text",
+        &["gemma3_text"],
         Kind {
             family: Family::Gemma3,
             tied: true,
@@ -39,28 +51,46 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
             ..LLAMA
         },
     ),
-    ("qwen2", QWEN2),
-    ("qwen3", QWEN3),
     (
-        "olmo2",
+        &[
+            "qwen2",
+            "qwen2_5_vl",
+            "qwen2_vl_text",
+            "qwen2_5_vl_text",
+            "qwen2_5_omni_text",
+        ],
+        QWEN2,
+    ),
+    (&["qwen3", "qwen3_vl_text", "hunyuan_v1_dense"], QWEN3),
+    (
+        &["olmo2"],
         Kind {
             family: Family::Olmo2,
             ..LLAMA
         },
     ),
     (
-        "cohere",
+        &["cohere"],
         Kind {
             family: Family::Cohere,
             tied: true,
             ..LLAMA
         },
     ),
-    ("deepseek_v2", LATENT),
-    ("deepseek_v3", LATENT),
-    ("kimi_k2", LATENT),
     (
-        "cohere2",
+        &[
+            "deepseek_v2",
+            "deepseek_v3",
+            "kimi_k2",
+            "glm4_moe_lite",
+            "deepseek_v32",
+            "glm_moe_dsa",
+            "mistral4",
+        ],
+        LATENT,
+    ),
+    (
+        &["cohere2"],
         Kind {
             family: Family::Cohere,
             tied: true,
@@ -69,23 +99,22 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "olmo",
+        &["olmo"],
         Kind {
             family: Family::Olmo,
             ..LLAMA
         },
     ),
     (
-        "stablelm",
+        &["stablelm"],
         Kind {
             family: Family::Stablelm,
             biased: Some(Family::StablelmBias),
             ..LLAMA
         },
     ),
-    ("smollm3", TIED),
     (
-        "glm4",
+        &["glm4"],
         Kind {
             family: Family::Glm4,
             biased: Some(Family::Glm4Bias),
@@ -93,7 +122,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "seed_oss",
+        &["seed_oss", "mimo"],
         Kind {
             family: Family::Qwen2,
             bias: true,
@@ -101,7 +130,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "exaone4",
+        &["exaone4"],
         Kind {
             family: Family::Qwen3,
             full_every: Some(4),
@@ -109,38 +138,21 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     // Custom classes that count as Llama does.
-    ("exaone", LLAMA),
-    ("internlm2", LLAMA),
-    ("baichuan", LLAMA),
-    ("helium", LLAMA),
-    ("ernie4_5", TIED),
-    ("internlm3", QKV),
-    ("glm", QKV),
-    ("chatglm", QKV),
-    ("cwm", WINDOWED),
-    ("ministral", WINDOWED),
-    ("ministral3", WINDOWED),
+    (&["exaone"], LLAMA),
+    (&["internlm3", "glm", "chatglm"], QKV),
     // Files of models that see too, from before their language part stood apart.
-    ("qwen2_vl", QWEN2),
-    ("qwen2_5_vl", QWEN2),
-    ("qwen2_vl_text", QWEN2),
-    ("qwen2_5_vl_text", QWEN2),
-    ("qwen3_vl_text", QWEN3),
-    ("hunyuan_v1_dense", QWEN3),
-    ("qwen3_5_text", HYBRID),
+    (&["qwen2_vl"], QWEN2),
+    (&["qwen3_5_text"], HYBRID),
     (
-        "olmo3",
+        &["olmo3"],
         Kind {
             family: Family::Olmo2,
             full_every: Some(4),
             ..LLAMA
         },
     ),
-    ("glm4_moe_lite", LATENT),
-    ("deepseek_v32", LATENT),
-    ("glm_moe_dsa", LATENT),
     (
-        "glm4v_text",
+        &["glm4v_text"],
         Kind {
             family: Family::Glm4Bias,
             bias: true,
@@ -148,24 +160,21 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "glm_ocr_text",
+        &["glm_ocr_text"],
         Kind {
             family: Family::Glm4,
             ..LLAMA
         },
     ),
-    ("iquestcoder", LLAMA),
-    ("minicpm", TIED),
-    ("mistral4", LATENT),
     (
-        "vaultgemma",
+        &["vaultgemma"],
         Kind {
             full_every: Some(2),
             ..TIED
         },
     ),
     (
-        "arcee",
+        &["arcee"],
         Kind {
             family: Family::Arcee,
             mlp: Mlp::Gelu,
@@ -173,51 +182,31 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "apertus",
+        &["apertus"],
         Kind {
             family: Family::Apertus,
             mlp: Mlp::Gelu,
             ..LLAMA
         },
     ),
-    ("Yi", LLAMA),
-    ("aquila", LLAMA),
-    ("xverse", LLAMA),
     (
-        "orion",
+        &["orion"],
         Kind {
             family: Family::Stablelm,
             ..LLAMA
         },
     ),
     (
-        "internlm",
+        &["internlm"],
         Kind {
             family: Family::LlamaBias,
             bias: true,
             ..LLAMA
         },
     ),
-    (
-        "mimo",
-        Kind {
-            family: Family::Qwen2,
-            bias: true,
-            ..LLAMA
-        },
-    ),
-    ("hyperclovax", LLAMA),
-    ("qwen2_5_omni_text", QWEN2),
     // What it sees and hears with, and its adapters for that, are not counted.
     (
-        "phi4mm",
-        Kind {
-            tied: true,
-            ..WINDOWED
-        },
-    ),
-    (
-        "phi4_multimodal",
+        &["phi4mm", "phi4_multimodal"],
         Kind {
             tied: true,
             ..WINDOWED

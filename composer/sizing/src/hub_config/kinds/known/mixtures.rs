@@ -2,10 +2,10 @@
 
 use super::*;
 
-pub(super) const KINDS: &[(&str, Kind)] = &[
-    ("mixtral", MIXTURE),
+pub(super) const KINDS: &[Row] = &[
+    (&["mixtral", "granitemoe"], MIXTURE),
     (
-        "qwen2_moe",
+        &["qwen2_moe"],
         Kind {
             family: Family::Qwen2Moe,
             mixture: Some(NUMBERED),
@@ -13,9 +13,12 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
             ..LLAMA
         },
     ),
-    ("qwen3_moe", QWEN3_MOE),
     (
-        "llama4_text",
+        &["qwen3_moe", "qwen3_vl_moe_text", "hy_v3", "qwen3_omni_moe_text"],
+        QWEN3_MOE,
+    ),
+    (
+        &["llama4_text"],
         Kind {
             family: Family::Llama4,
             mixture: Some(LOCAL),
@@ -24,7 +27,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "glm4_moe",
+        &["glm4_moe"],
         Kind {
             family: Family::Glm4Moe,
             mixture: Some(ROUTED),
@@ -33,7 +36,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "gpt_oss",
+        &["gpt_oss"],
         Kind {
             family: Family::GptOss,
             mixture: Some(LOCAL),
@@ -43,7 +46,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "olmoe",
+        &["olmoe", "flex_olmo"],
         Kind {
             family: Family::Olmo2,
             mixture: Some(PLAIN),
@@ -51,7 +54,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "phimoe",
+        &["phimoe"],
         Kind {
             family: Family::Phimoe,
             mixture: Some(LOCAL),
@@ -60,7 +63,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "dbrx",
+        &["dbrx"],
         Kind {
             family: Family::Mixtral,
             mixture: Some(Mixture {
@@ -70,56 +73,44 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
             ..LLAMA
         },
     ),
-    ("granitemoe", MIXTURE),
-    ("qwen3_vl_moe_text", QWEN3_MOE),
-    ("qwen3_next", HYBRID_MOE),
-    ("qwen3_5_moe_text", HYBRID_MOE),
+    (&["qwen3_next", "qwen3_5_moe_text"], HYBRID_MOE),
     (
-        "minimax_m2",
+        &["minimax_m2"],
         Kind {
             family: Family::Olmo2,
             ..MIXTURE
         },
     ),
     (
-        "flex_olmo",
-        Kind {
-            family: Family::Olmo2,
-            mixture: Some(PLAIN),
-            ..LLAMA
-        },
-    ),
-    (
-        "solar_open",
+        &["solar_open", "deepseek"],
         Kind {
             mixture: Some(ROUTED),
             ..MIXTURE
         },
     ),
     (
-        "dots1",
+        &["dots1"],
         Kind {
             mixture: Some(ROUTED),
             ..QWEN3_MOE
         },
     ),
     (
-        "exaone_moe",
+        &["exaone_moe"],
         Kind {
             full_every: Some(4),
             ..QWEN3_MOE
         },
     ),
     (
-        "youtu",
+        &["youtu", "minicpm3"],
         Kind {
             family: Family::Deepseek,
             ..TIED
         },
     ),
-    ("hy_v3", QWEN3_MOE),
     (
-        "mellum",
+        &["mellum"],
         Kind {
             full_every: Some(1),
             mixture: Some(Mixture {
@@ -130,7 +121,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
         },
     ),
     (
-        "aria_text",
+        &["aria_text"],
         Kind {
             mixture: Some(Mixture {
                 count: "moe_num_experts",
@@ -139,24 +130,9 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
             ..MIXTURE
         },
     ),
-    (
-        "deepseek",
-        Kind {
-            mixture: Some(ROUTED),
-            ..MIXTURE
-        },
-    ),
-    (
-        "minicpm3",
-        Kind {
-            family: Family::Deepseek,
-            ..TIED
-        },
-    ),
-    ("qwen3_omni_moe_text", QWEN3_MOE),
     // Ling, whose later models have norms on query and key.
     (
-        "bailing_moe",
+        &["bailing_moe"],
         Kind {
             mixture: Some(NUMBERED),
             ..MIXTURE

@@ -9,15 +9,17 @@ use super::{Mamba, Mamba2, PREFIXED, state_bytes};
 const PLAIN: &[&str] = &["linear_attention", "mamba", "mamba2"];
 const HYBRID: &[&str] = &["hybrid"];
 
+/// In how many layers the list has the shared block; None without a list.
+fn listed(fields: &Fields, number: u64) -> Result<Option<u64>, ConfigError> {
+    let keys = ["layers_block_type", "layer_types"];
+    let numbers = layers::listed_of(fields, &keys, &[HYBRID, PLAIN], number)?;
+    Ok(numbers.map(|of| of[0]))
+}
+
 pub(in super::super) fn zamba2(fields: &Fields) -> Result<Draft, ConfigError> {
     let number = layers::number(fields)?;
-    let hybrids = match layers::listed_of(
-        fields,
-        &["layers_block_type", "layer_types"],
-        &[HYBRID, PLAIN],
-        number,
-    )? {
-        Some(numbers) => numbers[0],
+    let hybrids = match listed(fields, number)? {
+        Some(hybrids) => hybrids,
         None => layers::indexed(fields, "hybrid_layer_ids", number)?.unwrap_or(0),
     };
     let mut draft = Draft::of_layers(fields, number, true)?;
@@ -81,13 +83,8 @@ fn mixer(fields: &Fields, draft: &Draft) -> Result<Mamba2, ConfigError> {
 /// The first Zamba: Mamba in each layer; in some, attention and an MLP before it, one of each for all of them.
 pub(in super::super) fn zamba(fields: &Fields) -> Result<Draft, ConfigError> {
     let number = layers::number(fields)?;
-    let hybrids = match layers::listed_of(
-        fields,
-        &["layers_block_type", "layer_types"],
-        &[HYBRID, PLAIN],
-        number,
-    )? {
-        Some(numbers) => numbers[0],
+    let hybrids = match listed(fields, number)? {
+        Some(hybrids) => hybrids,
         // The third layer, and every so many of those after it.
         None => {
             let (period, offset) = (("attn_layer_period", 6), ("attn_layer_offset", 4));
