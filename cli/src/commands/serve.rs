@@ -10,7 +10,8 @@ use crate::output::human::counted;
 use crate::output::say;
 use crate::stop::until_stopped;
 use crate::wire_up::{
-    self, EventOptions, Rack, RackServing, RedfishConnector, ServedApi, ServedRack, StoreArgs,
+    self, EventOptions, Rack, RackServing, RedfishConnector, ServedApi, ServedRack, SiteCertificate,
+    StoreArgs,
 };
 use futures_util::StreamExt;
 use poolwright_collector::CollectOptions;
@@ -39,6 +40,17 @@ pub struct ServeArgs {
     /// Name or address that clients ask it by, beside those of this machine; repeatable
     #[arg(long, value_name = "NAME", value_parser = name_of_server)]
     name: Vec<String>,
+    /// Certificate of the site's own authority to serve with, in PEM, with those between it and the authority. It is
+    /// read again when it is another one, and on SIGHUP
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Authority whose certificates machines may show in place of a password, in PEM: each is the account that one of
+    /// its DNS names is the name of
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
     /// Run on an emulated rack, in the same process: rack file, or the name of one that comes with Poolwright
     #[arg(long, value_name = "FILE|NAME")]
     rack: Option<String>,
@@ -114,6 +126,8 @@ const EXAMPLES: &str = "\
 Examples:
   poolwright serve --data-dir pool --rack demo
   poolwright serve --data-dir /var/lib/poolwright --listen 0.0.0.0:8443 --name pool.example.com --name 10.0.0.9
+  poolwright serve --data-dir /var/lib/poolwright --listen 0.0.0.0:8443 \
+      --tls-cert /etc/poolwright/site.pem --tls-key /etc/poolwright/site-key.pem --client-ca /etc/poolwright/machines.pem
   poolwright serve --data-dir /var/lib/poolwright --calibration /etc/poolwright/here.json
   poolwright serve --data-dir /var/lib/poolwright --hooks /etc/poolwright/hooks.toml
   poolwright serve --data-dir /var/lib/poolwright --event-allow 10.0.0.0/8 --event-ca /etc/poolwright/collector-ca.pem
@@ -140,6 +154,11 @@ impl ServeArgs {
             ca: self.event_ca.as_ref().map(read).transpose()?,
             ..EventOptions::default()
         })
+    }
+
+    fn certificate(&self) -> Option<SiteCertificate> {
+        let (chain, key) = (self.tls_cert.clone()?, self.tls_key.clone()?);
+        Some(SiteCertificate { chain, key })
     }
 }
 
@@ -202,6 +221,8 @@ pub async fn run(args: ServeArgs) -> Outcome {
             cluster_key,
             new_admin_password: args.new_admin_password,
             events,
+            certificate: args.certificate(),
+            client_ca: args.client_ca.clone(),
         },
     )
     .await?;
@@ -247,7 +268,10 @@ async fn manage(
             pause.what.resume()
         ));
     }
-    say(&format!("authority {}, account admin", api.ca.display()));
+    match &args.tls_cert {
+        Some(file) => say(&format!("certificate {}, account admin", file.display())),
+        None => say(&format!("authority {}, account admin", api.ca.display())),
+    }
     if args.new_admin_password {
         let file = args.data_dir.join("initial-admin-password");
         say(&format!("its password is in {}", file.display()));

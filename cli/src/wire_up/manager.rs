@@ -14,6 +14,8 @@ pub use poolwright_northbound::EventOptions;
 pub use poolwright_northbound::Options as ApiServing;
 /// An API that is being served.
 pub use poolwright_northbound::Running as ServedApi;
+/// A certificate of the site's own authority.
+pub use poolwright_northbound::SiteCertificate;
 
 /// The manager's address: https, or plain http on this machine.
 pub fn manager_address(text: &str) -> Result<Url, Failure> {
@@ -92,9 +94,13 @@ fn unserved(error: ServeError) -> Failure {
             ExitCode::Unavailable,
             "choose another address with --listen; port 0 takes a free one",
         ),
-        ServeError::Tls(_) | ServeError::Certificate { .. } => (
+        ServeError::Tls(_) => (
             ExitCode::Generic,
             "remove the folder tls in the data directory to have new certificates made",
+        ),
+        ServeError::Certificate { .. } => (
+            ExitCode::Generic,
+            "check --tls-cert, --tls-key and --client-ca; without them, remove the folder tls in the data directory",
         ),
         ServeError::Service(error) => return error.clone().into(),
     };

@@ -12,7 +12,9 @@ mod redfish;
 mod store;
 
 pub use hooks::read_hooks;
-pub use manager::{ApiServing, EventOptions, ServedApi, listen, manager_address, serve_api, unreached};
+pub use manager::{
+    ApiServing, EventOptions, ServedApi, SiteCertificate, listen, manager_address, serve_api, unreached,
+};
 pub use rack::{
     EndpointInfo, Rack, RackServing, ServedRack, endpoints_of, last_address, read_rack, serve_rack,
     serve_recording,

@@ -1,13 +1,14 @@
 //! Every request but the probes says who asks: with a name and a password (HTTP Basic), or with the token of a session
-//! (`X-Auth-Token`). Over TLS.
+//! (`X-Auth-Token`), or with a certificate that a machine has for an account's name. Over TLS.
 
 use crate::Api;
 use crate::api::LARGEST_BODY;
 use crate::audit::{self, Trail};
+use crate::certificate::Shown;
 use crate::problem::Problem;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -61,7 +62,7 @@ pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -
         Ok(trail) => trail,
         Err(error) => return Problem(error).into_response(),
     };
-    let asker = match who_asks(&api, request.headers()).await {
+    let asker = match who_asks(&api, request.headers(), request.extensions()).await {
         Ok(asker) => asker,
         Err(denied) => return denied.into_response(),
     };
@@ -118,8 +119,8 @@ fn needed(request: &Request) -> Privilege {
     }
 }
 
-/// The account that a request shows the password or a token of.
-pub async fn who_asks(api: &Api, headers: &HeaderMap) -> Result<Asker, Denied> {
+/// The account that a request shows the password or a token of; else that which its machine's certificate is for.
+pub async fn who_asks(api: &Api, headers: &HeaderMap, extensions: &Extensions) -> Result<Asker, Denied> {
     if let Some(token) = headers.get(TOKEN) {
         let session = api.sessions.of(token.to_str().unwrap_or_default()).await?;
         let over = "there is no such session, or it is over: open another one with name and password";
@@ -134,6 +135,13 @@ pub async fn who_asks(api: &Api, headers: &HeaderMap) -> Result<Asker, Denied> {
         };
     }
     let Some((name, password)) = credentials(headers) else {
+        let shown = extensions.get::<Shown>();
+        for name in shown.iter().flat_map(|shown| shown.0.iter()) {
+            let account = api.accounts.one(name).await?;
+            if let Some(account) = account.filter(|account| account.enabled) {
+                return Ok(account.into());
+            }
+        }
         let missing = "give a name and a password (HTTP Basic), or the token of a session (X-Auth-Token)";
         return Err(Denied::Unknown(missing.to_owned()));
     };

@@ -1,6 +1,6 @@
 //! The Redfish service and the JSON API over the facade: thin. A handler reads the request, asks the [`Composer`], and writes what it
-//! says. HTTPS only, with the manager's own certificate authority; every request but the probes carries a
-//! name and a password, or the token of a session.
+//! says. HTTPS only, with a certificate of the manager's own authority or of the site's; every request but the probes
+//! carries a name and a password, or the token of a session, or comes with a machine's certificate.
 //!
 //! [`audit`] writes down who asks for what.
 //!
@@ -9,11 +9,13 @@
 mod api;
 mod audit;
 mod auth;
+mod certificate;
 mod problem;
 mod redfish;
 mod server;
 mod tls;
 
+pub use certificate::SiteCertificate;
 pub use server::{EventOptions, Listener, Options, Running, ServeError, serve};
 
 use crate::redfish::events::hub::Hub;

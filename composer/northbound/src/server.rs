@@ -1,5 +1,6 @@
 //! The server: its first start, its limits, its end.
 
+use crate::certificate::{Acceptor, SiteCertificate, Sources};
 use crate::redfish::events::hub::Hub;
 use crate::redfish::events::push::Post;
 use crate::tls::{self, Authority, TlsError};
@@ -34,6 +35,10 @@ pub struct Options {
     /// Make a new password for the administrator, unless the file of the first one still opens the account.
     pub new_admin_password: bool,
     pub events: EventOptions,
+    /// What clients see in place of a certificate of the manager's own authority.
+    pub certificate: Option<SiteCertificate>,
+    /// Who signs the certificates by which machines may ask, in PEM. `None`: nobody.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// How events are sent to those who subscribed.
@@ -64,7 +69,7 @@ pub enum ServeError {
     Listen { address: SocketAddr, source: io::Error },
     #[error(transparent)]
     Tls(#[from] TlsError),
-    #[error("the certificate {} can't be used: {source}", .path.display())]
+    #[error("the file {} can't be used for TLS: {source}", .path.display())]
     Certificate { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Service(#[from] ServiceError),
@@ -79,6 +84,8 @@ pub struct Running {
     handle: Handle<SocketAddr>,
     hub: Arc<Hub>,
     task: JoinHandle<io::Result<()>>,
+    /// Serves what the site's files say, renewed.
+    watch: Option<JoinHandle<()>>,
 }
 
 /// How long requests under way may take when the server stops.
@@ -93,11 +100,17 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         None => None,
     };
     let files = tls::ensure(&options.data_dir, shared.as_ref(), address.ip(), &options.names)?;
-    let config = RustlsConfig::from_pem_file(&files.server, &files.server).await;
-    let config = config.map_err(|source| ServeError::Certificate {
-        path: files.server.clone(),
-        source,
-    })?;
+    let own = SiteCertificate {
+        chain: files.server.clone(),
+        key: files.server.clone(),
+    };
+    let of_site = options.certificate.is_some() || options.client_ca.is_some();
+    let sources = Sources {
+        certificate: options.certificate.unwrap_or(own),
+        client_ca: options.client_ca,
+    };
+    let texts = sources.texts()?;
+    let config = RustlsConfig::from_config(sources.config(&texts)?);
     let first_password = options.data_dir.join("initial-admin-password");
     let tell = |password: &str| {
         tracing::info!(
@@ -145,9 +158,12 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
     };
     let router = api::router(api, uuid);
     let handle = Handle::new();
-    let server = axum_server::from_tcp_rustls(listener, config)
+    let server = axum_server::from_tcp(listener)
         .map_err(|source| ServeError::Listen { address, source })?
+        .acceptor(Acceptor::new(config.clone()))
         .handle(handle.clone());
+    // Our own stays as it is.
+    let watch = of_site.then(|| tokio::spawn(sources.watch(config, texts)));
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     let task = tokio::spawn(server.serve(service));
     Ok(Running {
@@ -156,6 +172,7 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         handle,
         hub,
         task,
+        watch,
     })
 }
 
@@ -196,6 +213,9 @@ impl Running {
         // Streams have no end of their own.
         self.hub.close();
         self.handle.graceful_shutdown(Some(DRAIN));
+        if let Some(watch) = &self.watch {
+            watch.abort();
+        }
         if let Err(error) = self.task.await {
             tracing::warn!("the server did not end well: {error}");
         }

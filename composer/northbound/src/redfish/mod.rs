@@ -55,6 +55,7 @@ use crate::auth::{self, Asker};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
@@ -113,7 +114,7 @@ impl Redfish {
         let path = parts.uri.path();
         odata_version(&parts.headers)?;
         let Some(segments) = wire::segments(path) else {
-            return Err(self.unknown(&parts.headers, path).await);
+            return Err(self.unknown(&parts, path).await);
         };
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let below = match segments.as_slice() {
@@ -121,17 +122,17 @@ impl Redfish {
             // To the members is to the collection (DSP0266, "POST (create)").
             ["redfish", "v1", below @ .., "Members"] if parts.method == Method::POST => below,
             ["redfish", "v1", below @ ..] => below,
-            _ => return Err(self.unknown(&parts.headers, path).await),
+            _ => return Err(self.unknown(&parts, path).await),
         };
         let Some(route) = routes::find(below) else {
-            return Err(self.unknown(&parts.headers, path).await);
+            return Err(self.unknown(&parts, path).await);
         };
         let trail = Trail::found(&parts.extensions)?;
         let reads = audit::reads(&parts.method);
         let logs_in = route.pattern == "SessionService/Sessions" && parts.method == Method::POST;
         let asker = match (route.open && reads) || logs_in {
             true => None,
-            false => Some(auth::who_asks(&self.api, &parts.headers).await?),
+            false => Some(auth::who_asks(&self.api, &parts.headers, &parts.extensions).await?),
         };
         if !route
             .allow
@@ -236,8 +237,8 @@ impl Redfish {
     }
 
     /// Of what is not there only those are told who may ask.
-    async fn unknown(&self, headers: &HeaderMap, path: &str) -> Refusal {
-        match auth::who_asks(&self.api, headers).await {
+    async fn unknown(&self, parts: &Parts, path: &str) -> Refusal {
+        match auth::who_asks(&self.api, &parts.headers, &parts.extensions).await {
             Ok(_) => Refusal::nothing_there(path),
             Err(denied) => denied.into(),
         }

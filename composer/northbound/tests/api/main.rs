@@ -113,6 +113,8 @@ async fn served_as(composer: Composer, data_dir: &Path, names: &[&str]) -> Runni
         cluster_key: None,
         new_admin_password: false,
         events: EventOptions::default(),
+        certificate: None,
+        client_ca: None,
     };
     serve_with(composer, options).await.unwrap()
 }
@@ -146,6 +148,8 @@ async fn managers_that_share_a_key_are_trusted_by_the_authority_of_the_first() {
             cluster_key: secret.map(|secret| ClusterKey::new(secret).unwrap()),
             new_admin_password: false,
             events: EventOptions::default(),
+            certificate: None,
+            client_ca: None,
         };
         std::fs::create_dir_all(&options.data_dir).unwrap();
         serve_with(composer(store.clone()), options).await

@@ -63,6 +63,8 @@ impl Manager {
             cluster_key: None,
             new_admin_password: false,
             events,
+            certificate: None,
+            client_ca: None,
         };
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let running = serve(composer, listener, options).await.unwrap();
