@@ -100,6 +100,27 @@ async fn a_stream_is_an_event_destination_for_as_long_as_it_is_open() {
 }
 
 #[tokio::test]
+async fn whose_account_is_gone_hears_nothing_more_however_much_happens() {
+    let dir = tempfile::tempdir().unwrap();
+    let manager = Manager::start(dir.path()).await;
+    let (name, password) = ("kim", "a lamp beside an open window");
+    let account = json!({ "UserName": name, "Password": password, "RoleId": "ReadOnly" });
+    let made = manager.ask("POST", "AccountService/Accounts").json(&account);
+    assert_eq!(made.send().await.unwrap().status(), 201);
+    let url = format!("https://{}/redfish/v1/EventService/SSE", manager.running.address);
+    let opened = manager.client.get(url).basic_auth(name, Some(password));
+    let mut stream = Stream::of(opened.send().await.unwrap());
+    manager.operation("running").await;
+    assert_eq!(stream.message().await, "TaskEvent.1.0.TaskStarted");
+
+    let removed = manager.ask("DELETE", "AccountService/Accounts/kim").send().await;
+    assert_eq!(removed.unwrap().status(), 204);
+    manager.operation("cancelled").await;
+    assert!(stream.next().await.is_none(), "it is closed, and tells nothing");
+    manager.running.stop().await;
+}
+
+#[tokio::test]
 async fn what_can_not_be_streamed_is_refused_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let manager = Manager::start(dir.path()).await;

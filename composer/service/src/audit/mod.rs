@@ -254,10 +254,10 @@ impl Audit {
 
     /// Forgets those that are old, and those that are too many: whole pages, from the first.
     pub async fn prune(&self, now: Timestamp) -> Result<u64, ServiceError> {
-        let mut turn = self.turn.lock().await;
         let mut forgotten = 0;
         loop {
-            // Others may have written since.
+            // Whoever has something to write comes between.
+            let mut turn = self.turn.lock().await;
             *turn = None;
             let Some(found) = read::<Head>(self.store.as_ref(), Head::default().id()).await? else {
                 return Ok(forgotten);

@@ -169,12 +169,13 @@ impl Composer {
         let ends = plan.releases.iter();
         let ends = ends.filter(|c| c.demand.is_some() && !is_suspended(c) && !plan.keeps.contains(&c.id));
         let _turn = self.turn.lock().await;
+        let mut basis = self.basis(Wanted::Named).await?;
         let mut some = false;
         for id in ends.map(|c| &c.id) {
-            // Each sees what the one before has kept.
-            let basis = self.basis(Wanted::Named).await?;
             if let Some(kept) = self.keep_in_place(&basis, id).await? {
                 self.commit_rewritten(&kept).await?;
+                // Each sees what the one before has kept.
+                basis.replace(kept.record.composition);
                 some = true;
             }
         }

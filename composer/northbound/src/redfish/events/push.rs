@@ -32,6 +32,8 @@ const SLOWEST: u32 = 30;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// For its addresses to be found.
 const LOOK_UP: Duration = Duration::from_secs(3);
+/// A connection that nothing was sent over for so long is not used again: few collectors close one earlier.
+const IDLE: Duration = Duration::from_secs(4);
 /// How often it is read who subscribed, where nobody says that it changed.
 const LOOK: Duration = Duration::from_secs(5);
 /// How often it is noted how far a destination has come.
@@ -49,6 +51,12 @@ pub(crate) struct Post {
     pub changed: Notify,
     /// What keeps events from a destination just now, by subscription.
     trouble: Mutex<BTreeMap<String, String>>,
+}
+
+/// How a destination is reached, as long as its addresses are these.
+struct Line {
+    addresses: Vec<SocketAddr>,
+    client: reqwest::Client,
 }
 
 /// Why something was not delivered. Never what was answered.
@@ -188,6 +196,7 @@ impl Post {
         let wish = Wish::Chosen(subscription.chosen.clone());
         let mut ear = Ear::new(self.composer.clone(), heard, wish, subscription.upto);
         let mut noted = (subscription.upto, Instant::now());
+        let mut line = None;
         loop {
             let letter = timeout(NOTE, ear.next()).await;
             match letter {
@@ -197,7 +206,7 @@ impl Post {
                             .give_up(&subscription, "its account is gone, or disabled")
                             .await;
                     }
-                    if let Err(why) = self.deliver(&subscription, &letter).await {
+                    if let Err(why) = self.deliver(&subscription, &letter, &mut line).await {
                         let why = format!("it failed {} times: {why}", RETRIES + 1);
                         return self.give_up(&subscription, &why).await;
                     }
@@ -215,10 +224,15 @@ impl Post {
     }
 
     /// Sends one event until it is taken. Not where it is not allowed: what happens meanwhile is not kept for it.
-    async fn deliver(&self, subscription: &Subscription, letter: &Letter) -> Result<(), Undelivered> {
+    async fn deliver(
+        &self,
+        subscription: &Subscription,
+        letter: &Letter,
+        line: &mut Option<Line>,
+    ) -> Result<(), Undelivered> {
         let mut failed = 0;
         loop {
-            let Err(why) = self.send(subscription, letter).await else {
+            let Err(why) = self.send(subscription, letter, line).await else {
                 self.troubles().remove(&subscription.id);
                 return Ok(());
             };
@@ -236,7 +250,12 @@ impl Post {
         }
     }
 
-    async fn send(&self, subscription: &Subscription, letter: &Letter) -> Result<(), Undelivered> {
+    async fn send(
+        &self,
+        subscription: &Subscription,
+        letter: &Letter,
+        line: &mut Option<Line>,
+    ) -> Result<(), Undelivered> {
         let destination = Destination::read(&subscription.destination)?;
         if let Some(name) = destination.name() {
             self.options.allowed.judge_name(name)?;
@@ -260,14 +279,19 @@ impl Post {
                 all.insert(name, value);
             }
         }
-        let addresses: Vec<SocketAddr> = addresses
-            .into_iter()
-            .map(|ip| SocketAddr::new(ip, port))
-            .collect();
-        let client = self
-            .client(&destination, &addresses)
-            .map_err(|_| Undelivered::NotTaken)?;
-        let request = client
+        let addresses = addresses.into_iter().map(|ip| SocketAddr::new(ip, port));
+        let mut addresses: Vec<SocketAddr> = addresses.collect();
+        addresses.sort_unstable();
+        let line = match line {
+            Some(line) if line.addresses == addresses => line,
+            other => {
+                let client = self.client(&destination, &addresses);
+                let client = client.map_err(|_| Undelivered::NotTaken)?;
+                other.insert(Line { addresses, client })
+            }
+        };
+        let request = line
+            .client
             .post(destination.url().clone())
             .headers(all)
             .header("content-type", "application/json")
@@ -299,6 +323,7 @@ impl Post {
             .https_only(true)
             .referer(false)
             .timeout(PATIENCE)
+            .pool_idle_timeout(IDLE)
             .user_agent(concat!("poolwright/", env!("CARGO_PKG_VERSION")))
             .build()
     }

@@ -114,8 +114,8 @@ impl Listener {
             biased;
             _ = self.seat.ends.changed() => None,
             heard = self.ear.next() => match heard {
-                Ok(letter) => Some(letter.streamed),
-                Err(Ended::Silent) => None,
+                Ok(letter) if self.may_listen().await => Some(letter.streamed),
+                Ok(_) | Err(Ended::Silent) => None,
                 Err(Ended::TooSlow) => {
                     tracing::info!(account = %self.account, "a stream of events is ended: its client reads too slowly");
                     self.over = true;
@@ -124,11 +124,15 @@ impl Listener {
                 }
             },
             () = tokio::time::sleep(KEEP_ALIVE) => {
-                // Whose account is gone hears nothing more.
-                let account = self.accounts.one(&self.account).await.ok()?;
-                account.filter(|account| account.enabled)?;
-                Some(Bytes::from_static(b": nothing new\n\n"))
+                let line = Bytes::from_static(b": nothing new\n\n");
+                self.may_listen().await.then_some(line)
             }
         }
+    }
+
+    /// Whose account is gone or disabled hears nothing more.
+    async fn may_listen(&self) -> bool {
+        let account = self.accounts.one(&self.account).await;
+        account.is_ok_and(|account| account.is_some_and(|account| account.enabled))
     }
 }
