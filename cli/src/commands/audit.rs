@@ -126,28 +126,29 @@ fn table(entries: &[Entry]) -> Table {
 
 async fn verify(args: VerifyArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
-    let mut chain: Option<Chain> = None;
-    loop {
-        let after = chain.as_ref().map_or(0, |chain| chain.at.seq).to_string();
+    let after = async |seq: u64| -> Result<Part, Failure> {
+        let after = seq.to_string();
         let query = [("after", after.as_str()), ("most", PART)];
-        let part: Part = api.get_where(&["audit"], &query).await?;
-        let chain = chain.get_or_insert_with(|| Chain::beginning(&part, args.anchor.clone()));
-        if part.entries.is_empty() {
-            chain.ended()?;
+        api.get_where(&["audit"], &query).await
+    };
+    let mut part = after(0).await?;
+    let mut chain = Chain::beginning(&part, args.anchor);
+    // What is written meanwhile is left to the next time.
+    while !part.entries.is_empty() {
+        part.entries.iter().try_for_each(|entry| chain.follow(entry))?;
+        if chain.at.seq >= chain.last.seq {
             break;
         }
-        part.entries.iter().try_for_each(|entry| chain.follow(entry))?;
+        part = after(chain.at.seq).await?;
     }
-    let Some(chain) = chain else {
-        return Ok(ExitCode::Ok);
-    };
+    chain.ended()?;
     let count = usize::try_from(chain.at.seq - chain.first.seq).unwrap_or(usize::MAX);
     let table = crate::tables::pairs(&json!({ "entries": count, "last": chain.at.to_string() }));
     let told = json!({ "verified": true, "entries": count, "before": chain.first, "last": chain.at });
     output.show(&told, &table)?;
     say(&format!(
         "{} as written; the next time: poolwright audit verify --anchor {}",
-        counted(count, "entry").replace("entrys", "entries"),
+        counted(count, "entry"),
         chain.at
     ));
     Ok(ExitCode::Ok)

@@ -69,7 +69,7 @@ async fn emulate(named: &str, listen: SocketAddr, data_dir: PathBuf, fault_contr
         "rack {}: {}, {}, {}",
         rack.name,
         counted(rack.gpus.len(), "GPU"),
-        counted(rack.boxes.len(), "GPU box").replace("boxs", "boxes"),
+        counted(rack.boxes.len(), "GPU box"),
         counted(rack.hosts.len(), "host")
     ));
     let running = wire_up::serve_rack(

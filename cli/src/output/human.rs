@@ -11,7 +11,7 @@ pub fn counted(count: usize, noun: &str) -> String {
     match (count, noun.strip_suffix('y')) {
         (1, _) => format!("1 {noun}"),
         (n, Some(stem)) => format!("{n} {stem}ies"),
-        (n, None) if noun.ends_with("ch") => format!("{n} {noun}es"),
+        (n, None) if noun.ends_with("ch") || noun.ends_with('x') => format!("{n} {noun}es"),
         (n, None) => format!("{n} {noun}s"),
     }
 }
@@ -230,6 +230,7 @@ mod tests {
     fn figures_read_as_people_write_them() {
         assert_eq!(counted(1, "GPU"), "1 GPU");
         assert_eq!(counted(3, "switch"), "3 switches");
+        assert_eq!(counted(2, "GPU box"), "2 GPU boxes");
         assert_eq!(counted(0, "retry"), "0 retries");
         assert_eq!(dollars(Some(390_000.0)), "$390,000");
         assert_eq!(watts(Some(11_200.0)), "11.2 kW");

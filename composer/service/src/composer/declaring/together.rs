@@ -49,12 +49,14 @@ impl Composer {
         let declared: BTreeSet<ScheduleId> = compared.schedules.iter().map(|spec| spec.id.clone()).collect();
         for (moment, open) in together(&calendars, &declared, now) {
             let lacking = self.unplaced_of(basis, wanted_while(&demands, &open, moment));
-            let of_open = |lack: &&DoesNotFit| {
-                let mut demands = demands.iter().filter(|record| record.spec.id == lack.demand);
-                let schedule = demands.next().and_then(|record| record.schedule.as_ref());
-                schedule.is_some_and(|schedule| open.iter().any(|calendar| calendar.id == *schedule))
-            };
-            let lacking: Vec<&DoesNotFit> = lacking.iter().filter(of_open).collect();
+            let is_open = |id: &ScheduleId| open.iter().any(|calendar| calendar.id == *id);
+            let of_open = demands.iter();
+            let of_open = of_open.filter(|record| record.schedule.as_ref().is_some_and(is_open));
+            let of_open: BTreeSet<&DemandId> = of_open.map(|record| &record.spec.id).collect();
+            let lacking: Vec<&DoesNotFit> = lacking
+                .iter()
+                .filter(|lack| of_open.contains(&lack.demand))
+                .collect();
             compared.lack_together(&lacking, &open, moment);
         }
         Ok(())
