@@ -20,7 +20,7 @@ use crate::reads::Reads;
 use crate::survey::{Condition, Survey, way};
 use crate::unplaced::Unplaced;
 use crate::{sequence, suits, why};
-use poolwright_model::id::{CompositionId, DemandId, HostPortId};
+use poolwright_model::id::{CompositionId, DemandId, HostPortId, UnitId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -219,11 +219,13 @@ impl<'a, 's> Draft<'a, 's> {
 
     /// Once all others have what they get: what is kept goes where something of it was taken, or another tenant comes.
     fn see_to_kept(&mut self, kept: Kept) {
+        let given = self.changes.composes.iter().flat_map(|c| &c.held);
+        let given: BTreeSet<UnitId> = given.map(|held| held.unit.clone()).collect();
         for composition in std::mem::take(&mut self.kept) {
             let others = self.changes.composes.iter();
             let mut others = others.filter(|other| other.host == composition.host);
             let meets_another = others.any(|other| other.tenant != composition.tenant);
-            let lacks = kept == Kept::MakesWay && self.was_taken(composition);
+            let lacks = kept == Kept::MakesWay && self.was_taken(composition, &given);
             if meets_another || lacks {
                 self.changes.releases.push(composition.clone());
                 continue;
@@ -236,7 +238,7 @@ impl<'a, 's> Draft<'a, 's> {
     }
 
     /// Whether a GPU of it, or a slot that it needs, has been given to somebody.
-    fn was_taken(&self, composition: &Composition) -> bool {
+    fn was_taken(&self, composition: &Composition, given: &BTreeSet<UnitId>) -> bool {
         let mut needs: BTreeMap<&HostPortId, i64> = BTreeMap::new();
         for held in &composition.held {
             *needs.entry(&held.host_port).or_default() += i64::from(held.slots());
@@ -245,8 +247,6 @@ impl<'a, 's> Draft<'a, 's> {
             let free = self.capacity.free_at(port);
             free.is_none_or(|free| free >= *slots)
         };
-        let given = self.changes.composes.iter().flat_map(|c| &c.held);
-        let given: BTreeSet<_> = given.map(|held| &held.unit).collect();
         composition.held.iter().any(|held| given.contains(&held.unit)) || !needs.iter().all(has_room)
     }
 

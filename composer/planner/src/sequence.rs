@@ -2,8 +2,9 @@
 //!
 //! For a unit that goes: drain → unbind → reset. For a unit that comes: (reset, where it is dirty) → preflight
 //! → bind → verify. A bind waits for the reset of its unit, and, where its host port has no slot to spare,
-//! for the unbinds that free one; what comes to a host waits until what was kept there for another tenant is gone. So the steps may run in any order that `after` allows and no port ever
-//! holds more than it can. Everything else may run side by side.
+//! for the unbinds that free one; what comes to a host waits until what was kept there for another tenant is gone. So
+//! the steps may run in any order that `after` allows and no port ever holds more than it can. Everything else may run
+//! side by side.
 
 use crate::composition::{Composition, Held};
 use crate::survey::{Condition, Survey};
