@@ -2,10 +2,10 @@
 //!
 //! * [`routes`]: every place, and what may be done there. [`tree`]: what is read at each; [`changes`]: what is changed.
 //! * [`systems`], [`chassis`], [`fabrics`], [`composition`], [`managers`], [`logs`], [`tasks`], [`jobs`], [`aggregation`], [`accounts`], [`sessions`],
-//!   [`events`], [`telemetry`], [`root`]: one noun each. [`status`]: our states in Redfish's words.
+//!   [`events`], [`telemetry`], [`updates`], [`root`]: one noun each. [`status`]: our states in Redfish's words.
 //! * [`composing`]: what changes who holds what.
 //! * [`pool`]: the last look, indexed; [`names`]: names of things in URIs; [`uri`]: where things are.
-//! * [`privileges`]: who may do what.
+//! * [`privileges`]: who may do what. [`openapi`]: the table of places for software that reads OpenAPI.
 //! * [`query`], [`filter`], [`view`]: what a client wants to see of a resource. [`message`]: errors. [`wire`]: how bodies and
 //!   headers are written and read.
 //!
@@ -26,6 +26,7 @@ mod logs;
 mod managers;
 mod message;
 mod names;
+mod openapi;
 mod pool;
 mod privileges;
 mod query;
@@ -37,6 +38,7 @@ mod systems;
 mod tasks;
 mod telemetry;
 mod tree;
+mod updates;
 mod uri;
 mod view;
 mod wire;
@@ -214,6 +216,10 @@ impl Redfish {
             "$metadata" => {
                 let xml = HeaderValue::from_static("application/xml;charset=utf-8");
                 return Ok(([(header::CONTENT_TYPE, xml)], root::metadata()).into_response());
+            }
+            "openapi.yaml" => {
+                let yaml = HeaderValue::from_static("application/yaml;charset=utf-8");
+                return Ok(([(header::CONTENT_TYPE, yaml)], openapi::document()).into_response());
             }
             _ => {}
         }

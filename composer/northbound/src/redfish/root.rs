@@ -38,6 +38,7 @@ pub(crate) fn root(uuid: &str) -> ServiceRoot {
         aggregation_service: Some(uri::link("AggregationService")),
         event_service: Some(uri::link("EventService")),
         telemetry_service: Some(uri::link("TelemetryService")),
+        update_service: Some(uri::link("UpdateService")),
         session_service: Some(uri::link("SessionService")),
         account_service: Some(uri::link("AccountService")),
         registries: Some(uri::link("Registries")),
@@ -83,6 +84,7 @@ pub(crate) fn odata() -> Value {
         "AggregationService",
         "EventService",
         "TelemetryService",
+        "UpdateService",
         "SessionService",
         "AccountService",
     ];
@@ -118,14 +120,12 @@ pub(crate) fn metadata() -> String {
             false => reference(&file, &[name, versioned]),
         }
     }
-    reference(
-        "MetricDefinitionCollection_v1.xml",
-        &["MetricDefinitionCollection"],
-    );
-    reference(
-        "MetricDefinition_v1.xml",
-        &["MetricDefinition", "MetricDefinition.v1_3_5"],
-    );
+    // What is written without a generated type.
+    for (name, version) in [("MetricDefinition", "v1_3_5"), ("SoftwareInventory", "v1_13_0")] {
+        let (collection, versioned) = (format!("{name}Collection"), format!("{name}.{version}"));
+        reference(&format!("{collection}_v1.xml"), &[&collection]);
+        reference(&format!("{name}_v1.xml"), &[name, &versioned]);
+    }
     reference("RedfishExtensions_v1.xml", &["RedfishExtensions.v1_0_0"]);
     text.push_str(
         "  <edmx:DataServices>\n    \

@@ -4,7 +4,7 @@ use super::message::Refusal;
 use super::pool::Pool;
 use super::{
     Redfish, accounts, aggregation, chassis, composition, events, fabrics, jobs, logs, managers, privileges,
-    root, sessions, shown, systems, tasks, telemetry, uri,
+    root, sessions, shown, systems, tasks, telemetry, updates, uri,
 };
 use crate::auth::Asker;
 use axum::http::Method;
@@ -87,6 +87,11 @@ impl<'r> Reader<'r> {
             ["AggregationService", "AggregationSources"] => some(aggregation::all(&self.endpoints().await?)),
             ["AggregationService", "AggregationSources", name] => {
                 aggregation::one(&self.endpoints().await?, name)
+            }
+            ["UpdateService"] => some(updates::service()),
+            ["UpdateService", "FirmwareInventory"] => some(updates::all(&self.endpoints().await?)),
+            ["UpdateService", "FirmwareInventory", name] => {
+                maybe(updates::one(&self.endpoints().await?, name))
             }
             ["SessionService"] => some(sessions::service()),
             ["SessionService", "Sessions"] => some(sessions::all(api, self.asker()?).await?),
