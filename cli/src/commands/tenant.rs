@@ -34,8 +34,8 @@ Examples:
   poolwright tenant set lab --guaranteed 8 --most 16
   poolwright tenant set web --weight 2
 
-Jobs within what their tenant is guaranteed go first, and others beyond theirs don't delay them. It holds for the queue:
-what somebody composes counts as held, and is not refused.";
+What is within a tenant's guarantee goes first, and others beyond theirs get nothing of it while it is wanted. It binds jobs,
+what is composed, and what demands and schedules want; not what is attached by name.";
 
 #[derive(Debug, clap::Args)]
 struct SetArgs {

@@ -1,8 +1,12 @@
 //! The making of a plan: keep what is served, release what is not wanted, then serve demand by demand.
 //!
-//! Order: higher priority first, then more GPUs first (large needs are the hard ones to place, and small ones
+//! Order: what is within what tenants are guaranteed first; then higher priority first, then more GPUs first (large needs are the hard ones to place, and small ones
 //! fit into what they leave), then the older demand, then the smaller id. A demand that is held and has not
-//! changed is out of the queue: nothing is taken from it for anybody.
+//! changed is out of the queue: nothing is taken from it for anybody. Where somebody would not be served so, and tenants
+//! have shares, all is planned once more, and of equal priority whose tenant holds least for its weight goes first.
+//!
+//! No tenant gets more than it may hold. Whoever would get more than is guaranteed to his tenant gets nothing that another
+//! tenant is guaranteed and wants, be it that there is too little of it, or that it waits elsewhere.
 //!
 //! What is kept for what is expected stands, until somebody can't be served beside it: then all is planned once more with
 //! what is kept counted as free, and what was needed of it goes. It also goes where another tenant comes to its host.
@@ -15,26 +19,38 @@ use crate::composition::{Composition, Held};
 use crate::demand::Demand;
 use crate::names::Names;
 use crate::place::{self, Part};
-use crate::plan::{Deferred, Plan, PlanInput};
+use crate::plan::{Deferred, Plan, PlanInput, World};
+use crate::promise::{Guaranteed, Ledger};
 use crate::reads::Reads;
 use crate::survey::{Condition, Survey, way};
 use crate::unplaced::Unplaced;
 use crate::{sequence, suits, why};
 use poolwright_model::id::{CompositionId, DemandId, HostPortId, UnitId};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+mod promised;
 
 /// Makes the plan for what is wanted now. The same input gives the same plan.
 pub fn plan(input: &PlanInput<'_>) -> Plan {
     let survey = Survey::of(&input.world);
-    let mut changes = changes(input, &survey, Kept::Stands);
+    let mut kept = Kept::Stands;
+    let mut changes = changes(input, &survey, kept, Turns::Packing);
     if !changes.unplaced.is_empty() && input.world.held.iter().any(|c| c.kept.is_some()) {
-        let without = self::changes(input, &survey, Kept::MakesWay);
+        let without = self::changes(input, &survey, Kept::MakesWay, Turns::Packing);
         if without.unplaced.len() < changes.unplaced.len() {
-            changes = without;
+            (changes, kept) = (without, Kept::MakesWay);
         }
     }
+    if !changes.unplaced.is_empty() && several_with_shares(&input.world) {
+        changes = self::changes(input, &survey, kept, Turns::Shared);
+    }
     changes.into_plan(input, &survey)
+}
+
+fn several_with_shares(world: &World<'_>) -> bool {
+    let tenants: BTreeSet<_> = world.demands.iter().map(|demand| &demand.tenant).collect();
+    !world.promises.shares.is_empty() && tenants.len() > 1
 }
 
 /// What becomes of what is kept where others need GPUs or slots.
@@ -44,18 +60,38 @@ enum Kept {
     MakesWay,
 }
 
-fn changes(input: &PlanInput<'_>, survey: &Survey<'_>, kept: Kept) -> Changes {
+/// Who goes first of those with the same priority.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turns {
+    /// Whoever is hardest to place.
+    Packing,
+    /// Whose tenant holds least for its weight.
+    Shared,
+}
+
+fn changes(input: &PlanInput<'_>, survey: &Survey<'_>, kept: Kept, turns: Turns) -> Changes {
     let mut draft = Draft::of(input, survey);
     let mut waiting = draft.settle();
     if kept == Kept::MakesWay {
         draft.let_go(&draft.kept.clone());
     }
     waiting.sort_by_cached_key(Wish::rank);
+    let wanted = waiting.iter().map(|wish| (wish.demand, wish.gpus()));
+    draft.guaranteed = draft.ledger.guaranteed(wanted);
+    waiting.sort_by_key(|wish| !draft.guaranteed.here.contains(&wish.demand.id));
     // A demand that changes may free something for one whose turn is over. Each round serves one or ends.
     loop {
         draft.freed = false;
-        let mut unplaced = Vec::new();
-        waiting.retain(|wish| draft.serve(wish).map_err(|why| unplaced.push(why)).is_err());
+        draft.short.clear();
+        let (mut unplaced, mut left) = (Vec::new(), Vec::new());
+        let mut turn: VecDeque<Wish<'_>> = waiting.into();
+        while let Some(wish) = draft.next(&mut turn, turns) {
+            if let Err(why) = draft.serve(&wish) {
+                unplaced.push(why);
+                left.push(wish);
+            }
+        }
+        waiting = left;
         if !draft.freed {
             draft.changes.unplaced = unplaced;
             break;
@@ -108,6 +144,11 @@ struct Wish<'a> {
 }
 
 impl<'a> Wish<'a> {
+    /// GPUs that it holds.
+    fn gpus(&self) -> u32 {
+        self.has.iter().map(|c| c.gpu_count()).sum()
+    }
+
     fn rank(&self) -> impl Ord + use<'a> {
         let Demand {
             id,
@@ -131,6 +172,10 @@ struct Draft<'a, 's> {
     survey: &'s Survey<'a>,
     capacity: Capacity<'a>,
     names: Names<'a>,
+    ledger: Ledger<'a>,
+    guaranteed: Guaranteed<'a>,
+    /// Demands within guarantees that could not be served in this round.
+    short: Vec<&'a Demand>,
     changes: Changes,
     /// What is kept for what is expected, and may go.
     kept: Vec<&'a Composition>,
@@ -144,6 +189,9 @@ impl<'a, 's> Draft<'a, 's> {
             survey,
             capacity: Capacity::of(survey),
             names: Names::new(&input.id, input.world.held.iter().map(|c| &c.id)),
+            ledger: Ledger::new(input.world.promises, input.world.held),
+            guaranteed: Guaranteed::default(),
+            short: Vec::new(),
             changes: Changes::default(),
             kept: Vec::new(),
             freed: false,
@@ -175,7 +223,7 @@ impl<'a, 's> Draft<'a, 's> {
                 }),
                 None => {
                     self.let_go(has);
-                    self.changes.releases.extend(has.iter().copied().cloned());
+                    self.ends(has);
                 }
             }
         }
@@ -258,22 +306,31 @@ impl<'a, 's> Draft<'a, 's> {
         }
     }
 
-    fn serve(&mut self, wish: &Wish<'a>) -> Result<(), Unplaced> {
+    /// Compositions that end in this plan.
+    fn ends(&mut self, compositions: &[&Composition]) {
+        compositions.iter().for_each(|c| self.ledger.gives_back(c));
+        self.changes
+            .releases
+            .extend(compositions.iter().copied().cloned());
+    }
+
+    /// Serves a demand by any of these alternatives of its need.
+    fn serve_by(&mut self, wish: &Wish<'a>, demand: &Demand) -> Result<(), Unplaced> {
         if let [only] = wish.has.as_slice()
-            && self.change_in_place(wish.demand, only)
+            && self.change_in_place(demand, only)
         {
             return Ok(());
         }
         self.let_go(&wish.has);
-        let Some(parts) = place::serve(&mut self.capacity, &wish.demand.need) else {
-            let mut unplaced = why::not_placed(self.survey, &mut self.capacity, &self.changes, wish.demand);
+        let Some(parts) = place::serve(&mut self.capacity, &demand.need) else {
+            let mut unplaced = why::not_placed(self.survey, &mut self.capacity, &self.changes, demand);
             unplaced.holding = wish.has.iter().map(|c| c.id.clone()).collect();
             self.hold_again(&wish.has);
             return Err(unplaced);
         };
         self.freed |= !wish.has.is_empty();
-        self.changes.releases.extend(wish.has.iter().copied().cloned());
-        self.compose(wish.demand, &parts);
+        self.ends(&wish.has);
+        self.compose(demand, &parts);
         Ok(())
     }
 
@@ -291,6 +348,7 @@ impl<'a, 's> Draft<'a, 's> {
                 label: demand.need.label.clone(),
                 kept: None,
             };
+            self.ledger.takes(&composition);
             self.changes.composes.push(composition);
         }
     }
@@ -323,7 +381,7 @@ impl<'a, 's> Draft<'a, 's> {
                     self.let_go(&[&goes]);
                     self.freed = true;
                     self.keep(&[composition]);
-                    self.changes.releases.push(goes);
+                    self.ends(&[&goes]);
                     return true;
                 }
             } else if let Some(taken) = self.more(composition, set.count - has) {
@@ -331,7 +389,9 @@ impl<'a, 's> Draft<'a, 's> {
                 let all: Vec<Held> = composition.held.iter().chain(&more).cloned().collect();
                 if suits::serves(self.survey, &one_host, &[&composition.with(all)]) {
                     self.keep(&[composition]);
-                    self.changes.composes.push(labelled.with(more));
+                    let more = labelled.with(more);
+                    self.ledger.takes(&more);
+                    self.changes.composes.push(more);
                     return true;
                 }
                 self.capacity.put_back(&taken);

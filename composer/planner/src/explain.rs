@@ -241,6 +241,27 @@ impl Display for Reason {
                 gpus(*free),
                 are(*free)
             ),
+            Self::TenantLimit {
+                tenant,
+                needed,
+                holds,
+                most,
+            } => write!(
+                f,
+                "it needs {}, and tenant {tenant} holds {holds} beside it and may hold {most} at most",
+                gpus(*needed)
+            ),
+            Self::Promised {
+                tenant,
+                demand,
+                gpus: count,
+            } => write!(
+                f,
+                "it would be more than its tenant is guaranteed, and {} {} left for what tenant {tenant} is guaranteed \
+                 and wants: demand {demand}",
+                gpus(*count),
+                are(*count)
+            ),
         }
     }
 }
@@ -324,6 +345,24 @@ impl Display for Help {
             Self::AddHost { slots } => write!(f, "add a host with {}", counted(*slots, "slot")),
             Self::AllowSpanning => f.write_str("allow it to span hosts: so it would fit now"),
             Self::Connect => f.write_str("cable more of the GPUs and a host to one fabric"),
+            Self::ReleaseOf { tenant, gpus: count } => {
+                write!(f, "release {} of tenant {tenant}", gpus(*count))
+            }
+            Self::RaiseLimit { tenant, most } => {
+                write!(
+                    f,
+                    "let it hold more: poolwright tenant set {tenant} --most {most}"
+                )
+            }
+            Self::ServeFirst { demand } => {
+                write!(f, "ask again once demand {demand} is served, or withdrawn")
+            }
+            Self::Guarantee { tenant, gpus: count } => {
+                write!(
+                    f,
+                    "guarantee it: poolwright tenant set {tenant} --guaranteed {count}"
+                )
+            }
         }
     }
 }

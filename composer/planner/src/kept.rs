@@ -4,6 +4,7 @@
 
 use crate::composition::Composition;
 use crate::plan::World;
+use crate::promise::Ledger;
 use crate::survey::Survey;
 use crate::{Demand, suits};
 
@@ -15,9 +16,16 @@ pub fn serves_as_it_is<'a>(demand: &Demand, world: &World<'a>) -> Option<&'a Com
         .filter(|c| c.kept.is_some() && c.tenant.as_ref() == Some(&demand.tenant))
         .peekable();
     kept.peek()?;
+    let ledger = Ledger::new(world.promises, world.held);
+    let others_want = !ledger.guaranteed(std::iter::empty()).elsewhere.is_empty();
+    let may_have = |count: u32| {
+        let guaranteed = ledger.guarantees(&demand.tenant, 0, count);
+        ledger.allows(&demand.tenant, 0, count) && (guaranteed || !others_want)
+    };
     let survey = Survey::of(world);
     kept.find(|c| {
-        is_sound(&survey, c) && is_by_itself(c, world, false) && suits::serves(&survey, &demand.need, &[c])
+        let sound = is_sound(&survey, c) && is_by_itself(c, world, false) && may_have(c.gpu_count());
+        sound && suits::serves(&survey, &demand.need, &[c])
     })
 }
 

@@ -9,6 +9,7 @@
 //!   `capacity` (what is free, by kind and place), `decide` (whose turn it is), `place` and `fill` (who gets what),
 //!   `sequence` (in which order it is done), `why` (what stood in the way).
 //! * [`direct`]: an attach, a detach or a release by name is a plan too.
+//! * [`promise`]: what tenants are guaranteed, and the most that they may hold.
 //! * [`kept`]: what is attached and idle for what is expected.
 //! * [`adopt`](mod@adopt): the plan that takes over what somebody else bound.
 //! * [`horizon`]: planning over time, for demands with windows.
@@ -30,6 +31,7 @@ pub mod forecast;
 pub mod horizon;
 pub mod kept;
 pub mod plan;
+pub mod promise;
 pub mod queue;
 pub mod reads;
 pub mod undo;
@@ -53,6 +55,7 @@ pub use decide::plan;
 pub use demand::Demand;
 pub use explain::explain;
 pub use plan::{Cordoned, Deferral, Deferred, Plan, PlanInput, Reserved, Summary, World};
+pub use promise::{Promises, Share};
 pub use reads::{Reads, Stale};
 pub use unplaced::{Help, Reason, Tried, Unplaced};
 pub use violation::Violation;

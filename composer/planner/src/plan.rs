@@ -2,6 +2,7 @@
 
 use crate::composition::Composition;
 use crate::demand::Demand;
+use crate::promise::Promises;
 use crate::reads::{Reads, Stale};
 use crate::unplaced::Unplaced;
 use jiff::Timestamp;
@@ -24,6 +25,7 @@ pub struct World<'a> {
     /// All demands that are wanted now; ids are unique.
     pub demands: &'a [Demand],
     pub cordoned: &'a Cordoned,
+    pub promises: &'a Promises,
 }
 
 /// A unit that a running operation has in hand.

@@ -82,6 +82,44 @@ pub enum Reason {
         free: u32,
         largest: u32,
     },
+    /// Its tenant holds so many beside it, and may hold so many at most.
+    TenantLimit {
+        tenant: TenantId,
+        needed: u32,
+        holds: u32,
+        most: u32,
+    },
+    /// It would be more than its tenant is guaranteed, and so many GPUs that are free are left for what another tenant is
+    /// guaranteed and wants: first of all for this demand.
+    Promised {
+        tenant: TenantId,
+        demand: DemandId,
+        gpus: u32,
+    },
+}
+
+impl Reason {
+    /// Whether it stays so whatever others let go of.
+    pub fn is_never(&self) -> bool {
+        match self {
+            Self::NoKind { .. }
+            | Self::MemoryTooSmall { .. }
+            | Self::NotEnoughGpus { .. }
+            | Self::NotReachable { .. } => true,
+            Self::NoHostWithSlots { needed, largest, .. } => largest < needed,
+            Self::TenantLimit { needed, most, .. } => most < needed,
+            Self::AllBusy { .. } | Self::NoHost { .. } | Self::Fragmented { .. } | Self::Promised { .. } => {
+                false
+            }
+        }
+    }
+}
+
+impl Unplaced {
+    /// Whether it can't be served whatever others let go of.
+    pub fn is_never(&self) -> bool {
+        self.tried.iter().all(|tried| tried.reason.is_never())
+    }
 }
 
 /// Where the GPUs of a kind are that are not free.
@@ -164,4 +202,23 @@ pub enum Help {
     AllowSpanning,
     /// Cable hosts and GPUs to one fabric.
     Connect,
+    /// Let go of so many of what the tenant holds.
+    ReleaseOf {
+        tenant: TenantId,
+        gpus: u32,
+    },
+    /// Let the tenant hold so many.
+    RaiseLimit {
+        tenant: TenantId,
+        most: u32,
+    },
+    /// What is left for this demand is free for others once it is served, or gone.
+    ServeFirst {
+        demand: DemandId,
+    },
+    /// Guarantee the tenant so many.
+    Guarantee {
+        tenant: TenantId,
+        gpus: u32,
+    },
 }

@@ -1,7 +1,7 @@
 //! What can be wrong with a plan.
 
 use poolwright_model::composable::WhyNot;
-use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, UnitId};
+use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, TenantId, UnitId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Verb;
 use poolwright_model::topology::PowerState;
@@ -83,6 +83,8 @@ pub enum Violation {
     },
     #[error("{composition} is not in the name of its demand's tenant")]
     WrongTenant { composition: CompositionId },
+    #[error("tenant {tenant} would hold {holds} GPUs, and may hold {most} at most")]
+    AboveTheLimit { tenant: TenantId, holds: u32, most: u32 },
     #[error("{composition} has GPUs of several kinds: {}", kinds.join(", "))]
     SeveralKinds {
         composition: CompositionId,

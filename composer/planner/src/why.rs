@@ -56,6 +56,8 @@ fn distance(reason: &Reason) -> u8 {
         Reason::NotEnoughGpus { .. } => 3,
         Reason::MemoryTooSmall { .. } => 4,
         Reason::NoKind { .. } => 5,
+        // Found before this was asked.
+        Reason::TenantLimit { .. } | Reason::Promised { .. } => 6,
     }
 }
 
@@ -332,6 +334,7 @@ fn helps(reason: &Reason, set: &GpuSet, span: bool, kinds: &BTreeMap<String, Cen
             kind: kind.clone(),
             gpus: needed - largest,
         }],
+        Reason::TenantLimit { .. } | Reason::Promised { .. } => Vec::new(),
     };
     if span {
         helps.insert(0, Help::AllowSpanning);

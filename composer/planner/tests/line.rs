@@ -8,7 +8,7 @@ use poolwright_model::id::{DemandId, TenantId};
 use poolwright_planner::queue::{Ahead, Because, Line, Outlook, RunningJob, Share, Verdict, WaitingJob};
 use poolwright_planner::{Composition, Demand, PlanInput, World};
 use poolwright_sizing::need::Need;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use support::Rack;
 
 fn hour(hours: i64) -> Timestamp {
@@ -47,7 +47,6 @@ struct Scene {
     running: Vec<RunningJob>,
     ahead: Vec<Ahead>,
     calendars: BTreeSet<DemandId>,
-    shares: BTreeMap<TenantId, Share>,
 }
 
 impl Scene {
@@ -60,7 +59,6 @@ impl Scene {
             running: Vec::new(),
             ahead: Vec::new(),
             calendars: BTreeSet::new(),
-            shares: BTreeMap::new(),
         }
     }
 
@@ -116,7 +114,8 @@ impl Scene {
     }
 
     fn guarantees(mut self, tenant: &str, share: Share) -> Self {
-        self.shares.insert(TenantId::from_lossy(tenant), share);
+        let shares = &mut self.rack.promises.shares;
+        shares.insert(TenantId::from_lossy(tenant), share);
         self
     }
 
@@ -128,7 +127,6 @@ impl Scene {
             running: self.running.clone(),
             ahead: self.ahead.clone(),
             calendars: self.calendars.clone(),
-            shares: self.shares.clone(),
             fair_share: 2.0,
             in_motion: false,
         }

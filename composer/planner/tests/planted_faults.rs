@@ -9,7 +9,7 @@ use poolwright_model::id::UnitId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::{Step, Verb};
 use poolwright_model::topology::{Health, PowerState};
-use poolwright_planner::{Deferral, Deferred, Plan, Reserved, Violation, check};
+use poolwright_planner::{Deferral, Deferred, Plan, Reserved, Share, Violation, check};
 use poolwright_sizing::need::Need;
 use std::collections::BTreeSet;
 use support::*;
@@ -85,7 +85,7 @@ fn waits_for_a_slot(plan: &Plan) -> usize {
 type Fault = fn(&mut Plan, &mut Rack);
 type StepFault = fn(&mut Plan);
 
-const FAULTS: [(&str, Fault); 56] = [
+const FAULTS: [(&str, Fault); 57] = [
     ("KeptNotHeld", |plan, _| {
         plan.keeps.push("nobody".parse().unwrap())
     }),
@@ -271,6 +271,17 @@ const FAULTS: [(&str, Fault); 56] = [
     ("WrongTenant", |plan, _| {
         plan.composes[0].tenant = Some("other".parse().unwrap())
     }),
+    ("AboveTheLimit", |plan, rack| {
+        let tenant = plan.composes[0].tenant.clone().unwrap();
+        let most = Some(1);
+        rack.promises.shares.insert(
+            tenant,
+            Share {
+                most,
+                ..Share::default()
+            },
+        );
+    }),
     ("SeveralKinds", |plan, rack| {
         rack.gpu_mut(&given(plan)).profile = Some("h200".into())
     }),
@@ -420,7 +431,7 @@ fn each_rule_has_a_planted_fault() {
 }
 
 /// All rules; [`rule_of`] makes the compiler ask for a new one.
-const RULES: [&str; 36] = [
+const RULES: [&str; 37] = [
     "KeptNotHeld",
     "NeitherKeptNorReleased",
     "ReleaseNotHeld",
@@ -447,6 +458,7 @@ const RULES: [&str; 36] = [
     "TooManySlots",
     "NoSuchDemand",
     "WrongTenant",
+    "AboveTheLimit",
     "SeveralKinds",
     "MemoryTooSmall",
     "NeedNotMet",
@@ -488,16 +500,17 @@ fn rule_of(violation: &Violation) -> &'static str {
         V::TooManySlots { .. } => 23,
         V::NoSuchDemand { .. } => 24,
         V::WrongTenant { .. } => 25,
-        V::SeveralKinds { .. } => 26,
-        V::MemoryTooSmall { .. } => 27,
-        V::NeedNotMet { .. } => 28,
-        V::GroupBroken { .. } => 29,
-        V::StepPlace { .. } => 30,
-        V::StepMissing { .. } => 31,
-        V::StepExtra { .. } => 32,
-        V::StepTarget { .. } => 33,
-        V::StepOrder { .. } => 34,
-        V::NotRead { .. } => 35,
+        V::AboveTheLimit { .. } => 26,
+        V::SeveralKinds { .. } => 27,
+        V::MemoryTooSmall { .. } => 28,
+        V::NeedNotMet { .. } => 29,
+        V::GroupBroken { .. } => 30,
+        V::StepPlace { .. } => 31,
+        V::StepMissing { .. } => 32,
+        V::StepExtra { .. } => 33,
+        V::StepTarget { .. } => 34,
+        V::StepOrder { .. } => 35,
+        V::NotRead { .. } => 36,
     };
     RULES[at]
 }

@@ -1,10 +1,10 @@
 //! What a tenant is promised: GPUs that it gets before others get more than is promised to them, the most that it may
-//! hold, and its share of what is wanted by several. It holds for what waits in the queue; what somebody composes counts
-//! as held, and is not refused.
+//! hold, and its share of what is wanted by several. It binds whatever is wanted for a tenant: what is composed now, what
+//! calendars want, and jobs. What an operator attaches by name is for no tenant.
 
 use crate::error::ServiceError;
 use poolwright_model::id::TenantId;
-use poolwright_planner::queue::Share;
+use poolwright_planner::Share;
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
 

@@ -42,6 +42,7 @@ mod schedules;
 mod side_by_side;
 mod silence;
 mod stale;
+mod tenants;
 mod trouble;
 mod undoing;
 mod vanishing;

@@ -5,7 +5,6 @@ use crate::kit::{ME, Pool, demand_id, gpus, spec};
 use crate::managers;
 use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_emulator::state::Job;
-use poolwright_service::tenant::NewTenant;
 use poolwright_service::{ErrorCode, How, OperationKind, OperationState, Paused, Queue, runner};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -334,23 +333,9 @@ async fn a_job_that_may_be_stopped_makes_way_and_waits_again() {
 async fn what_a_tenant_is_guaranteed_is_not_taken_while_it_is_wanted() {
     let pool = Pool::of("demo").await;
     let clockwork = Clockwork::of(&pool);
-    let lab = poolwright_model::id::TenantId::from_lossy("lab");
-    let set = async |guaranteed, most| {
-        let new = NewTenant {
-            guaranteed: Some(guaranteed),
-            most,
-            weight: None,
-        };
-        pool.composer().set_tenant(&lab, &new).await
-    };
-    assert!(
-        set(10_000, None)
-            .await
-            .unwrap_err()
-            .message
-            .contains("the pool has")
-    );
-    set(16, Some(20)).await.unwrap();
+    let vast = pool.promise("lab", 10_000, None).await.unwrap_err();
+    assert!(vast.message.contains("the pool has"), "{vast}");
+    pool.promise("lab", 16, Some(20)).await.unwrap();
     let of_lab = |id: &str, count, queue| {
         let mut job = job(id, count, queue);
         job["tenant"] = json!("lab");
@@ -373,7 +358,7 @@ async fn what_a_tenant_is_guaranteed_is_not_taken_while_it_is_wanted() {
     pool.settles().await;
     let why = pool.why_waits("more").await;
     assert!(why.contains("may hold 20 at most"), "{why}");
-    let status = pool.composer().tenant(&lab).await.unwrap();
+    let status = pool.tenant("lab").await;
     assert_eq!((status.holds, status.waiting), (16, 1));
     pool.all_is_well().await;
     clockwork.stop().await;

@@ -13,7 +13,9 @@ use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Verb;
 use poolwright_model::topology::{FabricPort, Gpu, Health, Host, HostPort, PowerState, Topology};
 use poolwright_model::units::{Bytes, LinkWidth};
-use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, World, check, direct, undo};
+use poolwright_planner::{
+    Composition, Cordoned, Demand, Plan, PlanInput, Promises, World, check, direct, undo,
+};
 use poolwright_sizing::need::{GpuSet, Need};
 use poolwright_store::read;
 use std::collections::BTreeSet;
@@ -23,6 +25,7 @@ use std::time::Duration;
 const UNITS: [&str; 2] = ["u1", "u2"];
 const HOSTS: [&str; 2] = ["h1", "h2"];
 static NOTHING: LazyLock<Cordoned> = LazyLock::new(Cordoned::default);
+static NO_PROMISES: LazyLock<Promises> = LazyLock::new(Promises::default);
 
 /// A kind of operation: all of it or nothing, or going on without what fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -307,6 +310,7 @@ impl Seen {
             reserved: &[],
             demands: &self.demands,
             cordoned: &NOTHING,
+            promises: &NO_PROMISES,
         }
     }
 

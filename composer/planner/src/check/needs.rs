@@ -51,6 +51,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Violation>) {
             Some(_) => {}
         }
     }
+    limits(facts, found);
     let composed: BTreeSet<&DemandId> = facts
         .plan
         .composes
@@ -68,6 +69,31 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Violation>) {
         {
             let demand = demand.id.clone();
             found.push(Violation::NeedNotMet { demand });
+        }
+    }
+}
+
+/// No tenant gets more than it may hold. One that holds more already, as its limit was lowered, gets no more.
+fn limits(facts: &Facts<'_>, found: &mut Vec<Violation>) {
+    let promises = facts.world.promises;
+    let tenants = facts.plan.composes.iter().filter_map(|c| c.tenant.as_ref());
+    for tenant in tenants.collect::<BTreeSet<_>>() {
+        let Some(most) = promises.shares.get(tenant).and_then(|share| share.most) else {
+            continue;
+        };
+        let theirs = |c: &Composition| c.tenant.as_ref() == Some(tenant) && c.kept.is_none();
+        let coming = promises.coming.get(tenant).copied().unwrap_or_default();
+        let before = facts.world.held.iter().filter(|c| theirs(c));
+        let before: usize = before.map(|c| c.gpus().count()).sum();
+        let after = facts.after.values().filter(|(c, _)| theirs(c));
+        let after: usize = after
+            .flat_map(|(_, units)| units.iter())
+            .map(|held| held.gpus.len())
+            .sum();
+        let holds = u32::try_from(after).unwrap_or(u32::MAX).saturating_add(coming);
+        if holds > most && after > before {
+            let tenant = tenant.clone();
+            found.push(Violation::AboveTheLimit { tenant, holds, most });
         }
     }
 }

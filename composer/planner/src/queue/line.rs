@@ -1,7 +1,8 @@
 //! Jobs before a pool as it is seen: each is a demand, and the planner itself says what fits now and what would at a
 //! later moment. Nothing here is done; the trials are plans that nobody applies.
 
-use crate::{Composition, Demand, Plan, PlanInput, Unplaced, World};
+use crate::promise::width;
+use crate::{Composition, Demand, Plan, PlanInput, Share, Unplaced, World};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{DemandId, GpuId, PlanId, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,27 +41,6 @@ pub struct Ahead {
     pub label: String,
 }
 
-/// What a tenant is promised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// GPUs that it gets before anybody gets more than is promised to him.
-    pub guaranteed: u32,
-    /// It holds no more than these.
-    pub most: Option<u32>,
-    /// Its part where tenants want more than there is.
-    pub weight: u32,
-}
-
-impl Default for Share {
-    fn default() -> Self {
-        Self {
-            guaranteed: 0,
-            most: None,
-            weight: 1,
-        }
-    }
-}
-
 /// All that a decision rests on.
 #[derive(Debug, Clone)]
 pub struct Line<'a> {
@@ -73,32 +53,45 @@ pub struct Line<'a> {
     pub ahead: Vec<Ahead>,
     /// Demands that the calendars decide about: what these hold goes where they are not wanted.
     pub calendars: BTreeSet<DemandId>,
-    pub shares: BTreeMap<TenantId, Share>,
     /// Hours by which a tenant's jobs are put back for each time that it holds its share over.
     pub fair_share: f64,
     /// Operations are attaching or detaching for jobs just now: what they have in hand will be known soon.
     pub in_motion: bool,
 }
 
-/// GPUs that a demand takes.
-pub fn width(demand: &Demand) -> u32 {
-    demand.need.best().map_or(0, |set| set.count)
-}
-
 /// A demand served in a trial, or why it is not.
 pub(super) type Trial = Result<Vec<Composition>, Unplaced>;
 
 /// What calendars would not get.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Lacking {
-    pub demands: usize,
+    /// Each demand's tenant, and whether it is within what that is guaranteed.
+    demands: Vec<(TenantId, bool)>,
     /// Running operations have things in hand, which may be all that is lacking.
     pub unsettled: bool,
 }
 
+impl Lacking {
+    pub fn count(&self) -> usize {
+        self.demands.len()
+    }
+
+    /// What goes before a job: all, or where that is within its tenant's guarantee only what is so, too, or is its tenant's.
+    pub fn count_before(&self, tenant: &TenantId, job_is_guaranteed: bool) -> usize {
+        let goes_before =
+            |(other, guaranteed): &&(TenantId, bool)| !job_is_guaranteed || *guaranteed || other == tenant;
+        self.demands.iter().filter(goes_before).count()
+    }
+}
+
 impl Line<'_> {
+    /// GPUs that each tenant holds.
+    pub(super) fn holds(&self) -> BTreeMap<TenantId, u32> {
+        self.world.promises.holds(self.world.held)
+    }
+
     pub(super) fn share(&self, tenant: &TenantId) -> Share {
-        self.shares.get(tenant).copied().unwrap_or_default()
+        self.world.promises.share(tenant)
     }
 
     /// Serves a demand beside all that is held now and these, but for these GPUs.
@@ -146,9 +139,22 @@ impl Line<'_> {
         }
         let plan = self.plan(&held, &wanted, self.world.cordoned);
         let waits = plan.deferred.iter().any(|deferred| !deferred.because.is_loss());
+        let holds = match plan.unplaced.is_empty() {
+            true => BTreeMap::new(),
+            false => self.world.promises.holds(&plan.after(&held)),
+        };
+        let lacks = |demand: &Demand| {
+            let holds = holds.get(&demand.tenant).copied().unwrap_or_default();
+            let guaranteed = self.share(&demand.tenant).guaranteed;
+            (
+                demand.tenant.clone(),
+                holds.saturating_add(width(demand)) <= guaranteed,
+            )
+        };
+        let unplaced = |demand: &&Demand| plan.unplaced.iter().any(|unplaced| unplaced.demand == demand.id);
         Lacking {
             unsettled: !plan.unplaced.is_empty() && (waits || !self.world.reserved.is_empty()),
-            demands: plan.unplaced.len(),
+            demands: wanted.iter().filter(unplaced).map(lacks).collect(),
         }
     }
 

@@ -27,9 +27,10 @@ mod room;
 
 use std::ops::Range;
 
+pub use crate::promise::{Share, width};
 pub use decide::{Backfill, Queue, Rules, Start};
 pub use history::History;
-pub use line::{Ahead, Line, RunningJob, Share, WaitingJob, width};
+pub use line::{Ahead, Line, RunningJob, WaitingJob};
 pub use order::{Found, Order};
 pub use outlook::{Because, Outlook, Place, Stop, Verdict};
 pub use pool::{Class, Host, Part, Pool};

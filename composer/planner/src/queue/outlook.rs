@@ -1,12 +1,14 @@
 //! What of a [`Line`] starts now, and what the others wait for.
 //!
 //! One after the other, in the order of their turns; first whoever is within what its tenant is guaranteed. A job starts
-//! if it fits beside all that is held, leaves the calendars what they will want before it is over, and delays nobody for
+//! if it fits beside all that is held, leaves the calendars what they will want before it is over (one within its
+//! tenant's guarantee what goes before that: guarantees, and wants of its own tenant), and delays nobody for
 //! whom a place is kept: the first that does not fit, and each that is guaranteed and does not. Where it would be in the
 //! way on the GPUs that come first, others are tried once.
 
-use super::line::{Lacking, Line, Share, WaitingJob, width};
-use crate::{Composition, Demand, Unplaced};
+use super::line::{Lacking, Line, RunningJob, WaitingJob};
+use crate::promise::width;
+use crate::{Composition, Demand, Share, Unplaced};
 use jiff::Timestamp;
 use poolwright_model::id::{DemandId, GpuId, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,8 +156,10 @@ impl Line<'_> {
                 self.may_stop()
                     .any(|(other, ends)| other == id && ends > ahead.at)
             };
-            let candidates = self.least_first(|id| there(id) && !told(id));
-            let lacks = |gone: &BTreeSet<DemandId>| self.lacking_at(ahead.at, &[], gone).demands;
+            let lacking = self.lacking_at(ahead.at, &[], &BTreeSet::new());
+            let spared = self.within_their_share(&lacking);
+            let candidates = self.least_first(|id| there(id) && !told(id) && !spared.contains(id));
+            let lacks = |gone: &BTreeSet<DemandId>| self.lacking_at(ahead.at, &[], gone).count();
             let before: BTreeSet<DemandId> = stops.iter().map(|stop| stop.demand.clone()).collect();
             for demand in fewest(&candidates, &before, lacks) {
                 stops.push(Stop {
@@ -215,9 +219,20 @@ impl Line<'_> {
         jobs.into_iter().map(|job| job.demand.clone()).collect()
     }
 
+    /// Jobs of tenants that hold no more than they are guaranteed, where that goes before all that is lacking.
+    fn within_their_share(&self, lacking: &Lacking) -> BTreeSet<DemandId> {
+        let holds = self.holds();
+        let within = |job: &&RunningJob| {
+            let holds = holds.get(&job.tenant).copied().unwrap_or_default();
+            holds <= self.share(&job.tenant).guaranteed && lacking.count_before(&job.tenant, true) == 0
+        };
+        let jobs = self.running.iter().filter(within);
+        jobs.map(|job| job.demand.clone()).collect()
+    }
+
     /// Jobs of other tenants that hold more than they are guaranteed.
     fn above_their_share(&self, but: &TenantId) -> BTreeSet<DemandId> {
-        let holds = holds(self);
+        let holds = self.holds();
         let above = |tenant: &TenantId| {
             holds.get(tenant).copied().unwrap_or_default() > self.share(tenant).guaranteed
         };
@@ -256,21 +271,10 @@ fn fewest(
         .collect()
 }
 
-/// GPUs that each tenant holds.
-fn holds(line: &Line<'_>) -> BTreeMap<TenantId, u32> {
-    let mut holds = BTreeMap::new();
-    for composition in line.world.held {
-        if let Some(tenant) = &composition.tenant {
-            *holds.entry(tenant.clone()).or_default() += composition.gpu_count();
-        }
-    }
-    holds
-}
-
 impl<'l, 'a> Pass<'l, 'a> {
     fn of(line: &'l Line<'a>) -> Self {
         Self {
-            holds: holds(line),
+            holds: line.holds(),
             line,
             started: Vec::new(),
             kept: Vec::new(),
@@ -464,6 +468,7 @@ impl<'l, 'a> Pass<'l, 'a> {
         from: Timestamp,
     ) -> Option<(Because, Timestamp)> {
         let ends = self.ends(job, from);
+        let (tenant, guaranteed) = (&job.demand.tenant, self.is_guaranteed(job));
         for ahead in &self.line.ahead {
             let concerned = ahead.at <= from || (ahead.at < ends && !job.may_stop);
             let over = self
@@ -486,11 +491,13 @@ impl<'l, 'a> Pass<'l, 'a> {
             }
             beside.extend(composes.iter().cloned());
             self.trials += 1;
-            let anyway = self.lacking.get(&at).copied().unwrap_or_default();
+            let anyway = self.lacking.get(&at).cloned().unwrap_or_default();
             if anyway.unsettled {
                 return Some((Because::InMotion, at));
             }
-            if self.line.lacking_at(at, &beside, &BTreeSet::new()).demands > anyway.demands {
+            let lacking = self.line.lacking_at(at, &beside, &BTreeSet::new());
+            let before = |lacking: &Lacking| lacking.count_before(tenant, guaranteed);
+            if before(&lacking) > before(&anyway) {
                 let label = ahead.label.clone();
                 return Some((Because::Calendar { label, at }, at));
             }

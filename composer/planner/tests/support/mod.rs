@@ -20,6 +20,7 @@ pub struct Rack {
     pub reserved: Vec<Reserved>,
     pub demands: Vec<Demand>,
     pub cordoned: Cordoned,
+    pub promises: Promises,
     plans: u32,
 }
 
@@ -42,6 +43,7 @@ impl Rack {
             reserved: vec![],
             demands: vec![],
             cordoned: Cordoned::default(),
+            promises: Promises::default(),
             plans: 0,
         }
     }
@@ -212,6 +214,7 @@ impl Rack {
             reserved: &self.reserved,
             demands: &self.demands,
             cordoned: &self.cordoned,
+            promises: &self.promises,
         }
     }
 

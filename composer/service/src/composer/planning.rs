@@ -9,7 +9,7 @@ use poolwright_inventory::Snapshot;
 use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::id::{ControlEndpointId, DemandId, GpuId, HostId, OperationId, PlanId};
 use poolwright_model::topology::{Gpu, Host};
-use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, Reserved, World};
+use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, Promises, Reserved, World};
 use poolwright_store::StoreError;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +89,7 @@ pub(super) struct Basis {
     reserved: Vec<Reserved>,
     demands: Vec<Demand>,
     cordoned: Cordoned,
+    pub promises: Promises,
     /// Running operations have some of what schedules add and suspend in hand.
     underway: bool,
 }
@@ -111,6 +112,8 @@ pub(super) struct Underway {
     pub serving: BTreeMap<DemandId, OperationId>,
     /// Demands that they are serving or letting go of.
     touched: BTreeSet<DemandId>,
+    /// What they build or add to.
+    pub composes: Vec<Composition>,
 }
 
 impl Underway {
@@ -124,6 +127,7 @@ impl Underway {
             reserved: reserved.collect(),
             serving: BTreeMap::new(),
             touched: BTreeSet::new(),
+            composes: Vec::new(),
         }
     }
 }
@@ -136,6 +140,7 @@ impl Basis {
             reserved: &self.reserved,
             demands: &self.demands,
             cordoned: &self.cordoned,
+            promises: &self.promises,
         }
     }
 
@@ -289,6 +294,7 @@ impl Composer {
             reserved,
             serving,
             touched,
+            composes,
         } = match wanted {
             // Demands are not looked at, so nor is whom operations serve.
             Wanted::Named => Underway::of(self.claims().await?),
@@ -308,6 +314,18 @@ impl Composer {
         }
         demands.retain(|demand| !serving.contains_key(&demand.id));
         let mut held = self.held().await?;
+        let promises = match wanted {
+            // By name, GPUs are for no tenant.
+            Wanted::Named => Promises::default(),
+            _ => {
+                let planned = demands.iter().map(|demand| &demand.id);
+                let planned = match wanted {
+                    Wanted::Only(new) => BTreeSet::from([&new.id]),
+                    _ => planned.chain(serving.keys()).collect(),
+                };
+                self.promises(&held, &composes, &planned).await?
+            }
+        };
         if let Wanted::Only(new) = wanted {
             // Who waits for GPUs goes on waiting, be it for all or for some of them.
             demands.retain(|demand| !is_short(demand, &held));
@@ -330,6 +348,7 @@ impl Composer {
             reserved,
             demands,
             cordoned: Cordoned::default(),
+            promises,
             underway: !touched.is_disjoint(&scheduled),
         })
     }
@@ -349,6 +368,7 @@ impl Composer {
             underway.touched.extend(released.chain(composed.iter().cloned()));
             let serving = composed.into_iter().map(|demand| (demand, id.clone()));
             underway.serving.extend(serving);
+            underway.composes.extend(plan.composes.iter().cloned());
         }
         Ok(underway)
     }
@@ -419,7 +439,7 @@ impl Composer {
 }
 
 /// Whether a demand holds fewer GPUs than it wants.
-fn is_short(demand: &Demand, held: &[Composition]) -> bool {
+pub(super) fn is_short(demand: &Demand, held: &[Composition]) -> bool {
     let holds = held.iter().filter(|c| c.demand.as_ref() == Some(&demand.id));
     let holds: u32 = holds.map(Composition::gpu_count).sum();
     let mut sets = demand.need.alternatives.iter();

@@ -8,13 +8,12 @@ use crate::demand::{DemandRecord, DemandSpec};
 use crate::error::{ErrorCode, ServiceError};
 use crate::job::{self, Because, FAIR_SHARE_H, Job, JobRun, Submitted};
 use crate::schedule::{Calendar, next_change, wanted_while};
-use crate::tenant::Tenant;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::OperationState;
 use poolwright_model::composable::WhyNotKind;
 use poolwright_model::id::{DemandId, GpuId, TenantId};
-use poolwright_planner::queue::{self, Ahead, Share, Verdict, WaitingJob, width};
-use poolwright_planner::{Composition, Demand, PlanInput, Reason, World};
+use poolwright_planner::queue::{self, Ahead, Verdict, WaitingJob, width};
+use poolwright_planner::{Composition, Demand, PlanInput, World};
 use poolwright_store::{StoreError, read, read_all};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +83,6 @@ pub(super) struct Line {
     now: Timestamp,
     ahead: Vec<Ahead>,
     calendars: BTreeSet<DemandId>,
-    shares: BTreeMap<TenantId, Share>,
     in_motion: bool,
 }
 
@@ -135,7 +133,6 @@ impl Line {
             running: self.jobs.iter().filter_map(runs).collect(),
             ahead: self.ahead.clone(),
             calendars: self.calendars.clone(),
-            shares: self.shares.clone(),
             fair_share: FAIR_SHARE_H,
             in_motion: self.in_motion,
         }
@@ -315,19 +312,6 @@ impl Composer {
         let Some(queue) = &spec.queue else { return Ok(None) };
         self.could_be_held(demand).await?;
         let gpus = width(demand);
-        let shares = self.shares().await?;
-        if let Some(most) = shares
-            .get(&demand.tenant)
-            .and_then(|share| share.most)
-            .filter(|most| *most < gpus)
-        {
-            let message = format!(
-                "demand {}: it needs {gpus} GPUs, and tenant {} may hold {most} at most",
-                spec.id, demand.tenant
-            );
-            let hint = format!("poolwright tenant set {} --most {gpus}", demand.tenant);
-            return Err(ServiceError::bad_request(message).with_hint(hint));
-        }
         let expected = match queue.runs_for {
             Some(said) => said,
             None => {
@@ -361,7 +345,8 @@ impl Composer {
 
     /// Refuses what the pool could not hold if nobody had anything, with the limit.
     async fn could_be_held(&self, demand: &Demand) -> Result<(), ServiceError> {
-        let basis = self.basis(Wanted::Named).await?;
+        let mut basis = self.basis(Wanted::Named).await?;
+        basis.promises.shares = self.shares().await?;
         let mut held = Vec::clone(&basis.held);
         // Nobody of that name wants anything, so all of it is free.
         held.iter_mut()
@@ -378,15 +363,7 @@ impl Composer {
         let Some(unplaced) = plan.unplaced.first() else {
             return Ok(());
         };
-        let never = |reason: &Reason| match reason {
-            Reason::NoKind { .. }
-            | Reason::MemoryTooSmall { .. }
-            | Reason::NotEnoughGpus { .. }
-            | Reason::NotReachable { .. } => true,
-            Reason::NoHostWithSlots { needed, largest, .. } => largest < needed,
-            Reason::AllBusy { .. } | Reason::NoHost { .. } | Reason::Fragmented { .. } => false,
-        };
-        if !unplaced.tried.iter().all(|tried| never(&tried.reason)) {
+        if !unplaced.is_never() {
             return Ok(());
         }
         let message = format!("it would wait for ever: {}", unplaced.shortfall());
@@ -397,19 +374,16 @@ impl Composer {
         })
     }
 
-    /// What tenants are promised.
-    pub(super) async fn shares(&self) -> Result<BTreeMap<TenantId, Share>, ServiceError> {
-        let tenants = read_all::<Tenant>(self.store.as_ref()).await?;
-        let shares = tenants
-            .into_iter()
-            .map(|found| (found.value.id.clone(), found.value.share()));
-        Ok(shares.collect())
-    }
-
     /// Reads all that the order of these jobs rests on; other demands among them are what calendars decide about.
     pub(super) async fn line_of(&self, demands: Vec<DemandRecord>) -> Result<Line, ServiceError> {
         let now = self.clock.now();
         let mut basis = self.basis(Wanted::Named).await?;
+        let jobs = demands.iter().filter(|record| record.job.is_some());
+        let jobs = jobs.map(|record| &record.spec.id).collect();
+        // What is left for jobs is decided by the order of the queue.
+        basis.promises = self
+            .promises(&basis.held, &self.underway().await?.composes, &jobs)
+            .await?;
         self.leave_out_stale(&mut basis);
         let paused = self.paused_endpoints().await?;
         basis.close(WhyNotKind::Paused, &paused);
@@ -444,7 +418,6 @@ impl Composer {
             now,
             ahead,
             calendars: decided,
-            shares: self.shares().await?,
             in_motion,
         })
     }

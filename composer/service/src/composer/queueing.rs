@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{OperationKind, Paused};
 use poolwright_model::id::{DemandId, GpuId};
 use poolwright_planner::queue::{Stop, Verdict};
-use poolwright_planner::{Composition, direct};
+use poolwright_planner::{Composition, Demand, direct};
 use poolwright_store::{Batch, StoreError, Stored, Versioned, read, read_all};
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -291,6 +291,10 @@ impl Composer {
             &how,
         )?;
         let mut basis = self.basis(Wanted::Only(&record.demand)).await?;
+        let jobs = self.jobs_as_read().await?;
+        let is_job = |demand: &Demand| jobs.iter().any(|found| found.value.spec.id == demand.id);
+        // Which of them go first was decided by the order of the queue.
+        basis.promises.waiting.retain(|demand| !is_job(demand));
         self.leave_out_stale(&mut basis);
         basis.spare(spare);
         let taken_up = self.take_up_kept(&mut basis, &record.demand).await?;

@@ -1,13 +1,17 @@
 //! What tenants are promised: set, told, taken back.
 
 use super::Composer;
+use super::planning::is_short;
 use super::wanting::pool_kinds;
+use crate::demand::DemandRecord;
 use crate::error::ServiceError;
+use crate::job::Job;
 use crate::tenant::{NewTenant, Tenant, TenantStatus};
-use poolwright_model::id::TenantId;
-use poolwright_planner::Composition;
+use poolwright_model::id::{DemandId, TenantId};
+use poolwright_planner::{Composition, Held, Promises, Share};
 use poolwright_store::{Batch, Stored, read_all};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Composer {
     /// All tenants that are promised something, hold something or have jobs that wait.
@@ -25,11 +29,9 @@ impl Composer {
             };
             all.insert(found.value.id, status);
         }
-        for composition in self.held().await?.iter() {
-            if let Some(id) = &composition.tenant {
-                all.entry(id.clone()).or_insert_with(|| bare(id)).holds +=
-                    Composition::gpu_count(composition);
-            }
+        let holds = Promises::default().holds(&self.held().await?);
+        for (id, holds) in holds {
+            all.entry(id.clone()).or_insert_with(|| bare(&id)).holds = holds;
         }
         for record in self.demands().await? {
             if record.job.is_some_and(|job| job.waits()) {
@@ -38,6 +40,53 @@ impl Composer {
             }
         }
         Ok(all.into_values().collect())
+    }
+
+    /// What tenants are promised.
+    pub(super) async fn shares(&self) -> Result<BTreeMap<TenantId, Share>, ServiceError> {
+        let tenants = read_all::<Tenant>(self.store.as_ref()).await?;
+        let shares = tenants
+            .into_iter()
+            .map(|found| (found.value.id.clone(), found.value.share()));
+        Ok(shares.collect())
+    }
+
+    /// What a plan owes tenants that serves these demands, beside what is held and what operations are composing.
+    pub(super) async fn promises(
+        &self,
+        held: &[Composition],
+        composes: &[Composition],
+        served: &BTreeSet<&DemandId>,
+    ) -> Result<Promises, ServiceError> {
+        let shares = self.shares().await?;
+        if shares.is_empty() {
+            return Ok(Promises::default());
+        }
+        let mut coming: BTreeMap<TenantId, u32> = BTreeMap::new();
+        for composition in composes {
+            let Some(tenant) = &composition.tenant else {
+                continue;
+            };
+            let theirs = held.iter().filter(|c| c.tenant.as_ref() == Some(tenant));
+            let there: BTreeSet<_> = theirs.flat_map(|c| &c.held).map(|held| &held.unit).collect();
+            let new = composition.held.iter().filter(|held| !there.contains(&held.unit));
+            *coming.entry(tenant.clone()).or_default() += new.map(Held::slots).sum::<u32>();
+        }
+        let mut waiting = Vec::new();
+        if shares.values().any(|share| share.guaranteed > 0) {
+            let wanted = self.wanted_now().await?.into_iter();
+            waiting.extend(wanted.filter(|demand| is_short(demand, held)));
+            let jobs = self.demands().await?.into_iter();
+            let waits = |record: &DemandRecord| record.job.as_ref().is_some_and(Job::waits);
+            waiting.extend(jobs.filter(waits).map(|record| record.demand));
+            waiting.retain(|demand| !served.contains(&demand.id));
+            waiting.sort_by_key(|demand| (Reverse(demand.priority), demand.created, demand.id.clone()));
+        }
+        Ok(Promises {
+            shares,
+            coming,
+            waiting,
+        })
     }
 
     pub async fn tenant(&self, id: &TenantId) -> Result<TenantStatus, ServiceError> {
@@ -67,6 +116,7 @@ impl Composer {
             .expect(Tenant::KIND, id.as_str(), known.map(|found| found.revision))
             .put(&tenant)?;
         self.store.commit(batch).await?;
+        self.calendar_changed.notify_one();
         self.queue_changed.notify_one();
         self.tenant(id).await
     }
