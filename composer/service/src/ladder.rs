@@ -6,7 +6,7 @@
 
 use crate::error::ServiceError;
 use crate::hooks::{self, HookName, Hooks};
-use crate::occurrence::Returns;
+use crate::returns::Returns;
 use crate::schedule::ScheduleSpec;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -127,7 +127,7 @@ impl Ladder {
 
 /// Whether what a schedule says of its returns makes sense: hooks that are known here, something that is lent and
 /// somebody who borrows it, and a guarantee that can be held at the times that were measured.
-pub(crate) fn judge(spec: &ScheduleSpec, hooks: &dyn Hooks, returns: Returns) -> Result<(), ServiceError> {
+pub(crate) fn judge(spec: &ScheduleSpec, hooks: &dyn Hooks, returns: &Returns) -> Result<(), ServiceError> {
     let id = &spec.id;
     let refused = |what: String, hint: &str| {
         Err(ServiceError::bad_request(format!("schedule {id} {what}")).with_hint(hint))
@@ -186,7 +186,7 @@ impl ScheduleSpec {
     }
 
     /// From the first rung until all is back, at the times that were measured.
-    fn longest_return(&self, returns: Returns) -> SignedDuration {
+    fn longest_return(&self, returns: &Returns) -> SignedDuration {
         self.ladder_length().saturating_add(returns.early())
     }
 }
@@ -221,7 +221,7 @@ mod tests {
         });
         change(&mut spec);
         let spec: ScheduleSpec = serde_json::from_value(spec).unwrap();
-        judge(&spec, hooks, Returns::of(&[])).map_err(|refused| {
+        judge(&spec, hooks, &Returns::of(&[])).map_err(|refused| {
             assert!(refused.hint.is_some(), "{refused}");
             refused.message
         })

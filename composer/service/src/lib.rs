@@ -41,6 +41,7 @@ mod missing;
 pub mod occurrence;
 mod owners;
 pub mod phases;
+pub mod returns;
 pub mod runner;
 pub mod schedule;
 mod sealed;

@@ -7,11 +7,11 @@
 
 use crate::ladder::Ladder;
 use crate::lend::{Lend, late_among};
+use crate::returns::Returns;
 use crate::schedule::Calendar;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::ScheduleId;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// An opening that nobody looked at for so long was missed.
 pub const MISSED_AFTER: SignedDuration = SignedDuration::from_mins(5);
@@ -38,57 +38,6 @@ pub enum Missed {
     MakeUp,
     /// It is left out.
     Skip,
-}
-
-/// How long recompositions by the clock took.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Returns {
-    /// The 95th percentile of those that were measured; an assumption where there are too few.
-    pub p95_s: u32,
-    pub measured: u32,
-}
-
-impl Returns {
-    /// Fewer say nothing.
-    const ENOUGH: usize = 5;
-    /// So many of the latest count.
-    const LATEST: usize = 100;
-    /// What is assumed until enough were measured.
-    const ASSUMED_S: u32 = 300;
-
-    /// Of the seconds that each took, the latest last.
-    pub fn of(took_s: &[u32]) -> Self {
-        let mut latest = took_s[took_s.len().saturating_sub(Self::LATEST)..].to_vec();
-        latest.sort_unstable();
-        let rank = (latest.len() * 95).div_ceil(100);
-        let p95_s = match latest.get(rank.saturating_sub(1)) {
-            Some(p95) if latest.len() >= Self::ENOUGH => *p95,
-            _ => Self::ASSUMED_S,
-        };
-        Self {
-            p95_s,
-            measured: latest.len() as u32,
-        }
-    }
-
-    /// The whole seconds before the closing at which a return begins.
-    pub(crate) fn early(self) -> SignedDuration {
-        SignedDuration::from_secs(i64::from(self.p95_s.max(1)))
-    }
-}
-
-impl fmt::Display for Returns {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { p95_s, measured } = self;
-        match *measured as usize >= Self::ENOUGH {
-            true => write!(f, "{p95_s} s, the 95th percentile of {measured}"),
-            false => write!(
-                f,
-                "{p95_s} s, which is assumed until {} were measured",
-                Self::ENOUGH
-            ),
-        }
-    }
 }
 
 /// What was decided about an opening.
@@ -242,7 +191,7 @@ impl Calendar {
     }
 
     /// What is to be decided now, while the others run that run.
-    fn decide(&self, others: &[Calendar], returns: Returns, now: Timestamp) -> Option<Mark> {
+    fn decide(&self, others: &[Calendar], returns: &Returns, now: Timestamp) -> Option<Mark> {
         if !self.window.is_open(now) {
             return None;
         }
@@ -323,7 +272,7 @@ impl Calendar {
     ///
     /// # Errors
     /// Why it can't be.
-    pub fn end_of(&self, returns: Returns, now: Timestamp) -> Result<Option<Timestamp>, String> {
+    pub fn end_of(&self, returns: &Returns, now: Timestamp) -> Result<Option<Timestamp>, String> {
         let timed = self.back_by_close || self.ladder.is_some();
         let Some(closes) = self.window.next_change(now).filter(|_| timed) else {
             return Ok(None);
@@ -356,8 +305,12 @@ impl Calendar {
 }
 
 /// What is to be decided about the openings of now; of several that open together the first in the order of their names
-/// goes first.
-pub fn decide(calendars: &[Calendar], returns: Returns, now: Timestamp) -> Vec<(ScheduleId, Mark)> {
+/// goes first. How long the return of each takes is asked for by its calendar.
+pub fn decide(
+    calendars: &[Calendar],
+    returns: impl Fn(&Calendar) -> Returns,
+    now: Timestamp,
+) -> Vec<(ScheduleId, Mark)> {
     let mut calendars = calendars.to_vec();
     calendars.sort_by(|a, b| a.id.cmp(&b.id));
     // Who waits goes before who comes.
@@ -372,7 +325,8 @@ pub fn decide(calendars: &[Calendar], returns: Returns, now: Timestamp) -> Vec<(
     });
     let mut decided = Vec::new();
     for place in 0..calendars.len() {
-        if let Some(mark) = calendars[place].decide(&calendars, returns, now) {
+        let returns = returns(&calendars[place]);
+        if let Some(mark) = calendars[place].decide(&calendars, &returns, now) {
             calendars[place].mark = Some(mark.clone());
             decided.push((calendars[place].id.clone(), mark));
         }
@@ -414,11 +368,11 @@ mod tests {
 
     /// Decides, keeps what was decided, and says who runs.
     fn step(calendars: &mut [Calendar], time: &str) -> Vec<String> {
-        for (id, mark) in decide(calendars, Returns::of(&[]), at(time)) {
+        for (id, mark) in decide(calendars, |_| Returns::of(&[]), at(time)) {
             let decided = calendars.iter_mut().find(|calendar| calendar.id == id).unwrap();
             decided.mark = Some(mark);
         }
-        assert_eq!(decide(calendars, Returns::of(&[]), at(time)), [], "decided once");
+        assert_eq!(decide(calendars, |_| Returns::of(&[]), at(time)), [], "decided once");
         let open = calendars.iter().filter(|calendar| calendar.is_open(at(time)));
         open.map(|calendar| calendar.id.to_string()).collect()
     }
@@ -504,22 +458,6 @@ mod tests {
             because.contains("300 s, which is assumed") && because.contains("there are 240 s"),
             "{because}"
         );
-    }
-
-    #[test]
-    fn returns_are_measured() {
-        let times: Vec<u32> = (1..=100).collect();
-        assert_eq!(
-            Returns::of(&times),
-            Returns {
-                p95_s: 95,
-                measured: 100
-            }
-        );
-        assert_eq!(Returns::of(&[7, 9, 8, 40, 6]).p95_s, 40);
-        assert_eq!(Returns::of(&[7, 9, 8, 40]).p95_s, 300, "too few");
-        let old_and_new: Vec<u32> = [vec![900; 50], vec![10; 100]].concat();
-        assert_eq!(Returns::of(&old_and_new).p95_s, 10, "the latest count");
     }
 
     #[test]

@@ -17,10 +17,10 @@ use crate::error::ServiceError;
 use crate::schedule::{Calendar, next_change};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::OperationState;
-use poolwright_model::id::{DemandId, OperationId, ScheduleId};
+use poolwright_model::id::{ControlEndpointId, DemandId, OperationId, ScheduleId};
 use poolwright_planner::{Deferral, Plan};
 use poolwright_store::Batch;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use told::{pause_after, unfinished};
@@ -82,6 +82,7 @@ enum Tried {
 struct Told {
     operation: Option<OperationId>,
     took_s: Option<u32>,
+    took_at_s: BTreeMap<ControlEndpointId, u32>,
     outcome: String,
     /// Why not all is as the calendar wants it.
     reason: Option<String>,
@@ -93,6 +94,7 @@ impl Told {
         Self {
             operation: None,
             took_s: None,
+            took_at_s: BTreeMap::new(),
             outcome: reason.to_string(),
             reason: Some(reason.to_string()),
             demands: BTreeSet::new(),
@@ -220,6 +222,7 @@ impl Runner<'_> {
         let told = |operation, outcome: String, reason| Told {
             operation,
             took_s: None,
+            took_at_s: BTreeMap::new(),
             outcome,
             reason,
             demands,
@@ -259,9 +262,11 @@ impl Runner<'_> {
         let outcome = outcome.join("; ");
         let took = ended.ended.map(|at| at.duration_since(ended.created).as_secs());
         let took_s = took.and_then(|seconds| u32::try_from(seconds).ok());
+        let took_at_s = self.composer.took_at(&ended).await?;
         Ok(match unserved.is_empty() {
             true => Tried::Done(Some(Told {
                 took_s,
+                took_at_s,
                 ..told(Some(id), outcome, None)
             })),
             false => Tried::NotDone(told(Some(id), outcome, Some(unserved.join("; ")))),
@@ -341,6 +346,7 @@ impl Runner<'_> {
             concerns: self.composer.schedules_of(&told.demands).await?,
             operation: told.operation.clone(),
             took_s: told.took_s,
+            took_at_s: told.took_at_s.clone(),
             outcome: told.outcome.clone(),
             succeeded: told.reason.is_none(),
             reason: told.reason.clone(),

@@ -4,7 +4,8 @@
 use fastrand::Rng;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{DemandId, ScheduleId};
-use poolwright_service::occurrence::{Fate, Missed, Overlap, Returns, decide};
+use poolwright_service::occurrence::{Fate, Missed, Overlap, decide};
+use poolwright_service::returns::Returns;
 use poolwright_service::schedule::Calendar;
 use poolwright_service::window::{Window, WindowSpec};
 use std::collections::BTreeSet;
@@ -155,14 +156,11 @@ fn what_is_decided_about_openings_holds() {
     for seed in 0..40 {
         let mut rng = Rng::with_seed(seed);
         let mut calendars: Vec<Calendar> = (0..3).map(|id| calendar(&mut rng, id)).collect();
-        let returns = Returns {
-            p95_s: rng.u32(1..4000),
-            measured: 5,
-        };
+        let returns = Returns::of(&[rng.u32(1..4000); 5]);
         let mut now = moment(&mut rng);
         for _ in 0..60 {
             let ran: BTreeSet<ScheduleId> = running(&calendars, now);
-            for (id, mark) in decide(&calendars, returns, now) {
+            for (id, mark) in decide(&calendars, |_| returns.clone(), now) {
                 let of = calendars.iter_mut().find(|calendar| calendar.id == id).unwrap();
                 let before = of.mark_at(now).map(|mark| mark.fate.clone());
                 let settled = matches!(before, Some(Fate::Begun | Fate::LeftOut { .. }));
@@ -174,7 +172,7 @@ fn what_is_decided_about_openings_holds() {
                 gave_way += u32::from(matches!(mark.fate, Fate::Waits { .. } | Fate::LeftOut { .. }));
                 of.mark = Some(mark);
             }
-            assert_eq!(decide(&calendars, returns, now), [], "seed {seed}: decided once");
+            assert_eq!(decide(&calendars, |_| returns.clone(), now), [], "seed {seed}: decided once");
             let runs = running(&calendars, now);
             for calendar in calendars.iter().filter(|calendar| runs.contains(&calendar.id)) {
                 assert!(calendar.window.is_open(now), "seed {seed}");

@@ -6,7 +6,8 @@ use crate::error::{ErrorCode, ServiceError};
 use crate::hooks::{HookCall, HookEnd, HookName, Hooks, HowItEnded, Occasion};
 use crate::ladder::TELLING;
 use crate::lend::{Asked, Because, Lend, Next, Over, Returned};
-use crate::occurrence::{Fate, Returns};
+use crate::occurrence::Fate;
+use crate::returns::Returns;
 use crate::runner::{OfLend, ScheduleRun};
 use crate::schedule::{Calendar, Schedule};
 use jiff::{SignedDuration, Timestamp};
@@ -131,12 +132,13 @@ impl Composer {
                 None => return Ok(Looked::Until(None)),
             },
         };
+        let returns = self.measured().await?.of_schedule(&found.value);
         let case = Case {
             found,
             calendar,
             lend,
             now,
-            returns: self.returns().await?,
+            returns,
         };
         match (&case.lend.back, &case.lend.over) {
             (Some(_), _) => Ok(Looked::Until(None)),

@@ -75,6 +75,7 @@ mod readiness;
 mod recording;
 mod repairing;
 mod requests;
+mod returning;
 mod scheduling;
 mod silence;
 mod staleness;

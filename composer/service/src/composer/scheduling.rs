@@ -3,7 +3,7 @@
 
 use super::{Composer, ScheduleStatus};
 use crate::error::{ErrorCode, ServiceError};
-use crate::occurrence::{ByHand, Fate, Returns, decide};
+use crate::occurrence::{ByHand, Fate, decide};
 use crate::runner::ScheduleRun;
 use crate::schedule::{Calendar, Schedule};
 use crate::window::Window;
@@ -150,7 +150,8 @@ impl Composer {
         // By turns with those who change schedules here; managers elsewhere are refused by the revision.
         let _turn = self.turn.lock().await;
         let calendars = self.calendars().await?;
-        let decided = decide(&calendars, self.returns().await?, now);
+        let measured = self.measured().await?;
+        let decided = decide(&calendars, |calendar| measured.of(&calendar.suspends), now);
         if decided.is_empty() {
             return Ok(());
         }
@@ -179,13 +180,6 @@ impl Composer {
     pub(super) async fn is_held_by_hand(&self) -> Result<bool, ServiceError> {
         let stops = |paused: &Paused| matches!(paused, Paused::All | Paused::Automation | Paused::Restored);
         Ok(self.pauses().await?.iter().any(|pause| stops(&pause.what)))
-    }
-
-    /// How long recompositions by the clock took of late.
-    pub(super) async fn returns(&self) -> Result<Returns, ServiceError> {
-        let runs = self.schedule_runs().await?.into_iter();
-        let took: Vec<u32> = runs.filter_map(|run| run.took_s).collect();
-        Ok(Returns::of(&took))
     }
 
     /// The schedules that add or suspend any of these demands.

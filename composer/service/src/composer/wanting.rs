@@ -10,7 +10,8 @@ use crate::error::{ErrorCode, ServiceError};
 use crate::hooks;
 use crate::job::Because;
 use crate::ladder;
-use crate::occurrence::{Fate, Returns};
+use crate::occurrence::Fate;
+use crate::returns::Returns;
 use crate::runner::Trouble;
 use crate::schedule::{Calendar, Schedule, ScheduleSpec, Stopped, wanted};
 use crate::size::Site;
@@ -37,7 +38,7 @@ pub struct ScheduleStatus {
     /// What it lent should be back, and is not.
     #[serde(default, skip_serializing_if = "is_no")]
     pub late: bool,
-    /// How long recompositions took, where what it lends must be back by the closing.
+    /// How long returns took at its endpoints, where what it lends must be back by the closing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<Returns>,
     /// When it opens or closes next.
@@ -193,13 +194,13 @@ impl Composer {
                 .with_hint("give at least one demand, or one demand to suspend"));
         }
         let opening = window.next_openings(now, 1).into_iter().next();
-        let returns = self.returns().await?;
-        ladder::judge(spec, self.options.hooks.as_ref(), returns)?;
+        let returns = self.measured().await?.of(&spec.suspends);
+        ladder::judge(spec, self.options.hooks.as_ref(), &returns)?;
         let timed = spec.back_by_close || spec.ladder.is_some();
         if let Some(opening) = opening.filter(|_| timed) {
             let calendar = Schedule::new(spec.clone(), now).understood(now);
             let calendar = calendar.map_err(|e| ServiceError::bad_request(format!("schedule {id}: {e}")))?;
-            calendar.end_of(returns, opening.opens).map_err(|because| {
+            calendar.end_of(&returns, opening.opens).map_err(|because| {
                 ServiceError::bad_request(format!("schedule {id}: {because}"))
                     .with_hint("let its window be longer, or leave out back_by_close or the ladder")
             })?;
@@ -463,7 +464,7 @@ impl Composer {
         Ok(ScheduleStatus {
             open: !schedule.spec.paused && calendar.is_open(now),
             returns: match schedule.spec.back_by_close || schedule.spec.reclaim_s.is_some() {
-                true => Some(self.returns().await?),
+                true => Some(self.measured().await?.of_schedule(&schedule)),
                 false => None,
             },
             late: calendar.lend.as_ref().is_some_and(|lend| lend.is_late(now)),

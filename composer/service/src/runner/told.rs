@@ -5,10 +5,10 @@ use crate::hooks::{HookEnd, HookName, Occasion};
 use crate::lend::{Because, Returned};
 use crate::schedule::Schedule;
 use jiff::Timestamp;
-use poolwright_model::id::{DemandId, OperationId, ScheduleId};
+use poolwright_model::id::{ControlEndpointId, DemandId, OperationId, ScheduleId};
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -28,6 +28,9 @@ pub struct ScheduleRun {
     /// Seconds that the operation took, where it was waited for to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_s: Option<u32>,
+    /// And until the last of it was done at each endpoint.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub took_at_s: BTreeMap<ControlEndpointId, u32>,
     /// For people.
     pub outcome: String,
     pub succeeded: bool,
@@ -105,6 +108,7 @@ impl ScheduleRun {
             concerns: vec![schedule.clone()],
             operation: None,
             took_s: None,
+            took_at_s: BTreeMap::new(),
             outcome,
             succeeded: true,
             reason: None,
