@@ -22,6 +22,7 @@ pub struct QueueArgs {
 const EXAMPLES: &str = "\
 Examples:
   poolwright demand add train 70B --task lora --queue --runs-for 6h
+  poolwright demand add sweep --gpus 4 --queue --may-stop --notice 10m --checkpoint save --grace 5m --alert page
   poolwright queue
   poolwright demand done train
 
@@ -44,11 +45,23 @@ pub struct JobArgs {
     #[arg(long, requires = "queue")]
     may_stop: bool,
     /// It is told so long before it is stopped
-    #[arg(long, value_name = "TIME", value_parser = some_time, requires = "may_stop")]
+    #[arg(long, value_name = "TIME", value_parser = some_time, requires = "queue")]
     notice: Option<Duration>,
     /// By this hook of the manager's own (serve --hooks)
     #[arg(long, value_name = "HOOK", requires = "notice")]
     notify: Option<HookName>,
+    /// Hook that decides by its exit status: with 0 it may be stopped, with anything else not yet
+    #[arg(long, value_name = "HOOK", requires = "queue")]
+    checkpoint: Option<HookName>,
+    /// The longest that one run of it may take; 60s if nothing is said
+    #[arg(long, value_name = "TIME", requires = "checkpoint", value_parser = some_time)]
+    checkpoint_limit: Option<Duration>,
+    /// How long a checkpoint that did not succeed is tried again before --may-stop decides
+    #[arg(long, value_name = "TIME", requires = "checkpoint", value_parser = some_time)]
+    grace: Option<Duration>,
+    /// Hook that is run once where it is going to make way too late
+    #[arg(long, value_name = "HOOK", requires = "queue")]
+    alert: Option<HookName>,
 }
 
 impl JobArgs {
@@ -63,6 +76,10 @@ impl JobArgs {
             may_stop: self.may_stop,
             notice: span(self.notice),
             notify: self.notify.clone(),
+            checkpoint: self.checkpoint.clone(),
+            checkpoint_limit: span(self.checkpoint_limit),
+            grace: span(self.grace),
+            alert: self.alert.clone(),
         })
     }
 }

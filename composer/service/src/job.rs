@@ -5,7 +5,8 @@
 //! the demand as it was read: of several managers one decides, once, also after a restart.
 
 use crate::error::ServiceError;
-use crate::hooks::{HookEnd, HookName};
+use crate::hooks::HookName;
+use crate::stopping::Stopping;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{Operation, OperationState};
 use poolwright_model::id::{DemandId, TenantId};
@@ -51,7 +52,8 @@ pub struct JobSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub at_most: Option<SignedDuration>,
-    /// It may be stopped, and waits again then, where a calendar or a tenant's guarantee wants its GPUs.
+    /// It may be stopped, and waits again then, where a calendar or a tenant's guarantee wants its GPUs; with a checkpoint:
+    /// also where that did not succeed within the grace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_stop: bool,
     /// It is told so long before it is stopped.
@@ -65,6 +67,29 @@ pub struct JobSpec {
     /// By this hook, with the notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<HookName>,
+    /// After the notice this hook is run until it ends with 0: then it may be stopped. It makes way for that also where
+    /// nothing else says that it may be stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<HookName>,
+    /// The longest that one run of the checkpoint may take; a minute where nothing is said.
+    #[serde(
+        default,
+        serialize_with = "jiff::fmt::serde::duration::friendly::compact::optional",
+        deserialize_with = "crate::spans::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub checkpoint_limit: Option<SignedDuration>,
+    /// From the first checkpoint that did not succeed until `may_stop` decides.
+    #[serde(
+        default,
+        serialize_with = "jiff::fmt::serde::duration::friendly::compact::optional",
+        deserialize_with = "crate::spans::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub grace: Option<SignedDuration>,
+    /// Run once where it is going to make way too late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alert: Option<HookName>,
 }
 
 impl JobSpec {
@@ -90,15 +115,7 @@ impl JobSpec {
                 format!("it runs for {runs_for:#}, and at most for {at_most:#}"),
                 "let at_most be longer, or leave it out",
             ),
-            _ if self.notice.is_some() && !self.may_stop => refused(
-                "it is given notice before it is stopped, and may not be stopped".to_owned(),
-                "set may_stop, or leave notice out",
-            ),
-            _ if self.notify.is_some() && self.notice.is_none() => refused(
-                "it is told by a hook before it is stopped, and is given no notice".to_owned(),
-                "set notice, such as 10m, or leave notify out",
-            ),
-            _ => Ok(()),
+            _ => self.refuse_ladder(id),
         }
     }
 }
@@ -153,16 +170,6 @@ pub enum Because {
     Removed,
     /// It ran for as long as it may.
     TimeLimit,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stopping {
-    pub at: Timestamp,
-    /// For people: who wants its GPUs.
-    pub r#for: String,
-    /// How its hook ended, once it has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<HookEnd>,
 }
 
 /// A job that is over, for those that come.

@@ -207,8 +207,11 @@ impl Lend {
             None => later(asks.max(now), limit.saturating_add(ladder.grace())),
             Some(asked) => match asked.refused {
                 None => later(asked.at, limit.saturating_add(ladder.grace())),
-                // It goes on until the checkpoint succeeds: it may be now.
-                Some(refused) => later(refused, ladder.grace()).max(now),
+                // It goes on until the checkpoint succeeds: it may be now, or when it is asked next.
+                Some(refused) => later(refused, ladder.grace()).max(match asked.next(ladder, now) {
+                    Next::Wait(Some(again)) if !ladder.may_stop => again,
+                    _ => now,
+                }),
             },
         }
     }

@@ -50,6 +50,7 @@ mod shown;
 mod sight;
 pub mod size;
 pub mod spans;
+pub mod stopping;
 pub mod subscription;
 pub mod tenant;
 mod vanishing;

@@ -91,9 +91,11 @@ impl Line {
     pub fn due(&self) -> Option<Timestamp> {
         let of_job = |record: &DemandRecord| {
             let (job, spec) = (record.job.as_ref()?, record.spec.queue.as_ref()?);
-            let notice = |ahead: &Ahead| ahead.at.checked_sub(spec.notice?).ok()?.checked_sub(SOON).ok();
-            let notices = self.ahead.iter().filter_map(notice).filter(|at| *at > self.now);
-            let stops = job.stopping.as_ref().map(|stopping| stopping.at);
+            let length = spec.makes_way().then(|| spec.ladder().length());
+            let called = |ahead: &Ahead| ahead.at.checked_sub(length?).ok()?.checked_sub(SOON).ok();
+            let notices = self.ahead.iter().filter_map(called).filter(|at| *at > self.now);
+            let stopping = job.stopping.as_ref();
+            let stops = stopping.and_then(|stopping| stopping.looked_at(spec, self.now));
             let single = [stops, job.limit(spec), job.not_before].into_iter().flatten();
             single.chain(notices.min()).filter(|at| *at > self.now).min()
         };
@@ -110,7 +112,7 @@ impl Line {
                 demand: record.demand.clone(),
                 turn: job.turn,
                 expected: job.expected(),
-                may_stop: spec.may_stop,
+                may_stop: spec.makes_way(),
                 not_before: job.not_before,
             })
         };
@@ -120,7 +122,7 @@ impl Line {
             Some(queue::RunningJob {
                 demand: record.spec.id.clone(),
                 ends: job.ends(&spec, self.now)?,
-                may_stop: spec.may_stop && job.stopping.is_none() && job.ended.is_none(),
+                may_stop: spec.makes_way() && job.stopping.is_none() && job.ended.is_none(),
                 tenant: record.spec.tenant.clone(),
                 priority: record.spec.priority,
                 began: job.begun?,
@@ -214,14 +216,7 @@ impl Composer {
                 format!("lets go of its GPUs by {operation}")
             }
             (None, Some(ended), _) => format!("over ({}), and still has its GPUs", ended.because),
-            (None, None, Some(stopping)) => {
-                let told = stopping
-                    .told
-                    .iter()
-                    .map(|end| format!("; told by its hook: {end}"));
-                let told: String = told.collect();
-                format!("is stopped at {} for {}{told}", stopping.at, stopping.r#for)
-            }
+            (None, None, Some(stopping)) => stopping.to_string(),
             (None, None, None) => match job.limit(&spec) {
                 Some(limit) => format!("runs, until {limit} at most"),
                 None => "runs".to_owned(),

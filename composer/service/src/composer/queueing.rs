@@ -12,13 +12,13 @@ use super::requests::Request;
 use super::{Composer, keeping::DemandOf};
 use crate::demand::{DemandRecord, Pending};
 use crate::error::ServiceError;
-use crate::job::{Because, Ended, Job, JobRun, Stopping};
+use crate::job::{Because, Ended, Job, JobRun};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{OperationKind, Paused};
 use poolwright_model::id::{DemandId, GpuId};
-use poolwright_planner::queue::{Stop, Verdict};
+use poolwright_planner::queue::Verdict;
 use poolwright_planner::{Composition, Demand, direct};
-use poolwright_store::{Batch, StoreError, Stored, Versioned, read, read_all};
+use poolwright_store::{Batch, Stored, Versioned, read, read_all};
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(super) const SOON: SignedDuration = SignedDuration::from_secs(5);
 const QUEUE: &str = "queue";
 
 /// A job as it was read.
-type Found = Versioned<DemandRecord>;
+pub(super) type Found = Versioned<DemandRecord>;
 
 impl Composer {
     /// Sees to the jobs for as long as somebody waits for it.
@@ -82,6 +82,11 @@ impl Composer {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
+        for found in self.jobs_as_read().await? {
+            if found.value.job.as_ref().is_some_and(|job| job.stopping.is_some()) {
+                self.climb_down(&found.value.spec.id).await?;
+            }
+        }
         for found in self.jobs_as_read().await? {
             if let Err(error) = self.see_to_end(&found).await {
                 self.is_held_up(&found.value.spec.id, &error);
@@ -139,7 +144,7 @@ impl Composer {
         if record.pending.is_some() || job.not_before.is_some_and(|at| at > now && job.begun.is_some()) {
             return Ok(());
         }
-        if job.ended.is_some() || job.stopping.as_ref().is_some_and(|stopping| stopping.at <= now) {
+        if job.ended.is_some() || job.stopping.as_ref().is_some_and(|stopping| stopping.lets_go(now)) {
             return self.let_go_of_job(&record.spec.id).await;
         }
         if job.limit(spec).is_some_and(|limit| limit <= now) {
@@ -257,7 +262,7 @@ impl Composer {
     }
 
     /// A job that no operation has in hand, as it is now.
-    async fn settled_job(&self, id: &DemandId) -> Result<Option<(Found, Job)>, ServiceError> {
+    pub(super) async fn settled_job(&self, id: &DemandId) -> Result<Option<(Found, Job)>, ServiceError> {
         let Some(found) = read::<DemandRecord>(self.store.as_ref(), id.as_str()).await? else {
             return Ok(None);
         };
@@ -319,45 +324,6 @@ impl Composer {
             self.submit(request, operation, plan, with).await?;
         }
         Ok(())
-    }
-
-    /// Writes down that a job is to be stopped, once the time for its notice has come.
-    async fn announce_stop(&self, stop: &Stop) -> Result<(), ServiceError> {
-        let _turn = self.turn.lock().await;
-        let Some((mut found, mut job)) = self.settled_job(&stop.demand).await? else {
-            return Ok(());
-        };
-        let notice = found.value.spec.queue.as_ref().and_then(|spec| spec.notice);
-        let notice = notice.unwrap_or(SignedDuration::ZERO);
-        let now = self.clock.now();
-        let earliest = now.saturating_add(notice).unwrap_or(now);
-        // No later than it could be told at the next look.
-        let soon = earliest.saturating_add(SOON).unwrap_or(earliest);
-        if !job.runs() || job.stopping.is_some() || stop.at > soon {
-            return Ok(());
-        }
-        let stopping = Stopping {
-            at: stop.at.max(earliest),
-            r#for: stop.label.clone(),
-            told: None,
-        };
-        tracing::warn!(job = %stop.demand, at = %stopping.at, "a job is to be stopped for {}", stop.label);
-        job.stopping = Some(stopping);
-        found.value.job = Some(job);
-        let mut batch = Batch::new();
-        batch
-            .expect(DemandRecord::KIND, found.value.id(), Some(found.revision))
-            .put(&found.value)?;
-        match self.store.commit(batch).await {
-            // Another manager was faster.
-            Err(StoreError::Conflict { .. }) => Ok(()),
-            done => {
-                self.queue_changed.notify_one();
-                done?;
-                self.tell_of_stop(&found.value);
-                Ok(())
-            }
-        }
     }
 
     /// Notes why something could not be done for a job; the next look tries again.

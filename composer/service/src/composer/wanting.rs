@@ -410,8 +410,8 @@ impl Composer {
         if let Some(schedule) = &schedule {
             refuse_queue(&spec, &format!("belongs to schedule {schedule}"))?;
         }
-        let notify = spec.queue.iter().flat_map(|job| &job.notify);
-        if let Some((what, hint)) = hooks::unknown(self.options.hooks.as_ref(), notify) {
+        let named = spec.queue.iter().flat_map(|job| job.hooks());
+        if let Some((what, hint)) = hooks::unknown(self.options.hooks.as_ref(), named) {
             return Err(ServiceError::bad_request(format!("demand {} {what}", spec.id)).with_hint(hint));
         }
         let now = self.clock.now();
