@@ -209,7 +209,7 @@ impl Lend {
                 None => later(asked.at, limit.saturating_add(ladder.grace())),
                 // It goes on until the checkpoint succeeds: it may be now, or when it is asked next.
                 Some(refused) => later(refused, ladder.grace()).max(match asked.next(ladder, now) {
-                    Next::Wait(Some(again)) if !ladder.may_stop => again,
+                    Next::Wait(Some(again)) if !ladder.may_stop && asked.ended.is_some() => again,
                     _ => now,
                 }),
             },

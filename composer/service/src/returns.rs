@@ -158,9 +158,13 @@ mod tests {
         assert_eq!((quick.p95_s, quick.measured), (22, 85));
         assert_eq!(quick.to_string(), "22 s, the 95th percentile of 85 at quick");
         let new = at(&["new"]);
-        assert_eq!((new.p95_s, &new.at), (Returns::at(&all, &BTreeSet::new()).p95_s, &None));
+        assert_eq!(
+            (new.p95_s, &new.at),
+            (Returns::at(&all, &BTreeSet::new()).p95_s, &None)
+        );
         assert!(
-            new.to_string().contains("fewer than 5 at new, so all count there"),
+            new.to_string()
+                .contains("fewer than 5 at new, so all count there"),
             "{new}"
         );
     }

@@ -63,10 +63,7 @@ impl JobSpec {
         let refused = |what: &str, hint: &str| {
             Err(ServiceError::bad_request(format!("demand {id}: {what}")).with_hint(hint))
         };
-        let of_a_checkpoint = [
-            ("checkpoint_limit", self.checkpoint_limit),
-            ("grace", self.grace),
-        ];
+        let of_a_checkpoint = [("checkpoint_limit", self.checkpoint_limit), ("grace", self.grace)];
         for (name, span) in of_a_checkpoint {
             let Some(span) = span else { continue };
             if self.checkpoint.is_none() {
@@ -155,7 +152,8 @@ impl Stopping {
             .rungs
             .as_ref()
             .filter(|rungs| rungs.alerted.is_none() && rungs.over.is_none());
-        let overdue = rungs.and_then(|rungs| rungs.due?.checked_add(SLACK + SignedDuration::from_secs(1)).ok());
+        let overdue =
+            rungs.and_then(|rungs| rungs.due?.checked_add(SLACK + SignedDuration::from_secs(1)).ok());
         next.into_iter().chain(overdue).filter(|at| *at > now).min()
     }
 
@@ -285,7 +283,8 @@ mod tests {
     #[test]
     fn one_that_was_kept_before_there_were_ladders_is_stopped_at_its_time() {
         let stopping: Stopping =
-            serde_json::from_value(serde_json::json!({"at": "2026-03-02T20:00:00Z", "for": "night"})).unwrap();
+            serde_json::from_value(serde_json::json!({"at": "2026-03-02T20:00:00Z", "for": "night"}))
+                .unwrap();
         assert!(!stopping.lets_go(at("19:59:59")) && stopping.lets_go(at("20:00:00")));
     }
 }

@@ -172,7 +172,11 @@ fn what_is_decided_about_openings_holds() {
                 gave_way += u32::from(matches!(mark.fate, Fate::Waits { .. } | Fate::LeftOut { .. }));
                 of.mark = Some(mark);
             }
-            assert_eq!(decide(&calendars, |_| returns.clone(), now), [], "seed {seed}: decided once");
+            assert_eq!(
+                decide(&calendars, |_| returns.clone(), now),
+                [],
+                "seed {seed}: decided once"
+            );
             let runs = running(&calendars, now);
             for calendar in calendars.iter().filter(|calendar| runs.contains(&calendar.id)) {
                 assert!(calendar.window.is_open(now), "seed {seed}");

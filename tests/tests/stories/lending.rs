@@ -4,7 +4,6 @@
 use crate::calendar::*;
 use crate::kit::{Pool, at, gpus};
 use crate::managers::{Manager, manager};
-use crate::queueing::job;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use poolwright_emulator::state::Job;
@@ -21,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 /// What a checkpoint does.
 #[derive(Debug, Clone, Copy)]
-enum Does {
+pub enum Does {
     /// Ends with this, after so many seconds.
     Ends(i32, u64),
     Hangs,
@@ -29,9 +28,9 @@ enum Does {
 
 /// Hooks that do as they are told, and remember what they were run for.
 #[derive(Debug)]
-struct Told {
+pub struct Told {
     does: Mutex<Does>,
-    calls: Mutex<Vec<HookCall>>,
+    pub calls: Mutex<Vec<HookCall>>,
 }
 
 #[async_trait]
@@ -59,24 +58,24 @@ impl Hooks for Told {
 }
 
 impl Told {
-    fn new(does: Does) -> Arc<Self> {
+    pub fn new(does: Does) -> Arc<Self> {
         Arc::new(Self {
             does: Mutex::new(does),
             calls: Mutex::default(),
         })
     }
 
-    fn does(&self, does: Does) {
+    pub fn does(&self, does: Does) {
         *self.does.lock().unwrap() = does;
     }
 
     /// What was run, and how often.
-    fn ran(&self) -> Vec<(Occasion, u32)> {
+    pub fn ran(&self) -> Vec<(Occasion, u32)> {
         let calls = self.calls.lock().unwrap();
         calls.iter().map(|call| (call.occasion, call.attempt)).collect()
     }
 
-    fn times(&self, occasion: Occasion) -> usize {
+    pub fn times(&self, occasion: Occasion) -> usize {
         self.ran().iter().filter(|(ran, _)| *ran == occasion).count()
     }
 }
@@ -95,7 +94,7 @@ fn lend(may_stop: bool) -> Value {
     lend
 }
 
-async fn pool_with(hooks: &Arc<Told>) -> Pool {
+pub async fn pool_with(hooks: &Arc<Told>) -> Pool {
     let mut pool = Pool::bare(
         poolwright_emulator::Rack::builtin("demo").unwrap(),
         Arc::new(poolwright_store::SqliteStore::in_memory().unwrap()),
@@ -107,7 +106,7 @@ async fn pool_with(hooks: &Arc<Told>) -> Pool {
     pool
 }
 
-fn lent() -> std::collections::BTreeMap<String, u32> {
+pub fn lent() -> std::collections::BTreeMap<String, u32> {
     holds(&[("training", 24)])
 }
 
@@ -332,7 +331,7 @@ async fn a_gpu_in_use_is_not_pulled_for_a_return_and_its_holder_is_named() {
 }
 
 /// No run of a hook comes twice, and none is taken for a success that nobody saw the end of.
-fn each_ran_once(hooks: &Told) {
+pub fn each_ran_once(hooks: &Told) {
     let ran = hooks.ran();
     let once: BTreeSet<String> = ran.iter().map(|run| format!("{run:?}")).collect();
     assert_eq!(once.len(), ran.len(), "{ran:?}");
@@ -449,47 +448,4 @@ async fn of_two_managers_one_climbs_the_ladder_also_where_the_first_dies() {
         second.stop().await;
         b.composer.close().await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_job_is_told_by_its_hook_once_before_it_is_stopped() {
-    let hooks = Told::new(Does::Ends(0, 0));
-    let mut pool = pool_with(&hooks).await;
-    let queue =
-        |notify: &str| json!({"runs_for": "40h", "may_stop": true, "notice": "10m", "notify": notify});
-    let refused = pool.refused(job("patient", 4, queue("shout"))).await;
-    assert!(
-        refused.message.contains("names hook shout") && refused.hint.is_some(),
-        "{refused}"
-    );
-    pool.schedule(night()).await;
-    let clockwork = Clockwork::of(&pool);
-    pool.submit(job("patient", 4, queue("tell"))).await;
-    pool.pass_until("2026-03-02T19:49:00Z").await;
-    assert_eq!(pool.holders().await, holds(&[("chat", 20), ("patient", 4)]));
-    assert_eq!(hooks.ran(), []);
-    pool.pass_until("2026-03-02T19:52:00Z").await;
-    let call = hooks.calls.lock().unwrap()[0].clone();
-    assert_eq!((call.occasion, call.schedule()), (Occasion::Notice, ""));
-    assert_eq!(
-        call.borrowers.iter().map(|job| job.as_str()).collect::<Vec<_>>(),
-        ["patient"]
-    );
-    assert!(
-        call.why
-            .contains("is stopped at 2026-03-02T20:00:00Z for schedule night"),
-        "{}",
-        call.why
-    );
-    let state = pool.queue().await.running.remove(0).state;
-    assert!(state.contains("told by its hook: it ended with 0"), "{state}");
-    // A manager that comes back does not tell it again.
-    clockwork.stop().await;
-    pool.restart().await;
-    let clockwork = Clockwork::of(&pool);
-    pool.pass_until(NIGHT).await;
-    assert_eq!(pool.holders().await, lent());
-    assert_eq!(hooks.ran(), [(Occasion::Notice, 1)]);
-    pool.all_is_well().await;
-    clockwork.stop().await;
 }

@@ -21,6 +21,7 @@ mod keeping_ahead;
 mod left_behind;
 mod lending;
 mod limiting;
+mod making_way;
 mod managers;
 mod marking;
 mod naming;

@@ -77,9 +77,21 @@ impl Composer {
             let told = status.return_told().filter(|_| status.late || alerted);
             late.extend(told.map(|told| format!("what {} lent: {told}", status.schedule.spec.id)));
         }
+        for record in self.demands().await? {
+            let stopping = record.job.as_ref().and_then(|job| job.stopping.as_ref());
+            let late_job = stopping.filter(|stopping| {
+                let rungs = stopping.rungs.as_ref();
+                rungs.is_some_and(|rungs| rungs.alerted.is_some())
+            });
+            late.extend(late_job.map(|stopping| format!("job {} {stopping}", record.spec.id)));
+        }
         Ok(match late.is_empty() {
             true => Check::ok("returns", "nothing that is lent is late"),
-            false => Check::warning("returns", late.join("; "), "poolwright schedule runs"),
+            false => Check::warning(
+                "returns",
+                late.join("; "),
+                "poolwright schedule runs, and poolwright queue",
+            ),
         })
     }
 

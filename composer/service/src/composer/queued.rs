@@ -6,7 +6,7 @@ use super::queueing::SOON;
 use super::wanting::{most_slots, pool_kinds};
 use crate::demand::{DemandRecord, DemandSpec};
 use crate::error::{ErrorCode, ServiceError};
-use crate::job::{self, Because, FAIR_SHARE_H, Job, JobRun, Submitted};
+use crate::job::{self, Because, FAIR_SHARE_H, Job, JobRun, JobSpec, Submitted};
 use crate::schedule::{Calendar, next_change, wanted_while};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::OperationState;
@@ -105,6 +105,13 @@ impl Line {
 
     /// As the planner's queue is told it.
     pub fn of_jobs(&self) -> queue::Line<'_> {
+        // One that is wanted out of the way before its ladder could end is as one that does not make way.
+        let has_time = |spec: &JobSpec| {
+            let ends = self.now.saturating_add(spec.ladder().length());
+            let ends = ends.unwrap_or(Timestamp::MAX);
+            let mut ahead = self.ahead.iter();
+            ahead.all(|ahead| ahead.at <= self.now || ends <= ahead.at)
+        };
         let waits = |record: &DemandRecord| {
             let job = record.job.as_ref()?;
             let spec = record.spec.queue.clone().unwrap_or_default();
@@ -112,7 +119,7 @@ impl Line {
                 demand: record.demand.clone(),
                 turn: job.turn,
                 expected: job.expected(),
-                may_stop: spec.makes_way(),
+                may_stop: spec.makes_way() && has_time(&spec),
                 not_before: job.not_before,
             })
         };

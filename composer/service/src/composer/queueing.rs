@@ -144,7 +144,12 @@ impl Composer {
         if record.pending.is_some() || job.not_before.is_some_and(|at| at > now && job.begun.is_some()) {
             return Ok(());
         }
-        if job.ended.is_some() || job.stopping.as_ref().is_some_and(|stopping| stopping.lets_go(now)) {
+        if job.ended.is_some()
+            || job
+                .stopping
+                .as_ref()
+                .is_some_and(|stopping| stopping.lets_go(now))
+        {
             return self.let_go_of_job(&record.spec.id).await;
         }
         if job.limit(spec).is_some_and(|limit| limit <= now) {

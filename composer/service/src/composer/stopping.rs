@@ -155,7 +155,11 @@ impl Composer {
             lenders: Vec::new(),
             why,
         };
-        let (parts, hooks, id) = (Arc::downgrade(&self.parts), self.options.hooks.clone(), id.clone());
+        let (parts, hooks, id) = (
+            Arc::downgrade(&self.parts),
+            self.options.hooks.clone(),
+            id.clone(),
+        );
         self.go_on(async move {
             let end = run_to_limit(hooks.as_ref(), &call).await;
             let Some(composer) = Self::within(&parts) else {
