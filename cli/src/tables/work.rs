@@ -158,7 +158,7 @@ pub fn schedules(schedules: &[ScheduleStatus]) -> Table {
             Cell::at(status.next_change),
             Cell::list(spec.demands.iter().map(|demand| &demand.id)),
             Cell::list(&spec.suspends),
-            Cell::maybe(status.returns),
+            Cell::maybe(status.returns.as_ref()),
             Cell::maybe(spec.reclaim_s.map(|reclaim_s| format!("{reclaim_s} s"))),
             Cell::maybe(status.return_told()),
             Cell::maybe(status.trouble.as_ref()),

@@ -372,7 +372,11 @@ mod tests {
             let decided = calendars.iter_mut().find(|calendar| calendar.id == id).unwrap();
             decided.mark = Some(mark);
         }
-        assert_eq!(decide(calendars, |_| Returns::of(&[]), at(time)), [], "decided once");
+        assert_eq!(
+            decide(calendars, |_| Returns::of(&[]), at(time)),
+            [],
+            "decided once"
+        );
         let open = calendars.iter().filter(|calendar| calendar.is_open(at(time)));
         open.map(|calendar| calendar.id.to_string()).collect()
     }

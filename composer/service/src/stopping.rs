@@ -188,12 +188,11 @@ impl fmt::Display for Stopping {
             write!(f, "; told by its hook: {told}")?;
         }
         let Some(rungs) = &self.rungs else { return Ok(()) };
-        match &rungs.asked {
-            Some(asked) => match &asked.ended {
+        if let Some(asked) = &rungs.asked {
+            match &asked.ended {
                 Some((_, end)) => write!(f, "; checkpoint {}: {end}", asked.attempt)?,
                 None => write!(f, "; checkpoint {} is run", asked.attempt)?,
-            },
-            None => {}
+            }
         }
         if let Some(over) = &rungs.over {
             write!(f, "; it lets go: {}", over.because)?;
