@@ -57,8 +57,10 @@ fn the_api_is_documented_path_by_path() {
     let mut paths = 0;
     for file in fs::read_dir(root.join("composer/northbound/src/api")).unwrap() {
         let code = fs::read_to_string(file.unwrap().path()).unwrap();
-        for route in code.split(".route(").skip(1) {
-            let path = route.split('"').nth(1).unwrap();
+        let routes =
+            [".route(\"/", ".get(\"/", ".post(\"/", ".delete(\"/"].map(|add| code.split(add).skip(1));
+        for route in routes.into_iter().flatten() {
+            let path = format!("/{}", route.split('"').next().unwrap());
             assert!(page.contains(&format!(" {path}`")), "docs/API.md lacks {path}");
             paths += 1;
         }

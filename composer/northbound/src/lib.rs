@@ -14,6 +14,7 @@ mod problem;
 mod redfish;
 mod server;
 mod tls;
+mod unique;
 
 pub use certificate::SiteCertificate;
 pub use server::{EventOptions, Listener, Options, Running, ServeError, serve};

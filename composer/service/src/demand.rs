@@ -13,17 +13,20 @@ use poolwright_model::units::Bytes;
 use poolwright_planner::Demand;
 use poolwright_sizing::need::{Need, Task};
 use poolwright_store::Stored;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A demand as people and programs write it: a model with a task, a model with the phases of a run, or GPUs by count.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DemandSpec {
     /// Its name from now on.
+    #[schemars(with = "String")]
     pub id: DemandId,
     #[serde(default = "default_tenant")]
+    #[schemars(with = "String")]
     pub tenant: TenantId,
     /// Higher is served first.
     #[serde(default)]
@@ -35,6 +38,7 @@ pub struct DemandSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub task: Option<Task>,
     /// Tokens of one request, or of one training sequence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,6 +63,7 @@ pub struct DemandSpec {
     pub phase: Vec<PhaseSpec>,
     /// When the first phase begins; without it, when the demand is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub starts: Option<Timestamp>,
     /// How many GPUs, where no model is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,6 +73,7 @@ pub struct DemandSpec {
     pub kind: Option<String>,
     /// Each GPU has at least this much memory; for GPUs by count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
     pub min_memory: Option<Bytes>,
     /// GPUs that it keeps while a schedule suspends it: they are never lent. For GPUs by count.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,15 +8,17 @@ use poolwright_driver::{DriverError, Fabric, HostSide};
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_store::Stored;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
 /// How to reach a management service. Its password is kept sealed in the store, for every manager of it; or
 /// `password_file` says where it lies.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointSpec {
+    #[schemars(with = "String")]
     pub id: ControlEndpointId,
     /// `https://address[:port]`; the service root is looked for under it.
     pub url: String,
@@ -60,7 +62,7 @@ impl EndpointSpec {
 }
 
 /// A password in memory. It is not shown, and can't be written down as it is.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Password(String);
 
@@ -82,7 +84,7 @@ impl fmt::Debug for Password {
 }
 
 /// Whose certificate is believed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trust {
     /// The machine's own certificate authorities.
@@ -134,7 +136,7 @@ pub enum Standing {
 }
 
 /// What is done about a GPU that a composition holds and that is bound to nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Repair {
     /// It is told, and nothing else: whoever changed the fabric may have meant it.

@@ -6,12 +6,13 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use poolwright_model::id::{DemandId, ScheduleId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
 /// The name of a hook: 1 to 63 letters, digits, dots, dashes and underscores.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct HookName(String);
 

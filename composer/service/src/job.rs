@@ -12,6 +12,7 @@ use poolwright_executor::{Operation, OperationState};
 use poolwright_model::id::{DemandId, TenantId};
 use poolwright_planner::queue::{Found, History, Job as Ranked, Millis, Order};
 use poolwright_store::Stored;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -33,7 +34,7 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(366 * 24);
 const OVERDUE: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is said of a job that waits for its GPUs.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
     /// How long it is expected to run, such as `6h`; without it as long as others like it did.
@@ -43,6 +44,7 @@ pub struct JobSpec {
         deserialize_with = "crate::spans::optional",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(with = "Option<String>")]
     pub runs_for: Option<SignedDuration>,
     /// How long it may run: after that its GPUs are let go of, unless they are in use.
     #[serde(
@@ -51,6 +53,7 @@ pub struct JobSpec {
         deserialize_with = "crate::spans::optional",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(with = "Option<String>")]
     pub at_most: Option<SignedDuration>,
     /// It may be stopped, and waits again then, where a calendar or a tenant's guarantee wants its GPUs; with a checkpoint:
     /// also where that did not succeed within the grace.
@@ -63,6 +66,7 @@ pub struct JobSpec {
         deserialize_with = "crate::spans::optional",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(with = "Option<String>")]
     pub notice: Option<SignedDuration>,
     /// By this hook, with the notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,6 +82,7 @@ pub struct JobSpec {
         deserialize_with = "crate::spans::optional",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(with = "Option<String>")]
     pub checkpoint_limit: Option<SignedDuration>,
     /// From the first checkpoint that did not succeed until `may_stop` decides.
     #[serde(
@@ -86,6 +91,7 @@ pub struct JobSpec {
         deserialize_with = "crate::spans::optional",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(with = "Option<String>")]
     pub grace: Option<SignedDuration>,
     /// Run once where it is going to make way too late.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,7 @@
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{GpuId, HostId, TenantId};
 use poolwright_store::Stored;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -66,7 +67,7 @@ impl Stored for Limits {
 }
 
 /// Some limits to be set; the others stay.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewLimits {
     pub per_plan: Option<u32>,

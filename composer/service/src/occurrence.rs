@@ -11,13 +11,14 @@ use crate::returns::Returns;
 use crate::schedule::Calendar;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::ScheduleId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An opening that nobody looked at for so long was missed.
 pub const MISSED_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
 /// What happens where a window opens while another schedule runs that suspends one of the same demands.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overlap {
     /// Both run.
@@ -30,7 +31,7 @@ pub enum Overlap {
 }
 
 /// What happens with an opening that was missed: the manager was down, or automation paused.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Missed {
     /// It begins late, if its window is still open.

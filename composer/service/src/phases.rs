@@ -6,6 +6,7 @@ use crate::size::{self, JobSpec};
 use poolwright_sizing::phases::{Phase, PhaseError, PhaseKind, Scheduled, Work, schedule_calibrated};
 use poolwright_sizing::size_class::parse_size;
 use poolwright_sizing::{Calibration, Limits, Model, Offer};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,9 +21,10 @@ pub struct RunSpec {
 }
 
 /// A phase. Either its tokens or its hours are given.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseSpec {
+    #[schemars(with = "String")]
     pub kind: PhaseKind,
     /// Without one: that of its kind.
     #[serde(default)]
@@ -47,7 +49,7 @@ pub struct PhaseSpec {
 }
 
 /// The value of a setting, as it is usually written: `"chunked"`, `3` or `true`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Setting {
     Flag(bool),
@@ -67,7 +69,7 @@ impl fmt::Display for Setting {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Tokens {
     Number(f64),

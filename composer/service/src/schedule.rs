@@ -17,13 +17,15 @@ use poolwright_executor::{Pause, Paused};
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_planner::Demand;
 use poolwright_store::Stored;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// A schedule as people and programs write it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleSpec {
+    #[schemars(with = "String")]
     pub id: ScheduleId,
     pub window: WindowSpec,
     /// Wanted while the window is open.
@@ -31,6 +33,7 @@ pub struct ScheduleSpec {
     pub demands: Vec<DemandSpec>,
     /// Not wanted while the window is open.
     #[serde(default)]
+    #[schemars(with = "Vec<String>")]
     pub suspends: Vec<DemandId>,
     /// A paused schedule is as if it were not there.
     #[serde(default)]

@@ -11,6 +11,7 @@ use poolwright_sizing::need::{Need, NeedWindow, Task};
 use poolwright_sizing::{
     Calibration, Catalogue, Fit, Inference, Job, Limits, Model, Offer, Training, hub_config, settings,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -25,10 +26,11 @@ pub struct Site<'a> {
 }
 
 /// What is done with a model, as people write it; everything left out takes sizing's usual setting.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub task: Option<Task>,
     /// Tokens of one request, or of one training sequence.
     #[serde(default)]

@@ -6,6 +6,7 @@ use crate::error::ServiceError;
 use poolwright_model::id::TenantId;
 use poolwright_planner::Share;
 use poolwright_store::Stored;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A tenant without a document is promised nothing, and may hold what it likes.
@@ -38,7 +39,7 @@ impl Stored for Tenant {
 }
 
 /// What is to be promised; what is not said stays.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewTenant {
     pub guaranteed: Option<u32>,

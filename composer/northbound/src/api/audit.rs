@@ -1,22 +1,23 @@
 //! The audit log, in pieces: whoever reads it checks the chain.
 
+use super::described::Paths;
 use super::{Answer, Query};
 use crate::Api;
+use axum::Json;
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Json, Router};
 use poolwright_service::audit::{Entry, Head};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/audit", get(entries))
+pub(super) fn routes(paths: Paths) -> Paths {
+    paths.get("/audit", entries)
 }
 
 /// Entries in one answer.
 const USUAL: u32 = 50;
 const MOST: u32 = 1_000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
     /// Those after this number; the latest where nothing is said.

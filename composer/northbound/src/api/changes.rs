@@ -1,44 +1,39 @@
 //! Plans, and everything that changes who holds which GPUs. A change that has begun is answered with 202.
 
-use super::{Answer, Body, id};
-use crate::audit::Made;
+use super::described::Paths;
+use super::{Answer, Begun, Body, Id};
 use crate::{Api, auth::Asker, problem::Problem};
-use axum::extract::{Extension, Path, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
-use axum::{Json, Router};
-use poolwright_model::id::{GpuId, HostId};
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::HeaderMap;
+use poolwright_model::id::{GpuId, HostId, OperationId};
 use poolwright_service::OperationKind;
 use poolwright_service::Plan;
 use poolwright_service::demand::DemandSpec;
 use poolwright_service::{Change, How, Release, ServiceError};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/plan", post(plan))
-        .route("/apply", post(apply))
-        .route("/compose", post(compose))
-        .route("/release", post(release))
-        .route("/attach", post(attach))
-        .route("/detach", post(detach))
-        .route("/move", post(move_to))
-        .route("/operations/{id}/undo", post(undo))
+pub(super) fn routes(paths: Paths) -> Paths {
+    paths
+        .post("/plan", plan)
+        .post("/apply", apply)
+        .post("/compose", compose)
+        .post("/release", release)
+        .post("/attach", attach)
+        .post("/detach", detach)
+        .post("/move", move_to)
+        .post("/operations/{id}/undo", undo)
 }
 
-type Changed = Result<(StatusCode, Option<Extension<Made>>, Json<Change>), Problem>;
+type Changed = Result<Begun<Change>, Problem>;
 
-fn changed(change: Change) -> (StatusCode, Option<Extension<Made>>, Json<Change>) {
-    let status = if change.operation.is_some() {
-        StatusCode::ACCEPTED
-    } else {
-        StatusCode::OK
-    };
-    let operation = change
-        .operation
-        .as_ref()
-        .map(|operation| operation.id.to_string());
-    (status, operation.map(|id| Extension(Made(id))), Json(change))
+fn changed(change: Change) -> Begun<Change> {
+    let operation = change.operation.as_ref();
+    Begun {
+        operation: operation.map(|operation| operation.id.to_string()),
+        body: change,
+    }
 }
 
 /// The key may come as a header; two different ones are a mistake.
@@ -64,9 +59,11 @@ async fn plan(State(api): State<Api>) -> Answer<Plan> {
     Ok(Json(api.composer.plan().await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Apply {
+    /// As `POST /plan` answers it.
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     plan: Plan,
     #[serde(default)]
     how: How,
@@ -86,7 +83,7 @@ async fn apply(
     ))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Compose {
     demand: DemandSpec,
@@ -106,7 +103,7 @@ async fn compose(
     ))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LetGo {
     what: Release,
@@ -124,10 +121,12 @@ async fn release(
     Ok(changed(api.composer.release(body.what, &by.account, &how).await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Attach {
+    #[schemars(with = "Vec<String>")]
     gpus: Vec<GpuId>,
+    #[schemars(with = "String")]
     host: HostId,
     #[serde(default)]
     how: How,
@@ -161,9 +160,10 @@ async fn move_to(
     ))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Detach {
+    #[schemars(with = "Vec<String>")]
     gpus: Vec<GpuId>,
     #[serde(default)]
     how: How,
@@ -179,7 +179,7 @@ async fn detach(
     Ok(changed(api.composer.detach(&body.gpus, &by.account, &how).await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Undo {
     #[serde(default)]
@@ -189,14 +189,12 @@ struct Undo {
 async fn undo(
     State(api): State<Api>,
     Extension(by): Extension<Asker>,
-    Path(text): Path<String>,
+    Id(id): Id<OperationId>,
     headers: HeaderMap,
     Body(body): Body<Undo>,
 ) -> Changed {
     let how = with_key(body.how, &headers)?;
     Ok(changed(
-        api.composer
-            .undo_operation(&id(&text)?, &by.account, &how)
-            .await?,
+        api.composer.undo_operation(&id, &by.account, &how).await?,
     ))
 }

@@ -1,52 +1,52 @@
 //! What tenants want.
 
-use super::{Answer, Body, id};
+use super::described::Paths;
+use super::{Answer, Body, Created, Gone, Id, Listed, Many};
 use crate::{Api, problem::Problem};
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::State;
+use poolwright_model::id::DemandId;
 use poolwright_service::demand::{DemandRecord, DemandSpec};
 use poolwright_service::{Declaration, Declared, Queue, Why};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/demands", get(all).post(add))
-        .route("/demands/{id}", get(one).delete(remove))
-        .route("/demands/{id}/why", get(why))
-        .route("/demands/{id}/done", post(done))
-        .route("/queue", get(queue))
-        .route("/declare", post(declare))
+pub(super) fn routes(paths: Paths) -> Paths {
+    paths
+        .get("/demands", all)
+        .post("/demands", add)
+        .get("/demands/{id}", one)
+        .delete("/demands/{id}", remove)
+        .get("/demands/{id}/why", why)
+        .post("/demands/{id}/done", done)
+        .get("/queue", queue)
+        .post("/declare", declare)
 }
 
-async fn all(State(api): State<Api>) -> Answer<Vec<DemandRecord>> {
-    Ok(Json(api.composer.demands().await?))
+async fn all(State(api): State<Api>) -> Listed<DemandRecord> {
+    Ok(Many(api.composer.demands().await?))
 }
 
-async fn add(
-    State(api): State<Api>,
-    Body(spec): Body<DemandSpec>,
-) -> Result<(StatusCode, Json<DemandRecord>), Problem> {
-    Ok((StatusCode::CREATED, Json(api.composer.add_demand(spec).await?)))
+async fn add(State(api): State<Api>, Body(spec): Body<DemandSpec>) -> Result<Created<DemandRecord>, Problem> {
+    Ok(Created(api.composer.add_demand(spec).await?))
 }
 
-async fn one(State(api): State<Api>, Path(text): Path<String>) -> Answer<DemandRecord> {
-    Ok(Json(api.composer.demand(&id(&text)?).await?))
+async fn one(State(api): State<Api>, Id(id): Id<DemandId>) -> Answer<DemandRecord> {
+    Ok(Json(api.composer.demand(&id).await?))
 }
 
-async fn remove(State(api): State<Api>, Path(text): Path<String>) -> Result<StatusCode, Problem> {
-    api.composer.remove_demand(&id(&text)?).await?;
-    Ok(StatusCode::NO_CONTENT)
+async fn remove(State(api): State<Api>, Id(id): Id<DemandId>) -> Result<Gone, Problem> {
+    api.composer.remove_demand(&id).await?;
+    Ok(Gone)
 }
 
-async fn why(State(api): State<Api>, Path(text): Path<String>) -> Answer<Why> {
-    Ok(Json(api.composer.why(&id(&text)?).await?))
+async fn why(State(api): State<Api>, Id(id): Id<DemandId>) -> Answer<Why> {
+    Ok(Json(api.composer.why(&id).await?))
 }
 
 /// Says that a job is done.
-async fn done(State(api): State<Api>, Path(text): Path<String>) -> Answer<DemandRecord> {
-    Ok(Json(api.composer.job_done(&id(&text)?).await?))
+async fn done(State(api): State<Api>, Id(id): Id<DemandId>) -> Answer<DemandRecord> {
+    Ok(Json(api.composer.job_done(&id).await?))
 }
 
 async fn queue(State(api): State<Api>) -> Answer<Queue> {
@@ -54,7 +54,7 @@ async fn queue(State(api): State<Api>) -> Answer<Queue> {
 }
 
 /// What is declared, and whether it is only to be judged.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Declare {
     what: Declaration,

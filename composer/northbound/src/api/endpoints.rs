@@ -1,32 +1,36 @@
 //! The management services that the manager asks and tells.
 
 use super::changes::with_key;
-use super::{Answer, Body, Query, id};
+use super::described::Paths;
+use super::{Answer, Begun, Body, Created, Gone, Id, Listed, Many, Query};
 use crate::{Api, auth::Asker, problem::Problem};
-use axum::extract::{Extension, Path, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::HeaderMap;
+use poolwright_model::id::ControlEndpointId;
 use poolwright_service::endpoint::{Endpoint, EndpointSpec, Repair, Standing};
 use poolwright_service::{Accepting, Adopting, Credentials, EndpointTest, How};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/endpoints", get(all).post(add))
-        .route("/endpoints/{id}", get(one).delete(remove))
-        .route("/endpoints/{id}/test", post(test))
-        .route("/endpoints/{id}/adopt", post(adopt))
-        .route("/endpoints/{id}/accept", post(accept))
-        .route("/endpoints/{id}/repair", post(repair))
-        .route("/endpoints/{id}/credentials", post(credentials))
+pub(super) fn routes(paths: Paths) -> Paths {
+    paths
+        .get("/endpoints", all)
+        .post("/endpoints", add)
+        .get("/endpoints/{id}", one)
+        .delete("/endpoints/{id}", remove)
+        .post("/endpoints/{id}/test", test)
+        .post("/endpoints/{id}/adopt", adopt)
+        .post("/endpoints/{id}/accept", accept)
+        .post("/endpoints/{id}/repair", repair)
+        .post("/endpoints/{id}/credentials", credentials)
 }
 
-async fn all(State(api): State<Api>) -> Answer<Vec<Endpoint>> {
-    Ok(Json(api.composer.endpoints().await?))
+async fn all(State(api): State<Api>) -> Listed<Endpoint> {
+    Ok(Many(api.composer.endpoints().await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct As {
     /// It is new, or ours: the manager may change it at once.
@@ -38,16 +42,16 @@ async fn add(
     State(api): State<Api>,
     Query(As { adopted }): Query<As>,
     Body(spec): Body<EndpointSpec>,
-) -> Result<(StatusCode, Json<EndpointTest>), Problem> {
+) -> Result<Created<EndpointTest>, Problem> {
     let standing = match adopted {
         true => Standing::Adopted,
         false => Standing::Observed,
     };
     let test = api.composer.add_endpoint(spec, standing).await?;
-    Ok((StatusCode::CREATED, Json(test)))
+    Ok(Created(test))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Adopt {
     #[serde(default)]
@@ -60,23 +64,23 @@ struct Adopt {
 async fn adopt(
     State(api): State<Api>,
     Extension(by): Extension<Asker>,
-    Path(text): Path<String>,
+    Id(id): Id<ControlEndpointId>,
     headers: HeaderMap,
     Body(body): Body<Adopt>,
-) -> Result<(StatusCode, Json<Adopting>), Problem> {
+) -> Result<Begun<Adopting>, Problem> {
     let how = with_key(body.how, &headers)?;
     let adopting = api
         .composer
-        .adopt_endpoint(&id(&text)?, &by.account, &how, body.take_over.as_deref())
+        .adopt_endpoint(&id, &by.account, &how, body.take_over.as_deref())
         .await?;
-    let status = match adopting.change.operation {
-        Some(_) => StatusCode::ACCEPTED,
-        None => StatusCode::OK,
-    };
-    Ok((status, Json(adopting)))
+    let operation = adopting.change.operation.as_ref();
+    Ok(Begun {
+        operation: operation.map(|operation| operation.id.to_string()),
+        body: adopting,
+    })
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Accept {
     #[serde(default)]
@@ -86,17 +90,17 @@ struct Accept {
 async fn accept(
     State(api): State<Api>,
     Extension(by): Extension<Asker>,
-    Path(text): Path<String>,
+    Id(id): Id<ControlEndpointId>,
     Body(body): Body<Accept>,
 ) -> Answer<Accepting> {
     let accepting = api
         .composer
-        .accept_endpoint(&id(&text)?, &by.account, body.dry_run)
+        .accept_endpoint(&id, &by.account, body.dry_run)
         .await?;
     Ok(Json(accepting))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Policy {
     policy: Repair,
@@ -104,29 +108,29 @@ struct Policy {
 
 async fn repair(
     State(api): State<Api>,
-    Path(text): Path<String>,
+    Id(id): Id<ControlEndpointId>,
     Body(body): Body<Policy>,
 ) -> Answer<Endpoint> {
-    Ok(Json(api.composer.set_repair(&id(&text)?, body.policy).await?))
+    Ok(Json(api.composer.set_repair(&id, body.policy).await?))
 }
 
 async fn credentials(
     State(api): State<Api>,
-    Path(text): Path<String>,
+    Id(id): Id<ControlEndpointId>,
     Body(body): Body<Credentials>,
 ) -> Answer<EndpointTest> {
-    Ok(Json(api.composer.set_credentials(&id(&text)?, body).await?))
+    Ok(Json(api.composer.set_credentials(&id, body).await?))
 }
 
-async fn one(State(api): State<Api>, Path(text): Path<String>) -> Answer<Endpoint> {
-    Ok(Json(api.composer.endpoint(&id(&text)?).await?))
+async fn one(State(api): State<Api>, Id(id): Id<ControlEndpointId>) -> Answer<Endpoint> {
+    Ok(Json(api.composer.endpoint(&id).await?))
 }
 
-async fn remove(State(api): State<Api>, Path(text): Path<String>) -> Result<StatusCode, Problem> {
-    api.composer.remove_endpoint(&id(&text)?).await?;
-    Ok(StatusCode::NO_CONTENT)
+async fn remove(State(api): State<Api>, Id(id): Id<ControlEndpointId>) -> Result<Gone, Problem> {
+    api.composer.remove_endpoint(&id).await?;
+    Ok(Gone)
 }
 
-async fn test(State(api): State<Api>, Path(text): Path<String>) -> Answer<EndpointTest> {
-    Ok(Json(api.composer.test_endpoint(&id(&text)?).await?))
+async fn test(State(api): State<Api>, Id(id): Id<ControlEndpointId>) -> Answer<EndpointTest> {
+    Ok(Json(api.composer.test_endpoint(&id).await?))
 }

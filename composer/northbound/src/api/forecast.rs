@@ -1,20 +1,20 @@
 //! How many GPUs will be wanted.
 
-use super::{Answer, Query};
+use super::described::Paths;
+use super::{Listed, Many, Query};
 use crate::Api;
 use crate::problem::Problem;
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Json, Router};
 use poolwright_service::{MOST_AHEAD_H, ServiceError, TenantForecast};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/forecast", get(forecast))
+pub(super) fn routes(paths: Paths) -> Paths {
+    paths.get("/forecast", forecast)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Asked {
     tenant: Option<String>,
@@ -22,9 +22,9 @@ struct Asked {
     ahead: Option<String>,
 }
 
-async fn forecast(State(api): State<Api>, Query(asked): Query<Asked>) -> Answer<Vec<TenantForecast>> {
+async fn forecast(State(api): State<Api>, Query(asked): Query<Asked>) -> Listed<TenantForecast> {
     let ahead = hours(asked.ahead.as_deref().unwrap_or("1,2,4,8,12,24"))?;
-    Ok(Json(
+    Ok(Many(
         api.composer.forecast(asked.tenant.as_deref(), &ahead).await?,
     ))
 }

@@ -1,15 +1,15 @@
 //! How much may happen by itself.
 
+use super::described::Paths;
 use super::{Answer, Body};
 use crate::Api;
+use axum::Json;
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Json, Router};
 use poolwright_service::LimitsStatus;
 use poolwright_service::limits::NewLimits;
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/limits", get(all).post(set))
+pub(super) fn routes(paths: Paths) -> Paths {
+    paths.get("/limits", all).post("/limits", set)
 }
 
 async fn all(State(api): State<Api>) -> Answer<LimitsStatus> {

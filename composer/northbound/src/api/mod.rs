@@ -3,6 +3,7 @@
 mod audit;
 mod changes;
 mod demands;
+mod described;
 mod endpoints;
 mod forecast;
 mod limits;
@@ -14,17 +15,25 @@ mod record;
 mod schedules;
 mod tenants;
 
-use crate::audit::follow;
-use crate::{Api, auth, problem::Problem, redfish};
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, OriginalUri, Request, State};
+use self::described::Paths;
+use crate::audit::{Made, follow};
+use crate::{Api, auth, problem::Problem, redfish, unique};
+use axum::body::Bytes;
+use axum::extract::{
+    DefaultBodyLimit, Extension, FromRequest, FromRequestParts, OriginalUri, Path, Request, State,
+};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, middleware};
 use poolwright_service::{ErrorCode, ServiceError};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::TimeoutLayer;
@@ -38,20 +47,27 @@ pub(crate) const LARGEST_BODY: usize = 16 << 20;
 const LONGEST_REQUEST: Duration = Duration::from_secs(330);
 
 pub(crate) fn router(api: Api, uuid: String) -> Router {
-    let v1 = Router::new()
-        .merge(pool::routes())
-        .merge(demands::routes())
-        .merge(changes::routes())
-        .merge(operations::routes())
-        .merge(pauses::routes())
-        .merge(limits::routes())
-        .merge(forecast::routes())
-        .merge(schedules::routes())
-        .merge(record::routes())
-        .merge(tenants::routes())
-        .merge(audit::routes())
-        .merge(endpoints::routes())
+    let (v1, document) = [
+        pool::routes,
+        demands::routes,
+        changes::routes,
+        operations::routes,
+        pauses::routes,
+        limits::routes,
+        forecast::routes,
+        schedules::routes,
+        record::routes,
+        tenants::routes,
+        audit::routes,
+        endpoints::routes,
+    ]
+    .into_iter()
+    .fold(Paths::new().get("/openapi.json", openapi), |paths, of| of(paths))
+    .finish();
+    let v1 = v1
+        .layer(Extension(Document(Arc::new(document))))
         .fallback(no_such_path)
+        .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(api.clone(), once_started))
         .layer(middleware::from_fn_with_state(api.clone(), mark_what_is_old))
         .layer(middleware::from_fn_with_state(api.clone(), auth::require));
@@ -91,6 +107,24 @@ async fn mark_what_is_old(State(api): State<Api>, request: Request, next: Next) 
     response
 }
 
+/// The OpenAPI document.
+#[derive(Clone)]
+pub(crate) struct Document(Arc<Value>);
+
+async fn openapi(Extension(Document(document)): Extension<Document>) -> Shared<Value> {
+    Shared(document)
+}
+
+async fn not_allowed(method: Method, OriginalUri(uri): OriginalUri) -> Response {
+    let text = format!(
+        "{method} is not for {}: the header Allow says what is",
+        uri.path()
+    );
+    let error = ServiceError::bad_request(text);
+    let body = json!({ "error": error });
+    (StatusCode::METHOD_NOT_ALLOWED, Json(body)).into_response()
+}
+
 async fn no_such_path(method: Method, OriginalUri(uri): OriginalUri) -> Problem {
     ServiceError::new(
         ErrorCode::NotFound,
@@ -106,12 +140,33 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let parsed: Result<Json<T>, JsonRejection> = Json::from_request(request, state).await;
-        match parsed {
+        let is_json = is_json(request.headers());
+        let bytes = Bytes::from_request(request, state).await;
+        let bytes = bytes.map_err(|rejection| ServiceError::bad_request(rejection.body_text()))?;
+        if !is_json {
+            let text = "the body must be JSON, and be said to be: Content-Type: application/json";
+            return Err(ServiceError::bad_request(text).into());
+        }
+        unique::check(&bytes).map_err(|error| {
+            ServiceError::bad_request(format!("the body can't be understood as JSON: {error}"))
+        })?;
+        // Serde would take the values of an object in their order, too.
+        if !bytes.trim_ascii_start().starts_with(b"{") {
+            return Err(ServiceError::bad_request("the body must be an object: {…}").into());
+        }
+        match Json::from_bytes(&bytes) {
             Ok(Json(value)) => Ok(Self(value)),
             Err(rejection) => Err(ServiceError::bad_request(rejection.body_text()).into()),
         }
     }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
+    kind.trim().eq_ignore_ascii_case("application/json")
 }
 
 /// What stands behind the `?`; what is wrong with it is said in our form.
@@ -128,11 +183,77 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
+/// The id in a path; what is wrong with it is said in our form.
+pub(crate) struct Id<T>(pub T);
+
+impl<T: FromStr<Err: Display>, S: Send + Sync> FromRequestParts<S> for Id<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let text = match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(text)) => text,
+            Err(rejection) => return Err(ServiceError::bad_request(rejection.body_text()).into()),
+        };
+        let id = text.parse();
+        Ok(Self(id.map_err(|error: T::Err| {
+            ServiceError::bad_request(error.to_string())
+        })?))
+    }
+}
+
 /// An answer: JSON, or a problem.
 pub(crate) type Answer<T> = Result<Json<T>, Problem>;
 
-/// An id from a path.
-pub(crate) fn id<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, Problem> {
-    text.parse()
-        .map_err(|e: T::Err| ServiceError::bad_request(e.to_string()).into())
+/// An answer that is a list.
+pub(crate) type Listed<T> = Result<Many<T>, Problem>;
+
+/// A list.
+pub(crate) struct Many<T>(pub Vec<T>);
+
+/// What others hold too.
+pub(crate) struct Shared<T>(pub Arc<T>);
+
+/// What was made by the request.
+pub(crate) struct Created<T>(pub T);
+
+/// What was removed by the request.
+pub(crate) struct Gone;
+
+/// What comes of a change, and the operation that carries it out, if there is anything to do.
+pub(crate) struct Begun<T> {
+    pub operation: Option<String>,
+    pub body: T,
+}
+
+impl<T: Serialize> IntoResponse for Many<T> {
+    fn into_response(self) -> Response {
+        Json(self.0).into_response()
+    }
+}
+
+impl<T: Serialize> IntoResponse for Shared<T> {
+    fn into_response(self) -> Response {
+        Json(&*self.0).into_response()
+    }
+}
+
+impl<T: Serialize> IntoResponse for Created<T> {
+    fn into_response(self) -> Response {
+        (StatusCode::CREATED, Json(self.0)).into_response()
+    }
+}
+
+impl IntoResponse for Gone {
+    fn into_response(self) -> Response {
+        StatusCode::NO_CONTENT.into_response()
+    }
+}
+
+impl<T: Serialize> IntoResponse for Begun<T> {
+    fn into_response(self) -> Response {
+        match self.operation {
+            Some(id) => (StatusCode::ACCEPTED, Extension(Made(id)), Json(self.body)).into_response(),
+            None => Json(self.body).into_response(),
+        }
+    }
 }

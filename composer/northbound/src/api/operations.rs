@@ -1,24 +1,26 @@
 //! Operations, and the compositions that they leave.
 
-use super::{Answer, Body, Query, id};
+use super::described::Paths;
+use super::{Answer, Body, Id, Listed, Many, Query};
 use crate::Api;
 use crate::auth::Asker;
-use axum::extract::{Extension, Path, State};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::{Extension, State};
+use poolwright_model::id::{CompositionId, OperationId};
 use poolwright_service::Composition;
 use poolwright_service::{CompositionRecord, Operation, Resolution};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/operations", get(all))
-        .route("/operations/{id}", get(one))
-        .route("/operations/{id}/cancel", post(cancel))
-        .route("/operations/{id}/resolve", post(resolve))
-        .route("/compositions", get(compositions))
-        .route("/compositions/{id}", get(composition))
+pub(super) fn routes(paths: Paths) -> Paths {
+    paths
+        .get("/operations", all)
+        .get("/operations/{id}", one)
+        .post("/operations/{id}/cancel", cancel)
+        .post("/operations/{id}/resolve", resolve)
+        .get("/compositions", compositions)
+        .get("/compositions/{id}", composition)
 }
 
 /// The longest that a client may wait in one request.
@@ -27,7 +29,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// So many are listed unless more are asked for: what people look at, and not a year of it.
 const USUAL_LIST: u32 = 50;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
     /// The longest list; those that are unfinished come in any case.
@@ -37,17 +39,14 @@ struct Wanted {
     unfinished: bool,
 }
 
-async fn all(
-    State(api): State<Api>,
-    Query(Wanted { most, unfinished }): Query<Wanted>,
-) -> Answer<Vec<Operation>> {
-    Ok(Json(match unfinished {
+async fn all(State(api): State<Api>, Query(Wanted { most, unfinished }): Query<Wanted>) -> Listed<Operation> {
+    Ok(Many(match unfinished {
         true => api.composer.unfinished_operations().await?,
         false => api.composer.latest_operations(most.unwrap_or(USUAL_LIST)).await?,
     }))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct Wait {
     /// Seconds.
     wait: Option<u64>,
@@ -55,21 +54,20 @@ struct Wait {
 
 async fn one(
     State(api): State<Api>,
-    Path(text): Path<String>,
+    Id(id): Id<OperationId>,
     Query(Wait { wait }): Query<Wait>,
 ) -> Answer<Operation> {
-    let operation = id(&text)?;
     Ok(Json(match wait {
-        None => api.composer.operation(&operation).await?,
+        None => api.composer.operation(&id).await?,
         Some(seconds) => {
             api.composer
-                .wait(&operation, Duration::from_secs(seconds).min(LONGEST_WAIT))
+                .wait(&id, Duration::from_secs(seconds).min(LONGEST_WAIT))
                 .await?
         }
     }))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Cancel {
     #[serde(default)]
@@ -79,17 +77,13 @@ struct Cancel {
 async fn cancel(
     State(api): State<Api>,
     Extension(by): Extension<Asker>,
-    Path(text): Path<String>,
+    Id(id): Id<OperationId>,
     Body(body): Body<Cancel>,
 ) -> Answer<Operation> {
-    Ok(Json(
-        api.composer
-            .cancel(&id(&text)?, &by.account, &body.reason)
-            .await?,
-    ))
+    Ok(Json(api.composer.cancel(&id, &by.account, &body.reason).await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Resolve {
     resolution: Resolution,
@@ -99,20 +93,20 @@ struct Resolve {
 async fn resolve(
     State(api): State<Api>,
     Extension(by): Extension<Asker>,
-    Path(text): Path<String>,
+    Id(id): Id<OperationId>,
     Body(body): Body<Resolve>,
 ) -> Answer<Operation> {
     Ok(Json(
         api.composer
-            .resolve(&id(&text)?, body.resolution, &by.account, &body.reason)
+            .resolve(&id, body.resolution, &by.account, &body.reason)
             .await?,
     ))
 }
 
-async fn compositions(State(api): State<Api>) -> Answer<Vec<Composition>> {
-    Ok(Json(api.composer.compositions().await?))
+async fn compositions(State(api): State<Api>) -> Listed<Composition> {
+    Ok(Many(api.composer.compositions().await?))
 }
 
-async fn composition(State(api): State<Api>, Path(text): Path<String>) -> Answer<CompositionRecord> {
-    Ok(Json(api.composer.composition(&id(&text)?).await?))
+async fn composition(State(api): State<Api>, Id(id): Id<CompositionId>) -> Answer<CompositionRecord> {
+    Ok(Json(api.composer.composition(&id).await?))
 }

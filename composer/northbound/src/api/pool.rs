@@ -1,80 +1,79 @@
 //! What is out there, and how the manager is.
 
-use super::{Answer, Query};
-use crate::{Api, problem::Problem};
-use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use super::described::Paths;
+use super::{Answer, Id, Listed, Many, Query, Shared};
+use crate::Api;
+use crate::problem::Problem;
+use axum::Json;
+use axum::extract::State;
 use poolwright_model::fault::Fault;
-use poolwright_model::topology::{Fabric, Gpu, Host, Switch, Topology};
-use poolwright_service::{Check, Drift, Observed, ServiceError, Status};
+use poolwright_model::id::{FabricId, GpuId, HostId};
+use poolwright_model::topology::{Fabric, Gpu, Host, Switch};
+use poolwright_service::{Check, Drift, Observed, ServiceError, Snapshot, Status};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/status", get(status))
-        .route("/snapshot", get(snapshot))
-        .route("/discover", post(discover))
-        .route(
-            "/gpus",
-            get(|State(api): State<Api>| async move { Answer::Ok(Json(api.composer.gpus().await?)) }),
-        )
-        .route("/gpus/{id}", get(gpu))
-        .route(
-            "/hosts",
-            get(|State(api): State<Api>| async move { Answer::Ok(Json(api.composer.hosts().await?)) }),
-        )
-        .route("/hosts/{id}", get(host))
-        .route(
-            "/fabrics",
-            get(|State(api): State<Api>| async move { list(&api, |t| &t.fabrics).await }),
-        )
-        .route("/fabrics/{id}", get(fabric))
-        .route(
-            "/switches",
-            get(|State(api): State<Api>| async move { list::<Switch>(&api, |t| &t.switches).await }),
-        )
-        .route("/faults", get(faults))
-        .route("/drift", get(drift))
-        .route("/doctor", get(doctor))
-        .route("/events", get(events))
+pub(super) fn routes(paths: Paths) -> Paths {
+    paths
+        .get("/status", status)
+        .get("/snapshot", snapshot)
+        .post("/discover", discover)
+        .get("/gpus", gpus)
+        .get("/gpus/{id}", gpu)
+        .get("/hosts", hosts)
+        .get("/hosts/{id}", host)
+        .get("/fabrics", fabrics)
+        .get("/fabrics/{id}", fabric)
+        .get("/switches", switches)
+        .get("/faults", faults)
+        .get("/drift", drift)
+        .get("/doctor", doctor)
+        .get("/events", events)
 }
 
 async fn status(State(api): State<Api>) -> Answer<Status> {
     Ok(Json(api.composer.status().await?))
 }
 
-async fn snapshot(State(api): State<Api>) -> Result<Response, Problem> {
-    Ok(Json(&*api.composer.snapshot().await?).into_response())
+async fn snapshot(State(api): State<Api>) -> Result<Shared<Snapshot>, Problem> {
+    Ok(Shared(api.composer.snapshot().await?))
 }
 
-async fn discover(State(api): State<Api>) -> Result<Response, Problem> {
-    Ok(Json(&*api.composer.discover(&()).await?).into_response())
+async fn discover(State(api): State<Api>) -> Result<Shared<Snapshot>, Problem> {
+    Ok(Shared(api.composer.discover(&()).await?))
 }
 
-async fn list<T: Clone>(api: &Api, of: fn(&Topology) -> &Vec<T>) -> Answer<Vec<T>> {
-    Ok(Json(of(&api.composer.snapshot().await?.topology).clone()))
+async fn gpus(State(api): State<Api>) -> Listed<Observed<Gpu>> {
+    Ok(Many(api.composer.gpus().await?))
 }
 
-async fn gpu(State(api): State<Api>, Path(id): Path<String>) -> Answer<Observed<Gpu>> {
+async fn gpu(State(api): State<Api>, Id(id): Id<GpuId>) -> Answer<Observed<Gpu>> {
     let mut gpus = api.composer.gpus().await?.into_iter();
-    found("GPU", &id, gpus.find(|gpu| gpu.what.id.as_str() == id))
+    found("GPU", id.as_str(), gpus.find(|gpu| gpu.what.id == id))
 }
 
-async fn host(State(api): State<Api>, Path(id): Path<String>) -> Answer<Observed<Host>> {
+async fn hosts(State(api): State<Api>) -> Listed<Observed<Host>> {
+    Ok(Many(api.composer.hosts().await?))
+}
+
+async fn host(State(api): State<Api>, Id(id): Id<HostId>) -> Answer<Observed<Host>> {
     let mut hosts = api.composer.hosts().await?.into_iter();
-    found("host", &id, hosts.find(|host| host.what.id.as_str() == id))
+    found("host", id.as_str(), hosts.find(|host| host.what.id == id))
 }
 
-async fn fabric(State(api): State<Api>, Path(id): Path<String>) -> Answer<Fabric> {
+async fn fabrics(State(api): State<Api>) -> Listed<Fabric> {
+    Ok(Many(api.composer.snapshot().await?.topology.fabrics.clone()))
+}
+
+async fn fabric(State(api): State<Api>, Id(id): Id<FabricId>) -> Answer<Fabric> {
     let snapshot = api.composer.snapshot().await?;
     let mut fabrics = snapshot.topology.fabrics.iter();
-    found(
-        "fabric",
-        &id,
-        fabrics.find(|fabric| fabric.id.as_str() == id).cloned(),
-    )
+    let fabric = fabrics.find(|fabric| fabric.id == id).cloned();
+    found("fabric", id.as_str(), fabric)
+}
+
+async fn switches(State(api): State<Api>) -> Listed<Switch> {
+    Ok(Many(api.composer.snapshot().await?.topology.switches.clone()))
 }
 
 fn found<T>(kind: &str, id: &str, found: Option<T>) -> Answer<T> {
@@ -83,19 +82,19 @@ fn found<T>(kind: &str, id: &str, found: Option<T>) -> Answer<T> {
         .ok_or_else(|| ServiceError::not_found(kind, id).into())
 }
 
-async fn faults(State(api): State<Api>) -> Answer<Vec<Fault>> {
-    Ok(Json(api.composer.snapshot().await?.faults.clone()))
+async fn faults(State(api): State<Api>) -> Listed<Fault> {
+    Ok(Many(api.composer.snapshot().await?.faults.clone()))
 }
 
-async fn drift(State(api): State<Api>) -> Answer<Vec<Drift>> {
-    Ok(Json(api.composer.drift().await?))
+async fn drift(State(api): State<Api>) -> Listed<Drift> {
+    Ok(Many(api.composer.drift().await?))
 }
 
-async fn doctor(State(api): State<Api>) -> Answer<Vec<Check>> {
-    Ok(Json(api.composer.doctor().await?))
+async fn doctor(State(api): State<Api>) -> Listed<Check> {
+    Ok(Many(api.composer.doctor().await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct Page {
     #[serde(default)]
     after: u64,
@@ -113,21 +112,12 @@ struct NumberedEvent {
     event: Box<serde_json::value::RawValue>,
 }
 
-async fn events(
-    State(api): State<Api>,
-    Query(page): Query<Page>,
-) -> Result<Json<Vec<NumberedEvent>>, Problem> {
-    let events = api
-        .composer
-        .events_after(page.after, page.limit.min(1000))
-        .await?;
-    Ok(Json(
-        events
-            .into_iter()
-            .map(|event| NumberedEvent {
-                seq: event.seq,
-                event: event.json,
-            })
-            .collect(),
-    ))
+async fn events(State(api): State<Api>, Query(page): Query<Page>) -> Listed<NumberedEvent> {
+    let most = page.limit.min(1000);
+    let events = api.composer.events_after(page.after, most).await?;
+    let numbered = events.into_iter().map(|event| NumberedEvent {
+        seq: event.seq,
+        event: event.json,
+    });
+    Ok(Many(numbered.collect()))
 }

@@ -1,16 +1,15 @@
 //! What was asked of the pool.
 
-use super::Answer;
+use super::described::Paths;
+use super::{Listed, Many};
 use crate::Api;
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Json, Router};
 use poolwright_service::Asked;
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/record", get(record))
+pub(super) fn routes(paths: Paths) -> Paths {
+    paths.get("/record", record)
 }
 
-async fn record(State(api): State<Api>) -> Answer<Vec<Asked>> {
-    Ok(Json(api.composer.asked().await?))
+async fn record(State(api): State<Api>) -> Listed<Asked> {
+    Ok(Many(api.composer.asked().await?))
 }

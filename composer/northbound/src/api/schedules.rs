@@ -1,54 +1,55 @@
 //! Recomposition by the clock.
 
-use super::{Answer, Body, Query, id};
+use super::described::Paths;
+use super::{Answer, Body, Created, Gone, Id, Listed, Many, Query};
 use crate::{Api, auth::Asker, problem::Problem};
-use axum::extract::{Extension, Path, State};
-use axum::http::StatusCode;
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::{Extension, State};
 use poolwright_model::id::ScheduleId;
 use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::ScheduleSpec;
 use poolwright_service::{DueOpening, MOST_OPENINGS, ScheduleStatus, ServiceError};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/schedules", get(all).post(add))
-        .route("/schedules/{id}", get(one).delete(remove))
-        .route("/schedules/{id}/pause", post(pause))
-        .route("/schedules/{id}/resume", post(resume))
-        .route("/schedules/{id}/run", post(run))
-        .route("/schedule-openings", get(openings))
-        .route("/schedule-runs", get(runs))
+pub(super) fn routes(paths: Paths) -> Paths {
+    paths
+        .get("/schedules", all)
+        .post("/schedules", add)
+        .get("/schedules/{id}", one)
+        .delete("/schedules/{id}", remove)
+        .post("/schedules/{id}/pause", pause)
+        .post("/schedules/{id}/resume", resume)
+        .post("/schedules/{id}/run", run)
+        .get("/schedule-openings", openings)
+        .get("/schedule-runs", runs)
 }
 
-async fn all(State(api): State<Api>) -> Answer<Vec<ScheduleStatus>> {
-    Ok(Json(api.composer.schedules().await?))
+async fn all(State(api): State<Api>) -> Listed<ScheduleStatus> {
+    Ok(Many(api.composer.schedules().await?))
 }
 
 async fn add(
     State(api): State<Api>,
     Body(spec): Body<ScheduleSpec>,
-) -> Result<(StatusCode, Json<ScheduleStatus>), Problem> {
-    Ok((StatusCode::CREATED, Json(api.composer.add_schedule(spec).await?)))
+) -> Result<Created<ScheduleStatus>, Problem> {
+    Ok(Created(api.composer.add_schedule(spec).await?))
 }
 
-async fn one(State(api): State<Api>, Path(text): Path<String>) -> Answer<ScheduleStatus> {
-    Ok(Json(api.composer.schedule(&id(&text)?).await?))
+async fn one(State(api): State<Api>, Id(id): Id<ScheduleId>) -> Answer<ScheduleStatus> {
+    Ok(Json(api.composer.schedule(&id).await?))
 }
 
-async fn remove(State(api): State<Api>, Path(text): Path<String>) -> Result<StatusCode, Problem> {
-    api.composer.remove_schedule(&id(&text)?).await?;
-    Ok(StatusCode::NO_CONTENT)
+async fn remove(State(api): State<Api>, Id(id): Id<ScheduleId>) -> Result<Gone, Problem> {
+    api.composer.remove_schedule(&id).await?;
+    Ok(Gone)
 }
 
 async fn pause(
     State(api): State<Api>,
     Extension(by): Extension<Asker>,
-    Path(text): Path<String>,
+    Id(id): Id<ScheduleId>,
 ) -> Answer<ScheduleStatus> {
-    let id = id(&text)?;
     let switched = api.composer.switch_schedule(&id, true, &by.account, "");
     Ok(Json(switched.await?))
 }
@@ -56,15 +57,14 @@ async fn pause(
 async fn resume(
     State(api): State<Api>,
     Extension(by): Extension<Asker>,
-    Path(text): Path<String>,
+    Id(id): Id<ScheduleId>,
 ) -> Answer<ScheduleStatus> {
-    let id = id(&text)?;
     let switched = api.composer.switch_schedule(&id, false, &by.account, "");
     Ok(Json(switched.await?))
 }
 
 /// How long it is to run.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Run {
     /// Left out: until its window would close next.
@@ -75,18 +75,17 @@ struct Run {
 async fn run(
     State(api): State<Api>,
     Extension(by): Extension<Asker>,
-    Path(text): Path<String>,
+    Id(id): Id<ScheduleId>,
     Body(Run { for_s }): Body<Run>,
 ) -> Answer<ScheduleStatus> {
-    Ok(Json(
-        api.composer.run_schedule(&id(&text)?, for_s, &by.account).await?,
-    ))
+    Ok(Json(api.composer.run_schedule(&id, for_s, &by.account).await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Which {
     /// Only of this one.
+    #[schemars(with = "Option<String>")]
     schedule: Option<ScheduleId>,
     /// The longest list.
     most: Option<usize>,
@@ -98,24 +97,21 @@ const USUAL_OPENINGS: usize = 10;
 async fn openings(
     State(api): State<Api>,
     Query(Which { schedule, most }): Query<Which>,
-) -> Answer<Vec<DueOpening>> {
+) -> Listed<DueOpening> {
     let most = most.unwrap_or(USUAL_OPENINGS);
     if most == 0 || most > MOST_OPENINGS {
         let message = format!("most={most} is refused: 1 to {MOST_OPENINGS} openings are told at once");
         return Err(ServiceError::bad_request(message).into());
     }
-    Ok(Json(api.composer.next_openings(schedule.as_ref(), most).await?))
+    Ok(Many(api.composer.next_openings(schedule.as_ref(), most).await?))
 }
 
-async fn runs(
-    State(api): State<Api>,
-    Query(Which { schedule, most }): Query<Which>,
-) -> Answer<Vec<ScheduleRun>> {
+async fn runs(State(api): State<Api>, Query(Which { schedule, most }): Query<Which>) -> Listed<ScheduleRun> {
     let mut runs = api.composer.schedule_runs().await?;
     if let Some(schedule) = &schedule {
         api.composer.schedule(schedule).await?;
         runs.retain(|run| run.is_of(schedule));
     }
     let older = runs.len().saturating_sub(most.unwrap_or(runs.len()));
-    Ok(Json(runs.split_off(older)))
+    Ok(Many(runs.split_off(older)))
 }

@@ -1,36 +1,38 @@
 //! What tenants are promised in the queue.
 
-use super::{Answer, Body, id};
+use super::described::Paths;
+use super::{Answer, Body, Gone, Id, Listed, Many};
 use crate::{Api, problem::Problem};
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::State;
+use poolwright_model::id::TenantId;
 use poolwright_service::tenant::{NewTenant, TenantStatus};
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/tenants", get(all))
-        .route("/tenants/{id}", get(one).post(set).delete(remove))
+pub(super) fn routes(paths: Paths) -> Paths {
+    paths
+        .get("/tenants", all)
+        .get("/tenants/{id}", one)
+        .post("/tenants/{id}", set)
+        .delete("/tenants/{id}", remove)
 }
 
-async fn all(State(api): State<Api>) -> Answer<Vec<TenantStatus>> {
-    Ok(Json(api.composer.tenants().await?))
+async fn all(State(api): State<Api>) -> Listed<TenantStatus> {
+    Ok(Many(api.composer.tenants().await?))
 }
 
-async fn one(State(api): State<Api>, Path(text): Path<String>) -> Answer<TenantStatus> {
-    Ok(Json(api.composer.tenant(&id(&text)?).await?))
+async fn one(State(api): State<Api>, Id(id): Id<TenantId>) -> Answer<TenantStatus> {
+    Ok(Json(api.composer.tenant(&id).await?))
 }
 
 async fn set(
     State(api): State<Api>,
-    Path(text): Path<String>,
+    Id(id): Id<TenantId>,
     Body(new): Body<NewTenant>,
 ) -> Answer<TenantStatus> {
-    Ok(Json(api.composer.set_tenant(&id(&text)?, &new).await?))
+    Ok(Json(api.composer.set_tenant(&id, &new).await?))
 }
 
-async fn remove(State(api): State<Api>, Path(text): Path<String>) -> Result<StatusCode, Problem> {
-    api.composer.remove_tenant(&id(&text)?).await?;
-    Ok(StatusCode::NO_CONTENT)
+async fn remove(State(api): State<Api>, Id(id): Id<TenantId>) -> Result<Gone, Problem> {
+    api.composer.remove_tenant(&id).await?;
+    Ok(Gone)
 }

@@ -2,6 +2,7 @@
 
 use super::message::Refusal;
 use super::root;
+use crate::unique;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -137,8 +138,9 @@ pub(super) async fn json(body: Body, most: usize) -> Result<Value, Refusal> {
     parsed(&bytes(body, most).await?)
 }
 
-/// A body as JSON.
+/// A body as JSON, in which no key stands twice.
 pub(super) fn parsed(bytes: &[u8]) -> Result<Value, Refusal> {
+    unique::check(bytes).map_err(|error| Refusal::malformed_json(&error.to_string()))?;
     serde_json::from_slice(bytes).map_err(|error| Refusal::malformed_json(&error.to_string()))
 }
 

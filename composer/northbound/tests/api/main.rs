@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 mod forecast;
+mod hostile;
+mod openapi;
 
 use async_trait::async_trait;
 use poolwright_driver::DriverError;

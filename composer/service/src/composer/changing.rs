@@ -14,16 +14,19 @@ use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId};
 use poolwright_planner::{Composition, Demand, Plan, PlanInput, direct};
 use poolwright_sizing::calibration::CALIBRATED;
 use poolwright_store::{Batch, Stored};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
 /// What to let go of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Release {
     /// A demand, with all that it holds.
+    #[schemars(with = "String")]
     Demand(DemandId),
+    #[schemars(with = "String")]
     Composition(CompositionId),
 }
 

@@ -14,12 +14,13 @@ use crate::schedule::{Schedule, ScheduleSpec};
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_planner::Demand;
 use poolwright_store::{Batch, Stored, Versioned, read};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is wanted, as people write it in a file.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Declaration {
     /// Standing demands; one with a window is wanted while that is open.

@@ -11,12 +11,13 @@ use poolwright_model::id::{ControlEndpointId, DemandId, GpuId, HostId, Operation
 use poolwright_model::topology::{Gpu, Host};
 use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, Promises, Reserved, World};
 use poolwright_store::StoreError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How a change is made.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct How {
     /// Only say what would be done.

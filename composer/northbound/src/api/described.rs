@@ -1,0 +1,264 @@
+//! Routes, and what each takes and answers as the OpenAPI document has it: told by the types of its handler, so that what
+//! is served and what is written of it can't differ.
+
+use super::{Begun, Body, Created, Gone, Id, Many, Query, Shared};
+use crate::Api;
+use crate::auth::Asker;
+use crate::problem::Problem;
+use axum::extract::{Extension, State};
+use axum::handler::Handler;
+use axum::http::{HeaderMap, Method};
+use axum::routing::{MethodFilter, on};
+use axum::{Json, Router};
+use poolwright_service::ServiceError;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+/// Routes under way, and the document of those that there are so far.
+pub(super) struct Paths {
+    router: Router<Api>,
+    paths: Map<String, Value>,
+    schemas: SchemaGenerator,
+}
+
+/// What is told of one method of one path.
+pub(super) struct Told<'a> {
+    parameters: Vec<Value>,
+    body: Option<Value>,
+    responses: Map<String, Value>,
+    schemas: &'a mut SchemaGenerator,
+}
+
+/// What a handler takes.
+pub(super) trait Takes {
+    fn tell(_: &mut Told<'_>) {}
+}
+
+/// What a handler answers.
+pub(super) trait Gives {
+    fn tell(told: &mut Told<'_>);
+}
+
+/// A handler, by what it takes and answers.
+pub(super) trait Described<Arguments> {
+    fn tell(told: &mut Told<'_>);
+}
+
+/// The statuses of errors. Any request may meet those of the store and of who asks.
+const REFUSALS: [&str; 10] = [
+    "400", "401", "403", "404", "409", "412", "500", "502", "503", "504",
+];
+
+impl Paths {
+    pub fn new() -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        });
+        Self {
+            router: Router::new(),
+            paths: Map::new(),
+            schemas: settings.into_generator(),
+        }
+    }
+
+    /// Adds a route, and what its handler tells of it.
+    pub fn get<H: Handler<X, Api> + Described<Y>, X: 'static, Y>(self, path: &str, handler: H) -> Self {
+        self.on(MethodFilter::GET, &Method::GET, path, handler)
+    }
+
+    pub fn post<H: Handler<X, Api> + Described<Y>, X: 'static, Y>(self, path: &str, handler: H) -> Self {
+        self.on(MethodFilter::POST, &Method::POST, path, handler)
+    }
+
+    pub fn delete<H: Handler<X, Api> + Described<Y>, X: 'static, Y>(self, path: &str, handler: H) -> Self {
+        self.on(MethodFilter::DELETE, &Method::DELETE, path, handler)
+    }
+
+    fn on<H, X: 'static, Y>(mut self, filter: MethodFilter, method: &Method, path: &str, handler: H) -> Self
+    where
+        H: Handler<X, Api> + Described<Y>,
+    {
+        let mut told = Told {
+            parameters: Vec::new(),
+            body: None,
+            responses: Map::new(),
+            schemas: &mut self.schemas,
+        };
+        H::tell(&mut told);
+        let refused = |status: &str| {
+            (
+                status.to_owned(),
+                json!({ "$ref": "#/components/responses/Refused" }),
+            )
+        };
+        told.responses.extend(REFUSALS.map(refused));
+        let method = method.as_str().to_ascii_lowercase();
+        let words = path.split(|c: char| !c.is_ascii_alphanumeric());
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        let mut operation = json!({
+            "operationId": format!("{method}-{}", words.join("-")),
+            "tags": words.first(),
+            "parameters": told.parameters,
+            "responses": told.responses,
+        });
+        operation["tags"] = json!([words.first()]);
+        if let Some(body) = told.body {
+            operation["requestBody"] = body;
+        }
+        self.paths.entry(path).or_insert_with(|| json!({}))[&method] = operation;
+        self.router = self.router.route(path, on(filter, handler));
+        self
+    }
+
+    /// The routes, and the document of all of them.
+    pub fn finish(mut self) -> (Router<Api>, Value) {
+        let error = self.schemas.subschema_for::<ServiceError>();
+        let refused = json!({
+            "type": "object", "properties": { "error": error }, "required": ["error"],
+        });
+        let document = json!({
+            "openapi": "3.1.0",
+            "info": {
+                "title": "Poolwright",
+                "description": "What Redfish has no word for: demands, plans, schedules, operations, drift.",
+                "version": env!("CARGO_PKG_VERSION"),
+            },
+            "servers": [{ "url": "/api/v1" }],
+            "security": [{ "basic": [] }, { "session": [] }],
+            "paths": self.paths,
+            "components": {
+                "schemas": self.schemas.take_definitions(true),
+                "responses": { "Refused": answer("What is wrong, and what to do next", refused) },
+                "securitySchemes": {
+                    "basic": { "type": "http", "scheme": "basic" },
+                    "session": { "type": "apiKey", "in": "header", "name": "X-Auth-Token" },
+                },
+            },
+        });
+        (self.router, document)
+    }
+}
+
+fn answer(description: &str, schema: Value) -> Value {
+    json!({ "description": description, "content": { "application/json": { "schema": schema } } })
+}
+
+impl Told<'_> {
+    fn answers(&mut self, status: u16, description: &str, schema: Value) {
+        self.responses
+            .insert(status.to_string(), answer(description, schema));
+    }
+
+    fn parameter(&mut self, place: &str, name: &str, required: bool, schema: &Value) {
+        let parameter = json!({ "name": name, "in": place, "required": required, "schema": schema });
+        self.parameters.push(parameter);
+    }
+}
+
+impl<T> Takes for State<T> {}
+impl Takes for Extension<Asker> {}
+impl Takes for Extension<super::Document> {}
+
+/// Of the headers handlers look at the key alone.
+impl Takes for HeaderMap {
+    fn tell(told: &mut Told<'_>) {
+        told.parameter("header", "Idempotency-Key", false, &json!({ "type": "string" }));
+    }
+}
+
+impl<T> Takes for Id<T> {
+    fn tell(told: &mut Told<'_>) {
+        let name = json!({ "type": "string", "minLength": 1, "maxLength": 200 });
+        told.parameter("path", "id", true, &name);
+    }
+}
+
+impl<T: JsonSchema> Takes for Query<T> {
+    fn tell(told: &mut Told<'_>) {
+        let schema = T::json_schema(told.schemas);
+        let required = schema.get("required").and_then(Value::as_array).cloned();
+        let properties = schema.get("properties").and_then(Value::as_object).cloned();
+        for (name, schema) in properties.unwrap_or_default() {
+            let required = required.iter().flatten().any(|required| *required == *name);
+            told.parameter("query", &name, required, &schema);
+        }
+    }
+}
+
+impl<T: JsonSchema> Takes for Body<T> {
+    fn tell(told: &mut Told<'_>) {
+        let schema = told.schemas.subschema_for::<T>();
+        let content = json!({ "application/json": { "schema": schema } });
+        told.body = Some(json!({ "required": true, "content": content }));
+    }
+}
+
+impl<T> Gives for Json<T> {
+    fn tell(told: &mut Told<'_>) {
+        told.answers(200, "It", json!({ "type": "object" }));
+    }
+}
+
+impl<T> Gives for Shared<T> {
+    fn tell(told: &mut Told<'_>) {
+        Json::<T>::tell(told);
+    }
+}
+
+impl<T> Gives for Many<T> {
+    fn tell(told: &mut Told<'_>) {
+        let items = json!({ "type": "array", "items": { "type": "object" } });
+        told.answers(200, "All of them", items);
+    }
+}
+
+impl<T> Gives for Created<T> {
+    fn tell(told: &mut Told<'_>) {
+        told.answers(201, "It is kept", json!({ "type": "object" }));
+    }
+}
+
+impl<T> Gives for Begun<T> {
+    fn tell(told: &mut Told<'_>) {
+        told.answers(200, "There is nothing to do", json!({ "type": "object" }));
+        told.answers(202, "An operation has begun", json!({ "type": "object" }));
+    }
+}
+
+impl Gives for Gone {
+    fn tell(told: &mut Told<'_>) {
+        told.responses
+            .insert("204".to_owned(), json!({ "description": "It is gone" }));
+    }
+}
+
+impl<T: Gives> Gives for Result<T, Problem> {
+    fn tell(told: &mut Told<'_>) {
+        T::tell(told);
+    }
+}
+
+/// Implements [`Described`] for handlers of so many arguments.
+macro_rules! described {
+    ($($argument:ident),*) => {
+        impl<H, F, $($argument,)*> Described<($($argument,)*)> for H
+        where
+            H: Fn($($argument),*) -> F,
+            F: Future<Output: Gives>,
+            $($argument: Takes,)*
+        {
+            fn tell(told: &mut Told<'_>) {
+                $($argument::tell(told);)*
+                <F::Output as Gives>::tell(told);
+            }
+        }
+    };
+}
+
+described!(A);
+described!(A, B);
+described!(A, B, C);
+described!(A, B, C, D);
+described!(A, B, C, D, E);
