@@ -203,6 +203,33 @@ fn a_tenant_above_its_share_is_put_back() {
     );
 }
 
+/// A job of an hour came before the burst, a short one after it: the hour yields for as long as the burst waits.
+#[test]
+fn a_job_yields_by_what_waits_now_and_not_by_what_waited_when_it_came() {
+    let starts = |burst: u32| {
+        let order = Order::Ageing {
+            pace: 0.3,
+            most: 25.0,
+        };
+        let rules = Rules {
+            order,
+            ..rules(Backfill::Reserve)
+        };
+        let mut queue = Queue::new(pool(16, &[16]), rules);
+        queue.submit(job(0, 0, 16, 1000));
+        assert_eq!(ids(&queue.decide(0)), [0]);
+        queue.submit(job(1, 1, 1, 3600));
+        assert!(queue.decide(SECOND).is_empty());
+        (0..burst).for_each(|n| queue.submit(job(10 + n, 2, 16, 36_000)));
+        assert!(queue.decide(2 * SECOND).is_empty());
+        queue.submit(job(2, 600, 1, 36));
+        queue.finish(0, 1000 * SECOND);
+        ids(&queue.decide(1000 * SECOND))
+    };
+    assert_eq!(starts(0), [1, 2], "little waits: first come, first served");
+    assert_eq!(starts(10), [2, 1]);
+}
+
 #[test]
 fn a_job_wider_than_a_host_spreads_over_few_and_a_static_one_takes_whole_servers() {
     let mut queue = Queue::new(pool(24, &[16, 16, 16]), rules(Backfill::Reserve));

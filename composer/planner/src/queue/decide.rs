@@ -9,6 +9,10 @@ use super::{ClassIndex, HostIndex, Job, JobId, Millis, from_to};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 
+/// All that waits is ranked anew when the backlog is so many times what it was, or so many times less: a tenth changes
+/// little, and ten thousand waiting jobs are not sorted at each moment.
+const ANOTHER: f64 = 1.1;
+
 /// What may start before a job whose turn it is and that has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backfill {
@@ -55,6 +59,8 @@ pub struct Queue {
     shares: Shares,
     /// GPU-milliseconds that waiting jobs are expected to take.
     backlog: u128,
+    /// The backlog, in hours of the whole pool, by which all that waits is ranked.
+    ranked_by: f64,
     /// When idle GPUs leave, host by host; only the latest entry of a host counts.
     leaving: VecDeque<(Millis, HostIndex)>,
     leaves_at: Vec<Millis>,
@@ -97,6 +103,7 @@ impl Queue {
             ends: BTreeSet::new(),
             shares: Shares::default(),
             backlog: 0,
+            ranked_by: 0.0,
             leaving: VecDeque::new(),
             leaves_at,
         }
@@ -129,18 +136,34 @@ impl Queue {
     /// A job waits from now on.
     pub fn submit(&mut self, job: Job) {
         self.backlog += service(&job);
-        let gpus: u32 = self.pool.classes().iter().map(|class| class.gpus).sum();
-        let found = order::Found {
-            backlog_hours: self.backlog as f64 / 3.6e6 / f64::from(gpus.max(1)),
-            widest_host: self.pool.widest_host(),
-        };
-        let rank = (self.rules.order.rank(&job, found), job.id);
-        self.lanes
-            .entry(alike(&job))
-            .or_default()
-            .insert(rank, job.expected);
+        self.line_up(&job);
         self.shares.wants(job.tenant);
         self.waiting.insert(job.id, job);
+    }
+
+    /// Puts a job where it belongs among those that wait.
+    fn line_up(&mut self, job: &Job) {
+        let found = order::Found {
+            backlog_hours: self.ranked_by,
+            widest_host: self.pool.widest_host(),
+        };
+        let rank = (self.rules.order.rank(job, found), job.id);
+        let lane = self.lanes.entry(alike(job)).or_default();
+        lane.insert(rank, job.expected);
+    }
+
+    /// Ranks all that waits by the backlog of now, if it is another.
+    fn rank_anew(&mut self) {
+        let gpus: u32 = self.pool.classes().iter().map(|class| class.gpus).sum();
+        let backlog = self.backlog as f64 / 3.6e6 / f64::from(gpus.max(1));
+        let same = self.ranked_by / ANOTHER..=self.ranked_by * ANOTHER;
+        if !self.rules.order.rests_on_backlog() || same.contains(&backlog) {
+            return;
+        }
+        self.ranked_by = backlog;
+        self.lanes.clear();
+        let waiting: Vec<Job> = self.waiting.values().copied().collect();
+        waiting.iter().for_each(|job| self.line_up(job));
     }
 
     /// What starts now; its GPUs are taken.
@@ -150,6 +173,7 @@ impl Queue {
             return starts;
         }
         self.put_off_overdue(now);
+        self.rank_anew();
         let mut pass = Pass {
             delays: self.shares.delays(self.rules.fair_share),
             rooms: Vec::new(),

@@ -12,23 +12,28 @@ pub enum Order {
     /// The shortest expected run time first, however long others wait.
     Shortest,
     /// The least expected service first, with ageing. A job yields to what comes after it for a while that grows with
-    /// the root of its GPU-hours and with the backlog that it finds: `pace` hours for a GPU-hour and each hour that the
-    /// whole pool would need for the backlog, at most `most`. So little is reordered where little waits; however long a
-    /// job, what is submitted after that while never passes it; and a rank depends on nothing that changes, so that
-    /// waiting jobs are not sorted again as time passes.
+    /// the root of its GPU-hours and with the backlog: `pace` hours for a GPU-hour and each hour that the whole pool
+    /// would need for what waits, at most `most`. So little is reordered where little waits; and however long a job, what
+    /// is submitted after the longest such while never passes it.
     Ageing { pace: f64, most: f64 },
 }
 
-/// What a job finds when it is submitted.
+/// What a rank rests on beside the job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found {
-    /// Hours that all GPUs together would need for what waits, the job included.
+    /// Hours that all GPUs together would need for what waits, the job included. Jobs are compared by one backlog: by
+    /// what each found when it came, the last jobs of a burst would yield for days to what the first yield to for hours.
     pub backlog_hours: f64,
     /// Slots of the largest host: a job that spans hosts counts as one that fills a host, for it is hard to place anyway.
     pub widest_host: u32,
 }
 
 impl Order {
+    /// Whether ranks change with the backlog.
+    pub(super) fn rests_on_backlog(&self) -> bool {
+        matches!(self, Self::Ageing { .. })
+    }
+
     /// The rank of a job: lower goes first.
     #[must_use]
     pub fn rank(&self, job: &Job, found: Found) -> Millis {
