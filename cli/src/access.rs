@@ -4,7 +4,7 @@
 
 use crate::failure::Failure;
 use poolwright_model::id::ControlEndpointId;
-use poolwright_service::endpoint::{EndpointSpec, Trust};
+use poolwright_service::endpoint::{EndpointSpec, Pins, Trust};
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ impl AccessArgs {
     fn trust(&self) -> Option<Trust> {
         match (&self.ca, &self.pin, self.insecure_tls) {
             (Some(file), ..) => Some(Trust::CaFile(file.display().to_string())),
-            (_, Some(pin), _) => Some(Trust::Pinned(pin.clone())),
+            (_, Some(pin), _) => Some(Trust::Pinned(Pins::One(pin.clone()))),
             (.., true) => Some(Trust::InsecureAnyone),
             _ => None,
         }

@@ -8,7 +8,7 @@ use jiff::Zoned;
 use poolwright_executor::Operation;
 use poolwright_planner::{Composition, Plan};
 use poolwright_service::demand::DemandRecord;
-use poolwright_service::endpoint::{Endpoint, Trust};
+use poolwright_service::endpoint::{Endpoint, Pins, Trust};
 use poolwright_service::limits::Limits;
 use poolwright_service::occurrence::Fate;
 use poolwright_service::runner::ScheduleRun;
@@ -405,7 +405,13 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
             Trust::System => Cell::both("this machine's authorities", "system"),
             Trust::CaPem(_) => Cell::both("the authority that was given", "ca given"),
             Trust::CaFile(file) => Cell::both(format!("the authority in {file}"), format!("ca {file}")),
-            Trust::Pinned(pin) => Cell::both(format!("the certificate {pin}"), format!("pin {pin}")),
+            Trust::Pinned(Pins::One(pin)) => {
+                Cell::both(format!("the certificate {pin}"), format!("pin {pin}"))
+            }
+            Trust::Pinned(Pins::Two([one, next])) => {
+                let both = format!("the certificate {one}, or {next}");
+                Cell::both(both, format!("pin {one} or {next}"))
+            }
             Trust::InsecureAnyone => Cell::both("anybody (insecure)", "anybody"),
         };
         table.row([

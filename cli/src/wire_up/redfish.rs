@@ -9,11 +9,12 @@ use futures_util::StreamExt;
 use poolwright_driver::{DriverError, Fabric};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_redfish::client::{
-    Auth, Client, Endpoint, Error, ErrorKind, Limits, NotSent, Refusals, Secret, Tls, TlsFault, Transport,
+    Auth, Client, Endpoint, Error, ErrorKind, Fingerprint, Limits, NotSent, Refusals, Secret, Tls, TlsFault,
+    Transport,
 };
 use poolwright_redfish::southbound::RedfishDriver;
 use poolwright_redfish::southbound::record::{self, Manifest, RecordError};
-use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Trust};
+use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Pins, Trust};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -169,10 +170,15 @@ fn believed(trust: &Trust) -> Result<Tls, Failure> {
             let path = Path::new(file);
             Tls::Ca(read_authority(path)?.into_bytes())
         }
-        Trust::Pinned(fingerprint) => Tls::Pinned(fingerprint.parse().map_err(|error: String| {
-            Failure::usage(error).with_hint("openssl x509 -in FILE -noout -fingerprint -sha256 shows it")
-        })?),
+        Trust::Pinned(Pins::One(pin)) => Tls::Pinned(fingerprint(pin)?),
+        Trust::Pinned(Pins::Two([one, next])) => Tls::PinnedEither(fingerprint(one)?, fingerprint(next)?),
         Trust::InsecureAnyone => Tls::Insecure,
+    })
+}
+
+fn fingerprint(text: &str) -> Result<Fingerprint, Failure> {
+    text.parse().map_err(|error: String| {
+        Failure::usage(error).with_hint("openssl x509 -in FILE -noout -fingerprint -sha256 shows it")
     })
 }
 

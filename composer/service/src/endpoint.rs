@@ -94,10 +94,18 @@ pub enum Trust {
     CaPem(String),
     /// Certificate authorities in a PEM file on the manager's machine.
     CaFile(String),
-    /// Exactly the certificate with this SHA-256 fingerprint, in hexadecimal digits.
-    Pinned(String),
+    /// Exactly the certificate with this SHA-256 fingerprint, in hexadecimal digits; or one of two.
+    Pinned(Pins),
     /// Anybody's. For tests on a closed bench only.
     InsecureAnyone,
+}
+
+/// Fingerprints of certificates. The second is pinned in advance, while a certificate is about to be renewed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Pins {
+    One(String),
+    Two([String; 2]),
 }
 
 /// An endpoint as the manager keeps it.

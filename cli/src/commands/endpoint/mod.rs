@@ -3,6 +3,7 @@
 
 mod accept;
 mod credentials;
+mod pin;
 mod qualify;
 mod record;
 
@@ -52,6 +53,9 @@ enum Action {
     /// Say what is done about GPUs there that are held and bound to nothing, or give another account or password
     #[command(after_help = SET)]
     Set(SetArgs),
+    /// Believe the next certificate of a service before it is shown, or the old one no more
+    #[command(after_help = pin::EXAMPLES, subcommand)]
+    Pin(pin::PinAction),
     /// Forget a service; refused while a composition holds GPUs through it
     #[command(after_help = "Example:\n  poolwright endpoint remove box-1 --yes")]
     Remove(RemoveArgs),
@@ -200,6 +204,7 @@ pub async fn run(args: EndpointArgs, output: Output) -> Outcome {
         }
         Action::Adopt(args) => return adopt(args, output).await,
         Action::Accept(args) => return accept::run(args, output).await,
+        Action::Pin(action) => return pin::run(action, output).await,
         Action::Set(args) => set(args, output).await?,
         Action::Remove(RemoveArgs { one, confirm }) => {
             let api = Api::new(&one.manager)?;

@@ -9,7 +9,7 @@ use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_service::endpoint::{Endpoint, EndpointSpec, Repair, Standing};
-use poolwright_service::{Accepting, Adopting, Credentials, EndpointTest, How};
+use poolwright_service::{Accepting, Adopting, Credentials, EndpointTest, How, PinChange};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -23,6 +23,7 @@ pub(super) fn routes(paths: Paths) -> Paths {
         .post("/endpoints/{id}/adopt", adopt)
         .post("/endpoints/{id}/accept", accept)
         .post("/endpoints/{id}/repair", repair)
+        .post("/endpoints/{id}/pins", pins)
         .post("/endpoints/{id}/credentials", credentials)
 }
 
@@ -120,6 +121,14 @@ async fn credentials(
     Body(body): Body<Credentials>,
 ) -> Answer<EndpointTest> {
     Ok(Json(api.composer.set_credentials(&id, body).await?))
+}
+
+async fn pins(
+    State(api): State<Api>,
+    Id(id): Id<ControlEndpointId>,
+    Body(change): Body<PinChange>,
+) -> Answer<Endpoint> {
+    Ok(Json(api.composer.change_pins(&id, &change).await?))
 }
 
 async fn one(State(api): State<Api>, Id(id): Id<ControlEndpointId>) -> Answer<Endpoint> {

@@ -26,6 +26,7 @@
 //! * [`failing`]: what failed again and again.
 //! * [`limiting`]: not too much of what runs by itself.
 //! * [`marking`]: whose an endpoint is.
+//! * [`pinning`]: the certificates that endpoints are believed by.
 //! * [`polling`]: looking by the clock.
 //! * [`notices`]: jobs are told before they are stopped.
 //! * [`pausing`]: stopping it all, or some of it.
@@ -65,6 +66,7 @@ mod limiting;
 mod looking;
 mod marking;
 mod pausing;
+mod pinning;
 mod planning;
 mod polling;
 mod pruning;
@@ -98,6 +100,7 @@ pub use endpoints::EndpointTest;
 pub(crate) use following::Tell;
 pub use forecasting::{MOST_AHEAD_H, TenantForecast};
 pub use limiting::{LimitsStatus, MovedMost};
+pub use pinning::PinChange;
 pub use planning::{Change, How};
 pub use queued::{Queue, QueuedJob, RunningJob};
 pub use recording::Asked;

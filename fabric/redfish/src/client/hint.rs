@@ -90,7 +90,7 @@ fn tls(fault: &TlsFault) -> &'static str {
         TlsFault::NotYetValid => "check the clocks of both machines",
         TlsFault::Revoked => "give the machine a new certificate",
         TlsFault::PinMismatch { .. } => {
-            "find out why it changed (a new image, or somebody in between) before pinning the new one"
+            "find out why it changed (a new image, or somebody in between) before pinning the new one; a change that is planned is pinned in advance"
         }
         TlsFault::BadCertificate(_) => {
             "pin its fingerprint after checking it on the machine, or give it a proper one"

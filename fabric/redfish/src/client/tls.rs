@@ -10,7 +10,10 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    WantsVerifier,
+};
 use sha2::{Digest, Sha256};
 
 /// Whose certificate is accepted.
@@ -22,6 +25,8 @@ pub enum Tls {
     Ca(Vec<u8>),
     /// Exactly this certificate, whatever its name, age and issuer.
     Pinned(Fingerprint),
+    /// Exactly one of these two: the one that is shown, and the one that will be shown soon.
+    PinnedEither(Fingerprint, Fingerprint),
     /// Any certificate: whoever sits in between reads and changes everything. For laboratories.
     Insecure,
 }
@@ -173,13 +178,8 @@ pub(crate) fn client_config(tls: &Tls) -> Result<ClientConfig, TlsFault> {
             .with_root_certificates(RootCertStore::empty())
             .with_no_client_auth(),
         Tls::Ca(pem) => builder.with_root_certificates(roots(pem)?).with_no_client_auth(),
-        Tls::Pinned(expected) => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(PinnedCertificate {
-                expected: *expected,
-                provider,
-            }))
-            .with_no_client_auth(),
+        Tls::Pinned(expected) => pinned(builder, provider, *expected, None),
+        Tls::PinnedEither(expected, next) => pinned(builder, provider, *expected, Some(*next)),
         Tls::Insecure => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider }))
@@ -187,6 +187,23 @@ pub(crate) fn client_config(tls: &Tls) -> Result<ClientConfig, TlsFault> {
     };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
+}
+
+fn pinned(
+    builder: ConfigBuilder<ClientConfig, WantsVerifier>,
+    provider: Arc<CryptoProvider>,
+    expected: Fingerprint,
+    next: Option<Fingerprint>,
+) -> ClientConfig {
+    let verifier = PinnedCertificate {
+        expected,
+        next,
+        provider,
+    };
+    let builder = builder.dangerous();
+    builder
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth()
 }
 
 fn roots(pem: &[u8]) -> Result<RootCertStore, TlsFault> {
@@ -203,11 +220,12 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, TlsFault> {
     Ok(store)
 }
 
-/// Accepts one certificate, byte for byte. The handshake's signature is checked, so that whoever shows it also
+/// Accepts one certificate, byte for byte, or the one that is to follow it. The handshake's signature is checked, so that whoever shows it also
 /// holds its key.
 #[derive(Debug)]
 struct PinnedCertificate {
     expected: Fingerprint,
+    next: Option<Fingerprint>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -228,7 +246,7 @@ impl ServerCertVerifier for PinnedCertificate {
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let found = Fingerprint::of(end_entity);
-        if found == self.expected {
+        if found == self.expected || Some(found) == self.next {
             return Ok(ServerCertVerified::assertion());
         }
         let mismatch = PinMismatch {

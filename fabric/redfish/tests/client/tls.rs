@@ -148,6 +148,41 @@ async fn a_certificate_that_changes_under_a_client_is_refused_until_it_is_pinned
     pinned.get(PLACE).await.unwrap();
 }
 
+/// Fault 36: the next certificate was pinned in advance, so the change is not noticed; a third one is.
+#[tokio::test]
+async fn a_certificate_that_was_pinned_in_advance_may_come() {
+    let ca = Authority::new();
+    let [old, fresh, other] = [(); 3].map(|()| ca.issue(&["127.0.0.1"], |_| {}));
+    let [pin, next, third] = [&old, &fresh, &other].map(|one| Fingerprint::of(&one.der));
+    let service = Service::https_1(root(), &old);
+    let endpoint = service.endpoint().tls(Tls::PinnedEither(pin, next));
+    Client::connect(endpoint.clone()).await.unwrap();
+    service.change_certificate(&fresh);
+    Client::connect(endpoint.clone()).await.unwrap();
+    service.change_certificate(&other);
+    let error = Client::connect(endpoint).await.unwrap_err();
+    let expected = TlsFault::PinMismatch {
+        expected: pin,
+        found: third,
+    };
+    assert_eq!(tls_fault(&error), &expected);
+}
+
+/// A certificate that is renewed under a trusted authority is no event: the same client goes on, and tells nothing.
+#[tokio::test]
+async fn a_certificate_that_is_renewed_under_a_trusted_authority_is_no_event() {
+    const PLACE: &str = "/redfish/v1/Systems/1";
+    let ca = Authority::new();
+    let (old, fresh) = (ca.issue(&["127.0.0.1"], |_| {}), ca.issue(&["127.0.0.1"], |_| {}));
+    let place = || async { answer(200, &[("connection", "close")], "{}") };
+    let service = Service::https_1(root().route(PLACE, get(place)), &old);
+    let endpoint = service.endpoint().tls(Tls::Ca(ca.pem().into()));
+    let client = Client::connect(endpoint).await.unwrap();
+    client.get(PLACE).await.unwrap();
+    service.change_certificate(&fresh);
+    client.get(PLACE).await.unwrap();
+}
+
 #[tokio::test]
 async fn insecure_believes_anybody() {
     let ca = Authority::new();
