@@ -5,7 +5,7 @@
 
 use poolwright_collector::{CollectOptions, collect};
 use poolwright_driver::{
-    Bound, Confirmation, CutOff, ErrorKind, Fabric, HostSide, HostTarget, Late, ResetSeen, Room,
+    Bound, Confirmation, CutOff, ErrorKind, Fabric, HostSide, HostTarget, Late, Listened, ResetSeen, Room,
 };
 use poolwright_emulator::rack::{Expand, Style};
 use poolwright_emulator::{Rack, Running, ServeOptions, serve};
@@ -427,4 +427,35 @@ async fn what_shows_no_place_for_a_mark_can_carry_none() {
         .await
         .unwrap_err();
     assert_eq!(refused.kind, ErrorKind::CannotTell, "{refused}");
+}
+
+/// Over the wire: what changes is told on the stream, and a stranger is told nothing.
+#[tokio::test]
+async fn what_changes_is_told_on_a_stream() {
+    let mut rack = Rack::builtin("zones").unwrap();
+    rack.options.events = true;
+    let rack = serve(rack, ServeOptions::default()).await.unwrap();
+    let driver = Arc::new(connect(&rack, "box-1").await);
+    let (hint, mut hints) = tokio::sync::mpsc::unbounded_channel();
+    let listening = tokio::spawn({
+        let driver = Arc::clone(&driver);
+        async move { driver.listen(&move || hint.send(()).unwrap()).await }
+    });
+    hints.recv().await.unwrap();
+    let gpu = rack.emulation().rack().gpu_named("box-1/gpu-2").unwrap();
+    for _ in 0..2 {
+        rack.emulation().with(|state, now| state.vanish(gpu, now));
+        hints.recv().await.unwrap();
+    }
+    Fabric::close(driver.as_ref()).await;
+    rack.stop().await;
+    assert_eq!(listening.await.unwrap(), Ok(Listened::Ended));
+}
+
+#[tokio::test]
+async fn a_service_without_events_is_polled() {
+    let scene = Scene::start_some("zones", |name| name == "box-1").await;
+    let heard = scene.drivers[0].listen(&|| panic!("nothing is told")).await;
+    assert_eq!(heard, Ok(Listened::NotOffered));
+    scene.end().await;
 }

@@ -1,7 +1,7 @@
 //! The drivers in use, and who speaks for which host. An endpoint is connected when it is first needed: a manager that
 //! starts need not wait for all of them.
 
-use crate::composer::{Unopened, unsealed};
+use crate::composer::{Unopened, may_log_in, unsealed};
 use crate::endpoint::{Connected, Connector, Endpoint, EndpointSpec};
 use crate::sealed::Keys;
 use async_trait::async_trait;
@@ -199,6 +199,7 @@ impl Inner {
     }
 
     async fn connect(&self, kept: &EndpointSpec) -> Result<Option<Connected>, NotReached> {
+        may_log_in(self.store.as_ref(), &kept.id).await??;
         let ready = unsealed(self.store.as_ref(), &self.keys, kept).await?;
         let ready = ready.map_err(unopened)?;
         let connected = self.connector.connect(&ready).await?;

@@ -42,6 +42,7 @@ pub async fn run(composer: Composer, stop: CancellationToken) {
         () = composer.keep_lending() => {}
         () = composer.keep_looking() => {}
         () = composer.keep_repairing() => {}
+        () = composer.keep_rotating() => {}
         () = composer.keep_pruning() => {}
         () = composer.keep_noting_wants() => {}
         () = composer.keep_queueing() => {}

@@ -49,6 +49,15 @@ pub enum CutOff {
     NoSessions,
 }
 
+/// How listening to a service went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listened {
+    /// It tells nothing by itself.
+    NotOffered,
+    /// It told what happened, and does no more.
+    Ended,
+}
+
 /// A management service of a fabric.
 #[async_trait]
 pub trait Fabric: Send + Sync {
@@ -107,6 +116,26 @@ pub trait Fabric: Send + Sync {
     /// that died does so before it sends anything.
     async fn end_other_sessions(&self, _deadline: Duration) -> Result<CutOff, DriverError> {
         Ok(CutOff::NoSessions)
+    }
+
+    /// Listens to what the service tells by itself, for as long as it does. `hint` is called once it listens, for what
+    /// was before is not told, and whenever something is told. What that is, is not looked at: it may be doubled, old or
+    /// forged, and says only that a look is worth while.
+    async fn listen(&self, _hint: &(dyn Fn() + Send + Sync)) -> Result<Listened, DriverError> {
+        Ok(Listened::NotOffered)
+    }
+
+    /// Gives an account at the service another password, and opens no session with the old one any more. Whether the
+    /// new one is good shows at the next login. [`ErrorKind::CannotTell`](crate::ErrorKind) where it can't be changed.
+    /// No error holds the password.
+    async fn change_password(
+        &self,
+        _username: &str,
+        _new: &str,
+        _deadline: Duration,
+    ) -> Result<(), DriverError> {
+        let message = format!("{} lets nobody change a password", self.endpoint());
+        Err(DriverError::cannot_tell(message))
     }
 
     /// Writes the owner's mark that everybody is shown ([`Observation::mark`](crate::Observation)), where exactly

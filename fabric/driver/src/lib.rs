@@ -20,7 +20,7 @@ mod quirk;
 
 pub use bindings::{AT_ONCE, Bindings, read_each};
 pub use error::{DriverError, ErrorKind, Late};
-pub use fabric::{Bound, CutOff, Fabric, ResetSeen, TaskSeen};
+pub use fabric::{Bound, CutOff, Fabric, Listened, ResetSeen, TaskSeen};
 pub use host::{Confirmation, Holder, HostSide, HostTarget, Room};
 pub use observation::{Observation, Progress};
 pub use quirk::Quirk;

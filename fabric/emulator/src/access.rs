@@ -56,7 +56,9 @@ fn hash(salt: &[u8], text: &[u8]) -> [u8; 32] {
 
 /// The door of one endpoint.
 pub(crate) struct Access {
-    account: Arc<Account>,
+    username: String,
+    /// As all of the rack, until it is given a password of its own.
+    account: Mutex<Arc<Account>>,
     most: usize,
     sessions: Mutex<Sessions>,
 }
@@ -97,14 +99,27 @@ impl Access {
             open: BTreeMap::new(),
         };
         Self {
-            account,
+            username: account.username.clone(),
+            account: Mutex::new(account),
             most,
             sessions: Mutex::new(sessions),
         }
     }
 
     pub fn username(&self) -> &str {
-        &self.account.username
+        &self.username
+    }
+
+    /// Another password, for as long as the emulator runs. Sessions stay.
+    pub fn set_password(&self, password: &str) -> Result<(), getrandom::Error> {
+        let account = Account::new(&self.username, password)?;
+        *self.account.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(account);
+        Ok(())
+    }
+
+    fn matches(&self, username: &str, password: &str) -> bool {
+        let account = Arc::clone(&self.account.lock().unwrap_or_else(PoisonError::into_inner));
+        account.matches(username, password)
     }
 
     /// Whether an `Authorization` header lets in.
@@ -122,7 +137,7 @@ impl Access {
         let decoded = decoded.unwrap_or_default();
         decoded
             .split_once(':')
-            .is_some_and(|(username, password)| self.account.matches(username, password))
+            .is_some_and(|(username, password)| self.matches(username, password))
     }
 
     /// Whether an `X-Auth-Token` header lets in; the session is used by that.
@@ -140,7 +155,7 @@ impl Access {
         password: &str,
         now: Timestamp,
     ) -> Result<(String, String), LoginError> {
-        if !self.account.matches(username, password) {
+        if !self.matches(username, password) {
             return Err(LoginError::Refused);
         }
         let token = secret().map_err(|_| LoginError::NoRandomness)?;
@@ -166,7 +181,7 @@ impl Access {
         sessions.expire(now);
         let info = |session: &Session| SessionInfo {
             id: session.id.clone(),
-            user: self.account.username.clone(),
+            user: self.username.clone(),
             created: session.created,
         };
         let mut all: Vec<SessionInfo> = sessions.open.values().map(info).collect();

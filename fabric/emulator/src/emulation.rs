@@ -1,6 +1,7 @@
 //! One emulated rack: its truth, its faults and its time, shared by everything that shows it.
 
 use crate::clock::Clock;
+use crate::events::{Events, Told};
 use crate::fault::{Fault, FaultKind, Faults, UnknownName};
 use crate::rack::Rack;
 use crate::state::State;
@@ -16,6 +17,7 @@ pub struct Emulation {
     state: Mutex<State>,
     faults: Mutex<Faults>,
     requests: AtomicU64,
+    events: Events,
 }
 
 impl Emulation {
@@ -25,6 +27,7 @@ impl Emulation {
             state: Mutex::new(State::new(Arc::clone(&rack), clock.now())),
             faults: Mutex::new(Faults::new(&rack.faults)),
             requests: AtomicU64::new(0),
+            events: Events::default(),
             rack,
             clock,
         })
@@ -43,7 +46,26 @@ impl Emulation {
         let mut state = lock(&self.state);
         let now = self.clock.now();
         state.settle(now);
-        look(&mut state, now)
+        let seen = look(&mut state, now);
+        for touched in state.take_touched() {
+            self.events.tell(touched);
+        }
+        seen
+    }
+
+    /// Tells an event of a service at which nothing need have happened: forged, doubled or years old.
+    pub fn tell_event(&self, endpoint: &str) {
+        self.events.tell(endpoint.to_owned());
+    }
+
+    /// From now on no event arrives; or they do again.
+    pub fn lose_events(&self, lose: bool) {
+        self.events.lose(lose);
+    }
+
+    /// What a service tells from now on.
+    pub(crate) fn listen(&self, endpoint: &str) -> Told {
+        self.events.listen(endpoint)
     }
 
     /// Puts in a fault, after those that are there.

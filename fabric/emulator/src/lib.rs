@@ -14,6 +14,7 @@
 mod access;
 pub mod clock;
 mod emulation;
+mod events;
 pub mod fault;
 mod http;
 mod in_process;

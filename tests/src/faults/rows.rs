@@ -112,23 +112,20 @@ pub const ROWS: [Row; 71] = [
         "Of several GPUs one can't be bound",
         "All or nothing: those that were bound are unbound again; where a part was asked for they stay, and what is missing is named",
     ),
-    open(
+    covered(
         20,
-        "An event is lost",
+        "An endpoint's event is lost",
         "The next poll finds what it would have told",
-        "the event service",
     ),
-    open(
+    covered(
         21,
-        "Events come twice, out of order or years late",
-        "Ignored by their sequence",
-        "the event service",
+        "Events come twice, out of order, years late or forged",
+        "Each is a reason to look, and nothing else: what it says is not read",
     ),
-    open(
+    covered(
         22,
         "Ten thousand events a second",
-        "A bounded queue; the API stays quick",
-        "the event service",
+        "Many are one hint; an endpoint is asked no more often than it is given time for, and nothing queues",
     ),
     covered(
         23,

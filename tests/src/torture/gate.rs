@@ -60,7 +60,7 @@ impl Gate {
     }
 
     /// A moment at which it may be stopped. Takes a little time now and then, so that others come in between.
-    async fn pass(&self) {
+    pub async fn pass(&self) {
         let pause = {
             let mut life = unpoisoned(&self.life);
             match &mut life.left {

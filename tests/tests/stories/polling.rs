@@ -3,7 +3,9 @@
 use crate::calendar::Clockwork;
 use crate::kit::{ME, Pool, gpus};
 use async_trait::async_trait;
-use poolwright_driver::{Bound, ControlPoint, DriverError, Fabric, Observation, Progress, ResetSeen};
+use poolwright_driver::{
+    Bound, ControlPoint, DriverError, Fabric, Listened, Observation, Progress, ResetSeen,
+};
 use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_emulator::{Rack, in_process};
 use poolwright_model::id::ControlEndpointId;
@@ -15,16 +17,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const POLL: Duration = Duration::from_secs(30);
-const WALK: Duration = Duration::from_secs(300);
+pub const POLL: Duration = Duration::from_secs(30);
+pub const WALK: Duration = Duration::from_secs(300);
 /// As slow as the BMCs that were recorded.
 const ANSWER: Duration = Duration::from_millis(500);
 
 /// What was asked of an endpoint.
 #[derive(Debug, Clone, Copy, Default)]
-struct Asked {
-    walks: u32,
-    units: u32,
+pub struct Asked {
+    pub walks: u32,
+    pub units: u32,
     in_flight: u32,
     most_in_flight: u32,
 }
@@ -97,11 +99,14 @@ impl Fabric for CountedFabric {
     async fn reset(&self, unit: &ControlPoint, d: Duration) -> Result<ResetSeen, DriverError> {
         self.0.reset(unit, d).await
     }
+    async fn listen(&self, hint: &(dyn Fn() + Send + Sync)) -> Result<Listened, DriverError> {
+        self.0.listen(hint).await
+    }
 }
 
 /// A pool of slow endpoints, and what is asked of them. It is polled once its clockwork runs.
-struct Slow {
-    pool: Pool,
+pub struct Slow {
+    pub pool: Pool,
     composer: Composer,
     tally: Tally,
     ghosts: Ghosts,
@@ -109,7 +114,10 @@ struct Slow {
 
 impl Slow {
     async fn new() -> Self {
-        let mut rack = Rack::builtin("demo").unwrap();
+        Self::of(Rack::builtin("demo").unwrap()).await
+    }
+
+    pub async fn of(mut rack: Rack) -> Self {
         rack.latency.request = ANSWER;
         let mut pool = Pool::bare(rack, Arc::new(SqliteStore::in_memory().unwrap()));
         (pool.options.poll, pool.options.walk) = (Some(POLL), WALK);
@@ -136,13 +144,13 @@ impl Slow {
         }
     }
 
-    fn asked(&self, endpoint: &str) -> Asked {
+    pub fn asked(&self, endpoint: &str) -> Asked {
         let endpoint: ControlEndpointId = endpoint.parse().unwrap();
         let tally = self.tally.lock().unwrap();
         tally.get(&endpoint).copied().unwrap_or_default()
     }
 
-    async fn drifts(&self) -> Vec<(DriftKind, String)> {
+    pub async fn drifts(&self) -> Vec<(DriftKind, String)> {
         let drifts = self.composer.drift().await.unwrap();
         drifts
             .iter()

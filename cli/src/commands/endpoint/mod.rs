@@ -6,6 +6,7 @@ mod credentials;
 mod pin;
 mod qualify;
 mod record;
+mod rotate;
 
 use super::change::{ChangeArgs, ForceArgs};
 use super::get::list;
@@ -56,6 +57,9 @@ enum Action {
     /// Believe the next certificate of a service before it is shown, or the old one no more
     #[command(after_help = pin::EXAMPLES, subcommand)]
     Pin(pin::PinAction),
+    /// Have a service take a new password, which the manager draws, keeps sealed and shows to nobody
+    #[command(after_help = rotate::EXAMPLES)]
+    RotatePassword(rotate::RotateArgs),
     /// Forget a service; refused while a composition holds GPUs through it
     #[command(after_help = "Example:\n  poolwright endpoint remove box-1 --yes")]
     Remove(RemoveArgs),
@@ -204,6 +208,7 @@ pub async fn run(args: EndpointArgs, output: Output) -> Outcome {
         }
         Action::Adopt(args) => return adopt(args, output).await,
         Action::Accept(args) => return accept::run(args, output).await,
+        Action::RotatePassword(args) => return rotate::run(args, output).await,
         Action::Pin(action) => return pin::run(action, output).await,
         Action::Set(args) => set(args, output).await?,
         Action::Remove(RemoveArgs { one, confirm }) => {

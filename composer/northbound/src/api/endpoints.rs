@@ -9,7 +9,7 @@ use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_service::endpoint::{Endpoint, EndpointSpec, Repair, Standing};
-use poolwright_service::{Accepting, Adopting, Credentials, EndpointTest, How, PinChange};
+use poolwright_service::{Accepting, Adopting, Credentials, EndpointTest, How, PinChange, Rotated};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -24,6 +24,7 @@ pub(super) fn routes(paths: Paths) -> Paths {
         .post("/endpoints/{id}/accept", accept)
         .post("/endpoints/{id}/repair", repair)
         .post("/endpoints/{id}/pins", pins)
+        .post("/endpoints/{id}/rotate-password", rotate_password)
         .post("/endpoints/{id}/credentials", credentials)
 }
 
@@ -129,6 +130,10 @@ async fn pins(
     Body(change): Body<PinChange>,
 ) -> Answer<Endpoint> {
     Ok(Json(api.composer.change_pins(&id, &change).await?))
+}
+
+async fn rotate_password(State(api): State<Api>, Id(id): Id<ControlEndpointId>) -> Answer<Rotated> {
+    Ok(Json(api.composer.rotate_password(&id).await?))
 }
 
 async fn one(State(api): State<Api>, Id(id): Id<ControlEndpointId>) -> Answer<Endpoint> {

@@ -4,7 +4,7 @@
 //! What is sealed is bound to the account, the address and the name of its endpoint: a password is never sent to
 //! another address than the one that it was given for.
 
-use super::{Composer, EndpointTest};
+use super::{Composer, EndpointTest, may_log_in, rotating};
 use crate::endpoint::{Endpoint, EndpointSpec, Password};
 use crate::error::{ErrorCode, ServiceError};
 use crate::sealed::{Keys, Sealed};
@@ -29,7 +29,7 @@ pub struct Credentials {
 }
 
 /// Under which name an endpoint's password is sealed.
-fn name_of(spec: &EndpointSpec) -> String {
+pub(super) fn name_of(spec: &EndpointSpec) -> String {
     let username = spec.username.as_deref().unwrap_or_default();
     format!("password of {username} at {} for endpoint {}", spec.url, spec.id)
 }
@@ -121,6 +121,7 @@ impl From<Unopened> for ServiceError {
 impl Composer {
     /// What a driver needs to log in there.
     pub(super) async fn ready_to_connect(&self, spec: &EndpointSpec) -> Result<EndpointSpec, ServiceError> {
+        may_log_in(self.store.as_ref(), &spec.id).await??;
         Ok(unsealed(self.store.as_ref(), &self.options.keys, spec).await??)
     }
 
@@ -183,6 +184,8 @@ impl Composer {
         if spec.sealed.is_none() || name_of(&spec) != name_of(&kept.spec) {
             Self::forget_password(&kept.spec, &mut batch);
         }
+        // Whichever password it was to have: it has this one.
+        rotating::forget(&kept.spec, &mut batch);
         batch.put(&Endpoint { spec, ..kept })?;
         self.store.commit(batch).await?;
         // Whoever needs it next logs in with what is kept now, here and at other managers.

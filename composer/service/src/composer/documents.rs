@@ -8,6 +8,7 @@ use super::looking::naming::{Ids, Speakers};
 use super::pruning::Reckoned;
 use super::recording::TurnedAway;
 use super::repairing::Repaired;
+use super::rotating::Rotation;
 use super::suspending::PutAside;
 use super::wanting::CalendarChange;
 use crate::accounts::Account;
@@ -37,6 +38,7 @@ const OURS: &[&str] = &[
     Ids::KIND,
     Speakers::KIND,
     Repaired::KIND,
+    Rotation::KIND,
     PutAside::KIND,
     CalendarChange::KIND,
     Account::KIND,
@@ -76,6 +78,7 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Latecomer::KIND => again::<Latecomer>(json),
         Ids::KIND => again::<Ids>(json),
         Speakers::KIND => again::<Speakers>(json),
+        Rotation::KIND => again::<Rotation>(json),
         Repaired::KIND => again::<Repaired>(json),
         PutAside::KIND => again::<PutAside>(json),
         CalendarChange::KIND => again::<CalendarChange>(json),

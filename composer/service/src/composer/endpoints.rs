@@ -2,6 +2,7 @@
 
 use super::Composer;
 use super::credentials;
+use super::rotating;
 use super::staleness::Ages;
 use crate::endpoint::{Connected, Endpoint, EndpointSpec, Repair, Standing};
 use crate::error::{ErrorCode, ServiceError};
@@ -232,6 +233,7 @@ impl Composer {
             .delete(Walk::KIND, id.as_str())
             .delete(Pause::KIND, &Paused::Endpoint(id.clone()).to_string());
         Self::forget_password(&kept.spec, &mut batch);
+        rotating::forget(&kept.spec, &mut batch);
         self.store.commit(batch).await?;
         self.recall_pauses().await?;
         if let Some(connected) = self.connections.remove(id) {
@@ -255,6 +257,11 @@ impl Composer {
             let message = format!("endpoint {id} holds GPUs of {}", holders.join(", "));
             return Err(ServiceError::new(ErrorCode::Conflict, message).with_hint("release them first"));
         }
+        self.nobody_works_at(id).await
+    }
+
+    /// No operation works at it.
+    pub(super) async fn nobody_works_at(&self, id: &ControlEndpointId) -> Result<(), ServiceError> {
         let at_work = |operation: &OperationId| {
             let message = format!("operation {operation} works at endpoint {id}");
             ServiceError::new(ErrorCode::Conflict, message)

@@ -17,7 +17,7 @@
 //! * [`undoing`]: the contrary of what was done.
 //! * [`repairing`]: binding again what a fabric lost.
 //! * [`requests`]: from a plan to an operation; once a key.
-//! * [`credentials`]: the passwords of endpoints.
+//! * [`credentials`]: the passwords of endpoints. [`rotating`]: other ones.
 //! * [`charge`]: one of several managers.
 //! * [`forecasting`]: how many GPUs will be wanted.
 //! * [`kept`]: what stays attached, or is attached ahead, because of that.
@@ -26,6 +26,7 @@
 //! * [`failing`]: what failed again and again.
 //! * [`limiting`]: not too much of what runs by itself.
 //! * [`marking`]: whose an endpoint is.
+//! * [`hearing`]: what endpoints tell brings looks forward.
 //! * [`pinning`]: the certificates that endpoints are believed by.
 //! * [`polling`]: looking by the clock.
 //! * [`notices`]: jobs are told before they are stopped.
@@ -58,6 +59,7 @@ mod failing;
 mod following;
 mod forecasting;
 mod giving_up;
+mod hearing;
 mod keeping;
 mod kept;
 mod latecoming;
@@ -77,6 +79,7 @@ mod recording;
 mod repairing;
 mod requests;
 mod returning;
+mod rotating;
 mod scheduling;
 mod silence;
 mod staleness;
@@ -104,6 +107,8 @@ pub use pinning::PinChange;
 pub use planning::{Change, How};
 pub use queued::{Queue, QueuedJob, RunningJob};
 pub use recording::Asked;
+pub use rotating::Rotated;
+pub(crate) use rotating::may_log_in;
 pub use scheduling::{DueOpening, MOST_OPENINGS, openings_of};
 pub use silence::Silent;
 pub use staleness::Observed;
@@ -220,6 +225,8 @@ pub struct Parts {
     /// Held while pauses are changed: what the executor is told last is what stands. Why the store is a restored one, as
     /// it was told last.
     pausing: tokio::sync::Mutex<Option<String>>,
+    /// Held while a password is changed.
+    rotating: tokio::sync::Mutex<()>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
     pub(crate) calendar_changed: Notify,
     /// Told when something may be due of what is lent.
@@ -298,6 +305,7 @@ impl Composer {
             left: Mutex::default(),
             looking: Mutex::default(),
             pausing: tokio::sync::Mutex::default(),
+            rotating: tokio::sync::Mutex::default(),
             calendar_changed: Notify::new(),
             lends_changed: Notify::new(),
             queue_changed: Notify::new(),

@@ -5,6 +5,7 @@
 //! is waited for.
 
 use super::Composer;
+use super::hearing::{Hints, SOONEST};
 use crate::connections::NotReached;
 use crate::endpoint::Endpoint;
 use crate::error::ServiceError;
@@ -30,6 +31,12 @@ const LONGEST_WALK: Duration = Duration::from_secs(2 * 3600);
 /// From one look of a kind at an endpoint to the next, counted from their beginnings, where the last took so long.
 pub(super) fn period(wanted: Duration, took: Duration) -> Duration {
     wanted.max(took.saturating_mul(SHARE))
+}
+
+/// Something was told; but not sooner than in so long.
+async fn hinted(hints: &Hints, soonest: Duration) {
+    sleep(soonest).await;
+    hints.all.notified().await;
 }
 
 /// What came of a look by the clock.
@@ -81,11 +88,12 @@ impl Composer {
 
     /// Looks at one endpoint for as long as it is kept.
     async fn watch(&self, id: ControlEndpointId, every: Duration, walks: &Semaphore) -> ControlEndpointId {
-        let news = Notify::new();
+        let (news, hints) = (Notify::new(), Hints::default());
         tokio::select! {
             biased;
-            () = self.watch_owners(&id, every, &news) => {}
-            () = self.watch_all(&id, every, walks, &news) => {}
+            () = self.watch_owners(&id, every, &news, &hints) => {}
+            () = self.watch_all(&id, every, walks, &news, &hints) => {}
+            () = self.hear(&id, every, &hints) => {}
         }
         // Another manager may have removed it.
         if matches!(self.is_kept(&id).await, Ok(false)) {
@@ -95,10 +103,16 @@ impl Composer {
         id
     }
 
-    async fn watch_owners(&self, id: &ControlEndpointId, every: Duration, news: &Notify) {
+    async fn watch_owners(&self, id: &ControlEndpointId, every: Duration, news: &Notify, hints: &Hints) {
         let mut took = Duration::ZERO;
         loop {
-            sleep(period(every, took) - took).await;
+            let least = period(every.min(SOONEST), took) - took;
+            sleep(least).await;
+            tokio::select! {
+                biased;
+                () = sleep(period(every, took) - took - least) => {}
+                () = hints.owners.notified() => {}
+            }
             let began = Instant::now();
             match self.read_owners(id).await {
                 Ok(Looked::NotKept) => return,
@@ -111,7 +125,14 @@ impl Composer {
         }
     }
 
-    async fn watch_all(&self, id: &ControlEndpointId, every: Duration, walks: &Semaphore, news: &Notify) {
+    async fn watch_all(
+        &self,
+        id: &ControlEndpointId,
+        every: Duration,
+        walks: &Semaphore,
+        news: &Notify,
+        hints: &Hints,
+    ) {
         let mut took = self
             .with_sight(id, |sight| sight.last_walk().took)
             .unwrap_or_default();
@@ -128,6 +149,7 @@ impl Composer {
                     biased;
                     () = sleep(period(wanted, took) - took - least) => {}
                     () = news.notified() => {}
+                    () = hinted(hints, period(every, took) - took - least) => {}
                 }
             }
             let Ok(_walk) = walks.acquire().await else { return };

@@ -2,7 +2,7 @@
 
 use super::endpoint::Endpoint;
 use super::reply::Reply;
-use super::{expand, hostile, request};
+use super::{expand, hostile, request, stream};
 use crate::fault::FaultKind;
 use crate::rack::Expand;
 use crate::resources::resource::same_etag;
@@ -40,6 +40,10 @@ async fn answer(Extracted(endpoint): Extracted<Arc<Endpoint>>, request: Request)
         Before::Answer(problem) => return Reply::problem(&problem).into_response(),
         Before::Hang => return hostile::hang().await,
         Before::GoOn => {}
+    }
+    if stream::is_wanted(&endpoint, &parts) {
+        let opened = stream::open(&endpoint, &parts);
+        return opened.unwrap_or_else(|problem| Reply::problem(&problem).into_response());
     }
     let head = parts.method == Method::HEAD;
     let reply = match endpoint.reply(&parts, body, course(fault.as_ref())).await {

@@ -16,6 +16,7 @@ mod listen;
 mod replay;
 mod reply;
 mod request;
+mod stream;
 mod tls;
 
 use crate::clock::Clock;

@@ -8,8 +8,8 @@ use crate::resources::Service;
 use crate::state::{Change, State};
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bindings, Bound, ControlPoint, DriverError, ErrorKind, Fabric, Observation, Progress, ResetSeen,
-    read_each,
+    Bindings, Bound, ControlPoint, DriverError, ErrorKind, Fabric, Listened, Observation, Progress,
+    ResetSeen, read_each,
 };
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::fault::FaultKind;
@@ -113,6 +113,18 @@ impl Fabric for InProcessFabric {
         } else {
             ResetSeen::CannotTell
         })
+    }
+
+    async fn listen(&self, hint: &(dyn Fn() + Send + Sync)) -> Result<Listened, DriverError> {
+        if !self.line.rack().options.events {
+            return Ok(Listened::NotOffered);
+        }
+        let mut told = self.line.emulation.listen(self.line.endpoint.as_str());
+        hint();
+        while told.next().await.is_some() {
+            hint();
+        }
+        Ok(Listened::Ended)
     }
 
     async fn set_mark(

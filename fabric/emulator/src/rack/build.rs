@@ -32,6 +32,7 @@ pub(super) fn build(file: &str, raw: RawRack) -> Result<Rack, RackError> {
                 block_actions: raw.options.block_actions,
                 reset_action: raw.options.reset_action,
                 owner_mark: raw.options.owner_mark,
+                events: raw.options.events,
                 expand: raw.options.expand,
                 max_sessions: raw.options.max_sessions,
                 session_idle: raw.options.session_idle,

@@ -93,6 +93,7 @@ pub(super) struct RawOptions {
     pub block_actions: bool,
     pub reset_action: bool,
     pub owner_mark: bool,
+    pub events: bool,
     pub expand: Expand,
     pub max_sessions: usize,
     #[serde(deserialize_with = "duration")]
@@ -109,6 +110,7 @@ impl Default for RawOptions {
             block_actions: true,
             reset_action: true,
             owner_mark: true,
+            events: false,
             expand: Expand::Yes,
             max_sessions: 64,
             session_idle: Duration::from_secs(30 * 60),

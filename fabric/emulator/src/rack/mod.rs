@@ -82,6 +82,8 @@ pub struct Options {
     pub reset_action: bool,
     /// Services carry an owner's mark (`ServiceIdentification`).
     pub owner_mark: bool,
+    /// Services tell what happens, as server-sent events.
+    pub events: bool,
     pub expand: Expand,
     /// Sessions at one endpoint at once; 0: it has none, and takes Basic alone.
     pub max_sessions: usize,

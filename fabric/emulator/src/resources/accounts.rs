@@ -1,8 +1,9 @@
 //! The account service: the one account, and the predefined roles.
 
 use super::document::{collection, enabled, link};
-use super::resource::uri;
-use super::{Resource, View};
+use super::resource::{Writing, uri};
+use super::{Done, Problem, Resource, View};
+use http::StatusCode;
 use poolwright_redfish_model::{
     AccountService, ManagerAccount, ManagerAccountCollection, Role, RoleCollection,
 };
@@ -26,6 +27,10 @@ const ROLES: [(&str, &[&str]); 3] = [
 
 pub(crate) fn find(view: &View<'_>, path: &[&str]) -> Option<Resource> {
     let user = view.access.username();
+    if path == ["Accounts", user] {
+        let own = Resource::of(account(user));
+        return Some(own.patch(ManagerAccount::SCHEMA, &["/Password"], set_password));
+    }
     let body = match path {
         [] => service(),
         ["Accounts"] => {
@@ -37,7 +42,6 @@ pub(crate) fn find(view: &View<'_>, path: &[&str]) -> Option<Resource> {
                 [account_uri(user)],
             )
         }
-        ["Accounts", id] if *id == user => account(user),
         ["Roles"] => {
             let members = ROLES.iter().map(|(id, _)| role_uri(id));
             collection(
@@ -54,6 +58,20 @@ pub(crate) fn find(view: &View<'_>, path: &[&str]) -> Option<Resource> {
         _ => return None,
     };
     Some(Resource::of(body))
+}
+
+fn set_password(writing: &mut Writing<'_>) -> Result<Done, Problem> {
+    let password = writing
+        .body
+        .get("Password")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    if !(8..=20).contains(&password.len()) {
+        return Err(Problem::bad("PropertyValueFormatError", &[password, "Password"]));
+    }
+    let set = writing.access.set_password(password);
+    set.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &[]))?;
+    Ok(Done::Quietly)
 }
 
 fn account_uri(user: &str) -> String {

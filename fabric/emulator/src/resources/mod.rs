@@ -10,6 +10,7 @@ pub(crate) mod composition;
 pub(crate) mod connections;
 pub(crate) mod document;
 pub(crate) mod endpoints;
+pub(crate) mod events;
 pub(crate) mod fabrics;
 pub(crate) mod managers;
 pub(crate) mod pcie_devices;
@@ -87,6 +88,7 @@ pub(crate) fn find(view: &View<'_>, path: &[&str]) -> Option<Resource> {
         ["Managers", rest @ ..] => managers::find(view, rest),
         ["TaskService", rest @ ..] => tasks::find(view, rest),
         ["SessionService", rest @ ..] if sessions::are_offered(view) => sessions::find(view, rest),
+        ["EventService", rest @ ..] if events::are_offered(view) => events::find(rest),
         ["AccountService", rest @ ..] => accounts::find(view, rest),
         _ => None,
     }

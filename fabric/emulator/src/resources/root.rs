@@ -46,6 +46,9 @@ fn parts(view: &View<'_>) -> Vec<(&'static str, &'static str)> {
     if are_offered(view) {
         parts.push(("SessionService", "SessionService"));
     }
+    if super::events::are_offered(view) {
+        parts.push(("EventService", "EventService"));
+    }
     parts.push(("AccountService", "AccountService"));
     parts
 }

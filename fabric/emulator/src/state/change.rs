@@ -391,16 +391,18 @@ impl State {
         self.tally.binds += 1;
         truth.dirty = true;
         truth.bound = Some(binding);
+        self.touch(gpu, Some(port));
     }
 
     /// Unbinds.
     pub(super) fn let_go(&mut self, gpu: GpuIx) {
         let truth = &mut self.gpus[gpu.0];
-        if truth.bound.take().is_some() {
+        if let Some(binding) = truth.bound.take() {
             self.tally.unbinds += 1;
             self.tally.pulled_in_use += u64::from(!truth.jobs.is_empty());
             truth.jobs.clear();
             truth.draining = false;
+            self.touch(gpu, Some(binding.port));
         }
     }
 

@@ -20,12 +20,14 @@ impl State {
         self.revision += 1;
         self.let_go(gpu);
         self.gpus[gpu.0].gone = true;
+        self.touch(gpu, None);
     }
 
     /// A pulled GPU is put back, free.
     pub fn reappear(&mut self, gpu: GpuIx) {
         self.revision += 1;
         self.gpus[gpu.0].gone = false;
+        self.touch(gpu, None);
     }
 
     /// A box's manager forgets all bindings and composed systems; the GPUs are free.

@@ -96,6 +96,8 @@ pub struct State {
     /// The owner's marks of services, by their names.
     marks: BTreeMap<String, String>,
     revision: u64,
+    /// The services that show something else since somebody asked, by their names.
+    touched: BTreeSet<String>,
     tally: Tally,
 }
 
@@ -115,6 +117,7 @@ impl State {
             next_change: 0,
             marks: BTreeMap::new(),
             revision: 0,
+            touched: BTreeSet::new(),
             tally: Tally::default(),
             rack,
         };
@@ -137,6 +140,21 @@ impl State {
     /// Counts what has changed in what outlives a restart: as long as it stays, [`State::save`] gives the same.
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// The names of the services that show something else than when this was asked last.
+    pub fn take_touched(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// The box of a GPU shows something else, and the host at the port.
+    fn touch(&mut self, gpu: GpuIx, port: Option<PortIx>) {
+        use crate::resources::Service;
+        let of_box = self.rack.box_of(gpu).map(Service::Box);
+        let of_host = port.map(|port| Service::Bmc(self.rack[port].host));
+        for service in of_box.into_iter().chain(of_host) {
+            self.touched.insert(service.name(&self.rack));
+        }
     }
 
     pub fn tally(&self) -> Tally {

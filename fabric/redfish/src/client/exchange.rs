@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, IF_MATCH, LOCATION,
+    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, IF_MATCH, LOCATION,
 };
 use http::{HeaderName, Method, StatusCode};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -257,8 +257,24 @@ impl Wire {
         credential: Option<&Credential>,
         deadline: Deadline,
     ) -> Result<Reply> {
+        let response = self.sent(request, credential, None, deadline).await?;
+        tracing::trace!(method = %request.method, place = %request.place, status = response.status().as_u16());
+        self.receive(request, response, deadline).await
+    }
+
+    /// Sends it once, and waits for the head of the answer.
+    pub(crate) async fn sent(
+        &self,
+        request: &Request<'_>,
+        credential: Option<&Credential>,
+        accept: Option<HeaderValue>,
+        deadline: Deadline,
+    ) -> Result<reqwest::Response> {
         let mut outgoing = reqwest::Request::new(request.method.clone(), request.place.url());
         let headers = outgoing.headers_mut();
+        if let Some(accept) = accept {
+            headers.insert(ACCEPT, accept);
+        }
         if let Some(credential) = credential {
             headers.insert(credential.header.clone(), credential.value.clone());
         }
@@ -273,21 +289,17 @@ impl Wire {
         let began = Instant::now();
         let sent = tokio::time::timeout_at(deadline.at(), self.transport.http().execute(outgoing)).await;
         self.took(began.elapsed());
-        let response = match sent {
-            Err(_) => return Err(request.overdue("the answer".into(), deadline)),
-            Ok(Err(e)) => {
-                return Err(match classify::failure(&e.without_url()) {
-                    Failure::NotSent(kind) => Error::harmless(request.name(), kind),
-                    Failure::NoAnswer(why) => request.unusable(why),
-                });
-            }
-            Ok(Ok(response)) => response,
-        };
-        tracing::trace!(method = %request.method, place = %request.place, status = response.status().as_u16());
-        self.receive(request, response, deadline).await
+        match sent {
+            Err(_) => Err(request.overdue("the answer".into(), deadline)),
+            Ok(Err(e)) => Err(match classify::failure(&e.without_url()) {
+                Failure::NotSent(kind) => Error::harmless(request.name(), kind),
+                Failure::NoAnswer(why) => request.unusable(why),
+            }),
+            Ok(Ok(response)) => Ok(response),
+        }
     }
 
-    async fn receive(
+    pub(crate) async fn receive(
         &self,
         request: &Request<'_>,
         mut response: reqwest::Response,

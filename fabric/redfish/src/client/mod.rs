@@ -46,6 +46,7 @@ mod retry;
 mod root;
 mod session;
 mod sessions;
+mod stream;
 mod task;
 mod tls;
 mod transport;
@@ -228,6 +229,11 @@ impl Client {
     pub async fn close(&self) -> Result<()> {
         let _slot = self.0.wire.slot().await;
         self.0.gate.close(&self.0.wire).await
+    }
+
+    /// From now on no session is opened: the one that there is serves until it ends. Or they are opened again.
+    pub fn log_in_no_more(&self, no_more: bool) {
+        self.0.gate.log_in_no_more(no_more);
     }
 
     /// Lets requests pass again after [`ErrorKind::CredentialsRefused`] stopped them, because somebody set things

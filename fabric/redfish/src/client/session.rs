@@ -36,6 +36,8 @@ pub(crate) struct Gate {
     opened: AtomicU64,
     /// A session was asked for, and the service has none.
     only_basic: AtomicBool,
+    /// They may be good no more, so they are not tried again.
+    no_more: AtomicBool,
     /// The credentials were accepted, and have not been refused since.
     accepted: AtomicBool,
     refusals: Refusals,
@@ -95,6 +97,7 @@ impl Gate {
             held: Mutex::new(None),
             opened: AtomicU64::new(0),
             only_basic: AtomicBool::new(false),
+            no_more: AtomicBool::new(false),
             accepted: AtomicBool::new(false),
             refusals,
             limit: limit.max(1),
@@ -293,7 +296,14 @@ impl Gate {
         self.refusals.clear();
     }
 
+    pub(crate) fn log_in_no_more(&self, no_more: bool) {
+        self.no_more.store(no_more, Ordering::Release);
+    }
+
     async fn log_in(&self, wire: &Wire) -> Result<Held> {
+        if self.no_more.load(Ordering::Acquire) {
+            return Err(self.unusable("the password is being changed: this client sends the old one no more"));
+        }
         match &self.auth {
             Auth::Session { user, password } if !self.only_basic.load(Ordering::Acquire) => {
                 match self.open_session(wire, user, password).await? {

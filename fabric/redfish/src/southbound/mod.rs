@@ -12,6 +12,7 @@ mod control;
 mod errors;
 mod host_side;
 mod links;
+mod listening;
 mod observe;
 pub mod quirks;
 pub mod record;
@@ -23,8 +24,8 @@ use errors::driver_error;
 use host_side::{HostLook, only_the_host_knows};
 use jiff::civil::Date;
 use poolwright_driver::{
-    Bindings, Bound, Confirmation, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget, Observation,
-    Progress, ResetSeen, Room, TaskSeen,
+    Bindings, Bound, Confirmation, CutOff, DriverError, ErrorKind, Fabric, Holder, HostSide, HostTarget,
+    Listened, Observation, Progress, ResetSeen, Room, TaskSeen,
 };
 use poolwright_model::control::ControlPoint;
 use poolwright_model::fault::FaultKind;
@@ -164,6 +165,28 @@ impl Fabric for RedfishDriver {
 
     async fn reset(&self, unit: &ControlPoint, deadline: Duration) -> Result<ResetSeen, DriverError> {
         self.change(deadline).reset(unit).await
+    }
+
+    async fn change_password(
+        &self,
+        username: &str,
+        new: &str,
+        deadline: Duration,
+    ) -> Result<(), DriverError> {
+        let account = self.call(deadline).account(username).await?;
+        let call = self.change(deadline);
+        // Others use this client: none of them may be refused with the old password, and have the account locked.
+        self.client.log_in_no_more(true);
+        let changed = call.change_password(&account, new).await;
+        let surely_not = |error: &DriverError| error.kind != ErrorKind::OutcomeUnknown;
+        if changed.as_ref().is_err_and(surely_not) {
+            self.client.log_in_no_more(false);
+        }
+        changed
+    }
+
+    async fn listen(&self, hint: &(dyn Fn() + Send + Sync)) -> Result<Listened, DriverError> {
+        listening::listen(&self.client, hint).await
     }
 
     fn in_this_session(&self) -> Option<Arc<dyn Fabric>> {

@@ -8,6 +8,7 @@ mod connections;
 mod host_side;
 mod mark;
 mod observe;
+mod password;
 mod record;
 mod reset;
 mod service;

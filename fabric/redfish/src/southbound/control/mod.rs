@@ -10,6 +10,7 @@ mod connections;
 mod fabric;
 mod known;
 mod mark;
+mod password;
 mod reset;
 mod turns;
 mod zones;
@@ -198,6 +199,16 @@ impl<'a> Call<'a> {
         instead: Option<&str>,
     ) -> Result<(), DriverError> {
         mark::set(self, mark, instead).await
+    }
+
+    /// Where our account is.
+    pub(crate) async fn account(&self, username: &str) -> Result<String, DriverError> {
+        password::account(self, username).await
+    }
+
+    /// Gives an account another password.
+    pub(crate) async fn change_password(&self, account: &str, new: &str) -> Result<(), DriverError> {
+        password::change(self, account, new).await
     }
 
     /// The service said yes: see that it is so. From here on an error never says that nothing was done.
