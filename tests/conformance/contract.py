@@ -1,0 +1,61 @@
+"""Schemathesis against `/api/v1`, by the OpenAPI document that the manager serves: requests that the document allows and
+requests that it does not. None may be answered with a 5xx, or in a way that the document does not have."""
+
+import json
+import os
+
+from suite import ROOT, run, secret_file
+
+SECONDS = 90
+# Where a 503 is the truth: nobody answers at an endpoint that was made up; nothing was noted to forecast from.
+TRUTHFUL = (("/endpoints", "POST"), ("/forecast", "GET"))
+
+# A body may fit its schema and still ask for what can't be: refusing that is no breach, so that check is off.
+SETTINGS = """
+[auth.openapi.basic]
+username = "admin"
+password = "${CONTRACT_PASSWORD}"
+[checks]
+positive_data_acceptance.enabled = false
+"""
+
+
+def settings():
+    of = '[[operations]]\ninclude-path = "{}"\ninclude-method = "{}"\nchecks.not_a_server_error.enabled = false\n'
+    return SETTINGS + "".join(of.format(path, method) for path, method in TRUTHFUL)
+
+
+def judge(suite, manager, folder):
+    """Each operation with the cases of the coverage phase, until they are done or the time is over."""
+    document = folder / "openapi.json"
+    document.write_bytes(manager.request("GET", "/api/v1/openapi.json").content)
+    report, file = folder / "contract.ndjson", secret_file(folder, "schemathesis.toml", settings())
+    done = run(
+        *(ROOT / ".venv/bin/schemathesis", "--config-file", file, "run", document, "--url", f"{manager.url}/api/v1"),
+        *("--tls-verify", manager.authority_file, "--phases", "coverage", "--max-time", str(SECONDS), "--seed", "7"),
+        *("--generation-database", "none", "--no-shrink", "--continue-on-failure", "--no-color"),
+        *("--report", "ndjson", "--report-ndjson-path", report),
+        timeout=SECONDS + 60,
+        env={name: value for name, value in os.environ.items() if name not in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")}
+        | {"CONTRACT_PASSWORD": manager.password},
+    )
+    asked, breaches = read(report)
+    suite.evidence["contract"] = {"operations": len(asked), "requests": sum(asked.values())}
+    suite.check(not breaches and done.code == 0, f"contract: {len(breaches)} breaches", breaches[:20] or done)
+    suite.check(len(asked) > 60 and sum(asked.values()) > 1000, "contract: it was looked at", suite.evidence["contract"])
+
+
+def read(report):
+    """How often each operation was asked, and what was wrong with answers."""
+    asked, breaches = {}, []
+    for line in report.read_text().splitlines():
+        finished = json.loads(line).get("ScenarioFinished")
+        if not finished:
+            continue
+        recorder = finished["recorder"]
+        label = recorder["label"]
+        asked[label] = asked.get(label, 0) + len(recorder["interactions"])
+        checks = [check for checks in recorder["checks"].values() for check in checks]
+        failures = [check["failure_info"]["failure"] if "failure_info" in check else check for check in checks if check["status"] == "failure"]
+        breaches += [json.dumps(failure)[:600] for failure in failures]
+    return asked, breaches
