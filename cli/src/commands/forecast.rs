@@ -19,12 +19,18 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ForecastArgs {
-    /// In place of what the manager noted: recorded demand, as CSV, plain or gzipped: time, tenant, gpus; or recorded jobs, as simulate reads them
+    /// In place of what the manager noted: recorded demand, as CSV, plain or gzipped: time, tenant, gpu_type, gpus; or recorded jobs, as simulate reads them
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     /// Only this tenant
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
+    /// Only GPUs of this kind
+    #[arg(long, value_name = "KIND", conflicts_with = "by_kind")]
+    kind: Option<String>,
+    /// Each kind of GPU by itself, too
+    #[arg(long)]
+    by_kind: bool,
     /// How many hours ahead, with commas between them
     #[arg(long, value_name = "HOURS", value_delimiter = ',', default_value = "1,2,4,8,12,24", value_parser = within::<u32>(1, 168))]
     ahead: Vec<u32>,
@@ -38,13 +44,14 @@ pub struct ForecastArgs {
 const EXAMPLES: &str = "\
 Examples:
   poolwright forecast
+  poolwright forecast --by-kind
   poolwright forecast --from demand.csv
   poolwright forecast --from jobs.csv.gz --tenant research --ahead 1,6,24 -o json
 
 p50 is the middle; p90 suffices in nine of ten cases, by how far off the latest forecasts were. COVERED is the share of the \
 last ten days' hours at which p90, as it would have been said then, sufficed; OVER the GPUs that it had too many, and WAPE \
-how far off p50 was, both by what was wanted. Under LAST the same of the last value with the quantile of its errors. BY says \
-on what the forecast rests; docs/PLANNING.md says what each is.
+how far off p50 was, both by what was wanted. Under LAST the same of the last value with the quantile of its errors. ENDS are \
+GPUs of jobs that run and are known to end by then. BY says on what the forecast rests; docs/PLANNING.md says what each is.
 
 Without a time zone, times are in UTC. Samples hold until the tenant's next.";
 
@@ -60,6 +67,9 @@ struct Answer {
 #[derive(Serialize, Deserialize)]
 struct OfTenant {
     tenant: String,
+    /// Only GPUs of this kind; without it, of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
     /// Since when the manager has noted what is wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     since: Option<Timestamp>,
@@ -90,6 +100,8 @@ async fn of_manager(args: &ForecastArgs) -> Result<Vec<OfTenant>, Failure> {
     let ahead = ahead.join(",");
     let mut query = vec![("ahead", ahead.as_str())];
     query.extend(args.tenant.as_deref().map(|tenant| ("tenant", tenant)));
+    query.extend(args.kind.as_deref().map(|kind| ("kind", kind)));
+    query.extend(args.by_kind.then_some(("by_kind", "true")));
     Api::new(&args.manager)?.get_where(&["forecast"], &query).await
 }
 
@@ -101,7 +113,17 @@ fn of_file(args: &ForecastArgs, file: &Path) -> Result<Vec<OfTenant>, Failure> {
         true => Planned::Known,
         false => Planned::Unknown,
     };
-    let tenants = recorded.tenants(HOUR_S, planned).map_err(|error| wrong(&error))?;
+    let by_kind = args.by_kind || args.kind.is_some();
+    let mut tenants = recorded
+        .tenants(HOUR_S, planned, by_kind)
+        .map_err(|error| wrong(&error))?;
+    if let Some(kind) = &args.kind {
+        let kinds: Vec<String> = tenants.iter().filter_map(|tenant| tenant.kind.clone()).collect();
+        tenants.retain(|tenant| tenant.kind.as_ref() == Some(kind));
+        if tenants.is_empty() {
+            return Err(not_there("kind", kind, kinds.iter().map(String::as_str)));
+        }
+    }
     let mut ahead: Vec<usize> = args.ahead.iter().map(|hours| *hours as usize).collect();
     ahead.sort_unstable();
     ahead.dedup();
@@ -110,6 +132,7 @@ fn of_file(args: &ForecastArgs, file: &Path) -> Result<Vec<OfTenant>, Failure> {
         .map(|tenant| OfTenant {
             forecast: forecast(&tenant.history, &ahead),
             tenant: tenant.name,
+            kind: tenant.kind,
             since: None,
             wanted: None,
             held: None,
@@ -119,34 +142,41 @@ fn of_file(args: &ForecastArgs, file: &Path) -> Result<Vec<OfTenant>, Failure> {
 }
 
 fn chosen(mut tenants: Vec<Tenant>, name: Option<&str>) -> Result<Vec<Tenant>, Failure> {
-    let Some(name) = name else {
-        let left = tenants.len().saturating_sub(MOST_TENANTS + 1);
-        if left > 0 {
-            say(&format!(
-                "{left} smaller tenants are left out: name one with --tenant"
-            ));
-        }
-        tenants.truncate(MOST_TENANTS + 1);
-        return Ok(tenants);
-    };
-    match tenants.iter().position(|tenant| tenant.name == name) {
-        Some(place) => Ok(vec![tenants.swap_remove(place)]),
-        None => {
-            let known = tenants.iter().map(|tenant| tenant.name.as_str());
-            let hint = did_you_mean(&nearest(name, known));
-            let message = format!("no tenant {name} in the file");
-            Err(Failure::new(ExitCode::NotFound, message)
-                .with_hint(hint.unwrap_or_else(|| "without --tenant all are shown".to_owned())))
-        }
+    if let Some(name) = name {
+        let known: Vec<String> = tenants.iter().map(|tenant| tenant.name.clone()).collect();
+        tenants.retain(|tenant| tenant.name == name);
+        return match tenants.is_empty() {
+            true => Err(not_there("tenant", name, known.iter().map(String::as_str))),
+            false => Ok(tenants),
+        };
     }
+    let mut names: Vec<String> = tenants.iter().map(|tenant| tenant.name.clone()).collect();
+    names.dedup();
+    if names.len() > MOST_TENANTS + 1 {
+        let left = names.split_off(MOST_TENANTS + 1).len();
+        say(&format!(
+            "{left} smaller tenants are left out: name one with --tenant"
+        ));
+    }
+    tenants.retain(|tenant| names.contains(&tenant.name));
+    Ok(tenants)
+}
+
+fn not_there<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Failure {
+    let hint = did_you_mean(&nearest(name, known));
+    let message = format!("no {what} {name} in the file");
+    Failure::new(ExitCode::NotFound, message)
+        .with_hint(hint.unwrap_or_else(|| format!("without --{what} all are shown")))
 }
 
 fn table(tenants: &[OfTenant]) -> Table {
     let mut table = Table::new([
         column("TENANT"),
+        column("KIND").if_any(),
         column("AHEAD").named("ahead_s"),
         column("P50"),
         column("P90"),
+        column("ENDS").if_any(),
         column("COVERED"),
         column("OVER"),
         column("WAPE"),
@@ -164,7 +194,7 @@ fn table(tenants: &[OfTenant]) -> Table {
     table
 }
 
-fn row(tenant: &OfTenant, horizon: &Horizon) -> [Cell; 12] {
+fn row(tenant: &OfTenant, horizon: &Horizon) -> [Cell; 14] {
     let share = |share: Option<f64>| match share {
         Some(share) => Cell::both(format!("{:.1}%", 100.0 * share), share),
         None => Cell::nothing(),
@@ -176,9 +206,14 @@ fn row(tenant: &OfTenant, horizon: &Horizon) -> [Cell; 12] {
     );
     [
         Cell::text(&tenant.tenant),
+        Cell::maybe(tenant.kind.as_ref()),
         Cell::both(duration(horizon.in_s as f64), horizon.in_s),
         gpus(horizon.p50),
         gpus(horizon.p90),
+        match horizon.ends > 0.0 {
+            true => gpus(horizon.ends),
+            false => Cell::nothing(),
+        },
         share(ours.map(|ours| ours.coverage)),
         share(ours.map(|ours| ours.over)),
         share(ours.map(|ours| ours.wape)),
@@ -193,6 +228,7 @@ fn row(tenant: &OfTenant, horizon: &Horizon) -> [Cell; 12] {
 fn basis(basis: &Basis) -> String {
     match basis {
         Basis::Methods { methods } => methods.join(", "),
+        Basis::KnownEnds => "last value less known ends".to_owned(),
         Basis::LastValue => "last value".to_owned(),
         Basis::ShortPast => "last value, short past".to_owned(),
     }

@@ -69,6 +69,52 @@ async fn recorded_jobs_are_demand_too() {
         .expect(0, &["tenant,ahead_s,p50,p90", "(all),14400,", "red,43200,"]);
 }
 
+/// Samples of two kinds, and a job of 16 GPUs that was known to end two hours after the file does.
+#[tokio::test]
+async fn kinds_are_told_apart_and_a_known_end_is_expected() {
+    let dir = TempDir::new().unwrap();
+    let samples = dir.path().join("samples.csv");
+    let hour = |hour: u32| {
+        let at = hour * 3600;
+        format!("{at},lab,l4,{}\n{at},lab,h100-pcie-80gb,8\n", hour % 2)
+    };
+    let csv: String = (0..200).map(hour).collect();
+    fs::write(&samples, format!("time,tenant,gpu_type,gpus\n{csv}")).unwrap();
+    let line = format!("forecast --from {} --ahead 2", samples.display());
+    let kinds = run(&format!("{line} --by-kind -o csv")).await;
+    let mut rows: Vec<String> = kinds
+        .expect(0, &[])
+        .out
+        .lines()
+        .skip(1)
+        .map(|row| row.split(',').take(2).collect::<Vec<_>>().join(" "))
+        .collect();
+    rows.truncate(3);
+    assert_eq!(rows, ["(all) ", "(all) h100-pcie-80gb", "(all) l4"]);
+    let only = format!("{line} --tenant lab --kind h100-pcie-80gb -o json");
+    let only = run(&only).await.expect(0, &[]).json();
+    assert_eq!(only["tenants"].as_array().unwrap().len(), 1);
+    assert_eq!(only["tenants"][0]["horizons"][0]["p90"], 8.0);
+    run(&format!("{line} --kind l44"))
+        .await
+        .expect(3, &["no kind l44", "l4"]);
+
+    let jobs = dir.path().join("jobs.csv");
+    let csv = "a,lab,0,1000000,2\nb,lab,36000,331200,16\nc,lab,360000,7200000,1\n";
+    fs::write(&jobs, format!("job_id,tenant,submit_s,duration_s,gpus\n{csv}")).unwrap();
+    let line = format!("forecast --from {} --ahead 1,4 -o json", jobs.display());
+    let of = async |line: &str| {
+        let answer = run(line).await.expect(0, &[]).json();
+        let horizons = &answer["tenants"][0]["horizons"];
+        [0, 1].map(|ahead| (horizons[ahead]["p50"].as_f64(), horizons[ahead]["ends"].as_f64()))
+    };
+    let known = of(&format!("{line} --known-ends")).await;
+    assert_eq!(known[1], (Some(2.0), Some(16.0)), "{known:?}");
+    assert_eq!(known[0], (Some(18.0), Some(0.0)), "it has not ended yet");
+    let unknown = of(&line).await;
+    assert_eq!(unknown[1], (Some(18.0), Some(0.0)), "{unknown:?}");
+}
+
 #[tokio::test]
 async fn what_is_no_demand_is_refused_with_its_place() {
     let dir = TempDir::new().unwrap();

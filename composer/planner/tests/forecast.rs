@@ -143,6 +143,49 @@ fn jobs_known_to_end_are_expected_to_end() {
     assert!(later.p50 < 24.0, "it will have ended in six: {later:?}");
 }
 
+/// A job of 32 GPUs beside 4 that stay; hourly runs of it, the last of which goes on.
+fn beside_four(runs: Vec<(i64, Option<i64>, i64)>, now: i64) -> Forecast {
+    let job = |gpus, (from, ended, planned): (i64, Option<i64>, Option<i64>)| JobRun {
+        from: from * HOUR,
+        ended: ended.map(|at| at * HOUR),
+        planned: planned.map(|at| at * HOUR),
+        gpus,
+    };
+    let mut jobs = vec![job(4.0, (0, None, None))];
+    let runs = runs.into_iter();
+    jobs.extend(runs.map(|(from, ended, planned)| job(32.0, (from, ended, Some(planned)))));
+    let history = History::of_jobs(jobs, window(0, now * HOUR, HOUR)).unwrap();
+    forecast(&history, &[2, 4])
+}
+
+#[test]
+fn what_is_known_to_end_is_expected_no_longer_though_nothing_ended_before() {
+    let found = beside_four(vec![(0, None, 103)], 100);
+    let (before, after) = (&found.horizons[0], &found.horizons[1]);
+    assert_eq!((before.p50, before.p90, before.ends), (36.0, 36.0, 0.0));
+    assert_eq!((after.p50, after.p90, after.ends), (4.0, 4.0, 32.0));
+    assert_eq!(after.basis, Basis::KnownEnds);
+    // On the first day of a manager, too; and where it has just ended, earlier than was planned.
+    assert_eq!(beside_four(vec![(0, None, 9)], 6).horizons[1].p50, 4.0);
+    assert_eq!(beside_four(vec![(0, Some(99), 103)], 100).horizons[0].p50, 4.0);
+}
+
+#[test]
+fn where_others_always_come_in_place_of_what_ends_as_much_is_expected_again() {
+    let mut runs: Vec<_> = (0..50)
+        .map(|run| (4 * run, Some(4 * run + 4), 4 * run + 4))
+        .collect();
+    runs.push((200, None, 204));
+    let after = &beside_four(runs, 202).horizons[1];
+    assert_eq!((after.p50, after.ends), (36.0, 32.0), "{after:?}");
+}
+
+#[test]
+fn a_job_past_its_planned_end_is_expected_to_go_on() {
+    let after = &beside_four(vec![(0, None, 90)], 100).horizons[1];
+    assert_eq!((after.p50, after.ends), (36.0, 0.0), "{after:?}");
+}
+
 #[test]
 fn samples_come_in_any_order_and_hold_until_the_next() {
     let at = |at, gpus| Sample { at, gpus };

@@ -45,7 +45,7 @@ impl Course {
     }
 
     /// The last moment of the calendar, where it lies beyond.
-    fn moment(&self, second: u64) -> Timestamp {
+    pub(crate) fn moment(&self, second: u64) -> Timestamp {
         let after = SignedDuration::from_secs(i64::try_from(second).unwrap_or(i64::MAX));
         self.starts.checked_add(after).unwrap_or(Timestamp::MAX)
     }

@@ -192,6 +192,9 @@ pub struct JobRun {
     pub begun: Timestamp,
     pub ended: Timestamp,
     pub because: Because,
+    /// How long it was expected to run when it began, as far as that was written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_s: Option<u64>,
 }
 
 impl Stored for JobRun {
@@ -296,6 +299,14 @@ impl Job {
 
     pub fn expected(&self) -> SignedDuration {
         SignedDuration::from_secs(i64::try_from(self.expected_s).unwrap_or(i64::MAX))
+    }
+
+    /// When it was to end as it began. `None` while it waits.
+    pub fn planned(&self, spec: &JobSpec) -> Option<Timestamp> {
+        let runs = spec
+            .at_most
+            .map_or(self.expected(), |most| most.min(self.expected()));
+        Some(self.begun?.saturating_add(runs).unwrap_or(Timestamp::MAX))
     }
 
     /// When it is expected to let go of what it holds. `None` while it waits.
@@ -436,6 +447,7 @@ mod tests {
             begun: at(0),
             ended: at(minutes),
             because,
+            expected_s: None,
         };
         let lab = TenantId::from_lossy("lab");
         let mut runs = vec![run("lab", 30, Because::Done); 5];

@@ -1,4 +1,4 @@
-//! How many GPUs a tenant wanted and had, noted over time: what the manager's own forecasts rest on.
+//! How many GPUs a tenant wanted and had, of all kinds and of each, noted over time: what the manager's own forecasts rest on.
 //!
 //! What is noted holds until the next note. It is bounded: the last two days as they were noted, before that hours, and
 //! nothing older than [`KEPT_S`].
@@ -20,6 +20,12 @@ const MOST: usize = 2_400;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Wants {
     pub tenant: String,
+    /// Only GPUs of this kind; without it, of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Both of them, where it is of a kind.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    id: String,
     /// The latest last.
     pub noted: Vec<Noted>,
     /// Of the largest composition that it had when that was noted last.
@@ -41,14 +47,19 @@ pub(crate) struct Noted(pub i64, pub f64, pub f64);
 impl Stored for Wants {
     const KIND: &'static str = "wants";
     fn id(&self) -> &str {
-        &self.tenant
+        match self.kind {
+            Some(_) => &self.id,
+            None => &self.tenant,
+        }
     }
 }
 
 impl Wants {
-    pub fn of(tenant: &str) -> Self {
+    pub fn of(tenant: &str, kind: Option<&str>) -> Self {
         Self {
             tenant: tenant.to_owned(),
+            kind: kind.map(str::to_owned),
+            id: kind.map_or_else(String::new, |kind| format!("{tenant}@{kind}")),
             noted: Vec::new(),
             shape: None,
         }
@@ -131,7 +142,7 @@ mod tests {
 
     #[test]
     fn only_what_changed_is_noted() {
-        let mut wants = Wants::of("red");
+        let mut wants = Wants::of("red", None);
         assert!(wants.note(at(0), 4.0, 2.0));
         assert!(!wants.note(at(300), 4.0, 2.0));
         assert!(wants.note(at(600), 4.0, 4.0));
@@ -140,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_a_wrong_clock_noted_goes_when_it_is_set_back() {
-        let mut wants = Wants::of("red");
+        let mut wants = Wants::of("red", None);
         wants.note(at(100), 1.0, 1.0);
         wants.note(at(1_000_000), 2.0, 2.0);
         assert!(wants.note(at(400), 1.0, 1.0));
@@ -149,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_year_of_changes_stays_small_and_tells_the_same() {
-        let mut wants = Wants::of("red");
+        let mut wants = Wants::of("red", None);
         let mut most = 0;
         let level = |note: i64| if (note / 6) % 2 == 0 { 3.0 } else { 5.0 } + (note % 2) as f64;
         for note in 0..105_120 {
@@ -173,7 +184,7 @@ mod tests {
 
     #[test]
     fn who_wanted_nothing_for_two_months_is_over() {
-        let mut wants = Wants::of("red");
+        let mut wants = Wants::of("red", None);
         wants.note(at(0), 1.0, 1.0);
         assert!(!wants.is_over(at(10 * KEPT_S)));
         wants.note(at(10), 0.0, 0.0);

@@ -1,9 +1,11 @@
 //! Recorded demand: how many GPUs each tenant wanted over time, from samples or from recorded jobs.
 //!
-//! Samples have a time, a number of GPUs and, where there are several, a tenant; each holds until the tenant's next. Jobs
+//! Samples have a time, a number of GPUs and, where there are several, a tenant and a kind; each holds until the next of these. Jobs
 //! want their GPUs from their submission, for as long as they ran.
 
-use crate::trace::{self, MOST_GPUS, SUBMIT, TENANT, Trace, TraceError, TraceJob, field, moment, number};
+use crate::trace::{
+    self, KIND, MOST_GPUS, SUBMIT, TENANT, Trace, TraceError, TraceJob, field, moment, number,
+};
 use poolwright_planner::forecast::{History, JobRun, Sample, Seconds, Series, SeriesError, Window};
 use poolwright_sizing::csv::{self, Row};
 use std::collections::BTreeMap;
@@ -24,7 +26,8 @@ pub enum Recorded {
 /// Samples by tenant, and the span that they tell of.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
-    tenants: BTreeMap<String, Vec<Sample>>,
+    /// By tenant and kind, which is empty where none is named.
+    tenants: BTreeMap<(String, String), Vec<Sample>>,
     since: Seconds,
     until: Seconds,
 }
@@ -40,6 +43,8 @@ pub enum Planned {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tenant {
     pub name: String,
+    /// Only GPUs of this kind; without it, of all.
+    pub kind: Option<String>,
     pub history: History,
     pub gpu_hours: f64,
 }
@@ -59,22 +64,43 @@ impl Recorded {
         }
     }
 
-    /// What all wanted together, first, and then each tenant, the largest first; all over the same time.
-    pub fn tenants(&self, step: Seconds, planned: Planned) -> Result<Vec<Tenant>, SeriesError> {
+    /// What all wanted together, first, and then each tenant, the largest first; all over the same time. After each, where
+    /// that is asked for, what it wanted of each kind that the file names.
+    pub fn tenants(
+        &self,
+        step: Seconds,
+        planned: Planned,
+        by_kind: bool,
+    ) -> Result<Vec<Tenant>, SeriesError> {
         let mut tenants = match self {
-            Self::Jobs(trace) => of_jobs(trace, step, planned)?,
-            Self::Samples(samples) => samples.tenants(step)?,
+            Self::Jobs(trace) => of_jobs(trace, step, planned, by_kind)?,
+            Self::Samples(samples) => samples.tenants(step, by_kind)?,
         };
-        tenants[1..].sort_by(|a, b| b.gpu_hours.total_cmp(&a.gpu_hours));
+        let sizes: BTreeMap<String, f64> = tenants
+            .iter()
+            .filter(|tenant| tenant.kind.is_none())
+            .map(|tenant| (tenant.name.clone(), tenant.gpu_hours))
+            .collect();
+        let size = |tenant: &Tenant| sizes.get(&tenant.name).copied().unwrap_or(0.0);
+        tenants.sort_by(|a, b| {
+            let place = |one: &Tenant| (one.name != ALL, one.kind.is_some());
+            (place(a).0.cmp(&place(b).0))
+                .then(size(b).total_cmp(&size(a)))
+                .then_with(|| a.name.cmp(&b.name))
+                .then(place(a).1.cmp(&place(b).1))
+                .then(b.gpu_hours.total_cmp(&a.gpu_hours))
+        });
         Ok(tenants)
     }
 }
 
 impl Tenant {
-    fn new(name: &str, history: History) -> Self {
+    /// Of a tenant; without one, of all.
+    fn new(name: Option<&str>, kind: Option<&str>, history: History) -> Self {
         let series = history.series();
         Self {
-            name: name.to_owned(),
+            name: name.unwrap_or(ALL).to_owned(),
+            kind: kind.map(str::to_owned),
             gpu_hours: series.means.iter().sum::<f64>() * series.step as f64 / 3600.0,
             history,
         }
@@ -84,7 +110,12 @@ impl Tenant {
 /// What all tenants together are called.
 pub const ALL: &str = "(all)";
 
-fn of_jobs(trace: &Trace, step: Seconds, planned: Planned) -> Result<Vec<Tenant>, SeriesError> {
+fn of_jobs(
+    trace: &Trace,
+    step: Seconds,
+    planned: Planned,
+    by_kind: bool,
+) -> Result<Vec<Tenant>, SeriesError> {
     let window = Window {
         since: 0,
         until: trace.window_s() as Seconds,
@@ -100,16 +131,19 @@ fn of_jobs(trace: &Trace, step: Seconds, planned: Planned) -> Result<Vec<Tenant>
             gpus: f64::from(job.gpus),
         }
     };
-    let mut of_tenants: Vec<Vec<JobRun>> = vec![Vec::new(); trace.tenants.len()];
+    let mut alike: BTreeMap<(Option<&str>, Option<&str>), Vec<JobRun>> = BTreeMap::new();
     for job in &trace.jobs {
-        of_tenants[job.tenant].push(run(job));
+        for name in [None, Some(trace.tenants[job.tenant].as_str())] {
+            alike.entry((name, None)).or_default().push(run(job));
+            if let Some(kind) = job.gpu_type.as_deref().filter(|_| by_kind) {
+                alike.entry((name, Some(kind))).or_default().push(run(job));
+            }
+        }
     }
-    let all = trace.jobs.iter().map(run).collect();
-    let mut tenants = vec![Tenant::new(ALL, History::of_jobs(all, window)?)];
-    for (name, jobs) in trace.tenants.iter().zip(of_tenants) {
-        tenants.push(Tenant::new(name, History::of_jobs(jobs, window)?));
-    }
-    Ok(tenants)
+    alike
+        .into_iter()
+        .map(|((name, kind), jobs)| Ok(Tenant::new(name, kind, History::of_jobs(jobs, window)?)))
+        .collect()
 }
 
 impl Samples {
@@ -153,28 +187,35 @@ impl Samples {
             return Ok(());
         };
         let pending = number(row, PENDING, MOST_GPUS, allowed)?.unwrap_or(0.0);
-        let tenant = field(row, TENANT).map_or("", |(_, tenant)| tenant);
-        self.tenants.entry(tenant.to_owned()).or_default().push(Sample {
+        let text = |names| field(row, names).map_or_else(String::new, |(_, text)| text.to_owned());
+        let of = (text(TENANT), text(KIND));
+        self.tenants.entry(of).or_default().push(Sample {
             at: at as Seconds,
             gpus: wanted + pending,
         });
         Ok(())
     }
 
-    fn tenants(&self, step: Seconds) -> Result<Vec<Tenant>, SeriesError> {
+    fn tenants(&self, step: Seconds, by_kind: bool) -> Result<Vec<Tenant>, SeriesError> {
         let window = Window {
             since: self.since,
             until: self.until,
             step,
         };
-        let mut tenants = Vec::new();
-        for (name, samples) in &self.tenants {
-            let history = History::of(Series::of_samples(samples, window)?);
-            tenants.push(Tenant::new(name, history));
+        let mut alike: BTreeMap<(Option<&str>, Option<&str>), Vec<Series>> = BTreeMap::new();
+        for ((name, kind), samples) in &self.tenants {
+            let series = Series::of_samples(samples, window)?;
+            for name in [None, Some(name.as_str())] {
+                alike.entry((name, None)).or_default().push(series.clone());
+                if by_kind && !kind.is_empty() {
+                    alike.entry((name, Some(kind))).or_default().push(series.clone());
+                }
+            }
         }
-        if let Some(sum) = Series::sum(tenants.iter().map(|tenant| tenant.history.series())) {
-            tenants.insert(0, Tenant::new(ALL, History::of(sum)));
-        }
-        Ok(tenants)
+        let sums = alike.into_iter().filter_map(|((name, kind), series)| {
+            let sum = Series::sum(&series)?;
+            Some(Tenant::new(name, kind, History::of(sum)))
+        });
+        Ok(sums.collect())
     }
 }

@@ -87,7 +87,7 @@ const DURATION: &[&str] = &["duration_s", "duration"];
 const GPUS: &[&str] = &["gpus", "gpu_num", "gpu_request"];
 const WORKERS: &[&str] = &["worker_num"];
 const MEMORY: &[&str] = &["min_gpu_mem_gb"];
-const KIND: &[&str] = &["gpu_type", "gpu_model"];
+pub(crate) const KIND: &[&str] = &["gpu_type", "gpu_model"];
 
 impl Trace {
     /// Reads a trace; gzip is recognised by its first bytes.

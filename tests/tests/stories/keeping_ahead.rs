@@ -6,7 +6,7 @@ use poolwright_emulator::rack::Rack;
 use poolwright_emulator::state::Job;
 use poolwright_executor::Clock as _;
 use poolwright_service::keep::{Keep, Level};
-use poolwright_service::{Change, How, OperationKind, OperationState, Release};
+use poolwright_service::{Change, How, Kinds, OperationKind, OperationState, Release};
 use poolwright_store::SqliteStore;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -58,7 +58,11 @@ fn nothing_was_done(change: &Change) {
 impl Pool {
     async fn kept_ahead(&self) -> u32 {
         let ahead = BTreeSet::from([1]);
-        self.composer().forecast(None, &ahead).await.unwrap()[0].kept
+        self.composer()
+            .forecast(None, &Kinds::Together, &ahead)
+            .await
+            .unwrap()[0]
+            .kept
     }
 
     async fn kinds(&self) -> Vec<OperationKind> {

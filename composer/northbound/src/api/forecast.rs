@@ -5,7 +5,7 @@ use super::{Listed, Many, Query};
 use crate::Api;
 use crate::problem::Problem;
 use axum::extract::State;
-use poolwright_service::{MOST_AHEAD_H, ServiceError, TenantForecast};
+use poolwright_service::{Kinds, MOST_AHEAD_H, ServiceError, TenantForecast};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -20,13 +20,22 @@ struct Asked {
     tenant: Option<String>,
     /// Hours, with commas between them.
     ahead: Option<String>,
+    /// Only GPUs of this kind.
+    kind: Option<String>,
+    /// Each kind by itself, too.
+    #[serde(default)]
+    by_kind: bool,
 }
 
 async fn forecast(State(api): State<Api>, Query(asked): Query<Asked>) -> Listed<TenantForecast> {
     let ahead = hours(asked.ahead.as_deref().unwrap_or("1,2,4,8,12,24"))?;
-    Ok(Many(
-        api.composer.forecast(asked.tenant.as_deref(), &ahead).await?,
-    ))
+    let kinds = match (asked.kind, asked.by_kind) {
+        (Some(kind), _) => Kinds::Only(kind),
+        (None, true) => Kinds::Each,
+        (None, false) => Kinds::Together,
+    };
+    let made = api.composer.forecast(asked.tenant.as_deref(), &kinds, &ahead);
+    Ok(Many(made.await?))
 }
 
 fn hours(text: &str) -> Result<BTreeSet<u32>, Problem> {

@@ -53,7 +53,16 @@ async fn what_tenants_will_want_is_told_once_it_was_noted_for_long_enough() {
         assert_eq!((&horizon["p50"], &horizon["p90"]), (&json!(3.0), &json!(3.0)));
         assert_eq!(horizon["measured"]["ours"]["coverage"], json!(1.0), "{horizon}");
     }
+    let (_, kinds) = ask("?tenant=lab&by_kind=true").await;
+    let kinds: Vec<_> = kinds
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["kind"].clone())
+        .collect();
+    assert_eq!(kinds, [Value::Null, json!("(any)")], "no kind was asked for");
     for (query, status) in [
+        ("?kind=none-such", 404),
         ("?ahead=0", 400),
         ("?ahead=169", 400),
         ("?ahead=soon", 400),

@@ -2,7 +2,8 @@
 //! off.
 //!
 //! Where one was clearly better than the last value, it is halfway between the last value and the mean of the best, three at most:
-//! what was best by chance is so only half believed.
+//! what was best by chance is so only half believed. In place of the last value stands that less what is known to end, unless
+//! that was worse, as where others come at once in place of those that end.
 
 use super::methods::{Method, Past};
 
@@ -14,12 +15,16 @@ const LEAST_H: f64 = 24.0;
 const CLEARLY: f64 = 0.97;
 /// So many share what is not the last value's.
 const BEST: usize = 3;
+/// What is sums of differences may be off by as much.
+const CRUMB: f64 = 1e-6;
 
 /// What is said at each step of the one `ahead` later, and by which methods it is at the end.
 pub(super) struct Said {
     pub points: Vec<f64>,
-    /// Empty: the last value, for nothing was clearly better.
+    /// Empty: `base` alone, for nothing was clearly better.
     pub best: Vec<Method>,
+    /// The last value, or that less what is known to end.
+    pub base: Method,
 }
 
 /// A method, what it said at each step, and how far off that was, summed over all steps before.
@@ -34,21 +39,23 @@ pub(super) fn said(past: &Past<'_>, ahead: usize) -> Said {
         .methods()
         .map(|method| Tried::new(past, method, ahead))
         .collect();
-    let mut best = Vec::new();
+    let (mut best, mut base) = (Vec::new(), &tried[0]);
     let points = (0..past.len()).map(|at| {
-        best = best_of(past, &tried, at, ahead);
-        let last = past.said(Method::LastValue, at, ahead);
+        let judged = Judged::at(past, at, ahead);
+        base = judged.base(&tried);
+        best = judged.best(&tried, base);
         match best.len() {
-            0 => last,
+            0 => base.points[at],
             many => {
                 let sum: f64 = best.iter().map(|tried| tried.points[at]).sum();
-                f64::midpoint(last, sum / many as f64)
+                f64::midpoint(base.points[at], sum / many as f64)
             }
         }
     });
     Said {
         points: points.collect(),
         best: best.into_iter().map(|tried| tried.method).collect(),
+        base: base.method,
     }
 }
 
@@ -63,24 +70,52 @@ impl Tried {
     }
 }
 
-/// The best by what is known at the end of step `at`; none where none is clearly better than the last value.
-fn best_of<'a>(past: &Past<'_>, tried: &'a [Tried], at: usize, ahead: usize) -> Vec<&'a Tried> {
-    // Of what was said up to here it is known by now how far off it was.
-    let known = (at + 1).saturating_sub(ahead);
-    if known < past.series.steps(LEAST_H) {
-        return Vec::new();
-    }
-    let from = known.saturating_sub(past.series.steps(JUDGED_H));
-    let off = |tried: &Tried| tried.off[known] - tried.off[from];
-    let last = tried.iter().find(|tried| tried.method == Method::LastValue);
-    let last = last.map_or(0.0, off);
-    let mut sorted: Vec<&Tried> = tried.iter().collect();
-    sorted.sort_by(|a, b| off(a).total_cmp(&off(b)).then(a.method.cmp(&b.method)));
-    match sorted.first().is_some_and(|best| off(best) < CLEARLY * last) {
-        true => {
-            let better = sorted.into_iter().filter(|tried| off(tried) <= last);
-            better.take(BEST).collect()
+/// The steps by which methods are judged: of what was said there it is known by now how far off it was.
+struct Judged {
+    from: usize,
+    known: usize,
+    enough: bool,
+}
+
+impl Judged {
+    fn at(past: &Past<'_>, at: usize, ahead: usize) -> Self {
+        let known = (at + 1).saturating_sub(ahead);
+        Self {
+            from: known.saturating_sub(past.series.steps(JUDGED_H)),
+            known,
+            enough: known >= past.series.steps(LEAST_H),
         }
-        false => Vec::new(),
+    }
+
+    fn off(&self, tried: &Tried) -> f64 {
+        tried.off[self.known] - tried.off[self.from]
+    }
+
+    /// The last value, or that less what is known to end: where both did alike, what is known counts.
+    fn base<'a>(&self, tried: &'a [Tried]) -> &'a Tried {
+        let last = &tried[0];
+        let less = tried.iter().find(|tried| tried.method == Method::LessEnds);
+        less.filter(|less| self.off(less) <= self.off(last) + CRUMB)
+            .unwrap_or(last)
+    }
+
+    /// None where none is clearly better than that.
+    fn best<'a>(&self, tried: &'a [Tried], base: &Tried) -> Vec<&'a Tried> {
+        if !self.enough {
+            return Vec::new();
+        }
+        let least = self.off(base);
+        let mut sorted: Vec<&Tried> = tried.iter().collect();
+        sorted.sort_by(|a, b| self.off(a).total_cmp(&self.off(b)).then(a.method.cmp(&b.method)));
+        match sorted
+            .first()
+            .is_some_and(|best| self.off(best) < CLEARLY * least)
+        {
+            true => {
+                let better = sorted.into_iter().filter(|tried| self.off(tried) <= least);
+                better.take(BEST).collect()
+            }
+            false => Vec::new(),
+        }
     }
 }

@@ -30,6 +30,8 @@ struct Known {
     /// Of those whose end is planned: when, in seconds from here, and how many GPUs; the earliest first, summed from
     /// the last.
     planned: Vec<(f64, f64)>,
+    /// Of those whose planned end has passed.
+    overdue: f64,
     /// GPUs that came a second, over each of [`DAYS`].
     arrivals: [f64; 2],
 }
@@ -82,16 +84,29 @@ impl Ends {
         let place = DAYS.iter().position(|known| *known == days).unwrap_or(0);
         running.sum::<f64>() + planned + known.arrivals[place] * stay.seconds_within(later)
     }
+
+    /// GPUs of jobs with planned ends that run at the end of a step: those that end before the middle of the step
+    /// `ahead`, and those that stay. What is overdue stays.
+    pub fn planned(&self, at: usize, ahead: usize) -> (f64, f64) {
+        let known = &self.steps[at];
+        let later = (ahead as f64 - 0.5) * self.step_s;
+        let first = known.planned.partition_point(|(ends, _)| *ends <= later);
+        let from = |place: usize| known.planned.get(place).map_or(0.0, |(_, gpus)| *gpus);
+        (from(0) - from(first), from(first) + known.overdue)
+    }
 }
 
 impl Known {
     fn of(open: &[JobRun], now: Seconds, stay: usize, arrivals: [f64; 2]) -> Self {
         let mut running = vec![0.0; CLASSES];
-        let mut planned = Vec::new();
+        let (mut planned, mut overdue) = (Vec::new(), 0.0);
         for job in open {
-            match job.planned.filter(|planned| *planned > now) {
-                Some(end) => planned.push(((end - now) as f64, job.gpus)),
-                None => running[class(now.saturating_sub(job.from) as f64)] += job.gpus,
+            match job.planned {
+                Some(end) if end > now => planned.push(((end - now) as f64, job.gpus)),
+                end => {
+                    running[class(now.saturating_sub(job.from) as f64)] += job.gpus;
+                    overdue += end.map_or(0.0, |_| job.gpus);
+                }
             }
         }
         planned.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -105,6 +120,7 @@ impl Known {
             stay,
             running: running.map(|(class, gpus)| (class as u8, gpus)).collect(),
             planned,
+            overdue,
             arrivals,
         }
     }

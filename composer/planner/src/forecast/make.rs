@@ -38,6 +38,9 @@ pub struct Horizon {
     pub in_s: Seconds,
     pub p50: f64,
     pub p90: f64,
+    /// GPUs of jobs that run and are known to end by then.
+    #[serde(default)]
+    pub ends: f64,
     pub basis: Basis,
     /// None where too little is known to measure anything.
     pub measured: Option<Measured>,
@@ -51,6 +54,8 @@ pub enum Basis {
     Methods { methods: Vec<String> },
     /// The last value, for nothing was clearly better.
     LastValue,
+    /// The last value, less what is known to end by then.
+    KnownEnds,
     /// The last value and the worst of few errors: the past is too short.
     ShortPast,
 }
@@ -87,8 +92,11 @@ fn horizon(past: &Past<'_>, ahead: usize) -> Option<Horizon> {
     let said = choose::said(past, ahead);
     let ours = Bounds::new(past, said.points, ahead);
     let (p50, p90) = ours.at(now);
+    let ends = past.planned(now, ahead).0;
+    let known_ends = said.base == Method::LessEnds && ends > 0.0;
     let basis = match (past.len().saturating_sub(ahead) < ENOUGH, said.best.is_empty()) {
         (true, _) => Basis::ShortPast,
+        (false, true) if known_ends => Basis::KnownEnds,
         (false, true) => Basis::LastValue,
         (false, false) => Basis::Methods {
             methods: said.best.iter().map(ToString::to_string).collect(),
@@ -100,6 +108,7 @@ fn horizon(past: &Past<'_>, ahead: usize) -> Option<Horizon> {
         in_s: in_s.saturating_mul(past.series.step),
         p50,
         p90,
+        ends,
         basis,
         measured: measured(past, &ours, ahead),
     })

@@ -2,7 +2,7 @@
 //! steps later.
 
 use super::ends::Ends;
-use super::{JobRun, Series};
+use super::{JobRun, Series, Window};
 use std::fmt;
 
 /// A way to go on from the past.
@@ -10,6 +10,8 @@ use std::fmt;
 pub(super) enum Method {
     /// The mean of the last step stays.
     LastValue,
+    /// The last value of all but jobs whose ends are planned; of these, those that will still run.
+    LessEnds,
     /// The level at this moment stays.
     Level,
     /// A mean in which what is older counts less, by half from step to step (of 10: so many tenths are new).
@@ -27,8 +29,9 @@ pub(super) enum Method {
 }
 
 /// All that are tried; the last value first, for it is what others must beat.
-pub(super) const ALL: [Method; 16] = [
+pub(super) const ALL: [Method; 17] = [
     Method::LastValue,
+    Method::LessEnds,
     Method::Level,
     Method::Smoothed { tenths: 5 },
     Method::Smoothed { tenths: 2 },
@@ -50,6 +53,7 @@ impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LastValue => write!(f, "last value"),
+            Self::LessEnds => write!(f, "known ends"),
             Self::Level => write!(f, "level"),
             Self::Smoothed { tenths } => write!(f, "smoothed 0.{tenths}"),
             Self::Day => write!(f, "mean of a day"),
@@ -68,6 +72,8 @@ pub(super) struct Past<'a> {
     week: Vec<f64>,
     smoothed: [Vec<f64>; 2],
     ends: Option<Ends>,
+    /// What jobs used of which it was known when they would end; empty where there are none.
+    planned: Vec<f64>,
 }
 
 impl<'a> Past<'a> {
@@ -78,6 +84,7 @@ impl<'a> Past<'a> {
             week: trailing(&series.means, series.steps(168.0)),
             smoothed: [smoothed(&series.means, 0.5), smoothed(&series.means, 0.2)],
             ends: (!jobs.is_empty()).then(|| Ends::new(series, jobs)),
+            planned: planned(series, jobs),
         }
     }
 
@@ -88,9 +95,18 @@ impl<'a> Past<'a> {
 
     /// The methods for which enough is known at all.
     pub fn methods(&self) -> impl Iterator<Item = Method> {
-        let jobs = self.ends.is_some();
-        ALL.into_iter()
-            .filter(move |method| jobs || !matches!(method, Method::Jobs { .. }))
+        let (jobs, planned) = (self.ends.is_some(), !self.planned.is_empty());
+        ALL.into_iter().filter(move |method| match method {
+            Method::Jobs { .. } => jobs,
+            Method::LessEnds => planned,
+            _ => true,
+        })
+    }
+
+    /// GPUs of jobs that run at the end of a step and are planned to end before the one `ahead`; of those that stay.
+    pub fn planned(&self, at: usize, ahead: usize) -> (f64, f64) {
+        let ends = self.ends.as_ref();
+        ends.map_or((0.0, 0.0), |ends| ends.planned(at, ahead))
     }
 
     /// What a method said at the end of step `at` of the step `ahead` later.
@@ -106,6 +122,10 @@ impl<'a> Past<'a> {
         };
         let said = match method {
             Method::LastValue => self.series.means[at],
+            Method::LessEnds => {
+                let planned = self.planned.get(at).copied().unwrap_or(0.0);
+                (self.series.means[at] - planned).max(0.0) + self.planned(at, ahead).1
+            }
             Method::Level => level,
             Method::Smoothed { tenths: 5 } => self.smoothed[0][at],
             Method::Smoothed { .. } => self.smoothed[1][at],
@@ -133,6 +153,21 @@ impl<'a> Past<'a> {
             count += 1;
         }
         (count > 0).then(|| sum / f64::from(count))
+    }
+}
+
+/// What jobs with planned ends used, step by step; nothing where there are none.
+fn planned(series: &Series, jobs: &[JobRun]) -> Vec<f64> {
+    let planned: Vec<JobRun> = jobs.iter().filter(|job| job.planned.is_some()).copied().collect();
+    let window = Window {
+        since: series.end_of(0) - series.step,
+        until: series.end,
+        step: series.step,
+    };
+    match planned.is_empty() {
+        true => Vec::new(),
+        // They were judged when the history was made.
+        false => Series::of_jobs(&planned, window).map_or(Vec::new(), |series| series.means),
     }
 }
 

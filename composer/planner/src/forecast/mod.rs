@@ -3,7 +3,7 @@
 //!
 //! * [`forecast`]: a [`History`] in, a [`Forecast`] out. Begin there.
 //! * [`Series`]: GPUs wanted, step by step, from samples or from recorded jobs.
-//! * [`JobRun`]: what is known of jobs, for those that still run.
+//! * [`JobRun`]: what is known of jobs: how long they ran, and when those that still run are to end.
 //! * [`Measured`]: how often the past would have been right, beside the last value with the quantile of its errors.
 //!
 //! On the way: `methods` (ways to go on from the past), `ends` (how long those that run will stay, and who comes),

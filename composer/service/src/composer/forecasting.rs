@@ -4,11 +4,11 @@
 //! the calendar.
 
 use super::Composer;
-use super::kept::kept_of;
+use super::known_jobs::KnownJob;
 use crate::error::{ErrorCode, ServiceError};
 use crate::wants::{Shape, Wants};
 use jiff::Timestamp;
-use poolwright_model::id::TenantId;
+use poolwright_model::id::{DemandId, TenantId};
 use poolwright_planner::forecast::{Forecast, History, Series, SeriesError, Window, forecast};
 use poolwright_store::{Batch, Stored, Versioned, read_all};
 use serde::Serialize;
@@ -20,17 +20,35 @@ const NOTED_EVERY: Duration = Duration::from_secs(300);
 const HOUR_S: i64 = 3_600;
 /// How many hours ahead can be asked for: a week.
 pub const MOST_AHEAD_H: u32 = 168;
-/// Of more tenants than these nothing is noted: who writes them down writes no longer soon.
-const MOST_TENANTS: usize = 256;
+/// Of more tenants and their kinds than these nothing is noted: who writes them down writes no longer soon.
+const MOST_NOTED: usize = 512;
 /// What is attached by name is no tenant's.
 const BY_NAME: &str = "(by name)";
+/// Of what any kind would do for.
+const ANY: &str = "(any)";
+/// Of GPUs of which nobody knows what they are.
+const UNKNOWN: &str = "(unknown)";
 /// All tenants together.
 const ALL: &str = "(all)";
+
+/// Which kinds of GPU are asked about.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Kinds {
+    /// All together.
+    #[default]
+    Together,
+    /// All together, and each by itself.
+    Each,
+    Only(String),
+}
 
 /// What a tenant wants, and is expected to want.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TenantForecast {
     pub tenant: String,
+    /// Only GPUs of this kind; without it, of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
     /// Since when it has been noted what anybody wants.
     pub since: Timestamp,
     pub wanted: f64,
@@ -48,6 +66,25 @@ pub(super) struct Now {
     pub held: f64,
 }
 
+/// What somebody wants of a kind, and has of it.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub tenant: String,
+    pub demand: Option<DemandId>,
+    pub kind: String,
+    pub now: Now,
+}
+
+/// Whose, and of which kind; without one, of all.
+type Key = (String, Option<String>);
+
+impl Now {
+    fn add(&mut self, other: Self) {
+        self.wanted += other.wanted;
+        self.held += other.held;
+    }
+}
+
 impl Composer {
     /// Notes what is wanted, for as long as somebody waits for it.
     pub(crate) async fn keep_noting_wants(&self) {
@@ -63,38 +100,44 @@ impl Composer {
         }
     }
 
-    /// Notes what each tenant wants and has.
+    /// Notes what each tenant wants and has, of all kinds and of each.
     pub async fn note_wants(&self, now: Timestamp) -> Result<(), ServiceError> {
-        let mut tenants = self.wants_now().await?;
-        let mut shapes = self.shapes_now().await?;
-        let known: Vec<Versioned<Wants>> = read_all(self.store.as_ref()).await?;
-        for wants in &known {
-            tenants.entry(wants.value.tenant.clone()).or_default();
+        let shapes = self.shapes_now().await?;
+        let mut wanted: BTreeMap<Key, Now> = BTreeMap::new();
+        for part in self.parts_now().await? {
+            let of_all = (part.tenant.clone(), None);
+            for key in [of_all, (part.tenant, Some(part.kind))] {
+                wanted.entry(key).or_default().add(part.now);
+            }
         }
-        let mut known: BTreeMap<String, Versioned<Wants>> = known
+        let known: Vec<Versioned<Wants>> = read_all(self.store.as_ref()).await?;
+        let mut known: BTreeMap<Key, Versioned<Wants>> = known
             .into_iter()
-            .map(|wants| (wants.value.tenant.clone(), wants))
+            .map(|found| ((found.value.tenant.clone(), found.value.kind.clone()), found))
             .collect();
+        for key in known.keys() {
+            wanted.entry(key.clone()).or_default();
+        }
         let mut batch = Batch::new();
-        let (mut changed, mut kept) = (false, known.len());
-        for (tenant, is) in tenants {
-            let before = known.remove(&tenant);
+        let (mut changed, mut written) = (false, known.len());
+        for (key, is) in wanted {
+            let before = known.remove(&key);
+            let (tenant, kind) = (key.0.as_str(), key.1.as_deref());
             let revision = before.as_ref().map(|before| before.revision);
-            if revision.is_none() && kept >= MOST_TENANTS {
+            if revision.is_none() && written >= MOST_NOTED {
                 continue;
             }
-            let mut wants = before.map_or_else(|| Wants::of(&tenant), |before| before.value);
-            let shape = shapes
-                .remove(&tenant)
-                .filter(|shape| wants.shape.as_ref() != Some(shape));
+            let mut wants = before.map_or_else(|| Wants::of(tenant, kind), |before| before.value);
+            let shape = shapes.get(tenant).filter(|_| kind.is_none());
+            let shape = shape.filter(|shape| wants.shape.as_ref() != Some(shape)).cloned();
             let is_new = wants.note(now, is.wanted, is.held) || shape.is_some();
             wants.shape = shape.or(wants.shape);
             if is_new {
-                batch.expect(Wants::KIND, &tenant, revision);
+                batch.expect(Wants::KIND, wants.id(), revision);
                 batch.put(&wants)?;
-                kept += usize::from(revision.is_none());
+                written += usize::from(revision.is_none());
             } else if wants.is_over(now) {
-                batch.delete(Wants::KIND, &tenant);
+                batch.delete(Wants::KIND, wants.id());
             } else {
                 continue;
             }
@@ -130,120 +173,210 @@ impl Composer {
         let known = read_all::<Wants>(self.store.as_ref()).await?.into_iter();
         let known = known
             .map(|found| found.value)
-            .filter(|wants| wants.tenant != BY_NAME);
+            .filter(|wants| wants.tenant != BY_NAME && wants.kind.is_none());
         Ok(known
             .map(|wants| (TenantId::from_lossy(&wants.tenant), wants.shape))
             .collect())
     }
 
+    /// What each tenant wants and has.
     pub(super) async fn wants_now(&self) -> Result<BTreeMap<String, Now>, ServiceError> {
         let mut tenants: BTreeMap<String, Now> = BTreeMap::new();
+        for part in self.parts_now().await? {
+            tenants.entry(part.tenant).or_default().add(part.now);
+        }
+        Ok(tenants)
+    }
+
+    /// The same, one by one: what is held, and what is wanted beyond that.
+    pub(super) async fn parts_now(&self) -> Result<Vec<Part>, ServiceError> {
+        let mut parts: Vec<Part> = Vec::new();
         let mut holds = BTreeMap::new();
-        for composition in self.held().await?.iter().filter(|c| c.kept.is_none()) {
-            let tenant = composition
-                .tenant
-                .as_ref()
-                .map_or(BY_NAME, |tenant| tenant.as_str());
+        let held = self.held().await?;
+        for composition in held.iter().filter(|c| c.kept.is_none()) {
+            let tenant = composition.tenant.as_ref().map_or(BY_NAME, TenantId::as_str);
             let gpus = composition.gpu_count();
-            let now = tenants.entry(tenant.to_owned()).or_default();
-            now.held += f64::from(gpus);
-            now.wanted += f64::from(gpus);
             if let Some(demand) = &composition.demand {
                 *holds.entry(demand.clone()).or_insert(0) += gpus;
             }
+            let kind = self.kind_held(std::slice::from_ref(composition)).await?;
+            parts.push(Part {
+                tenant: tenant.to_owned(),
+                demand: composition.demand.clone(),
+                kind: kind.unwrap_or_else(|| UNKNOWN.to_owned()),
+                now: Now {
+                    wanted: f64::from(gpus),
+                    held: f64::from(gpus),
+                },
+            });
         }
         for demand in self.wanted_now().await? {
-            let fewest = demand.need.alternatives.iter().map(|set| set.count).min();
+            let Some(fewest) = demand.need.alternatives.iter().min_by_key(|set| set.count) else {
+                continue;
+            };
             let held = holds.get(&demand.id).copied().unwrap_or(0);
-            let now = tenants.entry(demand.tenant.to_string()).or_default();
-            now.wanted += f64::from(fewest.unwrap_or(0).saturating_sub(held));
+            parts.push(Part {
+                tenant: demand.tenant.to_string(),
+                kind: fewest.kind.clone().unwrap_or_else(|| ANY.to_owned()),
+                now: Now {
+                    wanted: f64::from(fewest.count.saturating_sub(held)),
+                    held: 0.0,
+                },
+                demand: Some(demand.id),
+            });
         }
-        Ok(tenants)
+        parts.retain(|part| part.now.wanted > 0.0);
+        Ok(parts)
     }
 
     /// What tenants are expected to want so many hours ahead, all of them first; `tenant`: only this one.
     pub async fn forecast(
         &self,
         tenant: Option<&str>,
+        kinds: &Kinds,
         ahead: &BTreeSet<u32>,
     ) -> Result<Vec<TenantForecast>, ServiceError> {
-        let known: Vec<Wants> = read_all::<Wants>(self.store.as_ref())
-            .await?
-            .into_iter()
-            .map(|wants| wants.value)
-            .collect();
+        self.forecast_without(tenant, kinds, ahead, None).await
+    }
+
+    /// The same as if a demand had ended.
+    pub(super) async fn forecast_without(
+        &self,
+        tenant: Option<&str>,
+        kinds: &Kinds,
+        ahead: &BTreeSet<u32>,
+        gone: Option<&DemandId>,
+    ) -> Result<Vec<TenantForecast>, ServiceError> {
+        let known = read_all::<Wants>(self.store.as_ref()).await?.into_iter();
         let now = self.clock.now();
-        let (tenant, ahead) = (tenant.map(str::to_owned), ahead.clone());
-        let made = tokio::task::spawn_blocking(move || forecasts(&known, now, tenant.as_deref(), &ahead));
+        let question = Question {
+            known: known.map(|wants| wants.value).collect(),
+            jobs: self.known_jobs(gone).await?,
+            now,
+            tenant: tenant.map(str::to_owned),
+            kinds: kinds.clone(),
+            ahead: ahead.iter().map(|hours| *hours as usize).collect(),
+        };
+        let made = tokio::task::spawn_blocking(move || question.answer());
         let made = made.await.map_err(|error| {
             ServiceError::new(ErrorCode::Internal, format!("the forecast broke off: {error}"))
         })?;
         let mut made = made?;
-        let held = self.held().await?;
+        let mut kept = Vec::new();
+        for composition in self.held().await?.iter().filter(|c| c.kept.is_some()) {
+            let kind = self.kind_held(std::slice::from_ref(composition)).await?;
+            kept.push((composition.tenant.clone(), kind, composition.gpu_count()));
+        }
         for one in &mut made {
-            let tenant = (one.tenant != ALL).then(|| TenantId::from_lossy(&one.tenant));
-            one.kept = kept_of(&held, tenant.as_ref());
+            let of = |(tenant, kind, _): &&(Option<TenantId>, Option<String>, u32)| {
+                (one.tenant == ALL || tenant.as_ref().is_some_and(|t| t.as_str() == one.tenant))
+                    && (one.kind.is_none() || *kind == one.kind)
+            };
+            one.kept = kept.iter().filter(of).map(|(.., gpus)| gpus).sum();
         }
         Ok(made)
     }
 }
 
-fn forecasts(
-    known: &[Wants],
+/// All that a forecast rests on, and what is asked.
+struct Question {
+    known: Vec<Wants>,
+    jobs: Vec<KnownJob>,
     now: Timestamp,
-    tenant: Option<&str>,
-    ahead: &BTreeSet<u32>,
-) -> Result<Vec<TenantForecast>, ServiceError> {
-    let first = known
-        .iter()
-        .filter_map(|wants| Some(wants.noted.first()?.0))
-        .min();
-    let until = now.as_second();
-    let window = Window {
-        since: first.unwrap_or(until),
-        until,
-        step: HOUR_S,
-    };
-    let since = Timestamp::from_second(window.since).unwrap_or(now);
-    let ahead: Vec<usize> = ahead.iter().map(|hours| *hours as usize).collect();
-    let series = known.iter().map(|wants| {
-        let last = wants.noted.last().map_or((0.0, 0.0), |last| (last.1, last.2));
-        Ok((
-            wants.tenant.clone(),
-            last,
-            Series::of_samples(&wants.samples(), window)?,
-        ))
-    });
-    let mut series: Vec<(String, (f64, f64), Series)> = series
-        .collect::<Result<_, SeriesError>>()
-        .map_err(|error| unforecast(&error))?;
-    let Some(sum) = Series::sum(series.iter().map(|(_, _, series)| series)) else {
-        return Err(unforecast(&SeriesError::TooShort {
-            known: 0,
-            step: HOUR_S,
-        }));
-    };
-    let last = series
-        .iter()
-        .fold((0.0, 0.0), |sum, (_, last, _)| (sum.0 + last.0, sum.1 + last.1));
-    series.insert(0, (ALL.to_owned(), last, sum));
-    if let Some(tenant) = tenant {
-        series.retain(|(name, ..)| name == tenant);
-        if series.is_empty() {
+    tenant: Option<String>,
+    kinds: Kinds,
+    ahead: Vec<usize>,
+}
+
+impl Question {
+    fn answer(&self) -> Result<Vec<TenantForecast>, ServiceError> {
+        if let Some(tenant) = &self.tenant
+            && !self.known.iter().any(|wants| wants.tenant == *tenant)
+        {
             return Err(ServiceError::not_found("tenant", tenant));
         }
-    }
-    let made = series
-        .into_iter()
-        .map(|(tenant, (wanted, held), series)| TenantForecast {
-            tenant,
-            since,
-            wanted,
-            held,
-            kept: 0,
-            forecast: forecast(&History::of(series), &ahead),
+        let all_kinds: BTreeSet<&str> = self
+            .known
+            .iter()
+            .filter_map(|wants| wants.kind.as_deref())
+            .collect();
+        let kinds: Vec<Option<&str>> = match &self.kinds {
+            Kinds::Together => vec![None],
+            Kinds::Each => [None]
+                .into_iter()
+                .chain(all_kinds.into_iter().map(Some))
+                .collect(),
+            Kinds::Only(kind) if all_kinds.contains(kind.as_str()) => vec![Some(kind)],
+            Kinds::Only(kind) => return Err(ServiceError::not_found("kind", kind)),
+        };
+        let mut made = Vec::new();
+        for kind in kinds {
+            match self.of_kind(kind) {
+                Ok(found) => made.extend(found),
+                // Kinds may have been noted for a shorter time than what is wanted of all.
+                Err(_) if self.kinds == Kinds::Each && kind.is_some() => {}
+                Err(error) => return Err(unforecast(&error)),
+            }
+        }
+        made.sort_by(|a, b| {
+            let key = |one: &TenantForecast| (one.tenant != ALL, one.tenant.clone(), one.kind.clone());
+            key(a).cmp(&key(b))
         });
-    Ok(made.collect())
+        Ok(made)
+    }
+
+    /// All tenants together, and each; or the one that is asked about.
+    fn of_kind(&self, kind: Option<&str>) -> Result<Vec<TenantForecast>, SeriesError> {
+        let alike = self
+            .known
+            .iter()
+            .filter(|wants| wants.kind.is_some() == kind.is_some());
+        let first = alike.filter_map(|wants| Some(wants.noted.first()?.0)).min();
+        let until = self.now.as_second();
+        let window = Window {
+            since: first.unwrap_or(until),
+            until,
+            step: HOUR_S,
+        };
+        let mut series: Vec<(String, Now, Series)> = Vec::new();
+        for wants in self.known.iter().filter(|wants| wants.kind.as_deref() == kind) {
+            let last = wants.noted.last().map_or(Now::default(), |last| Now {
+                wanted: last.1,
+                held: last.2,
+            });
+            let of_tenant = Series::of_samples(&wants.samples(), window)?;
+            series.push((wants.tenant.clone(), last, of_tenant));
+        }
+        let Some(sum) = Series::sum(series.iter().map(|(_, _, series)| series)) else {
+            return Err(SeriesError::TooShort {
+                known: 0,
+                step: HOUR_S,
+            });
+        };
+        let mut all = Now::default();
+        series.iter().for_each(|(_, last, _)| all.add(*last));
+        series.insert(0, (ALL.to_owned(), all, sum));
+        if let Some(asked) = &self.tenant {
+            series.retain(|(tenant, ..)| tenant == asked);
+        }
+        let since = Timestamp::from_second(window.since).unwrap_or(self.now);
+        let made = series.into_iter().map(|(tenant, last, series)| {
+            let jobs = self.jobs.iter().filter(|job| {
+                (tenant == ALL || job.tenant == tenant) && (kind.is_none() || Some(job.kind.as_str()) == kind)
+            });
+            let history = History::with_jobs(series, jobs.map(|job| job.run).collect())?;
+            Ok(TenantForecast {
+                since,
+                wanted: last.wanted,
+                held: last.held,
+                kept: 0,
+                forecast: forecast(&history, &self.ahead),
+                kind: kind.map(str::to_owned),
+                tenant,
+            })
+        });
+        made.collect()
+    }
 }
 
 fn unforecast(error: &SeriesError) -> ServiceError {

@@ -10,7 +10,7 @@
 
 use super::planning::{Basis, How, Wanted};
 use super::requests::Request;
-use super::{Composer, TenantForecast};
+use super::{Composer, Kinds};
 use crate::error::ServiceError;
 use crate::keep::{Expected, Keep};
 use crate::schedule::{next_change, wanted};
@@ -92,10 +92,14 @@ impl Composer {
         if self.somebody_waits().await? || all.saturating_add(gpus) > policy.most_gpus {
             return Ok(None);
         }
-        let Some(more) = self.expects_more(&policy, tenant, gpus).await? else {
+        let kind = self.kind_held(std::slice::from_ref(composition)).await?;
+        let gone = composition.demand.as_ref().map(|demand| (demand, gpus));
+        let Some(more) = self.expects_more(&policy, tenant, kind.as_deref(), gone).await? else {
             return Ok(None);
         };
-        let room = more.gpus.saturating_sub(kept_of(&basis.held, Some(tenant)));
+        let room = more
+            .gpus
+            .saturating_sub(self.kept_alike(&basis.held, tenant, kind.as_deref()).await?);
         if room < gpus || self.is_in_use(composition).await {
             return Ok(None);
         }
@@ -220,27 +224,61 @@ impl Composer {
         Ok(tenants.values().any(|now| now.wanted > now.held))
     }
 
-    /// What a tenant is expected to want beyond what it wants now, were it without these GPUs.
+    /// GPUs of a kind that are kept for a tenant.
+    async fn kept_alike(
+        &self,
+        held: &[Composition],
+        tenant: &TenantId,
+        kind: Option<&str>,
+    ) -> Result<u32, ServiceError> {
+        let mut gpus = 0;
+        for composition in held
+            .iter()
+            .filter(|c| c.kept.is_some() && c.tenant.as_ref() == Some(tenant))
+        {
+            if self
+                .kind_held(std::slice::from_ref(composition))
+                .await?
+                .as_deref()
+                == kind
+            {
+                gpus += composition.gpu_count();
+            }
+        }
+        Ok(gpus)
+    }
+
+    /// What a tenant is expected to want of a kind beyond what it wants now, were it without a demand and its GPUs.
     async fn expects_more(
         &self,
         policy: &Keep,
         tenant: &TenantId,
-        without: u32,
+        kind: Option<&str>,
+        gone: Option<(&DemandId, u32)>,
     ) -> Result<Option<More>, ServiceError> {
-        let forecast = self.forecast_within(policy, tenant).await?;
-        let told = forecast.and_then(|made| policy.expects(&made.forecast));
-        let (known, need) = self.known_within(policy, tenant).await?.unzip();
-        let Some(expected) = told.into_iter().chain(known).reduce(Expected::or_more) else {
-            return Ok(None);
+        let (demand, without) = gone.unzip();
+        let parts = self.parts_now().await?;
+        let wants = |kind: Option<&str>| {
+            let of_tenant = parts.iter().filter(|part| part.tenant == tenant.as_str());
+            let alike = of_tenant.filter(|part| kind.is_none_or(|kind| part.kind == kind));
+            let wanted: f64 = alike.map(|part| part.now.wanted).sum();
+            (wanted as u32).saturating_sub(without.unwrap_or(0))
         };
-        let wants = self.wants_now().await?;
-        let wanted = wants.get(tenant.as_str()).map_or(0.0, |now| now.wanted);
-        let wanted = (wanted as u32).saturating_sub(without);
-        Ok(Some(More {
-            expected,
-            gpus: expected.gpus.saturating_sub(wanted),
-            need: need.flatten(),
-        }))
+        let mut found: Option<More> = None;
+        let mut say = |expected: Expected, wanted: u32, need: Option<Need>| {
+            let gpus = expected.gpus.saturating_sub(wanted);
+            let is_more = |known: &More| (gpus, -expected.in_s) > (known.gpus, -known.expected.in_s);
+            if found.as_ref().is_none_or(is_more) {
+                found = Some(More { expected, gpus, need });
+            }
+        };
+        if let Some((expected, of_kind)) = self.forecast_within(policy, tenant, kind, demand).await? {
+            say(expected, wants(kind.filter(|_| of_kind)), None);
+        }
+        if let Some((expected, need)) = self.known_within(policy, tenant).await? {
+            say(expected, wants(None), need);
+        }
+        Ok(found)
     }
 
     /// The most that calendars and phases are going to want for a tenant, and the largest need among it of what has
@@ -281,15 +319,27 @@ impl Composer {
         Ok(found)
     }
 
+    /// What forecasts of a kind say, else of all kinds; and which of them it is. What was noted for too short a time says
+    /// nothing.
     async fn forecast_within(
         &self,
         policy: &Keep,
         tenant: &TenantId,
-    ) -> Result<Option<TenantForecast>, ServiceError> {
+        kind: Option<&str>,
+        gone: Option<&DemandId>,
+    ) -> Result<Option<(Expected, bool)>, ServiceError> {
         let ahead: BTreeSet<u32> = (1..=policy.ahead_h).collect();
-        // What was noted for too short a time says nothing.
-        let made = self.forecast(Some(tenant.as_str()), &ahead).await;
-        Ok(made.ok().and_then(|mut made| made.pop()))
+        let only = kind.map(|kind| Kinds::Only(kind.to_owned()));
+        for kinds in only.into_iter().chain([Kinds::Together]) {
+            let made = self
+                .forecast_without(Some(tenant.as_str()), &kinds, &ahead, gone)
+                .await;
+            let expected = made.ok().and_then(|made| policy.expects(&made.first()?.forecast));
+            if let Some(expected) = expected {
+                return Ok(Some((expected, kinds != Kinds::Together)));
+            }
+        }
+        Ok(None)
     }
 
     /// Lets go of what is kept and expected no longer, and attaches ahead what is expected, a composition a tenant.
@@ -301,25 +351,32 @@ impl Composer {
         {
             return Ok(());
         }
-        let mut tenants: BTreeMap<TenantId, Vec<&Composition>> = BTreeMap::new();
+        let mut alike: BTreeMap<(TenantId, Option<String>), Vec<&Composition>> = BTreeMap::new();
         for composition in held.iter().filter(|c| c.kept.is_some()) {
-            let tenant = composition.tenant.clone();
-            tenants
-                .entry(tenant.unwrap_or_else(|| TenantId::from_lossy("-")))
-                .or_default()
-                .push(composition);
+            let Some(tenant) = composition.tenant.clone().filter(|_| policy.is_some()) else {
+                self.let_go_of_kept(composition).await;
+                continue;
+            };
+            let kind = self.kind_held(std::slice::from_ref(composition)).await?;
+            alike.entry((tenant, kind)).or_default().push(composition);
         }
         let Some(policy) = policy else {
-            for composition in tenants.into_values().flatten() {
-                self.let_go_of_kept(composition).await;
-            }
             return Ok(());
         };
+        for ((tenant, kind), kept) in &alike {
+            let more = self.expects_more(&policy, tenant, kind.as_deref(), None).await?;
+            self.no_more_than(more.as_ref(), kept).await;
+        }
+        if policy.attach {
+            self.see_to_attached_ahead(&policy).await?;
+        }
+        Ok(())
+    }
+
+    async fn see_to_attached_ahead(&self, policy: &Keep) -> Result<(), ServiceError> {
         for (tenant, shape) in self.shapes().await? {
-            let kept = tenants.remove(&tenant).unwrap_or_default();
-            let more = self.expects_more(&policy, &tenant, 0).await?;
-            self.no_more_than(more.as_ref(), &kept).await;
-            let Some(more) = more.filter(|_| policy.attach) else {
+            let kind = shape.as_ref().map(|shape| shape.kind.clone());
+            let Some(more) = self.expects_more(policy, &tenant, kind.as_deref(), None).await? else {
                 continue;
             };
             let like_before = shape.map(|Shape { kind, gpus }| Need::of_kind(kind, gpus));
@@ -327,15 +384,11 @@ impl Composer {
                 continue;
             };
             let gpus = need.best().map_or(0, |set| set.count);
-            let has: u32 = kept.iter().map(|c| c.gpu_count()).sum();
-            let all = kept_of(&self.held().await?, None);
+            let held = self.held().await?;
+            let (has, all) = (kept_of(&held, Some(&tenant)), kept_of(&held, None));
             if has.saturating_add(gpus) <= more.gpus && all.saturating_add(gpus) <= policy.most_gpus {
-                self.attach_ahead(&policy, &tenant, &more, need).await;
+                self.attach_ahead(policy, &tenant, &more, need).await;
             }
-        }
-        // Of tenants of which nothing is noted any more.
-        for composition in tenants.into_values().flatten() {
-            self.let_go_of_kept(composition).await;
         }
         Ok(())
     }

@@ -162,6 +162,7 @@ impl Composer {
     /// Writes down that a job is over, as it was read: its GPUs are let go of next. To be called with the turn.
     pub(super) async fn end_job(&self, found: &Found, because: Because) -> Result<(), ServiceError> {
         let mut record = found.value.clone();
+        let spec = record.spec.queue.clone().unwrap_or_default();
         let Some((job, begun)) = record
             .job
             .as_mut()
@@ -183,6 +184,9 @@ impl Composer {
             begun,
             ended: at,
             because,
+            expected_s: job
+                .planned(&spec)
+                .and_then(|ends| u64::try_from(ends.duration_since(begun).as_secs()).ok()),
         };
         let mut batch = Batch::new();
         batch
@@ -204,7 +208,7 @@ impl Composer {
             .collect())
     }
 
-    async fn kind_held(&self, held: &[Composition]) -> Result<Option<String>, ServiceError> {
+    pub(super) async fn kind_held(&self, held: &[Composition]) -> Result<Option<String>, ServiceError> {
         let snapshot = self.snapshot().await?;
         let first = held.iter().flat_map(Composition::gpus).next();
         Ok(first.and_then(|gpu| snapshot.topology.gpu(gpu)?.profile.clone()))
