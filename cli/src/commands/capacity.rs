@@ -8,10 +8,11 @@ use crate::failure::Failure;
 use crate::output::{Cell, Output, Table, column, in_csv};
 use crate::progress::Progress;
 use jiff::Timestamp;
+use poolwright_model::topology::{PortRole, SwitchPort};
 use poolwright_service::{Asked, Snapshot, Status, pool_kinds};
-use poolwright_simulator::capacity::{Choice, Judged, Prices, Question};
+use poolwright_simulator::capacity::{Choice, Judged, Prices, Question, report};
 use poolwright_simulator::record::{self, Wish};
-use poolwright_simulator::site::{Hosts, Kind, SiteError};
+use poolwright_simulator::site::{Hosts, Kind, SiteError, Switches};
 use poolwright_simulator::{Policy, Runtimes, Scenario, Site, Trace};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -45,9 +46,12 @@ pub struct CapacityArgs {
     /// Hours after which whoever waits counts as turned away
     #[arg(long, value_name = "HOURS", default_value = "24", value_parser = parse_patience)]
     patience: f64,
-    /// US dollars of a host, a slot, a link, a kwh, or a GPU of a kind; may be repeated
+    /// US dollars of a host, a slot, a link, an uplink for each GPU that it carries, a kwh, or a GPU of a kind; may be repeated
     #[arg(long = "price", value_name = "WHAT=USD", value_parser = parse_price)]
     prices: Vec<(String, f64)>,
+    /// Also write a report with plots
+    #[arg(long, value_name = "FILE.html")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     manager: ManagerArgs,
 }
@@ -56,16 +60,19 @@ const EXAMPLES: &str = "\
 Examples:
   poolwright capacity --record asked.csv
   poolwright capacity --option \"8 x h100-sxm5-80gb\" --price h100-sxm5-80gb=30000 --patience 4
-  poolwright capacity --trace jobs.csv.gz --scenario pool.toml
+  poolwright capacity --trace jobs.csv.gz --scenario pool.toml --html report.html
   poolwright capacity --trace jobs.csv --scenario pool.toml --option \"8 x h100-sxm5-80gb\" --option \"2 hosts\" \\
     --option \"16 slots a host\" --option \"2 links a host + 4 x l4\" --price host=24000 -o json
 
 Options: N x KIND; N hosts, or N hosts of S slots; S slots a host (no host has fewer); L links a host (a link brings the \
-slots that a host's other links have); several with + between them. To buy nothing is always the first.
+slots that a host's other links have); U GPUs an uplink (so many at a time between each switch and the others); several with + between them. To buy nothing is always the first.
 
 Columns: WAIT is from submission until the job computes, in hours; LATE are jobs that waited for longer than --patience, \
 NEVER those that the pool could never hold; STRANDED are GPU-hours that were free while somebody waited for as many; \
 USD what the option costs, from hw-profiles and --price.";
+
+/// An uplink carries a GPU for each so many lanes.
+const LANES_OF_A_GPU: u32 = 16;
 
 /// What is replayed, and on what.
 struct Ground {
@@ -152,7 +159,15 @@ pub async fn run(args: CapacityArgs, output: Output) -> Outcome {
         .answer(&args.options, &mut |what| progress.doing(what))
         .map_err(|error| Failure::usage(error.to_string()))?;
     drop(progress);
-    let assumed = assumed(scenario, &judged);
+    let assumed = assumed(scenario, site, &judged);
+    if let Some(file) = &args.html {
+        let jobs = args.trace.as_ref().map_or_else(
+            || "what the manager recorded".to_owned(),
+            |trace| trace.display().to_string(),
+        );
+        fs::write(file, report(&jobs, &question, &judged, &assumed))
+            .map_err(|error| Failure::file(file, "written", &error))?;
+    }
     let answer = Answer {
         recorded,
         options: &judged,
@@ -235,7 +250,29 @@ fn site_of(snapshot: &Snapshot) -> Result<Site, SiteError> {
     let hosts = alike
         .into_iter()
         .map(|((slots, links), count)| Hosts { count, slots, links });
-    Site::new(kinds.collect(), hosts.collect())
+    Site::new(kinds.collect(), hosts.collect())?.behind(switches_of(snapshot))
+}
+
+/// The switches that cables join, with the narrowest uplink among them. `None` where there are not several, or where it is
+/// not told how wide the cables are.
+fn switches_of(snapshot: &Snapshot) -> Option<Switches> {
+    let lanes_of = |port: &SwitchPort| port.link.lanes.map(|lanes| u32::from(lanes.0));
+    let mut uplinks = Vec::new();
+    for switch in &snapshot.topology.switches {
+        let ports = switch
+            .ports
+            .iter()
+            .filter(|port| port.role == PortRole::Interswitch);
+        let lanes = ports.map(lanes_of).collect::<Option<Vec<u32>>>()?;
+        if !lanes.is_empty() {
+            uplinks.push(lanes.iter().sum::<u32>() / LANES_OF_A_GPU);
+        }
+    }
+    let count = u32::try_from(uplinks.len()).ok().filter(|count| *count > 1)?;
+    Some(Switches {
+        count,
+        uplink_gpus: uplinks.into_iter().min()?,
+    })
 }
 
 fn seconds(at: Timestamp) -> f64 {
@@ -321,6 +358,7 @@ fn prices_of(given: &[(String, f64)]) -> Prices {
             "host" => prices.host = Some(*usd),
             "slot" => prices.slot = Some(*usd),
             "link" => prices.link = Some(*usd),
+            "uplink" => prices.uplink = Some(*usd),
             "kwh" => prices.kwh = Some(*usd),
             kind => drop(prices.kinds.insert(kind.to_owned(), *usd)),
         }
@@ -329,9 +367,16 @@ fn prices_of(given: &[(String, f64)]) -> Prices {
 }
 
 /// What the answer rests on that nobody measured.
-fn assumed(scenario: &Scenario, judged: &[Judged]) -> Vec<String> {
+fn assumed(scenario: &Scenario, site: &Site, judged: &[Judged]) -> Vec<String> {
+    let reach = match site.switches {
+        Some(switches) => format!(
+            "hosts and GPUs are spread evenly over {} switches, and {} GPUs at a time work across the uplink of each",
+            switches.count, switches.uplink_gpus
+        ),
+        None => "any GPU reaches any host, and uplinks between switches carry all".to_owned(),
+    };
     let mut lines = vec![
-        "any GPU reaches any host; a job that no host holds may use several".to_owned(),
+        format!("{reach}; a job that no host holds may use several"),
         "jobs come as they came, whatever is bought".to_owned(),
     ];
     for table in ["attach", "detach", "pool"] {

@@ -96,6 +96,31 @@ async fn capacity_is_judged_against_buying_nothing() {
 }
 
 #[tokio::test]
+async fn capacity_is_told_in_one_file_that_loads_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.html");
+    let line = format!("capacity --trace {SMALL} --scenario {DESCRIBED} --price host=24000");
+    run(&format!("{line} --html {}", file.display()))
+        .await
+        .expect(0, &["buy nothing"]);
+    let html = std::fs::read_to_string(&file).unwrap();
+    for word in [
+        "buy nothing",
+        "16 slots a host",
+        "24000",
+        "Mean wait (h)",
+        "What is assumed",
+        "<rect",
+    ] {
+        assert!(html.contains(word), "{word}");
+    }
+    assert!(
+        !html.contains("http") && !html.contains("<script"),
+        "nothing is loaded"
+    );
+}
+
+#[tokio::test]
 async fn an_option_that_can_not_be_bought_is_refused() {
     let with = |rest: &str| format!("capacity --trace {SMALL} --scenario {DESCRIBED} {rest}");
     for (line, words) in [

@@ -7,7 +7,7 @@ use crate::plot::{Bar, bars, colour};
 use crate::scenario::Scenario;
 use std::fmt::Write;
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:64em;margin:2em auto;padding:0 1em;color:#1f2933}\
+pub(crate) const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:64em;margin:2em auto;padding:0 1em;color:#1f2933}\
 table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .7em;text-align:right;border-bottom:1px solid #e4e7eb}\
 td:first-child,th:first-child{text-align:left}svg{width:100%;margin:1em 0}.title{font-weight:600}.group{text-anchor:middle}\
 .most{font-size:12px;fill:#7b8794}.key{display:inline-block;width:.8em;height:.8em;margin:0 .3em 0 1em}";
@@ -45,20 +45,12 @@ pub fn report(
     }
     let mut html = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Replay of {0}</title><style>{STYLE}</style>\
-<h1>Replay of {0}</h1><p>Scenario {1}: {2}.</p><p>",
+<h1>Replay of {0}</h1><p>Scenario {1}: {2}.</p>",
         escaped(trace),
         escaped(&scenario.name),
         escaped(&scenario.description)
     );
-    for (place, name) in series.iter().enumerate() {
-        // Writing to a String cannot fail.
-        let _ = write!(
-            html,
-            "<span class=\"key\" style=\"background:{}\"></span>{name}",
-            colour(place)
-        );
-    }
-    html.push_str("</p>\n");
+    html.push_str(&keys(&series));
     for (title, unit, figure) in PLOTS {
         let of = |outcome: &Outcome| Bar {
             group: format!("load {}, {}", outcome.load, outcome.runtimes),
@@ -89,6 +81,16 @@ pub fn report(
     }
     html.push_str("</ul></html>\n");
     html
+}
+
+/// Which colour is whose.
+pub(crate) fn keys(series: &[&str]) -> String {
+    let key = |(place, name): (usize, &&str)| {
+        let colour = colour(place);
+        format!("<span class=\"key\" style=\"background:{colour}\"></span>{name}")
+    };
+    let keys: String = series.iter().enumerate().map(key).collect();
+    format!("<p>{keys}</p>\n")
 }
 
 fn figures(html: &mut String, results: &Results) {
@@ -201,7 +203,7 @@ fn decomposition(html: &mut String, steps: &[Step]) {
     html.push_str("</table>\n");
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -3,7 +3,7 @@
 //! Every figure has its source in the file, and unknown keys are errors.
 
 use crate::runtimes::Runtimes;
-use crate::site::{Hosts, Kind};
+use crate::site::{Hosts, Kind, Switches};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -27,6 +27,9 @@ pub struct Scenario {
     pub kinds: Vec<Kind>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<Hosts>,
+    /// Switches with uplinks between them; without it any GPU works for any host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switches: Option<Switches>,
     /// Where figures are from: by `table.key`, or `default`.
     pub source: BTreeMap<String, String>,
 }

@@ -5,13 +5,15 @@ use crate::scenario::{GpuPower, Scenario};
 use crate::trace::Trace;
 use crate::workload::{Workload, WorkloadError};
 use poolwright_model::profile::Profiles;
-use poolwright_planner::queue::{Class, Pool};
+use poolwright_planner::queue::{Class, Pool, Switch};
 use serde::{Deserialize, Serialize};
 
 /// The most hosts, and the most GPUs of a kind.
 pub const MOST: u32 = 65_536;
 /// The most slots of a host.
 pub const MOST_SLOTS: u32 = 256;
+/// The most switches.
+pub const MOST_SWITCHES: u32 = 1_024;
 
 /// GPUs and hosts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,6 +21,17 @@ pub struct Site {
     /// By memory, the smallest first.
     pub kinds: Vec<Kind>,
     pub hosts: Vec<Hosts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switches: Option<Switches>,
+}
+
+/// Switches that are alike: hosts and the GPUs of each kind are behind them in turn, as evenly as can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switches {
+    pub count: u32,
+    /// GPUs that may work at a time between a switch and the others. One counts in the uplinks of both.
+    pub uplink_gpus: u32,
 }
 
 /// GPUs of one kind.
@@ -74,6 +87,18 @@ pub enum SiteError {
     Workload(#[from] WorkloadError),
 }
 
+fn within(what: &str, field: &'static str, value: u32, most: u32) -> Result<(), SiteError> {
+    match (1..=most).contains(&value) {
+        true => Ok(()),
+        false => Err(SiteError::Range {
+            what: what.to_owned(),
+            field,
+            value,
+            most,
+        }),
+    }
+}
+
 impl Kind {
     #[must_use]
     pub fn new(name: &str, gpus: u32) -> Self {
@@ -114,7 +139,7 @@ impl Site {
     ///
     /// What of the description can't be, or why the trace says nothing of a size.
     pub fn of(scenario: &Scenario, trace: &Trace) -> Result<Self, SiteError> {
-        match (scenario.kinds.is_empty(), scenario.hosts.is_empty()) {
+        let site = match (scenario.kinds.is_empty(), scenario.hosts.is_empty()) {
             (false, false) => Self::new(scenario.kinds.clone(), scenario.hosts.clone()),
             (true, true) => Self::as_load_asks(scenario, trace),
             (true, false) => Err(SiteError::Half {
@@ -125,7 +150,22 @@ impl Site {
                 has: "[[kind]]",
                 lacks: "[[hosts]]",
             }),
+        };
+        site?.behind(scenario.switches)
+    }
+
+    /// The same behind switches.
+    ///
+    /// # Errors
+    ///
+    /// None of them, or too many.
+    pub fn behind(self, switches: Option<Switches>) -> Result<Self, SiteError> {
+        if let Some(switches) = switches {
+            within("switches", "count", switches.count, MOST_SWITCHES)?;
+            // An uplink may carry nothing.
+            within("switches", "uplink_gpus", switches.uplink_gpus.max(1), MOST)?;
         }
+        Ok(Self { switches, ..self })
     }
 
     /// A pool of these.
@@ -134,15 +174,6 @@ impl Site {
     ///
     /// What there is none of, too many of, or twice.
     pub fn new(kinds: Vec<Kind>, hosts: Vec<Hosts>) -> Result<Self, SiteError> {
-        let within = |what: &str, field, value, most| match (1..=most).contains(&value) {
-            true => Ok(()),
-            false => Err(SiteError::Range {
-                what: what.to_owned(),
-                field,
-                value,
-                most,
-            }),
-        };
         let mut kinds: Vec<Kind> = kinds.into_iter().map(Kind::completed).collect();
         for (index, kind) in kinds.iter().enumerate() {
             within(&format!("kind {}", kind.name), "gpus", kind.gpus, MOST)?;
@@ -158,7 +189,11 @@ impl Site {
         }
         within("hosts", "count, all together,", all, MOST)?;
         kinds.sort_by_key(|kind| (kind.memory_gib.unwrap_or(0), kind.name.clone()));
-        Ok(Self { kinds, hosts })
+        Ok(Self {
+            kinds,
+            hosts,
+            switches: None,
+        })
     }
 
     fn as_load_asks(scenario: &Scenario, trace: &Trace) -> Result<Self, SiteError> {
@@ -220,6 +255,19 @@ impl Site {
         let slots: Vec<u32> = slots
             .flat_map(|hosts| (0..hosts.count).map(|_| hosts.slots))
             .collect();
-        Pool::composable(self.classes(), &slots, 1)
+        let pool = Pool::composable(self.classes(), &slots, 1);
+        let Some(Switches { count, uplink_gpus }) = self.switches else {
+            return pool;
+        };
+        let hosts = (0..slots.len()).map(|host| host % count as usize).collect();
+        let switch = |place: u32| Switch {
+            // Each in its turn: the first have one more.
+            gpus: (pool.classes().iter())
+                .map(|class| (class.gpus + count - 1 - place) / count)
+                .collect(),
+            uplink: uplink_gpus,
+        };
+        let switches = (0..count).map(switch).collect();
+        pool.linked(hosts, switches)
     }
 }

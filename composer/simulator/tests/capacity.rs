@@ -4,7 +4,7 @@
 mod support;
 
 use poolwright_simulator::capacity::{Judged, Prices, Question};
-use poolwright_simulator::site::{Hosts, Kind};
+use poolwright_simulator::site::{Hosts, Kind, Switches};
 use poolwright_simulator::{Runtimes, Scenario, Site, Trace, policies};
 use support::{SMALL, small};
 
@@ -71,6 +71,55 @@ fn what_is_short_helps_and_what_is_not_does_not() {
         60.0,
     );
     assert_eq!(waits(&judged), [5.0, 5.0, 0.0, 0.0]);
+}
+
+#[test]
+fn uplinks_keep_gpus_from_hosts_until_more_of_them_are_bought() {
+    let behind = |gpus, hosts, count, uplink_gpus| {
+        let switches = Switches { count, uplink_gpus };
+        let site = site(&[("l4", gpus)], hosts, 4);
+        site.behind(Some(switches)).unwrap()
+    };
+    // Two GPUs behind either switch, and a host behind one: a job of three needs one from across, or a second host there.
+    let pool = behind(4, 1, 2, 0);
+    let judged = judge(
+        "0,10,3,,\n",
+        &pool,
+        &["2 GPUs an uplink", "1 host", "4 x l4"],
+        60.0,
+    );
+    let refused: Vec<_> = judged.iter().map(|one| one.metrics.refused).collect();
+    assert_eq!(refused, [1, 0, 0, 0]);
+    // What stays behind its switch needs no uplink.
+    let judged = judge("0,10,2,,\n0,10,2,,\n", &behind(4, 2, 2, 0), &[], 60.0);
+    assert_eq!(waits(&judged)[0], 0.0);
+    // Two GPUs and a host behind each of three: two jobs of three take one each from across, and an uplink carries one.
+    let judged = judge(
+        "0,10,3,,\n0,10,3,,\n",
+        &behind(6, 3, 3, 1),
+        &["2 GPUs an uplink", "3 x l4", "3 hosts"],
+        60.0,
+    );
+    assert_eq!(waits(&judged), [5.0, 0.0, 0.0, 5.0]);
+    assert_eq!(judged[1].without_price, ["uplink"]);
+}
+
+#[test]
+fn a_job_over_several_hosts_uses_no_more_than_uplinks_carry() {
+    // Three switches, one host of two slots each, four GPUs: two, one and one.
+    let switches = |uplink_gpus| {
+        let switches = Switches {
+            count: 3,
+            uplink_gpus,
+        };
+        site(&[("l4", 4)], 3, 2).behind(Some(switches)).unwrap()
+    };
+    // All hosts together hold four where they are.
+    let judged = judge("0,10,4,,\n", &switches(0), &[], 60.0);
+    assert_eq!(judged[0].metrics.refused, 0);
+    // It is over, and another begins: what it used of uplinks is there again.
+    let judged = judge("0,10,4,,\n0,10,4,,\n", &switches(1), &[], 60.0);
+    assert_eq!((judged[0].metrics.refused, waits(&judged)[0]), (0, 5.0));
 }
 
 #[test]
@@ -153,6 +202,7 @@ fn a_scenario_describes_its_pool_or_leaves_it_to_its_load() {
             "kind = [{name = \"l4\", gpus = 1}]\nhosts = [{count = 4294967295, slots = 1}, {count = 9, slots = 1}]",
             "all together",
         ),
+        ("switches = {count = 0, uplink_gpus = 8}", "switches: count is 0"),
     ] {
         let error = pool(more).unwrap_err().to_string();
         assert!(error.contains(word), "{more}: {error}");

@@ -350,7 +350,9 @@ impl Queue {
         }
         let beside = pass.room_beside(&self.pool, found.class);
         let choose = |room: &Room| room.choose(&self.pool, found.class, job.gpus, self.rules.preference);
-        let place = choose(&beside).or_else(|| choose(&pass.rooms[found.class]))?;
+        let best = choose(&beside);
+        let carried = best.clone().filter(|place| self.pool.carries(found.class, place));
+        let place = carried.or_else(|| choose(&pass.rooms[found.class])).or(best)?;
         let parts = self.pool.take(found.class, &place);
         let expected_end = now.saturating_add(job.expected);
         for (_, reservation) in pass.kept.values_mut() {

@@ -9,7 +9,7 @@
 //! * [`Line`]: the same before a pool as it is seen, where jobs are demands and the planner says what fits; its
 //!   [`Outlook`] says what starts, and why the others wait.
 //!
-//! On the way: `room` (what is free, and where a job would sit), `reserve` (a place kept for a job that can't start
+//! On the way: `links` (uplinks between switches), `room` (what is free, and where a job would sit), `reserve` (a place kept for a job that can't start
 //! yet), `lane` (waiting jobs that are alike), `decide` (one decision).
 //!
 //! Invariants: a job starts once, with all of its GPUs, of one class that suffices; a job that has the first turn gets
@@ -19,6 +19,7 @@ mod decide;
 mod history;
 mod lane;
 mod line;
+mod links;
 mod order;
 mod outlook;
 mod pool;
@@ -31,6 +32,7 @@ pub use crate::promise::{Share, width};
 pub use decide::{Backfill, Queue, Rules, Start};
 pub use history::History;
 pub use line::{Ahead, Line, RunningJob, WaitingJob};
+pub use links::{Switch, SwitchIndex};
 pub use order::{Found, Order};
 pub use outlook::{Because, Outlook, Place, Stop, Verdict};
 pub use pool::{Class, Host, Part, Pool};

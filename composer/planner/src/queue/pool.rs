@@ -4,6 +4,7 @@
 //! in a *fixed* one each server has its own GPUs for good. Invariants: a GPU is loose, idle on one host, or in use on
 //! one host; no host has more GPUs than slots; the GPUs of a class are always as many as at the start.
 
+use super::links::{Links, Switch, SwitchIndex};
 use super::room::Room;
 use super::{ClassIndex, HostIndex};
 
@@ -51,7 +52,7 @@ impl Host {
 }
 
 /// GPUs of one host that a job holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     pub host: HostIndex,
     pub gpus: u32,
@@ -59,6 +60,8 @@ pub struct Part {
     pub attached: u32,
     /// How many idle GPUs had to leave a host first: to come here, or to make room here.
     pub detached: u32,
+    /// Behind which switches they are; nothing where no uplinks are limited.
+    pub from: Vec<(SwitchIndex, u32)>,
 }
 
 /// Whether GPUs move.
@@ -80,6 +83,10 @@ pub struct Pool {
     busy: Vec<u32>,
     kind: Kind,
     widest_host: u32,
+    /// By class: the most GPUs that one host could ever have.
+    widest: Vec<u32>,
+    /// As it is now, and as it is when nothing is at work.
+    links: Option<(Links, Links)>,
 }
 
 impl Pool {
@@ -125,12 +132,29 @@ impl Pool {
         let widest_host = hosts.iter().map(|host| host.slots).max().unwrap_or(0);
         Self {
             busy: vec![0; classes.len()],
+            widest: vec![widest_host; classes.len()],
             classes,
             hosts,
             loose,
             kind,
             widest_host,
+            links: None,
         }
+    }
+
+    /// Of a pool in which nothing is at work yet: GPUs work across switches only as far as uplinks carry them. `hosts` says
+    /// behind which switch each host is; all GPUs are behind one. Which GPU is idle where is not told by switches: what is
+    /// idle at a host counts as ready for it.
+    #[must_use]
+    pub fn linked(mut self, hosts: Vec<SwitchIndex>, switches: Vec<Switch>) -> Self {
+        let links = Links::new(hosts, switches);
+        for (class, widest) in self.widest.iter_mut().enumerate() {
+            let hosts = self.hosts.iter().enumerate();
+            let gives = hosts.map(|(host, slots)| slots.slots.min(links.reach(host, class)));
+            *widest = gives.max().unwrap_or(0);
+        }
+        self.links = Some((links.clone(), links));
+        self
     }
 
     #[must_use]
@@ -168,16 +192,21 @@ impl Pool {
         self.classes[class].gpus - self.busy[class]
     }
 
-    /// The slots of the largest host: a job up to that width sits on one host.
+    /// The slots of the largest host.
     #[must_use]
     pub fn widest_host(&self) -> u32 {
         self.widest_host
     }
 
+    /// The most GPUs of a class that one host could ever have: a job up to that width sits on one host.
+    pub(super) fn widest(&self, class: ClassIndex) -> u32 {
+        self.widest[class]
+    }
+
     /// On how many hosts a job of that width sits at most.
-    pub(super) fn most_hosts(&self, gpus: u32) -> u32 {
+    pub(super) fn most_hosts(&self, class: ClassIndex, gpus: u32) -> u32 {
         match self.kind {
-            _ if gpus <= self.widest_host => 1,
+            _ if gpus <= self.widest(class) => 1,
             Kind::Composable { spread } => gpus.div_ceil(spread),
             Kind::Fixed => gpus.div_ceil(self.widest_host.max(1)),
         }
@@ -196,7 +225,12 @@ impl Pool {
                 (free, total)
             }
         };
-        Room { free, total }
+        Room {
+            free,
+            total,
+            class,
+            links: self.links.as_ref().map(|(now, _)| now.clone()),
+        }
     }
 
     /// The most GPUs of a class that one job could ever hold, were the pool empty.
@@ -210,11 +244,25 @@ impl Pool {
                 empty.hosts[index].idle[class] += busy;
             }
         }
+        if let Some((now, idle)) = &mut empty.links {
+            now.clone_from(idle);
+        }
         let room = empty.room(class);
         (1..=room.total)
             .rev()
             .find(|gpus| room.fits(self, *gpus))
             .unwrap_or(0)
+    }
+
+    /// Whether uplinks carry so many GPUs to these hosts.
+    pub(super) fn carries(&self, class: ClassIndex, place: &[(HostIndex, u32)]) -> bool {
+        let Some((now, _)) = &self.links else { return true };
+        let mut now = now.clone();
+        place.iter().all(|(host, gpus)| {
+            let reaches = now.reach(*host, class) >= *gpus;
+            now.take(*host, class, *gpus);
+            reaches
+        })
     }
 
     /// Takes GPUs of a class for a job: those idle on the host first, then loose ones, then idle ones of other hosts.
@@ -232,6 +280,10 @@ impl Pool {
                     gpus,
                     attached: gpus - ready,
                     detached: 0,
+                    from: match &mut self.links {
+                        Some((now, _)) => now.take(host, class, gpus),
+                        None => Vec::new(),
+                    },
                 }
             })
             .collect();
@@ -294,6 +346,9 @@ impl Pool {
             let host = &mut self.hosts[part.host];
             host.busy[class] -= part.gpus;
             host.idle[class] += part.gpus;
+            if let Some((now, _)) = &mut self.links {
+                now.give_back(part.host, class, &part.from);
+            }
         }
     }
 

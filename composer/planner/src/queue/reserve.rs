@@ -1,5 +1,6 @@
 //! A place kept for a job that cannot start yet: from when, and what others may use beside it.
 
+use super::links::Links;
 use super::pool::{Part, Pool};
 use super::room::{Preference, Room};
 use super::{ClassIndex, Job, Millis};
@@ -23,6 +24,7 @@ pub(super) struct Reservation {
     spare: Vec<u32>,
     /// Free GPUs of the class then, less those kept.
     extra: u32,
+    links: Option<Links>,
 }
 
 impl Reservation {
@@ -64,20 +66,24 @@ impl Reservation {
         for (host, gpus) in place {
             room.free[host] -= gpus;
             kept += gpus;
+            if let Some(links) = &mut room.links {
+                links.take(host, class, gpus);
+            }
         }
         Some(Self {
             at,
             class,
             extra: room.total - kept,
             spare: room.free,
+            links: room.links,
         })
     }
 
     /// Leaves of a room what a job that outlasts the wait may use.
     pub fn restrict(&self, pool: &Pool, class: ClassIndex, room: &mut Room) {
         match (class == self.class, pool.is_fixed()) {
-            (true, _) => room.at_most(&self.spare, Some(self.extra)),
-            (false, false) => room.at_most(&self.spare, None),
+            (true, _) => room.at_most(&self.spare, self.links.as_ref(), Some(self.extra)),
+            (false, false) => room.at_most(&self.spare, self.links.as_ref(), None),
             // The GPUs of other servers are of no use to the job.
             (false, true) => {}
         }
@@ -93,6 +99,9 @@ impl Reservation {
             if class == self.class {
                 self.extra = self.extra.saturating_sub(part.gpus);
             }
+            if let Some(links) = &mut self.links {
+                links.lacks(part.host, class, &part.from);
+            }
         }
     }
 }
@@ -103,6 +112,9 @@ fn release(pool: &Pool, room: &mut Room, class: ClassIndex, ended: &Running) {
     for part in &ended.parts {
         if same || !pool.is_fixed() {
             room.free[part.host] += part.gpus;
+        }
+        if let Some(links) = &mut room.links {
+            links.give_back(part.host, ended.class, &part.from);
         }
         if same {
             room.total += part.gpus;

@@ -1,13 +1,17 @@
 //! What is free of one class, host by host, now or at a later moment; and where a job would sit in it.
 
-use super::HostIndex;
+use super::links::Links;
 use super::pool::Pool;
+use super::{ClassIndex, HostIndex};
 
 /// Free GPUs of a class: how many each host could give or take, and how many there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     pub free: Vec<u32>,
     pub total: u32,
+    pub class: ClassIndex,
+    /// Where uplinks are limited.
+    pub links: Option<Links>,
 }
 
 /// Which of several hosts is taken.
@@ -27,10 +31,16 @@ impl Room {
         if gpus > self.total {
             return false;
         }
-        if gpus <= pool.widest_host() {
-            return self.free.iter().any(|free| *free >= gpus);
+        if gpus <= pool.widest(self.class) {
+            return (0..self.free.len()).any(|host| self.gives(host) >= gpus);
         }
         self.wide(pool, gpus, |_, _| 0).is_some()
+    }
+
+    /// GPUs that a host could take, and get.
+    fn gives(&self, host: HostIndex) -> u32 {
+        let reach = self.links.as_ref().map(|links| links.reach(host, self.class));
+        self.free[host].min(reach.unwrap_or(u32::MAX))
     }
 
     /// The hosts for a job, with how many GPUs each holds; on a fixed server that is whole, all of its GPUs.
@@ -48,10 +58,11 @@ impl Room {
             Preference::Working => gpus.saturating_sub(pool.hosts()[host].idle[class]),
             Preference::BestFit => 0,
         };
-        if gpus > pool.widest_host() {
+        if gpus > pool.widest(self.class) {
             return self.wide(pool, gpus, attaches);
         }
-        let fitting = self.free.iter().enumerate().filter(|(_, free)| **free >= gpus);
+        let fitting = self.free.iter().enumerate();
+        let fitting = fitting.filter(|(host, free)| **free >= gpus && self.gives(*host) >= gpus);
         let (host, _) = fitting.min_by_key(|(host, free)| {
             let sleeps = preference == Preference::Working && pool.hosts()[*host].busy_gpus() == 0;
             (sleeps, attaches(*host, gpus) > 0, **free - gpus)
@@ -66,7 +77,7 @@ impl Room {
         gpus: u32,
         attaches: impl Fn(HostIndex, u32) -> u32,
     ) -> Option<Vec<(HostIndex, u32)>> {
-        let most = pool.most_hosts(gpus) as usize;
+        let most = pool.most_hosts(self.class, gpus) as usize;
         let whole = pool.is_fixed();
         let mut hosts: Vec<HostIndex> = (0..self.free.len())
             .filter(|host| match whole {
@@ -79,21 +90,32 @@ impl Room {
             (std::cmp::Reverse(free), attaches(*host, free), *host)
         });
         let (mut place, mut missing) = (Vec::new(), gpus);
-        for host in hosts.into_iter().take(most) {
-            let held = self.free[host].min(missing);
+        let mut links = self.links.clone();
+        for host in hosts {
+            let reach = links.as_ref().map(|links| links.reach(host, self.class));
+            let held = self.free[host].min(missing).min(reach.unwrap_or(u32::MAX));
+            if held == 0 {
+                continue;
+            }
+            if let Some(links) = &mut links {
+                links.take(host, self.class, held);
+            }
             place.push((host, if whole { self.free[host] } else { held }));
             missing -= held;
-            if missing == 0 {
-                return Some(place);
+            if missing == 0 || place.len() == most {
+                break;
             }
         }
-        None
+        (missing == 0).then_some(place)
     }
 
     /// No more than what is spared: for a job that must not stand in another's way.
-    pub fn at_most(&mut self, spare: &[u32], extra: Option<u32>) {
+    pub fn at_most(&mut self, spare: &[u32], links: Option<&Links>, extra: Option<u32>) {
         for (free, spare) in self.free.iter_mut().zip(spare) {
             *free = (*free).min(*spare);
+        }
+        if let (Some(links), Some(spare)) = (&mut self.links, links) {
+            links.at_most(spare);
         }
         if let Some(extra) = extra {
             self.total = self.total.min(extra);

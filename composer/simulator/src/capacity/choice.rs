@@ -27,6 +27,10 @@ pub enum Addition {
     Links {
         each: u32,
     },
+    /// The uplink of every switch carries at least so many GPUs.
+    Uplinks {
+        each: u32,
+    },
 }
 
 /// Things that are bought together; none of them: nothing is bought.
@@ -48,8 +52,8 @@ pub enum ChoiceError {
     TooLarge { choice: String, why: String },
 }
 
-const GRAMMAR: &str = "give N x KIND, N hosts, N hosts of S slots, S slots a host, L links a host, or several of \
-them with + between them";
+const GRAMMAR: &str = "give N x KIND, N hosts, N hosts of S slots, S slots a host, L links a host, U GPUs an uplink, \
+or several of them with + between them";
 
 impl Choice {
     /// The pool with what is bought.
@@ -66,7 +70,9 @@ impl Choice {
             choice: self.to_string(),
             why: error.to_string(),
         };
-        Site::new(site.kinds, site.hosts).map_err(too_large)
+        Site::new(site.kinds, site.hosts)
+            .and_then(|new| new.behind(site.switches))
+            .map_err(too_large)
     }
 
     fn add(&self, addition: &Addition, site: &mut Site) -> Result<(), ChoiceError> {
@@ -121,6 +127,11 @@ impl Choice {
                     (hosts.slots, hosts.links) = (slots, *each);
                 }
             }
+            Addition::Uplinks { each } => match &mut site.switches {
+                Some(switches) if switches.uplink_gpus < *each => switches.uplink_gpus = *each,
+                Some(_) => return Err(pointless("no uplink carries fewer")),
+                None => return Err(pointless("no uplinks are known that would limit anything")),
+            },
         }
         Ok(())
     }
@@ -147,6 +158,10 @@ impl Choice {
             0 => bought.push(("slot".to_owned(), slots, prices.slot)),
             links => bought.push(("link".to_owned(), links, prices.link)),
         }
+        if let (Some(after), Some(before)) = (after.switches, before.switches) {
+            let more = (after.uplink_gpus - before.uplink_gpus).saturating_mul(after.count);
+            bought.push(("uplink".to_owned(), more, prices.uplink));
+        }
         bought.retain(|(_, count, _)| *count > 0);
         let without = bought.iter().filter(|(_, _, price)| price.is_none());
         let without: Vec<String> = without.map(|(name, ..)| name.clone()).collect();
@@ -164,7 +179,7 @@ fn most_common(site: &Site) -> Option<&Hosts> {
 }
 
 /// What is looked at where nothing was named: a quarter more of each kind, a quarter more hosts, twice the slots, a link
-/// more a host, a quarter more of everything, and kinds that jobs ask for in vain.
+/// more a host, twice the uplinks where they are limited, a quarter more of everything, and kinds that jobs ask for in vain.
 #[must_use]
 pub fn usual(site: &Site, asked_in_vain: &[(String, u32)]) -> Vec<Choice> {
     let more = |of: u32| of.div_ceil(4);
@@ -192,6 +207,10 @@ pub fn usual(site: &Site, asked_in_vain: &[(String, u32)]) -> Vec<Choice> {
     }]));
     let links = site.hosts.iter().map(|hosts| hosts.links).max().unwrap_or(0);
     choices.push(Choice(vec![Addition::Links { each: links + 1 }]));
+    if let Some(switches) = site.switches {
+        let each = switches.uplink_gpus.saturating_mul(2).clamp(1, MOST);
+        choices.push(Choice(vec![Addition::Uplinks { each }]));
+    }
     choices.push(Choice(all));
     for (kind, gpus) in asked_in_vain.iter().take(4) {
         choices.push(Choice(vec![Addition::Gpus {
@@ -214,6 +233,7 @@ impl fmt::Display for Addition {
                 slots: Some(slots),
             } => write!(f, "{count} host{} of {slots} slot{}", s(*count), s(*slots)),
             Self::Slots { each } => write!(f, "{each} slot{} a host", s(*each)),
+            Self::Uplinks { each } => write!(f, "{each} GPU{} an uplink", s(*each)),
             Self::Links { each } => write!(f, "{each} link{} a host", s(*each)),
         }
     }
@@ -275,6 +295,9 @@ fn addition(text: &str) -> Result<Addition, ChoiceError> {
         [n, "link" | "links", "a" | "per", "host"] => Addition::Links {
             each: count(n, MOST_SLOTS)?,
         },
+        [n, "GPU" | "GPUs" | "gpu" | "gpus", "a" | "an" | "per", "uplink"] => Addition::Uplinks {
+            each: count(n, MOST)?,
+        },
         [n, "x", kind] | [n, kind] => Addition::Gpus {
             count: count(n, MOST)?,
             kind: (*kind).to_owned(),
@@ -286,6 +309,7 @@ fn addition(text: &str) -> Result<Addition, ChoiceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::site::Switches;
 
     fn site() -> Site {
         let hosts = |count, slots| Hosts {
@@ -334,6 +358,7 @@ mod tests {
             ("99999999999 x l4", "1 to 65536"),
             ("4 slots a host", "no host has fewer"),
             ("1 link a host", "no host has fewer"),
+            ("8 GPUs an uplink", "no uplinks are known"),
             ("1 x voodoo2", "voodoo2"),
             ("65536 hosts", "too large"),
         ] {
@@ -363,6 +388,34 @@ mod tests {
             Choice::default().cost(&site(), &site(), &prices),
             (Some(0.0), vec![])
         );
+    }
+
+    #[test]
+    fn uplinks_are_bought_for_every_switch() {
+        let switches = |uplink_gpus| {
+            let switches = Switches {
+                count: 2,
+                uplink_gpus,
+            };
+            site().behind(Some(switches)).unwrap()
+        };
+        let choice: Choice = "8 GPUs an uplink".parse().unwrap();
+        assert_eq!(choice.to_string(), "8 GPUs an uplink");
+        let prices = Prices {
+            uplink: Some(10.0),
+            ..Prices::default()
+        };
+        let more = choice.applied(&switches(1)).unwrap();
+        assert_eq!(more, switches(8));
+        assert_eq!(choice.cost(&switches(1), &more, &prices), (Some(140.0), vec![]));
+        assert!(
+            choice
+                .applied(&switches(8))
+                .unwrap_err()
+                .to_string()
+                .contains("no uplink carries fewer")
+        );
+        assert!(usual(&switches(1), &[]).contains(&"2 GPUs an uplink".parse().unwrap()));
     }
 
     #[test]

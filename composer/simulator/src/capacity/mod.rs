@@ -1,11 +1,13 @@
 //! What more GPUs, hosts, slots or links would bring: recorded jobs replayed on the pool as it is, and as it would be.
 //!
 //! Every [`Choice`] is replayed with the same jobs at the same moments and the same seeds; *buy nothing* is the first.
-//! Any GPU is taken to reach any host.
+//! Any GPU is taken to reach any host, as far as uplinks between switches carry it where they are limited.
 
 mod choice;
+mod report;
 
 pub use choice::{Addition, Choice, ChoiceError};
+pub use report::report;
 
 use crate::metrics::Metrics;
 use crate::policies::{Ground, Policy};
@@ -38,6 +40,8 @@ pub struct Prices {
     pub host: Option<f64>,
     pub slot: Option<f64>,
     pub link: Option<f64>,
+    /// Of an uplink, for each GPU that it carries.
+    pub uplink: Option<f64>,
     pub kwh: Option<f64>,
     /// By kind, in place of that of its hardware profile.
     pub kinds: BTreeMap<String, f64>,
