@@ -64,9 +64,10 @@ async fn recorded_jobs_are_demand_too() {
     let answer = run(&format!("{line} -o json")).await.expect(0, &[]).json();
     let coverage = &answer["tenants"][1]["horizons"][0]["measured"]["ours"]["coverage"];
     assert!(coverage.as_f64().unwrap() > 0.8, "{answer}");
-    run(&format!("{line} -o csv"))
-        .await
-        .expect(0, &["tenant,ahead_s,p50,p90", "(all),14400,", "red,43200,"]);
+    run(&format!("{line} -o csv")).await.expect(
+        0,
+        &["tenant,kind,ahead_s,p50,p90,ends", "(all),,14400,", "red,,43200,"],
+    );
 }
 
 /// Samples of two kinds, and a job of 16 GPUs that was known to end two hours after the file does.
