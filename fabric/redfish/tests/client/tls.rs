@@ -176,7 +176,7 @@ async fn a_certificate_that_is_renewed_under_a_trusted_authority_is_no_event() {
     let (old, fresh) = (ca.issue(&["127.0.0.1"], |_| {}), ca.issue(&["127.0.0.1"], |_| {}));
     let place = || async { answer(200, &[("connection", "close")], "{}") };
     let service = Service::https_1(root().route(PLACE, get(place)), &old);
-    let endpoint = service.endpoint().tls(Tls::Ca(ca.pem().into()));
+    let endpoint = service.endpoint().tls(Tls::Ca(ca.pem()));
     let client = Client::connect(endpoint).await.unwrap();
     client.get(PLACE).await.unwrap();
     service.change_certificate(&fresh);
