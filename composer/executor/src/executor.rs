@@ -23,7 +23,6 @@ use crate::submit::{self, Submission, SubmitError, Submitted};
 use crate::unreadable;
 use futures_util::FutureExt;
 use jiff::Timestamp;
-use poolwright_driver::ErrorKind;
 use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_model::step::Target;
 use poolwright_planner::Plan;
@@ -272,10 +271,13 @@ impl Executor {
 
     /// Whether anybody uses these GPUs, or their host should know and does not say. A host that can't know says no.
     pub async fn is_in_use(&self, target: &Target) -> bool {
-        match self.inner.cx.metal.holders(target).await {
-            Ok(holders) => !holders.is_empty(),
-            Err(error) => error.kind != ErrorKind::CannotTell,
-        }
+        self.in_use_by(target).await.is_some()
+    }
+
+    /// The same, with who it is, for people.
+    pub async fn in_use_by(&self, target: &Target) -> Option<String> {
+        let used = crate::host::used(&self.inner.cx, target).await.err();
+        used.map(|error| error.to_string())
     }
 
     /// Which units are in the hands of which operations.

@@ -213,9 +213,14 @@ pub(crate) async fn undrain(cx: &Context, live: &Live, index: u32) -> Result<(),
 /// Nobody uses the GPUs, or the host can't tell, or somebody gave a reason to pull them all the same.
 /// The error names who does.
 pub(crate) async fn nobody_uses(cx: &Context, live: &Live, target: &Target) -> Result<(), DriverError> {
-    if live.ask(|operation| operation.force.is_some()) {
-        return Ok(());
+    match live.ask(|operation| operation.force.is_some()) {
+        true => Ok(()),
+        false => used(cx, target).await,
     }
+}
+
+/// The same, whoever asks.
+pub(crate) async fn used(cx: &Context, target: &Target) -> Result<(), DriverError> {
     match cx.metal.holders(target).await {
         Ok(holders) if holders.is_empty() => Ok(()),
         Ok(holders) => {

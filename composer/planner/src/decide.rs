@@ -11,15 +11,16 @@
 //! What is kept for what is expected stands, until somebody can't be served beside it: then all is planned once more with
 //! what is kept counted as free, and what was needed of it goes. It also goes where another tenant comes to its host.
 //!
-//! A demand whose need has changed is changed in place where one host can gain or lose GPUs of the same kind;
-//! else it moves as a whole, if there is room for that, and else keeps what it has.
+//! A demand whose need has changed is changed in place where its hosts can gain GPUs of the same kind, or one of them lose
+//! some; else it moves as a whole, if there is room for that, and else keeps what it has. A demand that is given back what
+//! it lent takes what there is of it, and what somebody uses stays where it is ([`crate::top_up`]).
 
 use crate::capacity::{Capacity, Taken};
 use crate::composition::{Composition, Held};
 use crate::demand::Demand;
 use crate::names::Names;
 use crate::place::{self, Part};
-use crate::plan::{Deferred, Plan, PlanInput, World};
+use crate::plan::{Deferral, Deferred, Plan, PlanInput, World};
 use crate::promise::{Guaranteed, Ledger};
 use crate::reads::Reads;
 use crate::survey::{Condition, Survey, way};
@@ -97,9 +98,21 @@ fn changes(input: &PlanInput<'_>, survey: &Survey<'_>, kept: Kept, turns: Turns)
             break;
         }
     }
-    waiting.iter().for_each(|wish| draft.keep(&wish.has));
+    for wish in &waiting {
+        draft.keep(&wish.has);
+        if input.world.cordoned.in_part.contains(&wish.demand.id) {
+            draft.serve_in_part(wish);
+        }
+    }
     draft.see_to_kept(kept);
     draft.changes
+}
+
+/// What is enough for a demand that gains GPUs beside those that it has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Enough {
+    All,
+    AnyPart,
 }
 
 /// What a plan changes, before it is put in order.
@@ -137,10 +150,10 @@ impl Changes {
 }
 
 /// A demand that something must be done for.
-struct Wish<'a> {
-    demand: &'a Demand,
+pub(crate) struct Wish<'a> {
+    pub demand: &'a Demand,
     /// What it holds, where its need has changed.
-    has: Vec<&'a Composition>,
+    pub has: Vec<&'a Composition>,
 }
 
 impl<'a> Wish<'a> {
@@ -168,15 +181,15 @@ impl<'a> Wish<'a> {
     }
 }
 
-struct Draft<'a, 's> {
-    survey: &'s Survey<'a>,
-    capacity: Capacity<'a>,
+pub(crate) struct Draft<'a, 's> {
+    pub survey: &'s Survey<'a>,
+    pub capacity: Capacity<'a>,
     names: Names<'a>,
-    ledger: Ledger<'a>,
+    pub ledger: Ledger<'a>,
     guaranteed: Guaranteed<'a>,
     /// Demands within guarantees that could not be served in this round.
     short: Vec<&'a Demand>,
-    changes: Changes,
+    pub changes: Changes,
     /// What is kept for what is expected, and may go.
     kept: Vec<&'a Composition>,
     /// Whether a demand whose turn came has let go of something.
@@ -221,10 +234,7 @@ impl<'a, 's> Draft<'a, 's> {
                     demand,
                     has: has.clone(),
                 }),
-                None => {
-                    self.let_go(has);
-                    self.ends(has);
-                }
+                None => has.iter().for_each(|composition| self.release(composition)),
             }
         }
         let new = wanted.iter().filter(|(id, _)| !has.contains_key(*id));
@@ -233,6 +243,45 @@ impl<'a, 's> Draft<'a, 's> {
             has: Vec::new(),
         }));
         wishes
+    }
+
+    /// Lets go of what is not wanted any more, but for what somebody uses.
+    fn release(&mut self, composition: &Composition) {
+        let in_use = &self.survey.world.cordoned.in_use;
+        let used = composition.held.iter().find_map(|held| {
+            let by = in_use.get(&held.unit)?.clone();
+            let unit = held.unit.clone();
+            Some(Deferral::InUse { unit, by })
+        });
+        let idle = composition
+            .held
+            .iter()
+            .filter(|held| !in_use.contains_key(&held.unit));
+        let idle = composition.with(idle.cloned().collect());
+        self.let_go(&[&idle]);
+        if let Some(because) = used {
+            self.keep(&[composition]);
+            let composition = composition.id.clone();
+            self.changes.deferred.push(Deferred { composition, because });
+        }
+        if !idle.held.is_empty() {
+            self.ends(&[&idle]);
+        }
+    }
+
+    /// What a demand has until it can have all is said with what it lacks.
+    fn has_part(&mut self, demand: &Demand) {
+        let Changes {
+            composes, unplaced, ..
+        } = &mut self.changes;
+        if let Some(unplaced) = unplaced.iter_mut().find(|unplaced| unplaced.demand == demand.id) {
+            let of_it = composes.iter().filter(|c| c.demand.as_ref() == Some(&demand.id));
+            let new = of_it
+                .filter(|c| !unplaced.holding.contains(&c.id))
+                .map(|c| c.id.clone());
+            let new: Vec<CompositionId> = new.collect();
+            unplaced.holding.extend(new);
+        }
     }
 
     fn keep(&mut self, compositions: &[&Composition]) {
@@ -321,6 +370,12 @@ impl<'a, 's> Draft<'a, 's> {
         {
             return Ok(());
         }
+        let comes_back = self.survey.world.cordoned.in_part.contains(&demand.id);
+        let grows = wish.has.len() > 1 || (comes_back && !wish.has.is_empty());
+        if grows && self.top_up(wish, demand, Enough::All) {
+            self.keep(&wish.has);
+            return Ok(());
+        }
         self.let_go(&wish.has);
         let Some(parts) = place::serve(&mut self.capacity, &demand.need) else {
             let mut unplaced = why::not_placed(self.survey, &mut self.capacity, &self.changes, demand);
@@ -335,25 +390,31 @@ impl<'a, 's> Draft<'a, 's> {
     }
 
     fn compose(&mut self, demand: &Demand, parts: &[Part]) {
-        let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
-        for (part, number) in parts.iter().zip(1..) {
-            let composition = Composition {
-                id: self.names.give(demand.id.as_str()),
-                demand: Some(demand.id.clone()),
-                tenant: Some(demand.tenant.clone()),
-                host: self.capacity.hosts[part.host].id.clone(),
-                held: self.held(&part.taken),
-                part: number,
-                parts: count,
-                label: demand.need.label.clone(),
-                kept: None,
-            };
+        for composition in self.parts_of(demand, parts, 0) {
             self.ledger.takes(&composition);
             self.changes.composes.push(composition);
         }
     }
 
-    fn held(&self, taken: &[Taken]) -> Vec<Held> {
+    /// New compositions of a demand that has so many already.
+    pub(crate) fn parts_of(&mut self, demand: &Demand, parts: &[Part], has: u32) -> Vec<Composition> {
+        let count = u32::try_from(parts.len()).unwrap_or(u32::MAX).saturating_add(has);
+        let numbered = parts.iter().zip(has + 1..);
+        let parts = numbered.map(|(part, number)| Composition {
+            id: self.names.give(demand.id.as_str()),
+            demand: Some(demand.id.clone()),
+            tenant: Some(demand.tenant.clone()),
+            host: self.capacity.hosts[part.host].id.clone(),
+            held: self.held(&part.taken),
+            part: number,
+            parts: count,
+            label: demand.need.label.clone(),
+            kept: None,
+        });
+        parts.collect()
+    }
+
+    pub(crate) fn held(&self, taken: &[Taken]) -> Vec<Held> {
         let held = taken.iter().filter_map(|taken| {
             let port = self.capacity.hosts[taken.host].ports[taken.port].port;
             held(self.survey, taken.unit, &port.id)
@@ -401,13 +462,18 @@ impl<'a, 's> Draft<'a, 's> {
     }
 
     /// Takes more GPUs of the composition's kind for its host.
-    fn more(&mut self, composition: &Composition, gpus: u32) -> Option<Vec<Taken>> {
+    pub(crate) fn more(&mut self, composition: &Composition, gpus: u32) -> Option<Vec<Taken>> {
         let host = self.capacity.host_place(&composition.host)?;
+        let shelves = self.shelves_like(composition)?;
+        place::more_on(&mut self.capacity, host, &shelves, gpus)
+    }
+
+    /// Where there are GPUs of the kind that a composition has.
+    pub(crate) fn shelves_like(&self, composition: &Composition) -> Option<Vec<usize>> {
         let unit = self.survey.unit(&composition.held.first()?.unit)?;
         let shelves = self.capacity.kinds.get(unit.kind.as_deref()?)?;
         let enough = |shelf: &&usize| self.capacity.shelves[**shelf].memory >= unit.memory;
-        let shelves: Vec<usize> = shelves.iter().filter(enough).copied().collect();
-        place::more_on(&mut self.capacity, host, &shelves, gpus)
+        Some(shelves.iter().filter(enough).copied().collect())
     }
 }
 

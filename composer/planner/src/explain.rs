@@ -379,6 +379,7 @@ impl Display for Deferral {
             Self::InOperation { unit } => write!(f, "a running operation has {unit} in hand"),
             Self::Unsettled { gpu, state } => write!(f, "{gpu} is {state}"),
             Self::NotSeen { unit } => write!(f, "{unit} is not seen"),
+            Self::InUse { unit, by } => write!(f, "{unit} is {by}, and is not pulled"),
             Self::Elsewhere { unit, recorded, seen } => {
                 write!(f, "{unit} was recorded at {recorded} and is seen at {seen}")
             }

@@ -46,6 +46,7 @@ mod place;
 mod sequence;
 mod suits;
 mod survey;
+mod top_up;
 mod why;
 
 pub use adopt::{Adoption, Left, adopt, adopt_units};

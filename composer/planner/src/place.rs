@@ -95,7 +95,7 @@ pub(crate) fn over_hosts(capacity: &mut Capacity<'_>, shelves: &[usize], set: &G
     if gpus_left(capacity, shelves) < set.count {
         return None;
     }
-    let (mut parts, missing) = as_many_as_possible(capacity, shelves, set);
+    let (mut parts, missing) = as_many_as_possible(capacity, shelves, set, BTreeSet::new());
     if missing == 0 {
         put_back_superfluous(capacity, &mut parts, set);
         return Some(parts);
@@ -128,14 +128,15 @@ fn put_back_superfluous(capacity: &mut Capacity<'_>, parts: &mut Vec<Part>, set:
     parts.retain(|part| !part.taken.is_empty());
 }
 
-/// Takes as many GPUs of a set as can be had over several hosts, and says how many are missing.
+/// Takes as many GPUs of a set as can be had over several hosts but these, and says how many are missing.
 pub(crate) fn as_many_as_possible(
     capacity: &mut Capacity<'_>,
     shelves: &[usize],
     set: &GpuSet,
+    but: BTreeSet<usize>,
 ) -> (Vec<Part>, u32) {
     let mut missing = set.count;
-    let (mut parts, mut used) = (Vec::new(), BTreeSet::new());
+    let (mut parts, mut used) = (Vec::new(), but);
     while missing > 0 {
         let portion = Portion {
             most: missing,

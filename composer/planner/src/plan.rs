@@ -36,13 +36,19 @@ pub struct Reserved {
     pub host_port: Option<HostPortId>,
 }
 
-/// What an operator closed: it is given nothing new, and keeps what it has.
+/// What an operator closed: it is given nothing new, and keeps what it has. And what a return does without for now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cordoned {
     #[serde(default)]
     pub hosts: BTreeSet<HostId>,
     #[serde(default)]
     pub gpus: BTreeSet<GpuId>,
+    /// Units that somebody uses, and who: what is not wanted any more stays there, and all else of it goes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub in_use: BTreeMap<UnitId, String>,
+    /// Demands that take what there is of what they want, where they can't have all of it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub in_part: BTreeSet<DemandId>,
 }
 
 /// Everything that a plan is made of.
@@ -96,6 +102,8 @@ pub enum Deferral {
     Unsettled { gpu: GpuId, state: GpuState },
     /// The snapshot doesn't show the unit.
     NotSeen { unit: UnitId },
+    /// Somebody uses the unit: all else of the composition goes.
+    InUse { unit: UnitId, by: String },
     /// The unit is bound to another port than was recorded.
     Elsewhere {
         unit: UnitId,
@@ -111,7 +119,7 @@ impl Deferral {
             Self::NotSeen { .. } | Self::Elsewhere { .. } => true,
             // Foreign: bound to something at which no host is shown.
             Self::Unsettled { state, .. } => matches!(state, GpuState::Missing | GpuState::Foreign),
-            Self::InOperation { .. } => false,
+            Self::InOperation { .. } | Self::InUse { .. } => false,
         }
     }
 }

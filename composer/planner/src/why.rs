@@ -11,7 +11,7 @@ use crate::unplaced::{Busy, Help, Holder, Reason, Tried, Unplaced};
 use poolwright_model::id::CompositionId;
 use poolwright_model::units::Bytes;
 use poolwright_sizing::need::GpuSet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Says for every alternative of a demand's need why it is not possible. Leaves the capacity as it was.
 pub(crate) fn not_placed(
@@ -246,7 +246,7 @@ fn no_room(
         };
     }
     let largest = if spannable {
-        let (parts, missing) = place::as_many_as_possible(capacity, &shelves, set);
+        let (parts, missing) = place::as_many_as_possible(capacity, &shelves, set, BTreeSet::new());
         parts.iter().for_each(|part| capacity.put_back(&part.taken));
         needed - missing
     } else {

@@ -141,6 +141,11 @@ impl Lend {
         self.back.is_none() && self.due.is_some_and(|due| due < at)
     }
 
+    /// Whether nothing more is lent of what it lent: it is late, or it was told that it will be.
+    pub fn blocks(&self, at: Timestamp) -> bool {
+        self.is_late(at) || (self.back.is_none() && self.alerted.is_some_and(|alerted| alerted <= at))
+    }
+
     /// When its first rung is due.
     pub fn called_back(&self, ladder: Option<&Ladder>) -> Timestamp {
         let length = ladder.map_or(SignedDuration::ZERO, Ladder::length);
@@ -304,7 +309,7 @@ impl fmt::Display for Returned {
     }
 }
 
-/// A schedule whose return is late, if it lends any of these: nothing more is lent of them until all is back.
+/// A schedule whose return is late, or will be, if it lends any of these: nothing more is lent of them until all is back.
 pub fn late_among<'c>(
     calendars: &'c [Calendar],
     suspends: &BTreeSet<DemandId>,
@@ -312,7 +317,7 @@ pub fn late_among<'c>(
 ) -> Option<&'c ScheduleId> {
     let late = |calendar: &&Calendar| {
         let lend = calendar.lend.as_ref();
-        lend.is_some_and(|lend| lend.is_late(now)) && !calendar.suspends.is_disjoint(suspends)
+        lend.is_some_and(|lend| lend.blocks(now)) && !calendar.suspends.is_disjoint(suspends)
     };
     calendars.iter().find(late).map(|calendar| &calendar.id)
 }

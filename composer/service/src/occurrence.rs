@@ -254,8 +254,8 @@ impl Calendar {
         let by = self.blocked_by(others, now);
         let before_it_opened = |by: &&ScheduleId| {
             let of = others.iter().find(|other| other.id == **by);
-            let due = of.and_then(|of| of.lend.as_ref()?.due);
-            opened.is_some_and(|opened| due.is_some_and(|due| due <= opened))
+            let lend = of.and_then(|of| of.lend.as_ref());
+            lend.is_some_and(|lend| opened.is_some_and(|opened| lend.blocks(opened)))
         };
         let fate = match by {
             Some(by) if !was_blocked && before_it_opened(&by) => Fate::Blocked { by: by.clone() },

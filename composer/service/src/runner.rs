@@ -18,7 +18,7 @@ use crate::schedule::{Calendar, next_change};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::OperationState;
 use poolwright_model::id::{ControlEndpointId, DemandId, OperationId, ScheduleId};
-use poolwright_planner::{Deferral, Plan};
+use poolwright_planner::{Cordoned, Deferral, Plan};
 use poolwright_store::Batch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -193,8 +193,14 @@ impl Runner<'_> {
         let scheduled = self.composer.plan_for_schedules().await?;
         let unserved = unserved(&scheduled.plan);
         let tried = if !scheduled.plan.steps.is_empty() {
-            self.change(scheduled.plan, looked, &unserved).await?
+            self.change(scheduled.plan, &scheduled.cordoned, looked, &unserved)
+                .await?
         } else if !unserved.is_empty() {
+            if !scheduled.underway {
+                // Whoever has all again is back, whatever others wait for.
+                let still = scheduled.suspended.union(&scheduled.not_done).cloned().collect();
+                self.composer.all_back_but(&still).await?;
+            }
             Tried::NotDone(Told {
                 demands: scheduled.not_done,
                 ..Told::failed(unserved.join("; "))
@@ -214,12 +220,18 @@ impl Runner<'_> {
     }
 
     /// Applies a plan, and waits for it.
-    async fn change(&self, plan: Plan, looked: &Looked, unserved: &[String]) -> Result<Tried, ServiceError> {
+    async fn change(
+        &self,
+        plan: Plan,
+        cordoned: &Cordoned,
+        looked: &Looked,
+        unserved: &[String],
+    ) -> Result<Tried, ServiceError> {
         let changed = plan.releases.iter().chain(&plan.composes);
         let changed = changed.filter_map(|composition| composition.demand.clone());
         let missing = plan.unplaced.iter().map(|unplaced| unplaced.demand.clone());
         let demands: BTreeSet<DemandId> = changed.chain(missing).collect();
-        let applied = self.composer.apply_for_schedules(plan).await;
+        let applied = self.composer.apply_for_schedules(plan, cordoned).await;
         let told = |operation, outcome: String, reason| Told {
             operation,
             took_s: None,

@@ -95,6 +95,11 @@ fn lend(may_stop: bool) -> Value {
 }
 
 pub async fn pool_with(hooks: &Arc<Told>) -> Pool {
+    pool_lending(hooks, 20).await
+}
+
+/// The same, where so many GPUs of `chat` are lent.
+async fn pool_lending(hooks: &Arc<Told>, count: u32) -> Pool {
     let mut pool = Pool::bare(
         poolwright_emulator::Rack::builtin("demo").unwrap(),
         Arc::new(poolwright_store::SqliteStore::in_memory().unwrap()),
@@ -102,7 +107,7 @@ pub async fn pool_with(hooks: &Arc<Told>) -> Pool {
     pool.options.hooks = hooks.clone();
     pool.open().await;
     pool.add_all_endpoints().await;
-    pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", count)).await;
     pool
 }
 
@@ -294,10 +299,82 @@ async fn a_return_that_will_be_late_is_told_beforehand_and_blocks_the_next_lend(
     }
 }
 
-/// Fault 47: nothing that is in use is pulled for a return, and who uses it is named.
+/// Fault 47: nothing that is in use is pulled for a return, and who uses it is named; what is idle goes back at once.
 #[tokio::test(start_paused = true)]
 async fn a_gpu_in_use_is_not_pulled_for_a_return_and_its_holder_is_named() {
     let hooks = Told::new(Does::Ends(1, 5));
+    let mut pool = pool_lending(&hooks, 24).await;
+    pool.schedule(lend(true)).await;
+    pool.schedule(morning(false)).await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until(NIGHT).await;
+    let names: Vec<String> = pool.truth().into_keys().take(2).collect();
+    let gpus: Vec<_> = names.iter().map(|name| pool.gpu_ix(name)).collect();
+    let job = Job {
+        pid: 77,
+        command: "train".into(),
+    };
+    for gpu in &gpus {
+        let started = pool
+            .emulation
+            .with(|state, now| state.start_job(*gpu, job.clone(), now));
+        started.unwrap();
+    }
+    pool.pass_until("2026-03-03T07:29:00Z").await;
+    assert_eq!(hooks.times(Occasion::Alert), 1);
+    let why = hooks.calls.lock().unwrap().last().unwrap().why.clone();
+    assert!(why.contains("train (process 77)"), "{why}");
+    let in_part = holds(&[("chat", 22), ("training", 2)]);
+    assert_eq!(pool.holders().await, in_part, "what is idle is back");
+    let moved = pool.emulation.with(|state, _| state.tally()).unbinds;
+    pool.pass_until("2026-03-03T07:40:00Z").await;
+    let status = pool.composer().schedule(&night_id()).await.unwrap();
+    assert!(status.late, "{status:?}");
+    let told = status.return_told().unwrap();
+    assert!(
+        told.contains("late") && told.contains("chat lacks 2 GPUs"),
+        "{told}"
+    );
+    assert!(names.iter().all(|name| pool.truth().contains_key(name)));
+
+    // One of them is idle, and goes back by itself; a manager that comes back knows no less.
+    pool.emulation.with(|state, _| state.end_job(gpus[0], 77));
+    clockwork.stop().await;
+    pool.restart().await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until("2026-03-03T08:10:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 23), ("training", 1)]));
+    let blocked = pool
+        .composer()
+        .schedule(&"morning".parse().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(
+        (blocked.open, blocked.fate),
+        (false, Some(Fate::Blocked { by: night_id() })),
+        "nothing more is lent until all is back"
+    );
+    let tally = pool.emulation.with(|state, _| state.tally());
+    assert_eq!(tally.unbinds, moved + 1, "nothing else was moved");
+    assert_eq!((tally.pulled_in_use, tally.resets_in_use), (0, 0));
+
+    pool.emulation.with(|state, _| state.end_job(gpus[1], 77));
+    pool.composer()
+        .pause_schedule(&"morning".parse().unwrap(), true)
+        .await
+        .unwrap();
+    pool.pass_until("2026-03-03T08:40:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 24)]));
+    assert!(returned(&pool.runs().await)[0].late);
+    assert_eq!(hooks.times(Occasion::Alert), 1);
+    pool.all_is_well().await;
+    clockwork.stop().await;
+}
+
+/// Whoever has all of it again is not kept waiting by what the borrower still uses.
+#[tokio::test(start_paused = true)]
+async fn what_can_be_had_elsewhere_is_back_in_time_whatever_the_borrower_still_uses() {
+    let hooks = Told::new(Does::Ends(0, 20));
     let pool = pool_with(&hooks).await;
     pool.schedule(lend(true)).await;
     let clockwork = Clockwork::of(&pool);
@@ -311,21 +388,16 @@ async fn a_gpu_in_use_is_not_pulled_for_a_return_and_its_holder_is_named() {
     pool.emulation
         .with(|state, now| state.start_job(gpu, job, now))
         .unwrap();
-    pool.pass_until("2026-03-03T07:29:00Z").await;
-    assert_eq!(hooks.times(Occasion::Alert), 1);
-    let why = hooks.calls.lock().unwrap().last().unwrap().why.clone();
-    assert!(why.contains("train (process 77)"), "{why}");
-    pool.pass_until("2026-03-03T07:40:00Z").await;
-    let status = pool.composer().schedule(&night_id()).await.unwrap();
-    assert!(status.late, "{status:?}");
-    assert!(pool.truth().contains_key(&name));
-    let tally = pool.emulation.with(|state, _| state.tally());
-    assert_eq!((tally.pulled_in_use, tally.resets_in_use), (0, 0));
-
+    pool.pass_until("2026-03-03T07:30:30Z").await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 20), ("training", 1)]));
+    assert!(!returned(&pool.runs().await)[0].late);
+    let trouble = pool.composer().schedule(&night_id()).await.unwrap().trouble;
+    assert!(trouble.unwrap().reason.contains("train (process 77)"));
     pool.emulation.with(|state, _| state.end_job(gpu, 77));
     pool.pass_until("2026-03-03T08:10:00Z").await;
     assert_eq!(pool.holders().await, back());
-    assert!(returned(&pool.runs().await)[0].late);
+    let tally = pool.emulation.with(|state, _| state.tally());
+    assert_eq!((tally.pulled_in_use, tally.resets_in_use), (0, 0));
     pool.all_is_well().await;
     clockwork.stop().await;
 }

@@ -1,6 +1,7 @@
 //! What stays, what goes and what comes adds up, and the plan says what it rests on.
 
 use super::{Facts, units_of};
+use crate::plan::Deferral;
 use crate::violation::Violation;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +75,12 @@ fn put_off(facts: &Facts<'_>, found: &mut Vec<Violation>) {
         .collect();
     for deferred in &facts.plan.deferred {
         let composition = &deferred.composition;
-        if changed.contains(composition) || !facts.plan.keeps.contains(composition) {
+        let is_changed = match &deferred.because {
+            // What nobody uses goes.
+            Deferral::InUse { unit, .. } => facts.released.contains(unit),
+            _ => changed.contains(composition),
+        };
+        if is_changed || !facts.plan.keeps.contains(composition) {
             let composition = composition.clone();
             found.push(Violation::DeferredChanged { composition });
         }
@@ -86,7 +92,7 @@ fn put_off(facts: &Facts<'_>, found: &mut Vec<Violation>) {
         .filter_map(|c| c.demand.as_ref())
         .collect();
     for unplaced in &facts.plan.unplaced {
-        if served.contains(&unplaced.demand) {
+        if served.contains(&unplaced.demand) && !facts.world.cordoned.in_part.contains(&unplaced.demand) {
             let demand = unplaced.demand.clone();
             found.push(Violation::PlacedAndUnplaced { demand });
         }

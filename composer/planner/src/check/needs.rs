@@ -31,7 +31,11 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Violation>) {
         .iter()
         .filter_map(|demand| by_demand.get_key_value(demand))
     {
-        if !all_parts(whole) {
+        let in_use = &facts.world.cordoned.in_use;
+        let mut units = whole.iter().flat_map(|(_, units)| units.iter());
+        // What of a group is in use stays behind.
+        let stays_behind = units.any(|held| in_use.contains_key(&held.unit));
+        if !stays_behind && !all_parts(whole) {
             let demand = (*demand).clone();
             found.push(Violation::GroupBroken { demand });
         }
@@ -65,7 +69,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Violation>) {
             .need
             .alternatives
             .iter()
-            .any(|set| is_met(facts, &demand.need, set, whole))
+            .any(|set| is_met(facts, demand, set, whole))
         {
             let demand = demand.id.clone();
             found.push(Violation::NeedNotMet { demand });
@@ -98,14 +102,16 @@ fn limits(facts: &Facts<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Parts 1 to n of n, on n hosts.
+/// Parts 1 to n, on n hosts; each says how many there were when it came.
 fn all_parts(whole: &[Whole<'_>]) -> bool {
     let parts: BTreeSet<u32> = whole.iter().map(|(c, _)| c.part).collect();
     let hosts: BTreeSet<_> = whole.iter().map(|(c, _)| &c.host).collect();
     let count = whole.len();
     parts.into_iter().eq(1..=count as u32)
         && hosts.len() == count
-        && whole.iter().all(|(c, _)| c.parts as usize == count)
+        && whole
+            .iter()
+            .all(|(c, _)| c.part <= c.parts && c.parts as usize <= count)
 }
 
 fn one_kind(facts: &Facts<'_>, composition: &Composition, found: &mut Vec<Violation>) {
@@ -165,7 +171,9 @@ fn memory(facts: &Facts<'_>, demand: &Demand, whole: &[Whole<'_>], found: &mut V
     }
 }
 
-fn is_met(facts: &Facts<'_>, need: &Need, set: &GpuSet, whole: &[Whole<'_>]) -> bool {
+fn is_met(facts: &Facts<'_>, demand: &Demand, set: &GpuSet, whole: &[Whole<'_>]) -> bool {
+    let need: &Need = &demand.need;
+    let in_part = facts.world.cordoned.in_part.contains(&demand.id);
     let gpus = gpus(facts, whole);
     let suitable = |gpu: &Gpu| {
         let kind = set.kind.as_ref().is_none_or(|kind| *kind == name(gpu));
@@ -192,5 +200,5 @@ fn is_met(facts: &Facts<'_>, need: &Need, set: &GpuSet, whole: &[Whole<'_>]) -> 
         let mut units = 0..whole[at].1.len();
         units.all(|unit| all - counts[at] + one_is_missing(at, Some(unit)) < set.count)
     });
-    seen().all(suitable) && kinds.len() <= 1 && hosts && all >= set.count && none_too_many
+    seen().all(suitable) && kinds.len() <= 1 && hosts && (in_part || all >= set.count) && none_too_many
 }

@@ -1,13 +1,13 @@
 //! Serving a demand within what its tenant may hold, and beside what others are guaranteed and want.
 
-use super::{Draft, Turns, Wish};
+use super::{Draft, Enough, Turns, Wish};
 use crate::capacity::{Capacity, Taken};
 use crate::demand::Demand;
 use crate::place;
 use crate::unplaced::{Help, Reason, Tried, Unplaced};
 use crate::why;
 use poolwright_sizing::need::{GpuSet, Need};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// What is left for others while a demand is placed, and for whom.
 #[derive(Default)]
@@ -125,6 +125,18 @@ impl<'a> Draft<'a, '_> {
         Err(self.unplaced(wish, tried.collect()))
     }
 
+    /// Gives a demand what there is of what it wants, beside what others are guaranteed and lack.
+    pub(super) fn serve_in_part(&mut self, wish: &Wish<'a>) {
+        let others = match self.guaranteed.here.contains(&wish.demand.id) {
+            true => Vec::new(),
+            false => self.others_want(wish.demand),
+        };
+        let aside = self.set_aside(&others);
+        self.top_up(wish, wish.demand, Enough::AnyPart);
+        self.capacity.put_back(&aside.taken);
+        self.has_part(wish.demand);
+    }
+
     /// Takes what these would get; where that is too little, what there is of it. Not for what can never be served.
     fn set_aside(&mut self, others: &[&'a Demand]) -> Aside<'a> {
         let mut aside = Aside::default();
@@ -164,7 +176,7 @@ fn some_of(capacity: &mut Capacity<'_>, need: &Need) -> Vec<Taken> {
     };
     let mut taken = Vec::new();
     for shelves in place::shelves_for(capacity, set) {
-        let (parts, _) = place::as_many_as_possible(capacity, &shelves, &single);
+        let (parts, _) = place::as_many_as_possible(capacity, &shelves, &single, BTreeSet::new());
         let found: Vec<Taken> = parts.into_iter().flat_map(|part| part.taken).collect();
         if found.len() > taken.len() {
             capacity.put_back(&std::mem::replace(&mut taken, found));

@@ -104,6 +104,8 @@ pub(crate) struct Scheduled {
     pub underway: bool,
     /// The demands that are suspended as the plan wants it.
     pub suspended: BTreeSet<DemandId>,
+    /// What it leaves where it is, because somebody uses it.
+    pub cordoned: Cordoned,
 }
 
 /// What running operations have in hand.
@@ -222,11 +224,22 @@ impl Composer {
         let suspended = self.note_put_aside().await?;
         self.take_up_for_schedules().await?;
         let mut basis = self.basis(Wanted::Scheduled).await?;
+        let coming_back = self.coming_back(&suspended).await?;
+        basis.cordoned.in_part = self.some_is_back(&coming_back).await?;
         self.leave_out_stale(&mut basis);
         let mut plan = self.plan_beside_pauses(&basis).await?;
         if self.keep_of_schedules(&plan, &suspended).await? {
+            let cordoned = basis.cordoned;
             basis = self.basis(Wanted::Scheduled).await?;
+            basis.cordoned = cordoned;
             self.leave_out_stale(&mut basis);
+            plan = self.plan_beside_pauses(&basis).await?;
+        }
+        if !coming_back.is_empty() {
+            basis.cordoned.in_use = self.in_use_of(&plan).await;
+        }
+        if !basis.cordoned.in_use.is_empty() {
+            basis.cordoned.in_part = coming_back;
             plan = self.plan_beside_pauses(&basis).await?;
         }
         let unplaced = plan.unplaced.iter().map(|unplaced| unplaced.demand.clone());
@@ -237,6 +250,11 @@ impl Composer {
             not_done,
             underway: basis.underway,
             suspended,
+            cordoned: Cordoned {
+                in_use: basis.cordoned.in_use,
+                in_part: basis.cordoned.in_part,
+                ..Cordoned::default()
+            },
             plan,
         })
     }
@@ -249,24 +267,32 @@ impl Composer {
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
-        match self.apply_on(Wanted::All, plan.clone(), kind, by, how).await {
+        let none = Cordoned::default();
+        match self
+            .apply_on((Wanted::All, &none), plan.clone(), kind, by, how)
+            .await
+        {
             Err(refused) if self.looked_again(&refused).await => {
-                self.apply_on(Wanted::All, plan, kind, by, how).await
+                self.apply_on((Wanted::All, &none), plan, kind, by, how).await
             }
             done => done,
         }
     }
 
     /// The same, for a plan that was made for schedules.
-    pub(crate) async fn apply_for_schedules(&self, plan: Plan) -> Result<Change, ServiceError> {
-        let (wanted, kind) = (Wanted::Scheduled, OperationKind::Schedule);
-        self.apply_on(wanted, plan, kind, "schedule", &How::default())
-            .await
+    pub(crate) async fn apply_for_schedules(
+        &self,
+        plan: Plan,
+        cordoned: &Cordoned,
+    ) -> Result<Change, ServiceError> {
+        let on = (Wanted::Scheduled, cordoned);
+        let kind = OperationKind::Schedule;
+        self.apply_on(on, plan, kind, "schedule", &How::default()).await
     }
 
     async fn apply_on(
         &self,
-        wanted: Wanted<'_>,
+        (wanted, cordoned): (Wanted<'_>, &Cordoned),
         plan: Plan,
         kind: OperationKind,
         by: &str,
@@ -281,7 +307,8 @@ impl Composer {
         if let Some(done) = self.answered_before(&request).await? {
             return Ok(done);
         }
-        let basis = self.basis(wanted).await?;
+        let mut basis = self.basis(wanted).await?;
+        basis.cordoned = cordoned.clone();
         refuse(&plan, "no longer fits", &plan.stale(&basis.snapshot))?;
         let wrong = poolwright_planner::check(&plan, &basis.world());
         refuse(&plan, "may not be applied", &wrong)?;

@@ -38,6 +38,9 @@ pub struct ScheduleStatus {
     /// What it lent should be back, and is not.
     #[serde(default, skip_serializing_if = "is_no")]
     pub late: bool,
+    /// GPUs that demands lack to which it gives back what it lent, while that is on its way.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lacking: BTreeMap<DemandId, u32>,
     /// How long returns took at its endpoints, where what it lends must be back by the closing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<Returns>,
@@ -54,6 +57,11 @@ impl ScheduleStatus {
     pub fn return_told(&self) -> Option<String> {
         let lend = self.schedule.lend.as_ref()?;
         let due = lend.due.map_or_else(String::new, |due| format!(", due at {due}"));
+        let lacking = self.lacking.iter().map(|(demand, count)| match count {
+            1 => format!("; {demand} lacks 1 GPU"),
+            count => format!("; {demand} lacks {count} GPUs"),
+        });
+        let due: String = std::iter::once(due).chain(lacking).collect();
         Some(match (lend.back, &lend.over, lend.alerted) {
             (Some(_), ..) => return None,
             _ if self.late => format!("late{due}"),
@@ -466,6 +474,12 @@ impl Composer {
             returns: match schedule.spec.back_by_close || schedule.spec.reclaim_s.is_some() {
                 true => Some(self.measured().await?.of_schedule(&schedule)),
                 false => None,
+            },
+            lacking: match calendar.lend.as_ref() {
+                Some(lend) if lend.over.is_some() && lend.back.is_none() => {
+                    self.lacking(&calendar.suspends).await?
+                }
+                _ => BTreeMap::new(),
             },
             late: calendar.lend.as_ref().is_some_and(|lend| lend.is_late(now)),
             fate: calendar.mark_at(now).map(|mark| mark.fate.clone()),
