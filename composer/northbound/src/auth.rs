@@ -147,7 +147,7 @@ pub async fn who_asks(api: &Api, headers: &HeaderMap, extensions: &Extensions) -
     };
     match api.accounts.verify(&name, &password).await? {
         Some(account) => Ok(account.into()),
-        None => Err(wrong_password(&name)),
+        None => Err(wrong_password(api, &name).await),
     }
 }
 
@@ -163,8 +163,11 @@ pub fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
 }
 
 /// The password is not this account's, or there is no such account: which, is not told.
-pub fn wrong_password(name: &str) -> Denied {
-    tracing::warn!(account = %name, "refused: wrong name or password");
+pub async fn wrong_password(api: &Api, name: &str) -> Denied {
+    // A name that no account has may be a password in the wrong place: it is not logged.
+    let account = api.accounts.one(name).await.ok().flatten();
+    let account = account.map(|account| account.name);
+    tracing::warn!(account, "refused: wrong name or password");
     Denied::Unknown("the name or the password is wrong".to_owned())
 }
 

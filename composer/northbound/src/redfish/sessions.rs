@@ -66,7 +66,7 @@ pub(crate) async fn open(api: &Api, body: &Value) -> Result<Response, Refusal> {
     let text = |name: &str| body[name].as_str().unwrap_or_default();
     let (name, password) = (text("UserName"), text("Password"));
     let Some(account) = api.accounts.verify(name, password).await? else {
-        return Err(auth::wrong_password(name).into());
+        return Err(auth::wrong_password(api, name).await.into());
     };
     let opened = api.sessions.open(name).await?;
     let mut body = shown(&told(&opened.session))?;

@@ -40,6 +40,16 @@ impl Manager {
         Self::on(Arc::new(SqliteStore::in_memory().unwrap()), dir, events).await
     }
 
+    /// One whose store is in the directory.
+    pub async fn on_disk(dir: &Path) -> Self {
+        Self::on(
+            Arc::new(SqliteStore::open(dir).unwrap()),
+            dir,
+            EventOptions::default(),
+        )
+        .await
+    }
+
     /// The next manager of the same store.
     pub async fn restarted(self, dir: &Path, events: EventOptions) -> Self {
         self.running.stop().await;
