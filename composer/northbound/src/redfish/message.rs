@@ -139,7 +139,14 @@ impl Refusal {
     /// What is wrong with a body, each with where it is.
     pub fn violations(violations: &[Violation]) -> Self {
         let one = |violation: &Violation| {
-            let args: Vec<&str> = violation.args.iter().map(String::as_str).collect();
+            let mut args: Vec<&str> = violation.args.iter().map(String::as_str).collect();
+            // Of what is wrong the value comes first: that of a secret is told to nobody, in whatever form it came.
+            let secret = ["Password", "HttpHeaders"]
+                .iter()
+                .any(|name| violation.path.contains(name));
+            if let (true, [value, _, ..]) = (secret, args.as_mut_slice()) {
+                *value = "What was sent";
+            }
             let (text, next) = of_body(violation.message, &args);
             Message {
                 related_properties: Some(vec![format!("#{}", violation.path)]),
