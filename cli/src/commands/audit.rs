@@ -6,7 +6,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::{Cell, Output, Table, column, say};
-use poolwright_service::audit::{Entry, Mark};
+use poolwright_service::audit::{Entry, Mark, Record};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -53,8 +53,9 @@ Examples:
   poolwright audit --after 1200 --most 1000 -o json
   poolwright audit verify
 
-Each change has two entries: that it was asked for, before it is begun, and what came of it. Denials have one; those
-that are alike within a minute are counted. No entry has a password, a token or a body.";
+Each change has two entries: that it was asked for, before it is begun, and what came of it. So has what runs by itself,
+with who set it up. Denials have one; those that are alike within a minute are counted. No entry has a password, a token
+or a body.";
 
 const VERIFY: &str = "\
 Examples:
@@ -102,6 +103,7 @@ fn table(entries: &[Entry]) -> Table {
         column("ENTRY SAYS").named("kind"),
         column("WHAT"),
         column("ON"),
+        column("SET UP BY").named("set_up_by").if_any(),
         column("STATUS").if_any(),
         column("MADE").if_any().if_room(),
         column("TIMES").if_room(),
@@ -116,12 +118,20 @@ fn table(entries: &[Entry]) -> Table {
             crate::tables::word(&record.kind),
             Cell::text(&record.what),
             Cell::text(&record.on),
-            Cell::maybe(record.status),
+            Cell::maybe(said(record, "set_up_by")),
+            match record.status {
+                Some(status) => Cell::text(status),
+                None => Cell::maybe(said(record, "state")),
+            },
             Cell::maybe(record.made.as_ref()),
             Cell::text(record.times),
         ]);
     }
     table
+}
+
+fn said<'r>(record: &'r Record, name: &str) -> Option<&'r str> {
+    record.said.get(name)?.as_str()
 }
 
 async fn verify(args: VerifyArgs, output: Output) -> Outcome {

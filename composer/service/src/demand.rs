@@ -125,6 +125,9 @@ pub struct DemandRecord {
     /// How far it is, where it came through the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Job>,
+    /// The account that asked for it last; not known of what is older than this note.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_up_by: Option<String>,
 }
 
 impl DemandRecord {

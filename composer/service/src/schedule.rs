@@ -77,6 +77,9 @@ pub struct Schedule {
     /// Who paused it, while it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
+    /// The account that asked for it last; not known of what is older than this note.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_up_by: Option<String>,
 }
 
 /// Who paused a schedule, when and why.
@@ -121,6 +124,7 @@ impl Schedule {
             by_hand: None,
             lend: None,
             stopped: None,
+            set_up_by: None,
         }
     }
 
@@ -238,6 +242,7 @@ mod tests {
             schedule: schedule.map(|id| ScheduleId::new(id).unwrap()),
             pending: None,
             job: None,
+            set_up_by: None,
         }
     }
 

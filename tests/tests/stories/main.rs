@@ -9,6 +9,7 @@ mod calendar;
 mod kit;
 
 mod adopting;
+mod audited;
 mod composing;
 mod conflicts;
 mod drifting;

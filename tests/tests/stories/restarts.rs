@@ -131,6 +131,7 @@ async fn a_request_that_was_cut_off_was_never_made() {
         schedule: None,
         pending: Some(Pending::Composing(never())),
         job: None,
+        set_up_by: None,
     };
     let mut batch = Batch::new();
     batch.put(&half).unwrap();

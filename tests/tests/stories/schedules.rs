@@ -39,7 +39,12 @@ async fn a_window_opens_and_closes() {
         assert_eq!(pool.holders().await, holds(&[("search", 2), ("training", 24)]));
         pool.all_is_well().await;
         let why = pool.composer().why(&demand_id("chat")).await.unwrap();
-        assert!(!why.wanted_now && why.because.join(" ").contains("a schedule suspends it"));
+        let until = format!("schedule night suspends it until {}", at(morning));
+        assert!(
+            !why.wanted_now && why.because.join(" ").contains(&until),
+            "{:?}",
+            why.because
+        );
         pool.pass_until(morning).await;
         assert_eq!(pool.holders().await, day);
         pool.all_is_well().await;

@@ -2,9 +2,9 @@
 
 use super::described::Paths;
 use super::{Answer, Body, Created, Gone, Id, Listed, Many};
-use crate::{Api, problem::Problem};
+use crate::{Api, auth::Asker, problem::Problem};
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use poolwright_model::id::DemandId;
 use poolwright_service::demand::{DemandRecord, DemandSpec};
 use poolwright_service::{Declaration, Declared, Queue, Why};
@@ -27,8 +27,12 @@ async fn all(State(api): State<Api>) -> Listed<DemandRecord> {
     Ok(Many(api.composer.demands().await?))
 }
 
-async fn add(State(api): State<Api>, Body(spec): Body<DemandSpec>) -> Result<Created<DemandRecord>, Problem> {
-    Ok(Created(api.composer.add_demand(spec).await?))
+async fn add(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Body(spec): Body<DemandSpec>,
+) -> Result<Created<DemandRecord>, Problem> {
+    Ok(Created(api.composer.add_demand_by(spec, &by.account).await?))
 }
 
 async fn one(State(api): State<Api>, Id(id): Id<DemandId>) -> Answer<DemandRecord> {
@@ -62,6 +66,10 @@ struct Declare {
     dry_run: bool,
 }
 
-async fn declare(State(api): State<Api>, Body(Declare { what, dry_run }): Body<Declare>) -> Answer<Declared> {
-    Ok(Json(api.composer.declare(what, dry_run).await?))
+async fn declare(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Body(Declare { what, dry_run }): Body<Declare>,
+) -> Answer<Declared> {
+    Ok(Json(api.composer.declare_by(what, &by.account, dry_run).await?))
 }

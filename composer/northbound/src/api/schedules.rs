@@ -31,9 +31,11 @@ async fn all(State(api): State<Api>) -> Listed<ScheduleStatus> {
 
 async fn add(
     State(api): State<Api>,
+    Extension(by): Extension<Asker>,
     Body(spec): Body<ScheduleSpec>,
 ) -> Result<Created<ScheduleStatus>, Problem> {
-    Ok(Created(api.composer.add_schedule(spec).await?))
+    let added = api.composer.add_schedule_by(spec, &by.account).await?;
+    Ok(Created(added))
 }
 
 async fn one(State(api): State<Api>, Id(id): Id<ScheduleId>) -> Answer<ScheduleStatus> {

@@ -81,7 +81,7 @@ fn told(entry: &Entry) -> LogEntry {
     let record = &entry.record;
     let severity = match record.kind {
         Kind::Denied => LogEntryEventSeverity::Warning,
-        Kind::Asked | Kind::Answered => LogEntryEventSeverity::OK,
+        Kind::Asked | Kind::Answered | Kind::Began | Kind::Ended => LogEntryEventSeverity::OK,
     };
     LogEntry {
         id: Some(entry.seq.to_string()),

@@ -6,7 +6,7 @@ mod fabric;
 
 use super::classes::MUST;
 use super::insertion::Inserter;
-use super::problem::{Demand, Need, Problem, UNIT};
+use super::problem::{Demand, Host, Need, Problem, UNIT};
 use super::solution::Assignment;
 use super::solve::placements;
 use super::state::State;
@@ -184,8 +184,10 @@ fn never(problem: &Problem, demand: &Demand, need: &Need) -> Option<Why> {
         && !(hosts.iter().filter(large)).any(|host| problem.may_run(demand, *host, &demand.window))
     {
         let (from, to) = (demand.window.start, demand.window.end - 1);
+        let large = hosts.iter().filter(large).map(|host| &problem.hosts[*host]);
         let reason = format!(
-            "every host that it may run on with room for {gpus} GPUs is closed at some time in slots {from} to {to}"
+            "every host that it may run on with room for {gpus} GPUs is closed at some time in slots {from} to {to}{}",
+            closings(large, &demand.window)
         );
         return Some((reason, vec!["one of them open for all of its window".to_owned()]));
     }
@@ -309,4 +311,24 @@ fn no_room(state: &State<'_>, index: usize, need: &Need) -> Option<Why> {
         ));
     }
     Some((reason, help))
+}
+
+/// Which of these hosts are closed when, within a window: the first of them.
+fn closings<'p>(hosts: impl Iterator<Item = &'p Host>, window: &Range<usize>) -> String {
+    const SHOWN: usize = 3;
+    let told = hosts.filter_map(|host| {
+        let meets = |closed: &&Range<usize>| window.start < closed.end && closed.start < window.end;
+        let closed = host.closed.iter().find(meets)?;
+        Some(format!("{} in {} to {}", host.id, closed.start, closed.end - 1))
+    });
+    let mut told: Vec<String> = told.collect();
+    if told.len() > SHOWN {
+        let more = told.len() - SHOWN;
+        told.truncate(SHOWN);
+        told.push(format!("and {more} more"));
+    }
+    match told.is_empty() {
+        true => String::new(),
+        false => format!(": {}", told.join(", ")),
+    }
 }

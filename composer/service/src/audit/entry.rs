@@ -20,18 +20,22 @@ pub enum Kind {
     Answered,
     /// Somebody was not let in, or may not.
     Denied,
+    /// Something is about to begin by itself. Written before it is begun.
+    Began,
+    /// How that ended.
+    Ended,
 }
 
 /// What somebody did, or tried to do. Never a secret, and nothing of a body but names ([`super::said`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub kind: Kind,
-    /// The account; nothing where it is not known who it was.
+    /// The account; nothing where it is not known who it was. What of the manager it is, where something runs by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The address that it came from.
+    /// The address that it came from; empty where something runs by itself.
     pub from: String,
     /// The method.
     pub what: String,
@@ -177,6 +181,8 @@ impl fmt::Display for Entry {
             Kind::Asked => "asked for",
             Kind::Answered => "was answered",
             Kind::Denied => "was denied",
+            Kind::Began => "begins by itself",
+            Kind::Ended => "ended",
         };
         write!(f, "{who}{role}{from} {verb} {what} {on}")?;
         match (kind, status) {

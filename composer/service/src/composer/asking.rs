@@ -282,14 +282,16 @@ impl Composer {
                 }
             }
             (None, false) if record.job.is_some() => {}
-            (Some(schedule), false) => because.push(format!(
-                "not wanted now: the window of schedule {schedule} is closed"
-            )),
+            (Some(schedule), false) => {
+                let so = self.why_not_open(schedule).await?;
+                because.push(format!("not wanted now: {so}"));
+            }
             (None, false) if record.demand_at(now).is_none() => {
                 because.push("not wanted now: no phase of it is on".to_owned());
             }
             (None, false) => {
-                because.push("not wanted now: a schedule suspends it while its window is open".to_owned())
+                let by = self.suspended_by(id).await?.join(", and ");
+                because.push(format!("not wanted now: {by}"));
             }
         }
         if record.job.is_some() {

@@ -94,6 +94,7 @@ impl Composer {
                 "keep it, and it is served by the clock: poolwright demand add NAME --phases FILE",
             ));
         }
+        record.set_up_by = Some(by.to_owned());
         let id = record.demand.id.clone();
         let mut basis = self.basis(Wanted::Only(&record.demand)).await?;
         let taken_up = self.take_up_kept(&mut basis, &record.demand).await?;

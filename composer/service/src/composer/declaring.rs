@@ -8,6 +8,7 @@ use super::Composer;
 use super::changing::may_be_withdrawn;
 use super::planning::{Basis, Wanted};
 use super::wanting::refuse_queue;
+use crate::accounts::ADMIN;
 use crate::demand::{DemandRecord, DemandSpec};
 use crate::error::{ErrorCode, ServiceError};
 use crate::schedule::{Schedule, ScheduleSpec};
@@ -78,6 +79,8 @@ pub struct DoesNotFit {
 
 /// A declaration set against what is kept.
 struct Compared {
+    /// Who declares it.
+    by: String,
     entries: Vec<DeclaredEntry>,
     batch: Batch,
     /// The demands that would be kept, by name, those of schedules among them.
@@ -95,9 +98,19 @@ impl Composer {
     /// # Errors
     /// What can't be kept; then nothing is.
     pub async fn declare(&self, declaration: Declaration, dry_run: bool) -> Result<Declared, ServiceError> {
+        self.declare_by(declaration, ADMIN, dry_run).await
+    }
+
+    /// The same, with who asks for it.
+    pub async fn declare_by(
+        &self,
+        declaration: Declaration,
+        by: &str,
+        dry_run: bool,
+    ) -> Result<Declared, ServiceError> {
         let declaration = with_windows_as_schedules(declaration)?;
         let _turn = self.turn.lock().await;
-        let mut compared = self.compare(declaration).await?;
+        let mut compared = self.compare(declaration, by).await?;
         self.judge_fit(&mut compared).await?;
         let Compared {
             entries,
@@ -116,8 +129,9 @@ impl Composer {
         Ok(Declared { entries, dry_run })
     }
 
-    async fn compare(&self, declaration: Declaration) -> Result<Compared, ServiceError> {
+    async fn compare(&self, declaration: Declaration, by: &str) -> Result<Compared, ServiceError> {
         let mut compared = Compared {
+            by: by.to_owned(),
             entries: Vec::new(),
             batch: Batch::new(),
             demands: BTreeMap::new(),
@@ -152,7 +166,8 @@ impl Composer {
             Some(before) => {
                 may_be_withdrawn(&before)?;
                 may_be_changed(&before)?;
-                let record = self.record_of(spec, None).await?;
+                let mut record = self.record_of(spec, None).await?;
+                record.set_up_by = Some(into.by.clone());
                 let found = read::<DemandRecord>(self.store.as_ref(), record.id()).await?;
                 let revision = found.map(|found| found.revision);
                 into.calendar |= before.course.is_some() || record.course.is_some();
@@ -162,7 +177,8 @@ impl Composer {
                 record
             }
             None => {
-                let record = self.record_of(spec, None).await?;
+                let mut record = self.record_of(spec, None).await?;
+                record.set_up_by = Some(into.by.clone());
                 self.add_to(&mut into.batch, &record).await?;
                 into.calendar |= record.course.is_some();
                 record
@@ -213,6 +229,7 @@ impl Composer {
         }
         let revision = before.as_ref().map(|before| before.revision);
         let mut schedule = Schedule::new(spec, self.clock.now());
+        schedule.set_up_by = Some(into.by.clone());
         if let Some(Versioned { value: before, .. }) = &before {
             schedule.created = before.created;
             // One that stays paused stays so by whom it was.

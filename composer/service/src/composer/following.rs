@@ -48,6 +48,9 @@ impl Composer {
         if let Err(error) = self.look_at_what_is_left(self.touched_by(operation)).await {
             tracing::warn!(operation = %id, "what it left could not be looked at: {error}");
         }
+        if operation.kind.is_automatic() {
+            self.note_ending(operation).await;
+        }
         if operation.kind.is_automatic()
             && let Err(error) = self.pause_after_failures().await
         {

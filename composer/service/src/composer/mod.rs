@@ -46,6 +46,7 @@
 mod accepting;
 mod adopting;
 mod asking;
+mod auditing;
 mod automatic;
 mod beginning;
 mod changing;

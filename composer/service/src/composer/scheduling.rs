@@ -53,6 +53,39 @@ pub fn openings_of(
 }
 
 impl Composer {
+    /// Why a schedule wants nothing just now, and until when, for people.
+    pub(super) async fn why_not_open(&self, id: &ScheduleId) -> Result<String, ServiceError> {
+        let status = self.schedule(id).await?;
+        if let Some(pause) = status.schedule.pause() {
+            return Ok(pause.to_string());
+        }
+        let until = match status.next_openings.first() {
+            Some(opens) => format!("it opens next at {opens}"),
+            None => "it does not open any more".to_owned(),
+        };
+        let so = match status.fate {
+            Some(Fate::Blocked { by }) => {
+                format!("waits until what schedule {by} lent is back, which is late")
+            }
+            Some(Fate::Waits { r#for }) => format!("waits until schedule {} is over", r#for),
+            Some(Fate::LeftOut { because }) => format!("left this opening out: {because}; {until}"),
+            Some(Fate::Begun) | None => format!("is closed: {until}"),
+        };
+        Ok(format!("schedule {id} {so}"))
+    }
+
+    /// Which schedules suspend a demand now, and until when.
+    pub(super) async fn suspended_by(&self, id: &DemandId) -> Result<Vec<String>, ServiceError> {
+        let now = self.clock.now();
+        let calendars = self.calendars().await?.into_iter();
+        let open = calendars.filter(|calendar| calendar.is_open(now) && calendar.suspends.contains(id));
+        let told = open.map(|calendar| match calendar.next_change(now) {
+            Some(at) => format!("schedule {} suspends it until {at}", calendar.id),
+            None => format!("schedule {} suspends it until it is removed", calendar.id),
+        });
+        Ok(told.collect())
+    }
+
     /// The next openings of all schedules that are not paused, or of this one, the earliest first.
     pub async fn next_openings(
         &self,

@@ -100,14 +100,20 @@ impl Stored for CalendarChange {
 impl Composer {
     /// Keeps a demand. It is served by the next plan that is applied; one with phases or a window by the calendar.
     pub async fn add_demand(&self, spec: DemandSpec) -> Result<DemandRecord, ServiceError> {
+        self.add_demand_by(spec, ADMIN).await
+    }
+
+    /// The same, with who asks for it.
+    pub async fn add_demand_by(&self, spec: DemandSpec, by: &str) -> Result<DemandRecord, ServiceError> {
         if spec.window.is_some() {
             refuse_queue(&spec, "has a window")?;
             let id = spec.id.clone();
-            self.add_schedule(schedule_of(spec)).await?;
+            self.add_schedule_by(schedule_of(spec), by).await?;
             return self.demand(&id).await;
         }
         let _turn = self.turn.lock().await;
-        let record = self.record_of(spec, None).await?;
+        let mut record = self.record_of(spec, None).await?;
+        record.set_up_by = Some(by.to_owned());
         let mut batch = Batch::new();
         self.add_to(&mut batch, &record).await?;
         match record.course {
@@ -155,6 +161,15 @@ impl Composer {
     /// Keeps a schedule with its demands, all or nothing. If its window is open it takes effect at
     /// once, on its own demands and those that it suspends; other changes that wait for a plan go on waiting.
     pub async fn add_schedule(&self, spec: ScheduleSpec) -> Result<ScheduleStatus, ServiceError> {
+        self.add_schedule_by(spec, ADMIN).await
+    }
+
+    /// The same, with who asks for it.
+    pub async fn add_schedule_by(
+        &self,
+        spec: ScheduleSpec,
+        by: &str,
+    ) -> Result<ScheduleStatus, ServiceError> {
         let _turn = self.turn.lock().await;
         self.judge_schedule(&spec, &BTreeSet::new()).await?;
         let mut batch = Batch::new();
@@ -162,7 +177,8 @@ impl Composer {
             let record = self.record_of(demand.clone(), Some(spec.id.clone())).await?;
             self.add_to(&mut batch, &record).await?;
         }
-        let schedule = Schedule::new(spec, self.clock.now());
+        let mut schedule = Schedule::new(spec, self.clock.now());
+        schedule.set_up_by = Some(by.to_owned());
         if read::<Schedule>(self.store.as_ref(), schedule.id())
             .await?
             .is_some()
@@ -448,6 +464,7 @@ impl Composer {
             schedule,
             pending: None,
             job,
+            set_up_by: None,
         })
     }
 
