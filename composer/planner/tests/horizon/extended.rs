@@ -219,7 +219,7 @@ fn what_is_in_the_way_is_said() {
                 ("/hosts/0/closed", closed.clone()),
                 ("/hosts/1/closed", closed.clone()),
             ],
-            "every host that it may run on with room for 2 GPUs is closed at some time in slots 2 to 3: small in 3 to 3, large in 3 to 3",
+            "every host that it may run on with room for 2 GPUs is closed at some time in slots 2 to 3: large in 3 to 3, small in 3 to 3",
         ),
         (
             vec![
