@@ -122,6 +122,8 @@ pub enum Command {
     Backup(commands::backup::BackupArgs),
     /// Make a data directory of such a copy
     Restore(commands::backup::RestoreArgs),
+    /// Accounts: who may ask for what, and in which scope
+    Account(commands::account::AccountArgs),
     /// Show who asked for what, and check that this record is whole
     Audit(commands::audit::AuditArgs),
     /// Check that everything is well

@@ -44,7 +44,7 @@ impl From<ErrorCode> for ExitCode {
             ErrorCode::Stale => Self::Stale,
             ErrorCode::Timeout => Self::Timeout,
             ErrorCode::Indeterminate => Self::Indeterminate,
-            ErrorCode::CredentialsRefused => Self::Authentication,
+            ErrorCode::CredentialsRefused | ErrorCode::Forbidden => Self::Authentication,
             ErrorCode::Unavailable => Self::Unavailable,
             ErrorCode::Internal => Self::Generic,
         }

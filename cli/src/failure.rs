@@ -109,6 +109,7 @@ fn usual_hint(code: ErrorCode) -> Option<&'static str> {
         ErrorCode::NotFound => {
             "poolwright get --help has the nouns, and poolwright get NOUN what there is of each"
         }
+        ErrorCode::Forbidden => "ask with an account that may: --username",
         ErrorCode::Conflict => "see what is held and by whom: poolwright get compositions",
         ErrorCode::Stale => "look again and repeat it",
         ErrorCode::Timeout => "it goes on: see poolwright ops list",

@@ -1,5 +1,6 @@
 //! One module a command: its arguments, and what it does. Each ends with an exit code or a [`Failure`].
 
+pub mod account;
 pub mod attach;
 pub mod audit;
 pub mod backup;
@@ -77,6 +78,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Why(args) => why::run(args, output).await,
         Command::Backup(args) => backup::backup(&args),
         Command::Restore(args) => backup::restore(&args),
+        Command::Account(args) => account::run(args, output).await,
         Command::Audit(args) => audit::run(args, output).await,
         Command::Doctor(args) => doctor::run(args, output).await,
     }

@@ -1,11 +1,13 @@
 //! One table a noun: what is shown of GPUs, hosts, operations and so on. [`pool`] has what the hardware shows,
-//! [`work`] what is made of it, [`mod@queue`] the jobs that wait. People see what fits a terminal; CSV has the values as they are, under names of
+//! [`work`] what is made of it, [`mod@queue`] the jobs that wait, [`mod@accounts`] who may ask. People see what fits a terminal; CSV has the values as they are, under names of
 //! their own that stay; JSON has everything.
 
+mod accounts;
 mod pool;
 mod queue;
 mod work;
 
+pub use accounts::accounts;
 pub use pool::{fabrics, faults, gpus, held_gpus, hosts, not_composable, snapshot, switches};
 pub use queue::{queue, tenants};
 pub use work::{

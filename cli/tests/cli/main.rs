@@ -27,6 +27,7 @@ mod postgres;
 mod queueing;
 mod recovery;
 mod restoring;
+mod scoped;
 mod serving;
 mod sharing;
 mod simulating;

@@ -389,6 +389,14 @@ impl Manager {
         self.run_with(line.split_whitespace()).await
     }
 
+    /// Runs a command as another account, whose password is in a file.
+    pub async fn run_as(&self, account: &str, password_file: &Path, line: &str) -> Ran {
+        let mut command = self.command(line.split_whitespace());
+        command.env("POOLWRIGHT_USERNAME", account);
+        command.env("POOLWRIGHT_PASSWORD_FILE", password_file);
+        finish(command).await
+    }
+
     /// Begins a command against it, which goes on whatever becomes of the manager.
     pub fn begin(&self, line: &str) -> JoinHandle<Ran> {
         tokio::spawn(finish(self.command(line.split_whitespace())))

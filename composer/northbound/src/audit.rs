@@ -1,5 +1,5 @@
 //! What goes into the audit log of each request: that somebody who may asks for a change, before it is begun, and what
-//! came of it; that somebody is not let in, or may not. Reads that are allowed leave no entry.
+//! came of it; that somebody is not let in, or may not, and what is lacking. Reads that are allowed leave no entry.
 //!
 //! Invariant: no handler that changes something is called before [`Trail::begin`] has written it down.
 
@@ -28,6 +28,21 @@ const IN_TIME: Duration = Duration::from_secs(10);
 /// On an answer: the operation that was begun.
 #[derive(Debug, Clone)]
 pub(crate) struct Made(pub String);
+
+/// On an answer: what whoever asks lacks.
+#[derive(Debug, Clone)]
+pub(crate) struct Lacks(pub String);
+
+impl Lacks {
+    /// That of an error that says so.
+    pub fn of(error: &ServiceError) -> Option<Self> {
+        let lacks = error
+            .details
+            .first()
+            .filter(|_| error.code == ErrorCode::Forbidden);
+        lacks.cloned().map(Self)
+    }
+}
 
 /// What is known of a request while it is answered.
 pub(crate) struct Trail {
@@ -62,8 +77,8 @@ pub(crate) async fn follow(State(api): State<Api>, mut request: Request, next: N
     request.extensions_mut().insert(trail.clone());
     let gone = Gone(trail);
     let response = next.run(with_small_body(request).await).await;
-    let (status, made) = (response.status(), made(&response));
-    gone.0.ended(status, made).await;
+    let lacks = response.extensions().get::<Lacks>().cloned();
+    gone.0.ended(response.status(), made(&response), lacks).await;
     response
 }
 
@@ -146,7 +161,7 @@ impl Trail {
     }
 
     /// Writes down what came of it, or that it was denied.
-    async fn ended(&self, status: StatusCode, made: Option<String>) {
+    async fn ended(&self, status: StatusCode, made: Option<String>, lacks: Option<Lacks>) {
         let begun = {
             let mut known = self.known();
             known.answered = true;
@@ -163,6 +178,10 @@ impl Trail {
         let mut record = self.record(kind, Map::new());
         record.status = Some(status.as_u16());
         record.made = made;
+        if let Some(Lacks(lacks)) = lacks.filter(|_| denied) {
+            let lacks: String = lacks.chars().take(LONGEST).collect();
+            record.said.insert("lacks".to_owned(), lacks.into());
+        }
         if record.by.is_none() {
             record.by = self.claimed().await;
         }

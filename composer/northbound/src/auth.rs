@@ -3,18 +3,19 @@
 
 use crate::Api;
 use crate::api::LARGEST_BODY;
-use crate::audit::{self, Trail};
+use crate::audit::{self, Lacks, Trail};
 use crate::certificate::Shown;
 use crate::problem::Problem;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use poolwright_service::ServiceError;
-use poolwright_service::accounts::{AccountShown, Privilege, Role};
+use poolwright_service::accounts::{AccountShown, Grants, Privilege, Role};
+use poolwright_service::{Composer, ServiceError};
+use std::sync::Arc;
 
 /// Redfish's header for a session's token.
 pub const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
@@ -24,6 +25,8 @@ pub const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 pub struct Asker {
     pub account: String,
     pub role: Role,
+    /// What it may do where.
+    pub grants: Arc<Grants>,
     /// Nothing may be done but to give it another password.
     pub must_change_password: bool,
 }
@@ -31,11 +34,32 @@ pub struct Asker {
 impl From<AccountShown> for Asker {
     fn from(account: AccountShown) -> Self {
         Self {
-            account: account.name,
+            account: account.name.clone(),
             role: account.role,
+            grants: Arc::new(Grants {
+                account: account.name,
+                role: account.role,
+                bindings: account.bindings,
+            }),
             must_change_password: account.must_change_password,
         }
     }
+}
+
+impl Asker {
+    /// The manager, asked by this account: what it may not change there is refused.
+    pub fn composer(&self, api: &Api) -> Composer {
+        api.composer.asked_by(self.grants.clone())
+    }
+}
+
+/// Where a privilege is enough that an account has in a scope alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Nowhere: it must have it everywhere.
+    Everywhere,
+    /// Where [`Asker::composer`] is asked, which looks at what is touched.
+    Scoped,
 }
 
 /// Why nobody is let in.
@@ -67,7 +91,7 @@ pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -
         Err(denied) => return denied.into_response(),
     };
     trail.is(&asker);
-    if let Err(denied) = may(&asker, needed(&request)) {
+    if let Err(denied) = may(&asker, needed(&request), reach(&request)) {
         return denied.into_response();
     }
     request.extensions_mut().insert(asker);
@@ -92,17 +116,54 @@ async fn written_down(trail: &Trail, request: Request) -> Result<Request, Servic
 }
 
 /// Whether an account may do what needs a privilege.
-pub fn may(asker: &Asker, privilege: Privilege) -> Result<(), Denied> {
+pub fn may(asker: &Asker, privilege: Privilege, reach: Reach) -> Result<(), Denied> {
     let account = &asker.account;
     if asker.must_change_password {
         return Err(Denied::PasswordChange(account.clone()));
     }
-    match asker.role.has(privilege) {
+    let grants = &asker.grants;
+    match grants.everywhere(privilege) || reach == Reach::Scoped && grants.somewhere(privilege) {
         true => Ok(()),
+        false if grants.somewhere(privilege) => Err(Denied::Forbidden(format!(
+            "that needs the privilege {privilege:?} everywhere, and {account} has it in a scope alone"
+        ))),
         false => Err(Denied::Forbidden(format!(
             "that needs the privilege {privilege:?}, and {account} has the role {}",
             asker.role
         ))),
+    }
+}
+
+/// Requests for a change that ask by [`Asker::composer`]; no other is let through by a role in a scope.
+const SCOPED: [&str; 20] = [
+    "/plan",
+    "/apply",
+    "/compose",
+    "/release",
+    "/attach",
+    "/detach",
+    "/move",
+    "/demands",
+    "/demands/{id}",
+    "/demands/{id}/done",
+    "/declare",
+    "/schedules",
+    "/schedules/{id}",
+    "/schedules/{id}/pause",
+    "/schedules/{id}/resume",
+    "/schedules/{id}/run",
+    "/operations/{id}/cancel",
+    "/operations/{id}/undo",
+    "/pause",
+    "/resume",
+];
+
+fn reach(request: &Request) -> Reach {
+    let matched = request.extensions().get::<MatchedPath>();
+    let place = matched.and_then(|matched| matched.as_str().strip_prefix("/api/v1"));
+    match place.is_some_and(|place| SCOPED.contains(&place)) {
+        true => Reach::Scoped,
+        false => Reach::Everywhere,
     }
 }
 
@@ -111,6 +172,7 @@ fn needed(request: &Request) -> Privilege {
     const OF_THE_MANAGER: [&str; 3] = ["/endpoints", "/limits", "/tenants"];
     let path = request.uri().path();
     match *request.method() {
+        _ if path.starts_with("/accounts") => Privilege::ConfigureUsers,
         _ if path.starts_with("/audit") => Privilege::ReadAudit,
         Method::POST if matches!(path, "/plan" | "/apply") => Privilege::ApplyPlans,
         Method::GET | Method::HEAD => Privilege::Login,
@@ -182,7 +244,9 @@ impl IntoResponse for Denied {
     fn into_response(self) -> Response {
         let forbidden = |why: String| {
             let body = serde_json::json!({ "error": { "code": "forbidden", "message": why } });
-            (StatusCode::FORBIDDEN, axum::Json(body)).into_response()
+            let mut response = (StatusCode::FORBIDDEN, axum::Json(body)).into_response();
+            response.extensions_mut().insert(Lacks(why));
+            response
         };
         let why = match self {
             Self::Unknown(why) => why,

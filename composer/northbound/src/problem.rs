@@ -1,5 +1,6 @@
 //! Errors on the wire: `{"error": {"code", "message", "hint", "operation"}}` with the fitting status.
 
+use crate::audit::Lacks;
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -20,6 +21,7 @@ pub fn status(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::BadRequest => StatusCode::BAD_REQUEST,
         ErrorCode::NotFound => StatusCode::NOT_FOUND,
+        ErrorCode::Forbidden => StatusCode::FORBIDDEN,
         ErrorCode::Conflict | ErrorCode::Unplaced | ErrorCode::Indeterminate => StatusCode::CONFLICT,
         ErrorCode::Stale => StatusCode::PRECONDITION_FAILED,
         ErrorCode::Timeout => StatusCode::GATEWAY_TIMEOUT,
@@ -36,7 +38,11 @@ impl IntoResponse for Problem {
         if status.is_server_error() {
             tracing::warn!(code = ?self.0.code, "{}", self.0.message);
         }
-        retry_later((status, Json(json!({ "error": self.0 }))).into_response())
+        let mut response = (status, Json(json!({ "error": self.0 }))).into_response();
+        if let Some(lacks) = Lacks::of(&self.0) {
+            response.extensions_mut().insert(lacks);
+        }
+        retry_later(response)
     }
 }
 

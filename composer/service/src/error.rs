@@ -15,6 +15,8 @@ pub enum ErrorCode {
     /// The request can't be understood, or asks for something that can't be.
     BadRequest,
     NotFound,
+    /// Whoever asks may not do that there; `details` has what is lacking.
+    Forbidden,
     /// Somebody else has it, or it is there already.
     Conflict,
     /// What the request rests on is no longer so; look again and repeat it.

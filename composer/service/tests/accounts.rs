@@ -57,6 +57,7 @@ fn new(name: &str, role: Role) -> NewAccount {
         name: name.to_owned(),
         password: format!("a password for {name}"),
         role,
+        bindings: vec![],
         enabled: true,
         must_change_password: false,
     }

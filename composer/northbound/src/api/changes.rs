@@ -77,7 +77,7 @@ async fn apply(
 ) -> Changed {
     let how = with_key(body.how, &headers)?;
     Ok(changed(
-        api.composer
+        by.composer(&api)
             .apply(body.plan, OperationKind::Apply, &by.account, &how)
             .await?,
     ))
@@ -99,7 +99,7 @@ async fn compose(
 ) -> Changed {
     let how = with_key(body.how, &headers)?;
     Ok(changed(
-        api.composer.compose(body.demand, &by.account, &how).await?,
+        by.composer(&api).compose(body.demand, &by.account, &how).await?,
     ))
 }
 
@@ -118,7 +118,9 @@ async fn release(
     Body(body): Body<LetGo>,
 ) -> Changed {
     let how = with_key(body.how, &headers)?;
-    Ok(changed(api.composer.release(body.what, &by.account, &how).await?))
+    Ok(changed(
+        by.composer(&api).release(body.what, &by.account, &how).await?,
+    ))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -140,7 +142,7 @@ async fn attach(
 ) -> Changed {
     let how = with_key(body.how, &headers)?;
     Ok(changed(
-        api.composer
+        by.composer(&api)
             .attach(&body.gpus, &body.host, &by.account, &how)
             .await?,
     ))
@@ -154,7 +156,7 @@ async fn move_to(
 ) -> Changed {
     let how = with_key(body.how, &headers)?;
     Ok(changed(
-        api.composer
+        by.composer(&api)
             .move_to(&body.gpus, &body.host, &by.account, &how)
             .await?,
     ))
@@ -176,7 +178,9 @@ async fn detach(
     Body(body): Body<Detach>,
 ) -> Changed {
     let how = with_key(body.how, &headers)?;
-    Ok(changed(api.composer.detach(&body.gpus, &by.account, &how).await?))
+    Ok(changed(
+        by.composer(&api).detach(&body.gpus, &by.account, &how).await?,
+    ))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -195,6 +199,6 @@ async fn undo(
 ) -> Changed {
     let how = with_key(body.how, &headers)?;
     Ok(changed(
-        api.composer.undo_operation(&id, &by.account, &how).await?,
+        by.composer(&api).undo_operation(&id, &by.account, &how).await?,
     ))
 }

@@ -32,15 +32,19 @@ async fn add(
     Extension(by): Extension<Asker>,
     Body(spec): Body<DemandSpec>,
 ) -> Result<Created<DemandRecord>, Problem> {
-    Ok(Created(api.composer.add_demand_by(spec, &by.account).await?))
+    Ok(Created(by.composer(&api).add_demand_by(spec, &by.account).await?))
 }
 
 async fn one(State(api): State<Api>, Id(id): Id<DemandId>) -> Answer<DemandRecord> {
     Ok(Json(api.composer.demand(&id).await?))
 }
 
-async fn remove(State(api): State<Api>, Id(id): Id<DemandId>) -> Result<Gone, Problem> {
-    api.composer.remove_demand(&id).await?;
+async fn remove(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Id(id): Id<DemandId>,
+) -> Result<Gone, Problem> {
+    by.composer(&api).remove_demand(&id).await?;
     Ok(Gone)
 }
 
@@ -49,8 +53,12 @@ async fn why(State(api): State<Api>, Id(id): Id<DemandId>) -> Answer<Why> {
 }
 
 /// Says that a job is done.
-async fn done(State(api): State<Api>, Id(id): Id<DemandId>) -> Answer<DemandRecord> {
-    Ok(Json(api.composer.job_done(&id).await?))
+async fn done(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Id(id): Id<DemandId>,
+) -> Answer<DemandRecord> {
+    Ok(Json(by.composer(&api).job_done(&id).await?))
 }
 
 async fn queue(State(api): State<Api>) -> Answer<Queue> {
@@ -71,5 +79,5 @@ async fn declare(
     Extension(by): Extension<Asker>,
     Body(Declare { what, dry_run }): Body<Declare>,
 ) -> Answer<Declared> {
-    Ok(Json(api.composer.declare_by(what, &by.account, dry_run).await?))
+    Ok(Json(by.composer(&api).declare_by(what, &by.account, dry_run).await?))
 }

@@ -1,5 +1,6 @@
 //! `/api/v1`: one file a noun.
 
+mod accounts;
 mod audit;
 mod changes;
 mod demands;
@@ -58,6 +59,7 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         schedules::routes,
         record::routes,
         tenants::routes,
+        accounts::routes,
         audit::routes,
         endpoints::routes,
     ]

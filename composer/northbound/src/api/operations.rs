@@ -80,7 +80,9 @@ async fn cancel(
     Id(id): Id<OperationId>,
     Body(body): Body<Cancel>,
 ) -> Answer<Operation> {
-    Ok(Json(api.composer.cancel(&id, &by.account, &body.reason).await?))
+    Ok(Json(
+        by.composer(&api).cancel(&id, &by.account, &body.reason).await?,
+    ))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -97,7 +99,7 @@ async fn resolve(
     Body(body): Body<Resolve>,
 ) -> Answer<Operation> {
     Ok(Json(
-        api.composer
+        by.composer(&api)
             .resolve(&id, body.resolution, &by.account, &body.reason)
             .await?,
     ))

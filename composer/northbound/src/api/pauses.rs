@@ -43,7 +43,12 @@ async fn pause(
     Extension(by): Extension<Asker>,
     Body(body): Body<Stop>,
 ) -> Listed<Pause> {
-    whole(async move { api.composer.pause(body.what, &by.account, &body.reason).await }).await
+    whole(async move {
+        by.composer(&api)
+            .pause(body.what, &by.account, &body.reason)
+            .await
+    })
+    .await
 }
 
 async fn resume(
@@ -51,7 +56,7 @@ async fn resume(
     Extension(by): Extension<Asker>,
     Body(body): Body<GoOn>,
 ) -> Listed<Pause> {
-    whole(async move { api.composer.resume(&body.what, &by.account).await }).await
+    whole(async move { by.composer(&api).resume(&body.what, &by.account).await }).await
 }
 
 /// Goes on where whoever asked hangs up: what is written down and what holds must not be two things.

@@ -34,7 +34,7 @@ async fn add(
     Extension(by): Extension<Asker>,
     Body(spec): Body<ScheduleSpec>,
 ) -> Result<Created<ScheduleStatus>, Problem> {
-    let added = api.composer.add_schedule_by(spec, &by.account).await?;
+    let added = by.composer(&api).add_schedule_by(spec, &by.account).await?;
     Ok(Created(added))
 }
 
@@ -42,8 +42,12 @@ async fn one(State(api): State<Api>, Id(id): Id<ScheduleId>) -> Answer<ScheduleS
     Ok(Json(api.composer.schedule(&id).await?))
 }
 
-async fn remove(State(api): State<Api>, Id(id): Id<ScheduleId>) -> Result<Gone, Problem> {
-    api.composer.remove_schedule(&id).await?;
+async fn remove(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Id(id): Id<ScheduleId>,
+) -> Result<Gone, Problem> {
+    by.composer(&api).remove_schedule(&id).await?;
     Ok(Gone)
 }
 
@@ -52,7 +56,8 @@ async fn pause(
     Extension(by): Extension<Asker>,
     Id(id): Id<ScheduleId>,
 ) -> Answer<ScheduleStatus> {
-    let switched = api.composer.switch_schedule(&id, true, &by.account, "");
+    let composer = by.composer(&api);
+    let switched = composer.switch_schedule(&id, true, &by.account, "");
     Ok(Json(switched.await?))
 }
 
@@ -61,7 +66,8 @@ async fn resume(
     Extension(by): Extension<Asker>,
     Id(id): Id<ScheduleId>,
 ) -> Answer<ScheduleStatus> {
-    let switched = api.composer.switch_schedule(&id, false, &by.account, "");
+    let composer = by.composer(&api);
+    let switched = composer.switch_schedule(&id, false, &by.account, "");
     Ok(Json(switched.await?))
 }
 
@@ -80,7 +86,9 @@ async fn run(
     Id(id): Id<ScheduleId>,
     Body(Run { for_s }): Body<Run>,
 ) -> Answer<ScheduleStatus> {
-    Ok(Json(api.composer.run_schedule(&id, for_s, &by.account).await?))
+    Ok(Json(
+        by.composer(&api).run_schedule(&id, for_s, &by.account).await?,
+    ))
 }
 
 #[derive(Deserialize, JsonSchema)]

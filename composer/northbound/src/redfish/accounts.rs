@@ -1,5 +1,6 @@
 //! Accounts and roles.
 
+use super::bindings;
 use super::message::Refusal;
 use super::names::Names;
 use super::wire::matches_tag;
@@ -68,6 +69,9 @@ pub(crate) fn one(account: &AccountShown) -> Result<Value, Refusal> {
     let mut written = shown_as(&resource, account.revision)?;
     // Every answer has it (DSP0268), and none says what it is.
     written["Password"] = Value::Null;
+    if !account.bindings.is_empty() {
+        written["Oem"]["Poolwright"] = bindings::shown(&account.bindings);
+    }
     Ok(written)
 }
 
@@ -102,7 +106,7 @@ pub(crate) fn role(name: &str) -> Option<poolwright_redfish_model::Role> {
 }
 
 /// What may be said of an account.
-const UNDERSTOOD: [&str; 8] = [
+const UNDERSTOOD: [&str; 9] = [
     "Name",
     "Description",
     "UserName",
@@ -111,14 +115,16 @@ const UNDERSTOOD: [&str; 8] = [
     "Enabled",
     "PasswordChangeRequired",
     "AccountTypes",
+    "Oem",
 ];
 /// And what of it may be changed.
-const CHANGEABLE: [&str; 5] = [
+const CHANGEABLE: [&str; 6] = [
     "Password",
     "RoleId",
     "Enabled",
     "PasswordChangeRequired",
     "Locked",
+    "Oem",
 ];
 
 /// POST to the accounts.
@@ -139,6 +145,10 @@ pub(crate) async fn add(redfish: &Redfish, body: &Value) -> Result<Response, Ref
         name: text("UserName")?,
         password: text("Password")?,
         role: named_role(&text("RoleId")?)?,
+        bindings: match &body["Oem"] {
+            Value::Null => Vec::new(),
+            ours => bindings::read(ours)?,
+        },
         enabled: flag("Enabled", true),
         must_change_password: flag("PasswordChangeRequired", false),
     };
@@ -153,7 +163,7 @@ fn names(body: &Value) -> impl Iterator<Item = &str> {
         .map(|(name, _)| name.as_str())
 }
 
-fn named_role(name: &str) -> Result<Role, Refusal> {
+pub(super) fn named_role(name: &str) -> Result<Role, Refusal> {
     Role::named(name).ok_or_else(|| {
         let text = format!("There is no role {name:?}.");
         let roles = Role::ALL.map(Role::as_str).join(", ");
@@ -231,6 +241,7 @@ fn apply(change: &mut AccountChange, name: &str, value: &Value) -> Result<(), Re
         ("RoleId", Value::String(role)) => change.role = Some(named_role(role)?),
         ("Enabled", Value::Bool(enabled)) => change.enabled = Some(*enabled),
         ("PasswordChangeRequired", Value::Bool(must)) => change.must_change_password = Some(*must),
+        ("Oem", ours) => change.bindings = Some(bindings::read(ours)?),
         // An account is locked by wrong passwords alone.
         ("Locked", Value::Bool(false)) => change.unlock = true,
         _ => {

@@ -37,7 +37,7 @@ pub(super) async fn change(
             accounts::remove(redfish, name, &parts.headers).await
         }
         (&Method::DELETE, ["TaskService", "Tasks", name]) => tasks::cancel(api, asker, name).await,
-        (&Method::DELETE, ["JobService", "Jobs", name]) => jobs::remove(api, name).await,
+        (&Method::DELETE, ["JobService", "Jobs", name]) => jobs::remove(api, asker, name).await,
         (&Method::POST, ["JobService", "Jobs", name, "Actions", action]) => {
             jobs::act(api, asker, name, action).await
         }

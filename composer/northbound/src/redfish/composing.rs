@@ -90,7 +90,7 @@ impl Asked<'_> {
                 ));
             }
         };
-        let composer = &self.redfish.api.composer;
+        let composer = self.asker.composer(&self.redfish.api);
         let name = body["Name"].as_str().unwrap_or("composed through Redfish");
         let changed = composer
             .attach_for(&gpus, host, name, self.by(), &self.how()?)
@@ -101,7 +101,7 @@ impl Asked<'_> {
     /// A composition of whatever fits: so many GPUs, or what a model needs.
     async fn of_wishes(&self, body: &Value) -> Result<Change, Refusal> {
         let spec = wishes(body)?;
-        let composer = &self.redfish.api.composer;
+        let composer = self.asker.composer(&self.redfish.api);
         Ok(composer.compose(spec, self.by(), &self.how()?).await?)
     }
 
@@ -109,7 +109,7 @@ impl Asked<'_> {
     pub async fn decompose(&self, name: &str) -> Result<Response, Refusal> {
         let composition = self.composition(name, "DELETE")?;
         let what = Release::Composition(composition.id.clone());
-        let composer = &self.redfish.api.composer;
+        let composer = self.asker.composer(&self.redfish.api);
         let change = composer.release(what, self.by(), &self.how()?).await?;
         self.answered(change, Done::Decomposed).await
     }
@@ -142,7 +142,7 @@ impl Asked<'_> {
                 next,
             ));
         };
-        let composer = &self.redfish.api.composer;
+        let composer = self.asker.composer(&self.redfish.api);
         let gpus: &[GpuId] = &unit.gpus;
         let change = match action {
             "ComputerSystem.AddResourceBlock" => {
@@ -233,7 +233,7 @@ impl Asked<'_> {
             // It was so already.
             return Ok(StatusCode::NO_CONTENT.into_response());
         };
-        let composer = &self.redfish.api.composer;
+        let composer = self.asker.composer(&self.redfish.api);
         let operation = match composer.wait(&operation.id, SOON).await {
             Ok(operation) => operation,
             Err(ServiceError {
@@ -250,7 +250,7 @@ impl Asked<'_> {
             .collect::<Vec<_>>();
         match (operation.state, done) {
             (OperationState::Completed, Done::Composed) => {
-                let pool = self.redfish.indexed.pool(composer).await?;
+                let pool = self.redfish.indexed.pool(&composer).await?;
                 let name = composed.iter().find_map(|id| pool.composed(id));
                 let name = name.ok_or_else(|| {
                     ServiceError::new(ErrorCode::Conflict, "what was composed is gone again already")

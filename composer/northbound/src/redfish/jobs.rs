@@ -91,7 +91,7 @@ fn job(name: &str, status: &ScheduleStatus) -> Job {
 
 /// Pauses a schedule, lets it go on, or runs it now until its window would close next.
 pub(crate) async fn act(api: &Api, asker: &Asker, name: &str, action: &str) -> Result<Response, Refusal> {
-    let composer = &api.composer;
+    let composer = asker.composer(api);
     let schedules = composer.schedules().await?;
     let found = find(&schedules, name).ok_or_else(|| Refusal::nothing_there(&place(name)))?;
     let id = &found.schedule.spec.id;
@@ -110,9 +110,12 @@ pub(crate) async fn act(api: &Api, asker: &Asker, name: &str, action: &str) -> R
 }
 
 /// DELETE of a job: the schedule is forgotten, and what it added is let go of.
-pub(crate) async fn remove(api: &Api, name: &str) -> Result<Response, Refusal> {
+pub(crate) async fn remove(api: &Api, asker: &Asker, name: &str) -> Result<Response, Refusal> {
     let schedules = api.composer.schedules().await?;
     let found = find(&schedules, name).ok_or_else(|| Refusal::nothing_there(&place(name)))?;
-    api.composer.remove_schedule(&found.schedule.spec.id).await?;
+    asker
+        .composer(api)
+        .remove_schedule(&found.schedule.spec.id)
+        .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

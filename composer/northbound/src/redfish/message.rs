@@ -1,6 +1,7 @@
 //! Errors in Redfish's form. The ids are those of DMTF's Base registry; the texts are ours.
 
 use super::uri;
+use crate::audit::Lacks;
 use crate::auth::Denied;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -17,6 +18,8 @@ pub(crate) struct Refusal {
     pub status: StatusCode,
     messages: Vec<Message>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// What whoever asks lacks, for the audit log.
+    lacks: Option<Lacks>,
 }
 
 impl Refusal {
@@ -26,6 +29,7 @@ impl Refusal {
             status,
             messages: vec![message(id, args, text.into(), next)],
             headers: Vec::new(),
+            lacks: None,
         }
     }
 
@@ -104,7 +108,10 @@ impl Refusal {
 
     pub fn forbidden(why: &str) -> Self {
         let next = "Ask with an account that may, or have the role of this one changed.";
-        Self::new(StatusCode::FORBIDDEN, "InsufficientPrivilege", &[], why, next)
+        Self {
+            lacks: Some(Lacks(why.to_owned())),
+            ..Self::new(StatusCode::FORBIDDEN, "InsufficientPrivilege", &[], why, next)
+        }
     }
 
     pub fn unauthenticated(why: &str) -> Self {
@@ -157,6 +164,7 @@ impl Refusal {
             status: StatusCode::BAD_REQUEST,
             messages: violations.iter().map(one).collect(),
             headers: Vec::new(),
+            lacks: None,
         }
     }
 }
@@ -240,6 +248,7 @@ impl From<ServiceError> for Refusal {
         let id = match error.code {
             ErrorCode::BadRequest => "GeneralError",
             ErrorCode::NotFound => "ResourceNotFound",
+            ErrorCode::Forbidden => "InsufficientPrivilege",
             ErrorCode::Conflict | ErrorCode::Unplaced | ErrorCode::Indeterminate => "ResourceInUse",
             ErrorCode::Stale => "PreconditionFailed",
             ErrorCode::Timeout => "OperationTimeout",
@@ -250,8 +259,12 @@ impl From<ServiceError> for Refusal {
         if status.is_server_error() {
             tracing::warn!(code = ?error.code, "{}", error.message);
         }
+        let lacks = Lacks::of(&error);
         let next = error.hint.unwrap_or_else(|| "See the message.".to_owned());
-        let refusal = Self::new(status, id, &[], error.message, &next);
+        let refusal = Self {
+            lacks,
+            ..Self::new(status, id, &[], error.message, &next)
+        };
         match status {
             StatusCode::SERVICE_UNAVAILABLE => refusal.with_header(header::RETRY_AFTER, "5"),
             _ => refusal,
@@ -272,6 +285,9 @@ impl IntoResponse for Refusal {
         };
         let body = ErrorBody::new(code, said, self.messages);
         let mut response = (self.status, axum::Json(body)).into_response();
+        if let Some(lacks) = self.lacks {
+            response.extensions_mut().insert(lacks);
+        }
         for (name, value) in self.headers {
             response.headers_mut().insert(name, value);
         }

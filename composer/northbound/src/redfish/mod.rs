@@ -1,7 +1,7 @@
 //! The Redfish service: the pool as any Redfish client sees it.
 //!
 //! * [`routes`]: every place, and what may be done there. [`tree`]: what is read at each; [`changes`]: what is changed.
-//! * [`systems`], [`chassis`], [`fabrics`], [`composition`], [`managers`], [`logs`], [`tasks`], [`jobs`], [`aggregation`], [`accounts`], [`sessions`],
+//! * [`systems`], [`chassis`], [`fabrics`], [`composition`], [`managers`], [`logs`], [`tasks`], [`jobs`], [`aggregation`], [`accounts`] ([`bindings`]), [`sessions`],
 //!   [`events`], [`telemetry`], [`updates`], [`root`]: one noun each. [`status`]: our states in Redfish's words.
 //! * [`composing`]: what changes who holds what.
 //! * [`pool`]: the last look, indexed; [`names`]: names of things in URIs; [`uri`]: where things are.
@@ -14,6 +14,7 @@
 
 mod accounts;
 mod aggregation;
+mod bindings;
 mod changes;
 mod chassis;
 mod composing;

@@ -3,7 +3,7 @@
 
 use super::events::news;
 use super::{shown, uri};
-use crate::auth::{self, Asker, Denied};
+use crate::auth::{self, Asker, Denied, Reach};
 use axum::http::Method;
 use poolwright_service::accounts::Privilege::{
     self, ConfigureComponents, ConfigureManager, ConfigureSelf, ConfigureUsers, Login, ReadAudit,
@@ -75,12 +75,21 @@ pub(crate) fn may(asker: &Asker, entity: &str, method: &Method, own: bool) -> Re
         if *privilege == ConfigureSelf && !own {
             continue;
         }
-        match auth::may(asker, *privilege) {
+        match auth::may(asker, *privilege, reach(entity)) {
             Ok(()) => return Ok(()),
             Err(denied) => refused = refused.or(Some(denied)),
         }
     }
     Err(refused.unwrap_or_else(|| Denied::Forbidden("that is somebody else's".to_owned())))
+}
+
+/// Changes of these ask by [`Asker::composer`]; a role in a scope is enough there, where it reaches.
+fn reach(entity: &str) -> Reach {
+    const SCOPED: [&str; 4] = ["ComputerSystem", "ComputerSystemCollection", "Task", "Job"];
+    match SCOPED.contains(&entity) {
+        true => Reach::Scoped,
+        false => Reach::Everywhere,
+    }
 }
 
 /// Where the table is served.

@@ -95,7 +95,7 @@ pub(crate) async fn cancel(api: &Api, asker: &Asker, name: &str) -> Result<Respo
     let id = name
         .parse()
         .map_err(|_| Refusal::nothing_there(&uri::task(name)))?;
-    let operation = api.composer.cancel(&id, &asker.account, "").await?;
+    let operation = asker.composer(api).cancel(&id, &asker.account, "").await?;
     let body = shown(&one(name, &operation))?;
     Ok((StatusCode::ACCEPTED, axum::Json(body)).into_response())
 }

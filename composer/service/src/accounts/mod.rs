@@ -1,6 +1,6 @@
 //! Who may ask, and for what. Passwords are kept as argon2id hashes; no password is built in.
 //!
-//! * [`role`]: what an account is allowed. [`password`]: how passwords are kept and made. [`lockout`]: wrong ones.
+//! * [`role`]: what an account is allowed. [`scope`]: and where. [`password`]: how passwords are kept and made. [`lockout`]: wrong ones.
 //!
 //! Hashing is dear on purpose (about 20 ms), so a pair of name and password that was right is remembered
 //! for a short while, as a keyed digest that only this process can make. It holds for the account as it was then:
@@ -11,15 +11,18 @@
 pub mod lockout;
 pub mod password;
 pub mod role;
+pub mod scope;
 
 pub use role::{Privilege, Role};
+pub use scope::{Binding, Grants, Scope};
 
 use self::lockout::Lockout;
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_store::{Batch, Store, StoreError, Stored, Versioned, read, read_all};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -42,6 +45,8 @@ pub(crate) struct Account {
     password_hash: String,
     #[serde(default, skip_serializing_if = "Role::is_administrator")]
     role: Role,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    bindings: Vec<Binding>,
     /// Nobody logs in to one that is not enabled.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     enabled: bool,
@@ -62,10 +67,13 @@ impl Stored for Account {
 }
 
 /// An account, as it may be shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountShown {
     pub name: String,
     pub role: Role,
+    /// Roles that it has in a scope, beside its own.
+    #[serde(default)]
+    pub bindings: Vec<Binding>,
     pub enabled: bool,
     pub must_change_password: bool,
     /// After too many wrong passwords at this manager.
@@ -75,20 +83,28 @@ pub struct AccountShown {
 }
 
 /// An account to be made.
-#[derive(Clone)]
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct NewAccount {
     pub name: String,
     pub password: String,
     pub role: Role,
+    #[serde(default)]
+    pub bindings: Vec<Binding>,
+    #[serde(default = "yes")]
     pub enabled: bool,
+    #[serde(default)]
     pub must_change_password: bool,
 }
 
 /// What is to be different; `None` stays.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct AccountChange {
     pub password: Option<String>,
     pub role: Option<Role>,
+    /// All that there are to be.
+    pub bindings: Option<Vec<Binding>>,
     pub enabled: Option<bool>,
     pub must_change_password: Option<bool>,
     /// Wrong passwords are forgotten.
@@ -195,6 +211,7 @@ impl Accounts {
         AccountShown {
             name: value.name.clone(),
             role: value.role,
+            bindings: value.bindings.clone(),
             enabled: value.enabled,
             must_change_password: value.must_change_password,
             locked: self.lockout.is_locked(&value.name),
@@ -206,6 +223,7 @@ impl Accounts {
     pub async fn add(&self, new: NewAccount) -> Result<AccountShown, ServiceError> {
         check_name(&new.name)?;
         password::check(&new.password, &new.name)?;
+        scope::check(&new.bindings)?;
         if self.all().await?.len() >= MOST {
             let text = format!("there are {MOST} accounts, and no more are kept");
             return Err(
@@ -216,6 +234,7 @@ impl Accounts {
             password_hash: self.hashed(new.password).await?,
             name: new.name,
             role: new.role,
+            bindings: in_order(new.bindings),
             enabled: new.enabled,
             must_change_password: new.must_change_password,
         };
@@ -242,6 +261,10 @@ impl Accounts {
             account.must_change_password = false;
         }
         account.role = change.role.unwrap_or(account.role);
+        if let Some(bindings) = change.bindings {
+            scope::check(&bindings)?;
+            account.bindings = in_order(bindings);
+        }
         account.enabled = change.enabled.unwrap_or(account.enabled);
         account.must_change_password = change
             .must_change_password
@@ -409,9 +432,16 @@ fn first(password_hash: String) -> Account {
         name: ADMIN.into(),
         password_hash,
         role: Role::Administrator,
+        bindings: Vec::new(),
         enabled: true,
         must_change_password: false,
     }
+}
+
+/// Said twice, or in another order, they are the same.
+fn in_order(bindings: Vec<Binding>) -> Vec<Binding> {
+    let set: BTreeSet<Binding> = bindings.into_iter().collect();
+    set.into_iter().collect()
 }
 
 /// A name stands in addresses, logs and headers.

@@ -1,7 +1,9 @@
 //! Redfish's roles and privileges (DSP0266, "Privilege model"), and two of each of our own.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
 
 /// What an account is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -23,7 +25,9 @@ pub enum Privilege {
 }
 
 /// A set of privileges with a name. An account has one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub enum Role {
     /// What accounts were before they had roles.
     #[default]
@@ -91,6 +95,14 @@ impl Role {
 
     pub fn has(self, privilege: Privilege) -> bool {
         self.privileges().contains(&privilege)
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = || Self::ALL.map(Self::as_str).join(", ");
+        Self::named(name).ok_or_else(|| format!("{name:?} is no role: say one of {}", known()))
     }
 }
 

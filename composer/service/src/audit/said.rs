@@ -4,13 +4,16 @@
 use serde_json::{Map, Value};
 
 /// Names whose values say what a request is about.
-const LISTED: [&str; 26] = [
+const LISTED: [&str; 29] = [
     "id",
     "Id",
     "name",
     "Name",
     "UserName",
     "RoleId",
+    "Scope",
+    "role",
+    "scope",
     "Enabled",
     "Locked",
     "PasswordChangeRequired",

@@ -162,6 +162,7 @@ impl Composer {
 
     /// Stops an operation and undoes what it did.
     pub async fn cancel(&self, id: &OperationId, by: &str, reason: &str) -> Result<Operation, ServiceError> {
+        self.may_end(id).await?;
         self.executor.cancel(id, by, reason).await?;
         self.operation(id).await
     }
@@ -174,6 +175,7 @@ impl Composer {
         by: &str,
         reason: &str,
     ) -> Result<Operation, ServiceError> {
+        self.may_end(id).await?;
         let wish = Resolve {
             resolution: how.into(),
             by: by.to_owned(),

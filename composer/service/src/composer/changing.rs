@@ -104,6 +104,10 @@ impl Composer {
         if left_out && plan.unplaced.iter().any(|unplaced| unplaced.demand == id) {
             plan = self.plan_beside_pauses(&whole).await?;
         }
+        self.may_carry_out(request.kind, &plan).await?;
+        if plan.composes.is_empty() {
+            self.may_want([&record.spec])?;
+        }
         if let Some(unplaced) = plan.unplaced.iter().find(|unplaced| unplaced.demand == id) {
             let error = ServiceError::new(ErrorCode::Unplaced, unplaced.shortfall());
             let help = unplaced
@@ -202,6 +206,11 @@ impl Composer {
             Some(id) => self.find_demand(id).await?,
             None => None,
         };
+        let named = |c: &&Composition| {
+            Some(&c.id) == composition.as_ref() || c.demand.is_some() && c.demand == demand
+        };
+        self.may_let_go(record.as_ref(), basis.held.iter().filter(named))
+            .await?;
         if let Some(record) = &record {
             may_be_withdrawn(record)?;
         }
@@ -372,6 +381,7 @@ impl Composer {
         }
         let basis = self.basis(Wanted::Named).await?;
         let plan = plan(&self.input(&basis))?;
+        self.may_carry_out(request.kind, &plan).await?;
         // Whoever asks the same again under its key waits for the answer.
         if request.how.dry_run || plan.steps.is_empty() || request.how.key.is_some() {
             return self.begin(request, plan).await;

@@ -161,6 +161,9 @@ impl Composer {
             return Err(ServiceError::new(ErrorCode::Conflict, message)
                 .with_hint("declare that schedule, or choose another name"));
         }
+        if difference != Difference::Same {
+            self.may_want(before.iter().map(|before| &before.spec).chain([&spec]))?;
+        }
         let record = match before {
             Some(before) if difference == Difference::Same => before,
             Some(before) => {
@@ -221,6 +224,9 @@ impl Composer {
             return Ok(());
         }
         into.calendar = true;
+        for of in before.iter().map(|before| &before.value.spec).chain([&spec]) {
+            self.may_schedule(of, standing).await?;
+        }
         self.judge_schedule(&spec, standing).await?;
         let id = spec.id.clone();
         let records = self.records_of(&spec, before.as_ref(), &mut into.batch).await?;

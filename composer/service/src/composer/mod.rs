@@ -61,6 +61,7 @@ mod following;
 mod forecasting;
 mod giving_up;
 mod hearing;
+mod judging;
 mod keeping;
 mod kept;
 mod known_jobs;
@@ -118,6 +119,7 @@ pub use telling::{Became, Happened, Happening, TestEvent, What};
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
 use self::readiness::Stage;
+use crate::accounts::Grants;
 use crate::audit::Audit;
 use crate::books::Books;
 use crate::clock::Clock;
@@ -199,6 +201,8 @@ pub struct Composer {
     /// `None` within what goes on by itself, which ends with the last of those outside.
     #[expect(dead_code, reason = "it is there to be dropped")]
     outside: Option<Arc<DropGuard>>,
+    /// Whose requests these are, where that account may not do everything everywhere; see [`Composer::asked_by`].
+    asker: Option<Arc<Grants>>,
 }
 
 /// What a composer is made of.
@@ -317,7 +321,11 @@ impl Composer {
             turned_away: Mutex::default(),
             tasks: Mutex::default(),
         });
-        Self { parts, outside }
+        Self {
+            parts,
+            outside,
+            asker: None,
+        }
     }
 
     /// Goes on by itself until it is over, or the last of those outside is dropped.
@@ -338,7 +346,11 @@ impl Composer {
     /// To look in from what goes on by itself.
     fn within(parts: &Weak<Parts>) -> Option<Self> {
         let parts = parts.upgrade()?;
-        Some(Self { parts, outside: None })
+        Some(Self {
+            parts,
+            outside: None,
+            asker: None,
+        })
     }
 
     /// A composer that has started. Where it can't, its sessions at endpoints are ended.

@@ -38,6 +38,7 @@ impl Composer {
     /// Stops something; what is on its way is answered and read back. What was paused before stays as it was,
     /// with who did it. Returns all that is paused.
     pub async fn pause(&self, what: Paused, by: &str, reason: &str) -> Result<Vec<Pause>, ServiceError> {
+        self.may_pause(&what).await?;
         match &what {
             Paused::Endpoint(endpoint) => self.endpoint(endpoint).await.map(drop)?,
             Paused::Restored => {
@@ -66,6 +67,7 @@ impl Composer {
 
     /// Lets it go on. Other pauses stay: they are returned.
     pub async fn resume(&self, what: &Paused, by: &str) -> Result<Vec<Pause>, ServiceError> {
+        self.may_pause(what).await?;
         if let Paused::Schedule(schedule) = what {
             // The calendar's turn is never waited for with the lock of pauses.
             is_among(&self.all_pauses().await?, what)?;

@@ -312,6 +312,7 @@ impl Composer {
         refuse(&plan, "no longer fits", &plan.stale(&basis.snapshot))?;
         let wrong = poolwright_planner::check(&plan, &basis.world());
         refuse(&plan, "may not be applied", &wrong)?;
+        self.may_carry_out(kind, &plan).await?;
         self.begin(request, plan).await
     }
 

@@ -285,6 +285,7 @@ impl Composer {
         }
         let found = read::<DemandRecord>(self.store.as_ref(), id.as_str()).await?;
         let found = found.ok_or_else(|| ServiceError::not_found("demand", id.as_str()))?;
+        self.may_want([&found.value.spec])?;
         super::changing::may_be_withdrawn(&found.value)?;
         let conflict =
             |what: String, hint: String| Err(ServiceError::new(ErrorCode::Conflict, what).with_hint(hint));

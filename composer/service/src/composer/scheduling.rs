@@ -120,6 +120,7 @@ impl Composer {
         let _turn = self.turn.lock().await;
         let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
         let mut found = found.ok_or_else(|| ServiceError::not_found("schedule", id.as_str()))?;
+        self.may_schedule(&found.value.spec, &BTreeSet::new()).await?;
         let now = self.clock.now();
         let calendar = found.value.calendar(now);
         let calendar = calendar.map_err(|e| ServiceError::new(ErrorCode::Internal, e.to_string()))?;

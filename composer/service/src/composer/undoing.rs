@@ -48,6 +48,7 @@ impl Composer {
         self.not_by_the_clock(&operation, &done).await?;
         let basis = self.basis(Wanted::Named).await?;
         let plan = undo(&done, &self.input(&basis)).map_err(|refusal| changed(id, &refusal))?;
+        self.may_carry_out(request.kind, &plan).await?;
         let operation = self.new_operation();
         let mut with = Batch::new();
         let comes_back = self.undo_demand(id, &operation, &mut with).await?;

@@ -112,6 +112,7 @@ impl Composer {
             return self.demand(&id).await;
         }
         let _turn = self.turn.lock().await;
+        self.may_want([&spec])?;
         let mut record = self.record_of(spec, None).await?;
         record.set_up_by = Some(by.to_owned());
         let mut batch = Batch::new();
@@ -131,6 +132,7 @@ impl Composer {
         }
         let _turn = self.turn.lock().await;
         let record = self.demand(id).await?;
+        self.may_want([&record.spec])?;
         may_be_withdrawn(&record)?;
         self.is_suspended_by_none(id).await?;
         self.unkeep(id).await?;
@@ -171,6 +173,7 @@ impl Composer {
         by: &str,
     ) -> Result<ScheduleStatus, ServiceError> {
         let _turn = self.turn.lock().await;
+        self.may_schedule(&spec, &BTreeSet::new()).await?;
         self.judge_schedule(&spec, &BTreeSet::new()).await?;
         let mut batch = Batch::new();
         for demand in &spec.demands {
@@ -264,6 +267,7 @@ impl Composer {
         let _turn = self.turn.lock().await;
         let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
         let found = found.ok_or_else(|| ServiceError::not_found("schedule", id.as_str()))?;
+        self.may_schedule(&found.value.spec, &BTreeSet::new()).await?;
         let mut batch = Batch::new();
         batch.delete(Schedule::KIND, id.as_str());
         for demand in &found.value.spec.demands {
@@ -292,6 +296,7 @@ impl Composer {
         let _turn = self.turn.lock().await;
         let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
         let mut found = found.ok_or_else(|| ServiceError::not_found("schedule", id.as_str()))?;
+        self.may_schedule(&found.value.spec, &BTreeSet::new()).await?;
         if paused && found.value.spec.paused {
             return self.status_of(found.value).await;
         }
