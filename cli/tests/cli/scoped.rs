@@ -50,9 +50,19 @@ impl Story {
     }
 
     async fn kim_sends(&self, method: &str, path: &str, body: &Value) -> (u16, String) {
+        self.sends(("kim", PASSWORD), method, path, body).await
+    }
+
+    async fn sends(
+        &self,
+        (name, password): (&str, &str),
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> (u16, String) {
         let url = format!("{}{path}", self.manager.server.url);
         let request = self.client.request(method.parse().unwrap(), url).json(body);
-        let answer = request.basic_auth("kim", Some(PASSWORD)).send().await.unwrap();
+        let answer = request.basic_auth(name, Some(password)).send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 }
@@ -93,7 +103,6 @@ async fn an_operator_of_one_tenant_changes_nothing_of_another() {
         format!("ops undo {operation} --yes"),
         "compose --gpus 1 --name taken --tenant b".to_owned(),
         "demand add taken --gpus 1 --tenant b".to_owned(),
-        "schedule add night --opens 00:00 --closes 23:59 --suspend theirs".to_owned(),
     ];
     for line in &direct {
         story.kim_may_not(line).await;
@@ -122,17 +131,22 @@ async fn an_operator_of_one_tenant_changes_nothing_of_another() {
         .await;
     story.kim_may_not("demand done job").await;
     story.kim_may_not("demand remove job --yes").await;
-    story
-        .admin("schedule add theirs-too --opens 00:00 --closes 23:59 --suspend theirs --paused")
-        .await;
-    story.kim_may_not("schedule resume theirs-too").await;
-    story.kim_may_not("schedule remove theirs-too --yes").await;
+    let night = json!({"id": "night", "paused": true, "suspends": ["theirs"],
+        "window": {"opens": "0 20 * * *", "closes": "0 7 * * *"}});
+    let (status, said) = story.kim_sends("POST", "/api/v1/schedules", &night).await;
+    assert!(status == 403 && said.contains("of tenant b"), "{status} {said}");
+    let admin = ("admin", story.manager.password());
+    let admin = (admin.0, admin.1.as_str());
+    let (status, said) = story.sends(admin, "POST", "/api/v1/schedules", &night).await;
+    assert_eq!(status, 201, "{said}");
+    story.kim_may_not("schedule resume night").await;
+    story.kim_may_not("schedule remove night --yes").await;
     let declared = json!({"what": {"demands": [{"id": "job", "tenant": "a", "gpus": 1}]}});
     let (status, said) = story.kim_sends("POST", "/api/v1/declare", &declared).await;
     assert_eq!(status, 403, "another's demand is not made one's own: {said}");
 
     // By a plan that would take them.
-    story.admin("schedule remove theirs-too --yes").await;
+    story.admin("schedule remove night --yes").await;
     story.admin("demand add more --gpus 1 --tenant b").await;
     let plan = folder.path().join("plan.json");
     let plan = plan.to_str().unwrap();

@@ -10,8 +10,11 @@ use support::Manager;
 
 const PASSWORD: &str = "a password for kim";
 
+/// A name, a role, and perhaps a role in a scope.
+type Account = (&'static str, &'static str, Option<(&'static str, &'static str)>);
+
 /// Accounts that differ in their roles; each reads everything.
-const ACCOUNTS: [(&str, &str, Option<(&str, &str)>); 5] = [
+const ACCOUNTS: [Account; 5] = [
     ("reader", "ReadOnly", None),
     ("operator", "Operator", None),
     ("of-pool", "ReadOnly", Some(("Operator", "pool"))),
