@@ -79,5 +79,7 @@ async fn declare(
     Extension(by): Extension<Asker>,
     Body(Declare { what, dry_run }): Body<Declare>,
 ) -> Answer<Declared> {
-    Ok(Json(by.composer(&api).declare_by(what, &by.account, dry_run).await?))
+    Ok(Json(
+        by.composer(&api).declare_by(what, &by.account, dry_run).await?,
+    ))
 }
