@@ -63,10 +63,10 @@ pub use composer::documents;
 pub use composer::{
     Accepting, Adopting, Asked, Became, Change, Check, CheckResult, Composer, Credentials, Declaration,
     Declared, DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest, Happened,
-    Happening, How, Kinds, LimitsStatus, Lost, MOST_AHEAD_H, MOST_OPENINGS, MovedMost, Observed,
-    OperationAlarm, Options, PinChange, Queue, QueuedJob, Release, Resolution, Rotated, RunningJob,
-    ScheduleStatus, Silent, Status, TenantForecast, TestEvent, What, Why, most_slots, openings_of,
-    pool_kinds,
+    Happening, How, Kinds, LimitsStatus, Lost, MOST_AHEAD_H, MOST_OPENINGS, MOST_PARTS, MovedMost, Observed,
+    OperationAlarm, Options, Part, PinChange, Place, Queue, QueuedJob, RESERVED, Release, Reservation,
+    Resolution, Rotated, RunningJob, ScheduleStatus, Silent, Status, TenantForecast, TestEvent, What, Why,
+    Wish, Wished, most_slots, openings_of, pool_kinds,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};

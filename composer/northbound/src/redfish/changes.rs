@@ -4,7 +4,7 @@ use super::composing::Asked;
 use super::message::Refusal;
 use super::tree::Reader;
 use super::wire::{matches_tag, parsed};
-use super::{Redfish, accounts, aggregation, events, jobs, sessions, tasks, uri};
+use super::{Redfish, accounts, aggregation, events, jobs, manifest, sessions, tasks, uri};
 use crate::auth::Asker;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
@@ -54,7 +54,7 @@ pub(super) async fn change(
         (&Method::DELETE, ["AggregationService", "AggregationSources", name]) => {
             aggregation::remove(api, name).await
         }
-        (method, ["Systems", place @ ..]) => {
+        (method, ["Systems" | "CompositionService", ..]) => {
             let pool = redfish.indexed.pool(&api.composer).await?;
             let asked = Asked {
                 redfish,
@@ -62,10 +62,19 @@ pub(super) async fn change(
                 asker,
                 headers: &parts.headers,
             };
-            match (method, place) {
-                (&Method::POST, []) => asked.compose(&body()?).await,
-                (&Method::DELETE, [name]) => asked.decompose(name).await,
-                (&Method::POST, [name, "Actions", action]) => asked.act(name, action, &body()?).await,
+            match (method, below) {
+                (&Method::POST, ["CompositionService", "Actions", action]) => {
+                    manifest::compose(&asked, action, &body()?).await
+                }
+                (&Method::DELETE, ["CompositionService", "CompositionReservations", id]) => {
+                    manifest::end(&asked, id).await
+                }
+                (&Method::PATCH, ["Systems", name]) => asked.patch(name, &body()?).await,
+                (&Method::POST, ["Systems"]) => asked.compose(&body()?).await,
+                (&Method::DELETE, ["Systems", name]) => asked.decompose(name).await,
+                (&Method::POST, ["Systems", name, "Actions", action]) => {
+                    asked.act(name, action, &body()?).await
+                }
                 _ => Err(Refusal::nothing_there(parts.uri.path())),
             }
         }

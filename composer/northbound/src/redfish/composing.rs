@@ -1,4 +1,4 @@
-//! Composing and decomposing: POST of a system, DELETE of one, and the actions that add and remove a block.
+//! Composing and decomposing: POST of a system, DELETE and PATCH of one, and the actions that add and remove a block.
 //!
 //! What names its blocks is attached by name; what names only what it wants becomes a demand, and the planner chooses.
 //! A change that is done soon is answered with what came of it, any other with its task.
@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use poolwright_model::id::{DemandId, GpuId, HostId};
 use poolwright_model::units::Bytes;
 use poolwright_redfish_model::ComputerSystem;
-use poolwright_redfish_model::check::{check_action, check_create};
+use poolwright_redfish_model::check::{check_action, check_create, check_update};
 use poolwright_service::demand::DemandSpec;
 use poolwright_service::{
     Change, Composition, ErrorCode, How, Operation, OperationState, Release, ServiceError,
@@ -37,25 +37,7 @@ pub(crate) struct Asked<'r> {
 impl Asked<'_> {
     /// POST to the systems.
     pub async fn compose(&self, body: &Value) -> Result<Response, Refusal> {
-        let violations = check_create(ComputerSystem::SCHEMA, body);
-        if !violations.is_empty() {
-            return Err(Refusal::violations(&violations));
-        }
-        let strange = body.as_object().into_iter().flatten().map(|(name, _)| name);
-        if let Some(name) = strange
-            .into_iter()
-            .find(|name| !UNDERSTOOD.contains(&name.as_str()))
-        {
-            let text = format!("What is composed can't be chosen by {name}.");
-            let next = "Say Links.ResourceBlocks, or how many Processors of which kind; leave out what is not a must.";
-            return Err(Refusal::new(
-                StatusCode::BAD_REQUEST,
-                "PropertyNotWritable",
-                &[name],
-                text,
-                next,
-            ));
-        }
+        check_request(body)?;
         let change = match body["Links"]["ResourceBlocks"].as_array() {
             Some(blocks) => self.of_blocks(body, blocks).await?,
             None => self.of_wishes(body).await?,
@@ -63,8 +45,19 @@ impl Asked<'_> {
         self.answered(change, Done::Composed).await
     }
 
-    /// A composition of just these blocks: one host, and GPUs.
+    /// A composition of just these blocks.
     async fn of_blocks(&self, body: &Value, blocks: &[Value]) -> Result<Change, Refusal> {
+        let (gpus, host) = self.named(blocks)?;
+        let composer = self.asker.composer(&self.redfish.api);
+        let name = body["Name"].as_str().unwrap_or("composed through Redfish");
+        let changed = composer
+            .attach_for(&gpus, &host, name, self.by(), &self.how()?)
+            .await;
+        Ok(changed?)
+    }
+
+    /// What blocks stand for: one host, and GPUs.
+    pub fn named(&self, blocks: &[Value]) -> Result<(Vec<GpuId>, HostId), Refusal> {
         let (mut hosts, mut gpus) = (Vec::new(), Vec::new());
         for block in blocks {
             match self.block(block)? {
@@ -72,8 +65,8 @@ impl Asked<'_> {
                 Block::Unit(unit) => gpus.extend(unit.gpus.iter().cloned()),
             }
         }
-        let host: &HostId = match hosts.as_slice() {
-            [host] => host,
+        match hosts.as_slice() {
+            [host] => Ok((gpus, host.clone())),
             other => {
                 let text = format!(
                     "A system is composed of one host's block, and not of {}.",
@@ -81,21 +74,102 @@ impl Asked<'_> {
                 );
                 let next = "Name the block of one host (ResourceBlockType ComputerSystem) and those of GPUs.";
                 let args = ["Links/ResourceBlocks"];
-                return Err(Refusal::new(
+                Err(Refusal::new(
                     StatusCode::BAD_REQUEST,
                     "PropertyValueConflict",
                     &args,
                     text,
                     next,
-                ));
+                ))
             }
+        }
+    }
+
+    /// The composed system that a reference leads to.
+    pub fn linked_composition(&self, link: &Value) -> Result<&Composition, Refusal> {
+        match below(link).as_deref() {
+            Some(["Systems", name]) => self.composition(name, "DELETE"),
+            _ => Err(Refusal::nothing_there(
+                link["@odata.id"].as_str().unwrap_or_default(),
+            )),
+        }
+    }
+
+    /// PATCH of a composed system: other blocks of GPUs than it has. What is new is added first.
+    pub async fn patch(&self, name: &str, body: &Value) -> Result<Response, Refusal> {
+        let composition = self.composition(name, "PATCH")?;
+        let violations = check_update(ComputerSystem::SCHEMA, body);
+        if !violations.is_empty() {
+            return Err(Refusal::violations(&violations));
+        }
+        let said = body
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.as_str());
+        let links = body["Links"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.as_str());
+        let strange = said
+            .filter(|name| *name != "Links")
+            .chain(links.filter(|name| *name != "ResourceBlocks"));
+        if let Some(name) = strange.into_iter().next() {
+            return Err(Refusal::not_writable(name));
+        }
+        let Some(blocks) = body["Links"]["ResourceBlocks"].as_array() else {
+            return Err(Refusal::nothing_to_do());
         };
+        let (wanted, host) = self.named(&self.patched(name, blocks)?)?;
+        if host != composition.host || wanted.is_empty() {
+            let text = "A system keeps its host, and has GPUs.";
+            let next = "Name the block of its host with those of GPUs; DELETE it where it is to have none.";
+            let args = ["Links/ResourceBlocks"];
+            return Err(Refusal::new(
+                StatusCode::BAD_REQUEST,
+                "PropertyValueConflict",
+                &args,
+                text,
+                next,
+            ));
+        }
+        let had: Vec<GpuId> = composition.gpus().cloned().collect();
+        let new: Vec<GpuId> = wanted.iter().filter(|gpu| !had.contains(gpu)).cloned().collect();
+        let old: Vec<GpuId> = had.into_iter().filter(|gpu| !wanted.contains(gpu)).collect();
         let composer = self.asker.composer(&self.redfish.api);
-        let name = body["Name"].as_str().unwrap_or("composed through Redfish");
-        let changed = composer
-            .attach_for(&gpus, host, name, self.by(), &self.how()?)
-            .await;
-        Ok(changed?)
+        if !new.is_empty() {
+            let how = self.how_for("added")?;
+            let change = composer.extend(&new, &composition.id, self.by(), &how).await?;
+            let answer = self.answered(change, Done::Changed).await?;
+            if old.is_empty() || answer.status() != StatusCode::NO_CONTENT {
+                return Ok(answer);
+            }
+        }
+        if old.is_empty() {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
+        let change = composer
+            .detach(&old, self.by(), &self.how_for("removed")?)
+            .await?;
+        self.answered(change, Done::Changed).await
+    }
+
+    /// An array of blocks as a PATCH writes it: `null` takes one away, `{}` leaves it (DSP0266, "PATCH on array
+    /// properties").
+    fn patched(&self, name: &str, blocks: &[Value]) -> Result<Vec<Value>, Refusal> {
+        let shown = super::systems::one(self.pool, name)
+            .map(|system| super::shown(&system))
+            .transpose()?;
+        let shown = shown.unwrap_or_default();
+        let had = &shown["Links"]["ResourceBlocks"];
+        let written = blocks.iter().enumerate().filter(|(_, block)| !block.is_null());
+        let kept =
+            |(at, block): (usize, &Value)| match block.as_object().is_some_and(serde_json::Map::is_empty) {
+                true => had[at].clone(),
+                false => block.clone(),
+            };
+        Ok(written.map(kept).collect())
     }
 
     /// A composition of whatever fits: so many GPUs, or what a model needs.
@@ -213,6 +287,15 @@ impl Asked<'_> {
         &self.asker.account
     }
 
+    /// The same, for one part of a request.
+    pub fn how_for(&self, part: &str) -> Result<How, Refusal> {
+        let how = self.how()?;
+        Ok(How {
+            key: how.key.map(|key| format!("{key}/{part}")),
+            ..how
+        })
+    }
+
     /// The same request under the same key is one.
     fn how(&self) -> Result<How, Refusal> {
         let Some(key) = self.headers.get("idempotency-key") else {
@@ -303,6 +386,23 @@ fn on_its_way(operation: &Operation) -> Result<Response, Refusal> {
     Ok(response)
 }
 
+/// Whether a request to compose says nothing but what is understood.
+pub(super) fn check_request(body: &Value) -> Result<(), Refusal> {
+    let violations = check_create(ComputerSystem::SCHEMA, body);
+    if !violations.is_empty() {
+        return Err(Refusal::violations(&violations));
+    }
+    let mut names = body.as_object().into_iter().flatten().map(|(name, _)| name);
+    let Some(name) = names.find(|name| !UNDERSTOOD.contains(&name.as_str())) else {
+        return Ok(());
+    };
+    let text = format!("What is composed can't be chosen by {name}.");
+    let next =
+        "Say Links.ResourceBlocks, or how many Processors of which kind; leave out what is not a must.";
+    let status = StatusCode::BAD_REQUEST;
+    Err(Refusal::new(status, "PropertyNotWritable", &[name], text, next))
+}
+
 /// The segments of a link below the root.
 fn below(link: &Value) -> Option<Vec<&str>> {
     let path = link["@odata.id"].as_str()?.strip_prefix(uri::ROOT)?;
@@ -311,7 +411,7 @@ fn below(link: &Value) -> Option<Vec<&str>> {
 
 /// What a request wants that names no blocks: `Processors.Members` with `@Redfish.RequestedCount`, or
 /// `Oem.Poolwright` with a model and its task.
-fn wishes(body: &Value) -> Result<DemandSpec, Refusal> {
+pub(super) fn wishes(body: &Value) -> Result<DemandSpec, Refusal> {
     let bad = |text: String| {
         let next = "Say Links.ResourceBlocks, or Processors.Members with @Redfish.RequestedCount and ProcessorType GPU, \
                     or Oem.Poolwright with a Model and a Task.";

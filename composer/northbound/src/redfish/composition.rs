@@ -3,13 +3,16 @@
 
 use super::pool::{Block, Pool};
 use super::{status, systems, uri};
+use poolwright_model::id::UnitId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::{Fabric, Gpu};
 use poolwright_redfish_model::{
-    Collection, CompositionService, Processor, Ref, Resource, ResourceBlock, ResourceBlockCollection,
-    ResourceBlockCompositionState, ResourceBlockCompositionStatus, ResourceBlockLinks, ResourceBlockPoolType,
-    ResourceBlockType, Zone, ZoneCollection, ZoneLinks, ZoneType,
+    Action, Collection, CompositionService, CompositionServiceActions, Processor, Ref, Resource,
+    ResourceBlock, ResourceBlockCollection, ResourceBlockCompositionState, ResourceBlockCompositionStatus,
+    ResourceBlockLinks, ResourceBlockPoolType, ResourceBlockType, Zone, ZoneCollection, ZoneLinks, ZoneType,
 };
+use poolwright_service::RESERVED;
+use std::collections::HashSet;
 
 pub(crate) fn service() -> CompositionService {
     let below = |what: &str| Some(uri::link(&format!("CompositionService/{what}")));
@@ -24,6 +27,14 @@ pub(crate) fn service() -> CompositionService {
         resource_zones: below("ResourceZones"),
         active_pool: below("ActivePool"),
         free_pool: below("FreePool"),
+        composition_reservations: below("CompositionReservations"),
+        reservation_duration: Some(format!("PT{}S", RESERVED.as_secs())),
+        actions: Some(Box::new(CompositionServiceActions {
+            compose: Some(Box::new(Action::at(uri::at(
+                "CompositionService/Actions/CompositionService.Compose",
+            )))),
+            ..CompositionServiceActions::default()
+        })),
         ..CompositionService::at(uri::at("CompositionService"))
     }
 }
@@ -95,19 +106,21 @@ fn unit_state(gpu: &Gpu) -> u8 {
     }
 }
 
-pub(crate) fn block(pool: &Pool, name: &str) -> Option<ResourceBlock> {
+/// A block; `reserved` are units that are kept for somebody.
+pub(crate) fn block(pool: &Pool, name: &str, reserved: &HashSet<UnitId>) -> Option<ResourceBlock> {
     let block = pool.block(name)?;
     let state = composed(pool, block);
     let compositions = match block {
         Block::Host(host) => pool.compositions_at(&host.id).count(),
         Block::Unit(unit) => usize::from(pool.holder(&unit.id).is_some()),
     };
+    let is_reserved = matches!(block, Block::Unit(unit) if reserved.contains(&unit.id));
     let base = ResourceBlock {
         id: Some(name.into()),
         status: status::enabled(),
         pool: Some(in_pool(pool, block)),
         composition_status: Some(Box::new(ResourceBlockCompositionStatus {
-            reserved: Some(state == ResourceBlockCompositionState::Composing),
+            reserved: Some(state == ResourceBlockCompositionState::Composing || is_reserved),
             sharing_capable: Some(matches!(block, Block::Host(_))),
             sharing_enabled: Some(matches!(block, Block::Host(_))),
             max_compositions: matches!(block, Block::Unit(_)).then_some(1),

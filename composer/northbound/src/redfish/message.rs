@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use poolwright_redfish_model::check::Violation;
 use poolwright_redfish_model::{ErrorBody, Health, Message};
 use poolwright_service::{ErrorCode, ServiceError};
+use serde_json::Value;
 
 /// The registry whose ids these are: major and minor version.
 const BASE: &str = "Base.1.22";
@@ -272,8 +273,9 @@ impl From<ServiceError> for Refusal {
     }
 }
 
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
+impl Refusal {
+    /// As a body.
+    fn body(self) -> ErrorBody {
         let first = self.messages.first();
         let text = |of: fn(&Message) -> Option<&String>| first.and_then(of).cloned().unwrap_or_default();
         let (code, said) = match self.messages.len() {
@@ -283,12 +285,24 @@ impl IntoResponse for Refusal {
                 "See @Message.ExtendedInfo for what is wrong.".to_owned(),
             ),
         };
-        let body = ErrorBody::new(code, said, self.messages);
-        let mut response = (self.status, axum::Json(body)).into_response();
-        if let Some(lacks) = self.lacks {
+        ErrorBody::new(code, said, self.messages)
+    }
+
+    /// Within another answer.
+    pub fn into_json(self) -> Value {
+        serde_json::to_value(self.body()).unwrap_or_default()
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(mut self) -> Response {
+        let (status, headers) = (self.status, std::mem::take(&mut self.headers));
+        let lacks = self.lacks.take();
+        let mut response = (status, axum::Json(self.body())).into_response();
+        if let Some(lacks) = lacks {
             response.extensions_mut().insert(lacks);
         }
-        for (name, value) in self.headers {
+        for (name, value) in headers {
             response.headers_mut().insert(name, value);
         }
         response

@@ -3,7 +3,7 @@
 //! * [`routes`]: every place, and what may be done there. [`tree`]: what is read at each; [`changes`]: what is changed.
 //! * [`systems`], [`chassis`], [`fabrics`], [`composition`], [`managers`], [`logs`], [`tasks`], [`jobs`], [`aggregation`], [`accounts`] ([`bindings`]), [`sessions`],
 //!   [`events`], [`telemetry`], [`updates`], [`root`]: one noun each. [`status`]: our states in Redfish's words.
-//! * [`composing`]: what changes who holds what.
+//! * [`composing`], [`manifest`]: what changes who holds what; [`reservations`]: what is kept for a client.
 //! * [`pool`]: the last look, indexed; [`names`]: names of things in URIs; [`uri`]: where things are.
 //! * [`privileges`]: who may do what. [`openapi`]: the table of places for software that reads OpenAPI.
 //! * [`query`], [`filter`], [`view`]: what a client wants to see of a resource. [`message`]: errors. [`wire`]: how bodies and
@@ -25,12 +25,14 @@ mod filter;
 mod jobs;
 mod logs;
 mod managers;
+mod manifest;
 mod message;
 mod names;
 mod openapi;
 mod pool;
 mod privileges;
 mod query;
+mod reservations;
 mod root;
 mod routes;
 mod sessions;

@@ -23,7 +23,7 @@ const fn mapping(entity: &'static str, read: &'static [Privilege], change: &'sta
 }
 
 /// Those that are not as [`OTHERS`].
-const MAPPINGS: [Mapping; 12] = [
+const MAPPINGS: [Mapping; 14] = [
     mapping("ComputerSystem", &[Login], &[ConfigureComponents]),
     mapping("ComputerSystemCollection", &[Login], &[ConfigureComponents]),
     mapping("ManagerAccountCollection", &[Login], &[ConfigureUsers]),
@@ -46,6 +46,8 @@ const MAPPINGS: [Mapping; 12] = [
     mapping("EventDestination", &[Login], &[ConfigureManager, ConfigureSelf]),
     mapping("Task", &[Login], &[ConfigureComponents]),
     mapping("Job", &[Login], &[ConfigureComponents]),
+    mapping("CompositionService", &[Login], &[ConfigureComponents]),
+    mapping("CompositionReservation", &[Login], &[ConfigureComponents]),
     mapping("LogEntry", &[ReadAudit], &[ConfigureManager]),
     mapping("LogEntryCollection", &[ReadAudit], &[ConfigureManager]),
 ];

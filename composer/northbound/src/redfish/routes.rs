@@ -43,7 +43,7 @@ pub(crate) const ROUTES: &[Route] = &[
     open("openapi.yaml", "ServiceRoot"),
     route("Systems", "ComputerSystemCollection", CREATE),
     route("Systems/Capabilities", "ComputerSystem", READ),
-    route("Systems/{}", "ComputerSystem", DELETE),
+    route("Systems/{}", "ComputerSystem", CHANGE),
     route("Systems/{}/Actions/{}", "ComputerSystem", ACT),
     route("Systems/{}/Processors", "ProcessorCollection", READ),
     route("Systems/{}/Processors/{}", "Processor", READ),
@@ -75,6 +75,17 @@ pub(crate) const ROUTES: &[Route] = &[
     route("Managers/{}/LogServices/{}/Entries", "LogEntryCollection", READ),
     route("Managers/{}/LogServices/{}/Entries/{}", "LogEntry", READ),
     route("CompositionService", "CompositionService", READ),
+    route("CompositionService/Actions/{}", "CompositionService", ACT),
+    route(
+        "CompositionService/CompositionReservations",
+        "CompositionReservationCollection",
+        READ,
+    ),
+    route(
+        "CompositionService/CompositionReservations/{}",
+        "CompositionReservation",
+        DELETE,
+    ),
     route(
         "CompositionService/ResourceBlocks",
         "ResourceBlockCollection",

@@ -4,14 +4,16 @@ use super::message::Refusal;
 use super::pool::Pool;
 use super::{
     Redfish, accounts, aggregation, chassis, composition, events, fabrics, jobs, logs, managers, privileges,
-    root, sessions, shown, systems, tasks, telemetry, updates, uri,
+    reservations, root, sessions, shown, systems, tasks, telemetry, updates, uri,
 };
 use crate::auth::Asker;
 use axum::http::Method;
+use poolwright_model::id::UnitId;
 use poolwright_service::endpoint::Endpoint;
-use poolwright_service::{ErrorCode, Operation, ScheduleStatus, ServiceError};
+use poolwright_service::{ErrorCode, Operation, Reservation, ScheduleStatus, ServiceError};
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
@@ -21,6 +23,7 @@ pub(crate) struct Reader<'r> {
     /// `None` where anybody may ask.
     asker: Option<&'r Asker>,
     pool: OnceCell<Arc<Pool>>,
+    reserved: OnceCell<HashSet<UnitId>>,
 }
 
 /// The most ended operations that are listed.
@@ -32,6 +35,7 @@ impl<'r> Reader<'r> {
             redfish,
             asker,
             pool: OnceCell::new(),
+            reserved: OnceCell::new(),
         }
     }
 
@@ -40,6 +44,16 @@ impl<'r> Reader<'r> {
         composer.may_be_asked()?;
         let pool = self.pool.get_or_try_init(|| self.redfish.indexed.pool(composer));
         Ok(pool.await?)
+    }
+
+    /// The units that are kept for somebody.
+    async fn reserved(&self) -> Result<&HashSet<UnitId>, Refusal> {
+        let read = async || {
+            let open = self.redfish.api.composer.reservations().await?;
+            let places = open.iter().flat_map(Reservation::places);
+            Ok::<_, ServiceError>(places.map(|place| place.unit.clone()).collect())
+        };
+        Ok(self.reserved.get_or_try_init(read).await?)
     }
 
     /// Whether whoever asks may read what a link leads to.
@@ -70,6 +84,17 @@ impl<'r> Reader<'r> {
             }
             ["Managers", managers::SELF, "LogServices", "Audit", "Entries", seq] => {
                 logs::entry(api, seq).await
+            }
+            ["CompositionService", "ResourceBlocks", name] => {
+                let reserved = self.reserved().await?;
+                maybe(composition::block(self.pool().await?, name, reserved))
+            }
+            ["CompositionService", "CompositionReservations"] => {
+                some(reservations::all(&api.composer.reservations().await?))
+            }
+            ["CompositionService", "CompositionReservations", id] => {
+                let open = api.composer.reservations().await?;
+                maybe(reservations::one(self.pool().await?, &open, id))
             }
             ["TaskService"] => some(tasks::service(api.composer.clock().now())),
             ["TaskService", "Tasks"] => some(tasks::all(&self.operations().await?)),
@@ -197,7 +222,6 @@ fn in_pool(pool: &Pool, path: &[&str]) -> Result<Option<Value>, Refusal> {
         ["Fabrics", name, "Zones", zone] => maybe(fabrics::zone(pool, name, zone)),
         ["CompositionService"] => some(composition::service()),
         ["CompositionService", "ResourceBlocks"] => some(composition::blocks(pool)),
-        ["CompositionService", "ResourceBlocks", name] => maybe(composition::block(pool, name)),
         ["CompositionService", "ResourceBlocks", name, "Processors", gpu] => {
             maybe(composition::processor(pool, name, gpu))
         }

@@ -284,8 +284,10 @@ impl Composer {
         let gpus = in_order(gpus);
         let what = format!("attach {} to {host}", names(&gpus));
         let request = || Request::new(OperationKind::Attach, what.clone(), &(&gpus, host), by, how);
-        self.by_name(request, |input| direct::attach(&gpus, host, input))
-            .await
+        let done = self
+            .by_name(request, |input| direct::attach(&gpus, host, input))
+            .await;
+        self.told_who_reserved(done, &gpus).await
     }
 
     /// The same, in a composition that says what it is for.
@@ -308,8 +310,10 @@ impl Composer {
                 how,
             )
         };
-        self.by_name(request, |input| direct::attach_for(&gpus, host, label, input))
-            .await
+        let done = self
+            .by_name(request, |input| direct::attach_for(&gpus, host, label, input))
+            .await;
+        self.told_who_reserved(done, &gpus).await
     }
 
     /// Attaches GPUs by name as a part of what was attached by name before.
@@ -331,8 +335,10 @@ impl Composer {
                 how,
             )
         };
-        self.by_name(request, |input| direct::extend(&gpus, composition, input))
-            .await
+        let done = self
+            .by_name(request, |input| direct::extend(&gpus, composition, input))
+            .await;
+        self.told_who_reserved(done, &gpus).await
     }
 
     /// Detaches GPUs by name.
@@ -356,6 +362,17 @@ impl Composer {
         let request = || Request::new(OperationKind::Move, what.clone(), &(&gpus, host), by, how);
         self.by_name(request, |input| direct::move_to(&gpus, host, input))
             .await
+    }
+
+    async fn told_who_reserved(
+        &self,
+        done: Result<Change, ServiceError>,
+        gpus: &[GpuId],
+    ) -> Result<Change, ServiceError> {
+        match done {
+            Err(refused) => Err(self.or_who_reserved(refused, gpus).await),
+            done => done,
+        }
     }
 
     /// What is asked for by the names of GPUs; once more where it rests on what is stale, and that was looked at again.

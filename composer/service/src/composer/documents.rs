@@ -8,6 +8,7 @@ use super::looking::naming::{Ids, Speakers};
 use super::pruning::Reckoned;
 use super::recording::TurnedAway;
 use super::repairing::Repaired;
+use super::reserving::Reservations;
 use super::rotating::Rotation;
 use super::suspending::PutAside;
 use super::wanting::CalendarChange;
@@ -63,6 +64,7 @@ const OURS: &[&str] = &[
     Head::KIND,
     Page::KIND,
     Subscription::KIND,
+    Reservations::KIND,
 ];
 
 /// The names of all kinds.
@@ -104,6 +106,7 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Head::KIND => again::<Head>(json),
         Page::KIND => again::<Page>(json),
         Subscription::KIND => again::<Subscription>(json),
+        Reservations::KIND => again::<Reservations>(json),
         kind => return documents::reread(kind, json),
     })
 }

@@ -16,6 +16,7 @@
 //! * [`giving_up`]: ending the claim on what is gone.
 //! * [`undoing`]: the contrary of what was done.
 //! * [`repairing`]: binding again what a fabric lost.
+//! * [`reserving`]: what is kept for a client for a while.
 //! * [`requests`]: from a plan to an operation; once a key.
 //! * [`credentials`]: the passwords of endpoints. [`rotating`]: other ones.
 //! * [`charge`]: one of several managers.
@@ -81,6 +82,7 @@ mod readiness;
 mod recording;
 mod repairing;
 mod requests;
+mod reserving;
 mod returning;
 mod rotating;
 mod scheduling;
@@ -110,6 +112,7 @@ pub use pinning::PinChange;
 pub use planning::{Change, How};
 pub use queued::{Queue, QueuedJob, RunningJob};
 pub use recording::Asked;
+pub use reserving::{MOST_PARTS, Part, Place, RESERVED, Reservation, Wish, Wished};
 pub use rotating::Rotated;
 pub(crate) use rotating::may_log_in;
 pub use scheduling::{DueOpening, MOST_OPENINGS, openings_of};

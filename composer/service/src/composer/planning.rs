@@ -170,6 +170,11 @@ impl Basis {
         }
     }
 
+    /// Somebody has these.
+    pub fn reserve(&mut self, units: impl IntoIterator<Item = Reserved>) {
+        self.reserved.extend(units);
+    }
+
     /// Gives away none of these.
     pub fn spare(&mut self, gpus: &BTreeSet<GpuId>) {
         self.cordoned.gpus.extend(gpus.iter().cloned());
@@ -318,9 +323,18 @@ impl Composer {
 
     /// To be called with the turn, where the plan is to be submitted.
     pub(super) async fn basis(&self, wanted: Wanted<'_>) -> Result<Basis, ServiceError> {
+        self.basis_beside(wanted, None).await
+    }
+
+    /// The same, with what this reservation keeps as free.
+    pub(super) async fn basis_beside(
+        &self,
+        wanted: Wanted<'_>,
+        reservation: Option<&str>,
+    ) -> Result<Basis, ServiceError> {
         // In this order: what ends while we read was underway when we began, and is left alone.
         let Underway {
-            reserved,
+            mut reserved,
             serving,
             touched,
             composes,
@@ -329,6 +343,7 @@ impl Composer {
             Wanted::Named => Underway::of(self.claims().await?),
             _ => self.underway().await?,
         };
+        reserved.extend(self.reserved_beside(reservation).await?);
         let scheduled = match wanted {
             Wanted::Scheduled => self.scheduled().await?,
             _ => BTreeSet::new(),

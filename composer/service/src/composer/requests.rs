@@ -24,6 +24,8 @@ pub(super) struct Request<'a> {
     pub how: &'a How,
     /// `None` for a dry run too: it changes nothing, and is asked as often as somebody likes.
     key: Option<Key>,
+    /// What is reserved in this one's name may be taken.
+    pub reservation: Option<&'a str>,
 }
 
 impl<'a> Request<'a> {
@@ -56,7 +58,13 @@ impl<'a> Request<'a> {
             }
             _ => None,
         };
-        Ok(Self { kind, by, how, key })
+        Ok(Self {
+            kind,
+            by,
+            how,
+            key,
+            reservation: None,
+        })
     }
 }
 
@@ -106,6 +114,8 @@ impl Composer {
         self.are_adopted(request.kind, &plan, &mut with).await?;
         self.is_fresh(&request, &plan)?;
         self.is_named_so(&plan, &mut with).await?;
+        self.spares_reserved(&plan, request.reservation, &mut with)
+            .await?;
         if automatic {
             self.is_believed(&plan)?;
             self.within_limits(&id, &plan, &mut with).await?;

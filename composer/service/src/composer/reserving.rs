@@ -1,0 +1,456 @@
+//! Reservations: what was previewed for a client is kept for it for a while, and is nobody else's until then.
+//!
+//! All of them are one document: each reservation, and where managers share a store each operation that gives units away,
+//! is committed on the document as it was read. So of two who want the same unit the second is refused, and told who has
+//! it. What is over by the clock binds nobody, and is forgotten with the next change.
+
+use super::Composer;
+use super::planning::{Change, How, Wanted};
+use super::requests::Request;
+use crate::demand::DemandSpec;
+use crate::error::{ErrorCode, ServiceError};
+use jiff::{SignedDuration, Timestamp};
+use poolwright_executor::{Claim, GpuRecord, OperationKind};
+use poolwright_model::id::{GpuId, HostId, HostPortId, UnitId};
+use poolwright_planner::{Composition, Plan, Reserved, direct};
+use poolwright_store::{Batch, StoreError, Stored, Versioned, read};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// How long a reservation binds.
+pub const RESERVED: SignedDuration = SignedDuration::from_mins(10);
+/// Reservations at a time.
+const MOST: usize = 64;
+/// Systems in one reservation.
+pub const MOST_PARTS: usize = 32;
+
+/// One system that somebody wishes for.
+pub struct Wish {
+    /// By which the client knows it.
+    pub stanza: String,
+    pub label: String,
+    pub what: Wished,
+}
+
+/// Of what it is to be composed.
+pub enum Wished {
+    Named { gpus: Vec<GpuId>, host: HostId },
+    Fitting(Box<DemandSpec>),
+}
+
+/// One system that could be composed now, and of what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    pub stanza: String,
+    pub label: String,
+    pub host: HostId,
+    pub places: Vec<Place>,
+    /// It is composed: nothing is kept for it, and the same request again, by its key, finds what came of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub composed: bool,
+}
+
+/// A unit, and where it would be put.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    pub unit: UnitId,
+    pub gpus: Vec<GpuId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_port: Option<HostPortId>,
+}
+
+/// What is kept for somebody.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    pub id: String,
+    /// The account.
+    pub by: String,
+    pub since: Timestamp,
+    pub until: Timestamp,
+    pub parts: Vec<Part>,
+}
+
+impl Reservation {
+    /// What is kept.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        let kept = self.parts.iter().filter(|part| !part.composed);
+        kept.flat_map(|part| &part.places)
+    }
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Reservations {
+    all: Vec<Reservation>,
+}
+
+impl Stored for Reservations {
+    const KIND: &'static str = "reservations";
+    fn id(&self) -> &'static str {
+        "all"
+    }
+}
+
+impl Part {
+    pub fn gpus(&self) -> Vec<GpuId> {
+        let gpus = self.places.iter().flat_map(|place| &place.gpus);
+        gpus.cloned().collect()
+    }
+
+    fn of(wish: &Wish, composition: &Composition) -> Self {
+        let places = composition.held.iter().map(|held| Place {
+            unit: held.unit.clone(),
+            gpus: held.gpus.clone(),
+            host_port: Some(held.host_port.clone()),
+        });
+        Self {
+            stanza: wish.stanza.clone(),
+            label: wish.label.clone(),
+            host: composition.host.clone(),
+            places: places.collect(),
+            composed: false,
+        }
+    }
+}
+
+impl From<&Place> for Reserved {
+    fn from(place: &Place) -> Self {
+        Self {
+            unit: place.unit.clone(),
+            host_port: place.host_port.clone(),
+        }
+    }
+}
+
+impl Composer {
+    /// Those that keep something.
+    pub async fn reservations(&self) -> Result<Vec<Reservation>, ServiceError> {
+        let (known, _) = self.known_reservations().await?;
+        let all = known.all.into_iter();
+        Ok(all.filter(|one| one.places().next().is_some()).collect())
+    }
+
+    /// One, also where all of it is composed already.
+    pub async fn reservation(&self, id: &str) -> Result<Reservation, ServiceError> {
+        let (known, _) = self.known_reservations().await?;
+        let found = known.all.into_iter().find(|one| one.id == id);
+        found.ok_or_else(|| no_such_reservation(id))
+    }
+
+    /// Those that are not over, and the revision of their document.
+    async fn known_reservations(&self) -> Result<(Reservations, Option<u64>), ServiceError> {
+        let found = read::<Reservations>(self.store.as_ref(), Reservations::default().id()).await?;
+        let Some(Versioned { mut value, revision }) = found else {
+            return Ok((Reservations::default(), None));
+        };
+        let now = self.clock.now();
+        value.all.retain(|reservation| reservation.until > now);
+        Ok((value, Some(revision)))
+    }
+
+    /// What is reserved for others than this reservation.
+    pub(super) async fn reserved_beside(&self, ours: Option<&str>) -> Result<Vec<Reserved>, ServiceError> {
+        let (known, _) = self.known_reservations().await?;
+        let others = known.all.iter().filter(|one| Some(one.id.as_str()) != ours);
+        Ok(others.flat_map(Reservation::places).map(Reserved::from).collect())
+    }
+
+    /// Of what each of these would be composed, all of them side by side. Changes nothing.
+    pub async fn preview(&self, wishes: &[Wish]) -> Result<Vec<Part>, ServiceError> {
+        let mut parts: Vec<Part> = Vec::new();
+        for wish in wishes {
+            let part = self.placed(wish, &parts).await?;
+            parts.push(part);
+        }
+        Ok(parts)
+    }
+
+    async fn placed(&self, wish: &Wish, before: &[Part]) -> Result<Part, ServiceError> {
+        let before = || before.iter().flat_map(|part| &part.places).map(Reserved::from);
+        let plan = match &wish.what {
+            Wished::Named { gpus, host } => {
+                let mut basis = self.basis(Wanted::Named).await?;
+                basis.reserve(before());
+                match direct::attach_for(gpus, host, &wish.label, &self.input(&basis)) {
+                    Ok(plan) => plan,
+                    Err(refusal) => return Err(self.or_who_reserved(refusal.into(), gpus).await),
+                }
+            }
+            Wished::Fitting(spec) => {
+                let record = self.record_of((**spec).clone(), None).await?;
+                let mut basis = self.basis(Wanted::Only(&record.demand)).await?;
+                basis.reserve(before());
+                self.leave_out_stale(&mut basis);
+                let plan = self.plan_beside_pauses(&basis).await?;
+                let id = &record.demand.id;
+                if let Some(unplaced) = plan.unplaced.iter().find(|unplaced| unplaced.demand == *id) {
+                    let error = ServiceError::new(ErrorCode::Unplaced, unplaced.shortfall());
+                    return Err(error.with_details(unplaced.alternatives()));
+                }
+                plan
+            }
+        };
+        let made = plan.composes.iter().find(|made| match &wish.what {
+            Wished::Named { .. } => true,
+            Wished::Fitting(spec) => made.demand.as_ref() == Some(&spec.id),
+        });
+        let nothing = || {
+            let text = format!(
+                "{} would be composed of nothing that is not composed already",
+                wish.label
+            );
+            ServiceError::new(ErrorCode::Conflict, text)
+        };
+        made.map(|made| Part::of(wish, made)).ok_or_else(nothing)
+    }
+
+    /// Keeps all of it for an account, or nothing.
+    pub async fn reserve(&self, wishes: &[Wish], by: &str) -> Result<Reservation, ServiceError> {
+        let _turn = self.turn.lock().await;
+        // Before what the preview rests on: what changes meanwhile refuses the commit.
+        self.books.refresh(self.store.as_ref()).await?;
+        let revisions: HashMap<GpuId, u64> = {
+            let pages = self.books.pages();
+            let records = pages.records.iter();
+            records
+                .map(|(gpu, record)| (gpu.clone(), record.revision))
+                .collect()
+        };
+        let (mut known, revision) = self.known_reservations().await?;
+        let open = known.all.iter().filter(|one| one.places().next().is_some());
+        if open.count() >= MOST {
+            let text = format!("{MOST} reservations are open, and no more are kept");
+            return Err(ServiceError::new(ErrorCode::Conflict, text)
+                .with_hint("apply one or delete it, or wait: each is over after 10 minutes"));
+        }
+        let now = self.clock.now();
+        let reservation = Reservation {
+            id: self.new_id(),
+            by: by.to_owned(),
+            since: now,
+            until: now + RESERVED,
+            parts: self.preview(wishes).await?,
+        };
+        let mut batch = Batch::new();
+        for place in reservation.places() {
+            batch.expect(Claim::KIND, place.unit.as_str(), None);
+            for gpu in &place.gpus {
+                batch.expect(GpuRecord::KIND, gpu.as_str(), revisions.get(gpu).copied());
+            }
+        }
+        known.all.push(reservation.clone());
+        batch
+            .expect(Reservations::KIND, known.id(), revision)
+            .put(&known)?;
+        match self.store.commit(batch).await {
+            Ok(_) => Ok(reservation),
+            Err(StoreError::Conflict { .. }) => {
+                let text = "somebody else took some of it, or reserved something, at this very moment";
+                Err(ServiceError::new(ErrorCode::Conflict, text).with_hint("look again, and try again"))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Composes what one part of a reservation says; it is no longer reserved then.
+    pub async fn compose_reserved(
+        &self,
+        id: &str,
+        stanza: &str,
+        by: &str,
+        how: &How,
+    ) -> Result<Change, ServiceError> {
+        let what = format!("compose {stanza} of reservation {id}");
+        let mut request = Request::new(OperationKind::Attach, what, &(id, stanza), by, how)?;
+        request.reservation = Some(id);
+        let _turn = self.turn.lock().await;
+        if let Some(done) = self.answered_before(&request).await? {
+            return Ok(done);
+        }
+        let (mut known, revision) = self.known_reservations().await?;
+        let open = known.all.iter_mut().find(|one| one.id == id);
+        let open = open.ok_or_else(|| no_such_reservation(id))?;
+        let mut left = open.parts.iter_mut().filter(|part| !part.composed);
+        let part = left.find(|part| part.stanza == stanza);
+        let part = part.ok_or_else(|| no_such_reservation(&format!("{id} with {stanza} in it")))?;
+        part.composed = true;
+        let part = part.clone();
+        let mut basis = self.basis_beside(Wanted::Named, Some(id)).await?;
+        self.leave_out_stale(&mut basis);
+        let plan = direct::attach_for(&part.gpus(), &part.host, &part.label, &self.input(&basis))?;
+        let mut with = Batch::new();
+        with.expect(Reservations::KIND, known.id(), revision)
+            .put(&known)?;
+        let operation = self.new_operation();
+        self.submit(request, operation, plan, with).await
+    }
+
+    /// Ends one: what it kept is anybody's.
+    pub async fn end_reservation(&self, id: &str) -> Result<(), ServiceError> {
+        let _turn = self.turn.lock().await;
+        let (mut known, revision) = self.known_reservations().await?;
+        let before = known.all.len();
+        known.all.retain(|one| one.id != id);
+        if known.all.len() == before {
+            return Err(no_such_reservation(id));
+        }
+        let mut batch = Batch::new();
+        batch
+            .expect(Reservations::KIND, known.id(), revision)
+            .put(&known)?;
+        self.store.commit(batch).await?;
+        Ok(())
+    }
+
+    /// The refusal, or who has reserved one of these GPUs, where that is why.
+    pub(super) async fn or_who_reserved(&self, refused: ServiceError, gpus: &[GpuId]) -> ServiceError {
+        let Ok(open) = self.reservations().await else {
+            return refused;
+        };
+        let mut places = open
+            .iter()
+            .flat_map(|one| one.places().map(move |place| (one, place)));
+        let found = places.find_map(|(one, place)| {
+            let gpu = place.gpus.iter().find(|gpu| gpus.contains(gpu))?;
+            Some((one, gpu))
+        });
+        let Some((reservation, gpu)) = found.filter(|_| refused.code == ErrorCode::Conflict) else {
+            return refused;
+        };
+        let Reservation { id, by, until, .. } = reservation;
+        let text = format!("{gpu} is reserved for {by} until {until} (reservation {id})");
+        ServiceError::new(ErrorCode::Conflict, text).with_hint("take another one, or wait until then")
+    }
+
+    /// Where other managers may have reserved something meanwhile: that it is not what the plan gives away, and that this
+    /// is so when it is committed.
+    pub(super) async fn spares_reserved(
+        &self,
+        plan: &Plan,
+        ours: Option<&str>,
+        with: &mut Batch,
+    ) -> Result<(), ServiceError> {
+        if self.options.sharing.is_none() {
+            return Ok(());
+        }
+        let (known, revision) = self.known_reservations().await?;
+        let gpus: Vec<GpuId> = plan
+            .composes
+            .iter()
+            .flat_map(Composition::gpus)
+            .cloned()
+            .collect();
+        let others = known.all.iter().filter(|one| Some(one.id.as_str()) != ours);
+        let mut places = others.flat_map(Reservation::places);
+        if places.any(|place| place.gpus.iter().any(|gpu| gpus.contains(gpu))) {
+            let refused = ServiceError::new(ErrorCode::Conflict, "what it would take is reserved");
+            return Err(self.or_who_reserved(refused, &gpus).await);
+        }
+        with.expect(Reservations::KIND, known.id(), revision);
+        Ok(())
+    }
+}
+
+fn no_such_reservation(id: &str) -> ServiceError {
+    ServiceError::new(ErrorCode::NotFound, format!("there is no reservation {id}"))
+        .with_hint("it may be over: each binds for 10 minutes; preview and reserve anew")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::clock::Clock;
+    use crate::endpoint::{Connected, Connector, EndpointSpec};
+    use async_trait::async_trait;
+    use poolwright_driver::DriverError;
+    use poolwright_executor::Clock as Now;
+    use poolwright_store::{SqliteStore, Store};
+    use std::sync::{Arc, Mutex};
+
+    /// Reaches nobody.
+    struct Nobody;
+
+    #[async_trait]
+    impl Connector for Nobody {
+        async fn connect(&self, _: &EndpointSpec) -> Result<Connected, DriverError> {
+            Err(DriverError::no_effect("nobody answers"))
+        }
+    }
+
+    /// A clock that the test moves.
+    #[derive(Default)]
+    struct Hands(Mutex<Timestamp>);
+
+    impl Now for Hands {
+        fn now(&self) -> Timestamp {
+            *self.0.lock().unwrap()
+        }
+    }
+
+    #[async_trait]
+    impl Clock for Hands {
+        async fn sleep_until(&self, _: Timestamp) {}
+    }
+
+    fn reservation(id: &str, gpu: &str, until: Timestamp) -> Reservation {
+        let place = Place {
+            unit: UnitId::from_lossy(gpu),
+            gpus: vec![GpuId::from_lossy(gpu)],
+            host_port: None,
+        };
+        Reservation {
+            id: id.to_owned(),
+            by: "kim".to_owned(),
+            since: Timestamp::UNIX_EPOCH,
+            until,
+            parts: vec![Part {
+                stanza: "one".to_owned(),
+                label: "farm".to_owned(),
+                host: HostId::from_lossy("host-1"),
+                places: vec![place],
+                composed: false,
+            }],
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reservation_binds_others_until_it_is_over_also_after_a_restart() {
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+        let clock = Arc::new(Hands::default());
+        let long = Timestamp::UNIX_EPOCH + RESERVED;
+        let all = vec![
+            reservation("a", "gpu-1", long),
+            reservation("b", "gpu-2", long + RESERVED),
+        ];
+        let mut batch = Batch::new();
+        batch.put(&Reservations { all }).unwrap();
+        store.commit(batch).await.unwrap();
+        let started = || Composer::new(store.clone(), Arc::new(Nobody), clock.clone(), Options::default());
+        let composer = started();
+        let units = async |ours| {
+            let reserved = composer.reserved_beside(ours).await.unwrap();
+            let units = reserved.iter().map(|one| one.unit.to_string());
+            units.collect::<Vec<_>>()
+        };
+        assert_eq!(units(None).await, ["gpu-1", "gpu-2"]);
+        assert_eq!(units(Some("a")).await, ["gpu-2"]);
+        let gpu = [GpuId::from_lossy("gpu-1")];
+        let refused = ServiceError::new(ErrorCode::Conflict, "it is taken");
+        let told = composer.or_who_reserved(refused.clone(), &gpu).await;
+        assert!(told.message.contains("reserved for kim"), "{}", told.message);
+
+        *clock.0.lock().unwrap() = long;
+        let again = started();
+        let open = again.reservations().await.unwrap();
+        assert_eq!(open.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(again.or_who_reserved(refused.clone(), &gpu).await, refused);
+        let gone = again.compose_reserved("a", "one", "kim", &How::default()).await;
+        assert_eq!(gone.unwrap_err().code, ErrorCode::NotFound);
+        again.end_reservation("b").await.unwrap();
+        assert_eq!(again.reservations().await.unwrap(), []);
+        assert_eq!(
+            again.end_reservation("b").await.unwrap_err().code,
+            ErrorCode::NotFound
+        );
+    }
+}
