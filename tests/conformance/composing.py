@@ -1,6 +1,7 @@
 """Composing through Redfish, as a client that knows nothing but Redfish does it."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import redfish
 from rack import USER, links
@@ -89,7 +90,26 @@ def race_for_one_block(suite, client):
     if suite.equal(statuses, [201, 409], "of two that race for a block one has it"):
         holders = [link for link in links(client.get(block)["Links"]) if link.startswith(SYSTEMS)]
         suite.equal(holders, [answers[0].headers["Location"]], "and it is the one that was told so")
+        winner = answers[0].json()["Id"]
+        named = winner in answers[1].text or "of admin has it in hand" in answers[1].text
+        suite.check(named, "and the other is told who has it", answers[1].text)
         client.manager.request("DELETE", answers[0].headers["Location"])
+
+
+def race_with_one_tag(suite, client):
+    """Two who saw the same system add different blocks to it: one of them has not seen what it changes."""
+    host, (first, *others) = client.free("ComputerSystem")[0], client.free("Processor")[:3]
+    place = client.compose("seen", [host, first]).headers["Location"]
+    system = client.get(place)
+    add = lambda block: client.act(system, "AddResourceBlock", block, ComputerSystemETag=system["@odata.etag"])
+    with ThreadPoolExecutor() as pool:
+        answers = list(pool.map(add, others))
+    statuses = [answer.status_code for answer in answers]
+    suite.equal(sorted(statuses), [204, 412], "of two who saw the same system one changes it")
+    has = [block for block in others if block in blocks_of(client.get(place))]
+    done = [block for block, status in zip(others, statuses) if status == 204]
+    suite.equal(has, done, "and it has the block of that one")
+    suite.equal(client.manager.request("DELETE", place).status_code, 204, "it is deleted")
 
 
 def compose_by_wish(suite, client):
@@ -139,4 +159,5 @@ def judge_all(suite, manager):
     read_with_python_redfish(suite, manager)
     compose_of_blocks(suite, client)
     race_for_one_block(suite, client)
+    race_with_one_tag(suite, client)
     compose_by_wish(suite, client)

@@ -157,6 +157,7 @@ impl ChangeArgs {
             allow_stale: stale,
             partial_ok: partial,
             deadline_s: self.deadline.map(seconds),
+            seen: None,
         };
         let asked = api.post::<Change>(path, &Request { what, how }).await;
         let mut change = asked.map_err(|failure| match (failure.code, &key) {

@@ -65,8 +65,8 @@ pub use composer::{
     Declared, DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest, Happened,
     Happening, How, Kinds, LimitsStatus, Lost, MOST_AHEAD_H, MOST_OPENINGS, MOST_PARTS, MovedMost, Observed,
     OperationAlarm, Options, Part, PinChange, Place, Queue, QueuedJob, RESERVED, Release, Reservation,
-    Resolution, Rotated, RunningJob, ScheduleStatus, Silent, Status, TenantForecast, TestEvent, What, Why,
-    Wish, Wished, most_slots, openings_of, pool_kinds,
+    Resolution, Rotated, RunningJob, ScheduleStatus, Seen, Silent, Status, TenantForecast, TestEvent, What,
+    Why, Wish, Wished, most_slots, openings_of, pool_kinds,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};

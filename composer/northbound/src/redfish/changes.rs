@@ -83,7 +83,7 @@ pub(super) async fn change(
 }
 
 /// A change is made only to what the client has seen, where it says what that was.
-async fn if_match(
+pub(super) async fn if_match(
     redfish: &Redfish,
     asker: &Asker,
     headers: &HeaderMap,

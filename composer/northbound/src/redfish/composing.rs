@@ -15,7 +15,7 @@ use poolwright_redfish_model::ComputerSystem;
 use poolwright_redfish_model::check::{check_action, check_create, check_update};
 use poolwright_service::demand::DemandSpec;
 use poolwright_service::{
-    Change, Composition, ErrorCode, How, Operation, OperationState, Release, ServiceError,
+    Change, Composition, ErrorCode, How, Operation, OperationState, Release, Seen, ServiceError,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -102,20 +102,8 @@ impl Asked<'_> {
         if !violations.is_empty() {
             return Err(Refusal::violations(&violations));
         }
-        let said = body
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(name, _)| name.as_str());
-        let links = body["Links"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(name, _)| name.as_str());
-        let strange = said
-            .filter(|name| *name != "Links")
-            .chain(links.filter(|name| *name != "ResourceBlocks"));
-        if let Some(name) = strange.into_iter().next() {
+        let strange = names(body).find(|name| *name != "Links");
+        if let Some(name) = strange.or_else(|| names(&body["Links"]).find(|name| *name != "ResourceBlocks")) {
             return Err(Refusal::not_writable(name));
         }
         let Some(blocks) = body["Links"]["ResourceBlocks"].as_array() else {
@@ -138,8 +126,12 @@ impl Asked<'_> {
         let new: Vec<GpuId> = wanted.iter().filter(|gpu| !had.contains(gpu)).cloned().collect();
         let old: Vec<GpuId> = had.into_iter().filter(|gpu| !wanted.contains(gpu)).collect();
         let composer = self.asker.composer(&self.redfish.api);
+        let mut seen = self.seen(name, None).await?;
         if !new.is_empty() {
-            let how = self.how_for("added")?;
+            let how = How {
+                seen: seen.take(),
+                ..self.how_for("added")?
+            };
             let change = composer.extend(&new, &composition.id, self.by(), &how).await?;
             let answer = self.answered(change, Done::Changed).await?;
             if old.is_empty() || answer.status() != StatusCode::NO_CONTENT {
@@ -149,9 +141,11 @@ impl Asked<'_> {
         if old.is_empty() {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
-        let change = composer
-            .detach(&old, self.by(), &self.how_for("removed")?)
-            .await?;
+        let how = How {
+            seen,
+            ..self.how_for("removed")?
+        };
+        let change = composer.detach(&old, self.by(), &how).await?;
         self.answered(change, Done::Changed).await
     }
 
@@ -182,9 +176,11 @@ impl Asked<'_> {
     /// DELETE of a system.
     pub async fn decompose(&self, name: &str) -> Result<Response, Refusal> {
         let composition = self.composition(name, "DELETE")?;
+        let seen = self.seen(name, None).await?;
         let what = Release::Composition(composition.id.clone());
         let composer = self.asker.composer(&self.redfish.api);
-        let change = composer.release(what, self.by(), &self.how()?).await?;
+        let how = How { seen, ..self.how()? };
+        let change = composer.release(what, self.by(), &how).await?;
         self.answered(change, Done::Decomposed).await
     }
 
@@ -196,8 +192,8 @@ impl Asked<'_> {
         if !violations.is_empty() {
             return Err(Refusal::violations(&violations));
         }
-        self.still_as_seen(&["Systems", name], body["ComputerSystemETag"].as_str())
-            .await?;
+        let seen = self.seen(name, body["ComputerSystemETag"].as_str()).await?;
+        let how = How { seen, ..self.how()? };
         let link = &body["ResourceBlock"];
         let block = self.block(link)?;
         if let Some(place) = below(link) {
@@ -220,9 +216,7 @@ impl Asked<'_> {
         let gpus: &[GpuId] = &unit.gpus;
         let change = match action {
             "ComputerSystem.AddResourceBlock" => {
-                composer
-                    .extend(gpus, &composition.id, self.by(), &self.how()?)
-                    .await?
+                composer.extend(gpus, &composition.id, self.by(), &how).await?
             }
             "ComputerSystem.RemoveResourceBlock" => {
                 if !composition.gpus().any(|gpu| gpus.contains(gpu)) {
@@ -238,11 +232,27 @@ impl Asked<'_> {
                         next,
                     ));
                 }
-                composer.detach(gpus, self.by(), &self.how()?).await?
+                composer.detach(gpus, self.by(), &how).await?
             }
             _ => return Err(Refusal::nothing_there(&path)),
         };
         self.answered(change, Done::Changed).await
+    }
+
+    /// What the client saw of a system where it said a tag: what is changed is just that. The revision is read before the
+    /// tag is compared, so that it is no newer than what has this tag.
+    async fn seen(&self, name: &str, tag: Option<&str>) -> Result<Option<Seen>, Refusal> {
+        if tag.is_none() && !self.headers.contains_key(header::IF_MATCH) {
+            return Ok(None);
+        }
+        let Some(composition) = self.pool.composition(name) else {
+            return Ok(None);
+        };
+        let seen = self.redfish.api.composer.seen(&composition.id).await?;
+        let place = ["Systems", name];
+        super::changes::if_match(self.redfish, self.asker, self.headers, &place).await?;
+        self.still_as_seen(&place, tag).await?;
+        Ok(seen)
     }
 
     /// Whether a resource is still what the client saw when it said this tag.
@@ -392,8 +402,7 @@ pub(super) fn check_request(body: &Value) -> Result<(), Refusal> {
     if !violations.is_empty() {
         return Err(Refusal::violations(&violations));
     }
-    let mut names = body.as_object().into_iter().flatten().map(|(name, _)| name);
-    let Some(name) = names.find(|name| !UNDERSTOOD.contains(&name.as_str())) else {
+    let Some(name) = names(body).find(|name| !UNDERSTOOD.contains(name)) else {
         return Ok(());
     };
     let text = format!("What is composed can't be chosen by {name}.");
@@ -401,6 +410,12 @@ pub(super) fn check_request(body: &Value) -> Result<(), Refusal> {
         "Say Links.ResourceBlocks, or how many Processors of which kind; leave out what is not a must.";
     let status = StatusCode::BAD_REQUEST;
     Err(Refusal::new(status, "PropertyNotWritable", &[name], text, next))
+}
+
+/// What is said in an object.
+fn names(body: &Value) -> impl Iterator<Item = &str> {
+    let properties = body.as_object().into_iter().flatten();
+    properties.map(|(name, _)| name.as_str())
 }
 
 /// The segments of a link below the root.

@@ -287,7 +287,7 @@ impl Composer {
         let done = self
             .by_name(request, |input| direct::attach(&gpus, host, input))
             .await;
-        self.told_who_reserved(done, &gpus).await
+        self.told_who_has_them(done, &gpus).await
     }
 
     /// The same, in a composition that says what it is for.
@@ -313,7 +313,7 @@ impl Composer {
         let done = self
             .by_name(request, |input| direct::attach_for(&gpus, host, label, input))
             .await;
-        self.told_who_reserved(done, &gpus).await
+        self.told_who_has_them(done, &gpus).await
     }
 
     /// Attaches GPUs by name as a part of what was attached by name before.
@@ -338,7 +338,7 @@ impl Composer {
         let done = self
             .by_name(request, |input| direct::extend(&gpus, composition, input))
             .await;
-        self.told_who_reserved(done, &gpus).await
+        self.told_who_has_them(done, &gpus).await
     }
 
     /// Detaches GPUs by name.
@@ -364,13 +364,13 @@ impl Composer {
             .await
     }
 
-    async fn told_who_reserved(
+    async fn told_who_has_them(
         &self,
         done: Result<Change, ServiceError>,
         gpus: &[GpuId],
     ) -> Result<Change, ServiceError> {
         match done {
-            Err(refused) => Err(self.or_who_reserved(refused, gpus).await),
+            Err(refused) => Err(self.or_who_has_them(refused, gpus).await),
             done => done,
         }
     }

@@ -109,7 +109,7 @@ pub(crate) use following::Tell;
 pub use forecasting::{Kinds, MOST_AHEAD_H, TenantForecast};
 pub use limiting::{LimitsStatus, MovedMost};
 pub use pinning::PinChange;
-pub use planning::{Change, How};
+pub use planning::{Change, How, Seen};
 pub use queued::{Queue, QueuedJob, RunningJob};
 pub use recording::Asked;
 pub use reserving::{MOST_PARTS, Part, Place, RESERVED, Reservation, Wish, Wished};

@@ -7,7 +7,7 @@ use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::{Claim, Operation, OperationKind};
 use poolwright_inventory::Snapshot;
 use poolwright_model::composable::{Composability, WhyNotKind};
-use poolwright_model::id::{ControlEndpointId, DemandId, GpuId, HostId, OperationId, PlanId};
+use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, GpuId, HostId, OperationId, PlanId};
 use poolwright_model::topology::{Gpu, Host};
 use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, Promises, Reserved, World};
 use poolwright_store::StoreError;
@@ -38,6 +38,16 @@ pub struct How {
     /// Go on without what fails, rather than undo it all.
     #[serde(default)]
     pub partial_ok: bool,
+    /// Only while the composition is as it was seen; for who asks in this process.
+    #[serde(skip)]
+    pub seen: Option<Seen>,
+}
+
+/// A composition as somebody saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub(super) composition: CompositionId,
+    pub(super) revision: u64,
 }
 
 /// What would be changed, and the operation that changes it; no operation for a dry run, and none where
@@ -417,7 +427,7 @@ impl Composer {
         Ok(underway)
     }
 
-    async fn claims(&self) -> Result<Vec<Claim>, ServiceError> {
+    pub(super) async fn claims(&self) -> Result<Vec<Claim>, ServiceError> {
         // In this order: what begins while we read is in one of them.
         let mut claims = self.beginning.claims();
         self.books.refresh(self.store.as_ref()).await?;
@@ -429,7 +439,7 @@ impl Composer {
 
     /// The plan of an operation that has something in hand: from memory where this manager works at it, for there may
     /// be a thousand of them.
-    async fn plan_underway(&self, id: &OperationId) -> Result<Option<Arc<Plan>>, ServiceError> {
+    pub(super) async fn plan_underway(&self, id: &OperationId) -> Result<Option<Arc<Plan>>, ServiceError> {
         if let Some(plan) = self.executor.plan(id) {
             return Ok(Some(plan));
         }

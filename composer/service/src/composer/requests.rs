@@ -5,14 +5,17 @@
 
 use super::Composer;
 use super::following::Tell;
-use super::planning::{Change, How};
+use super::planning::{Change, How, Seen};
 use crate::error::{ErrorCode, ServiceError};
 use jiff::{SignedDuration, Timestamp};
-use poolwright_executor::{Key, KeyAnswer, KeyRecord, Operation, OperationKind, PlanRecord, Submission};
-use poolwright_model::id::OperationId;
+use poolwright_executor::{
+    CompositionRecord, Key, KeyAnswer, KeyRecord, Operation, OperationKind, PlanRecord, Submission,
+};
+use poolwright_model::id::{CompositionId, OperationId};
 use poolwright_planner::Plan;
-use poolwright_store::{Batch, read};
+use poolwright_store::{Batch, Stored, read};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// Longer than anything that makes keys makes them.
 const LONGEST_KEY: usize = 255;
@@ -116,6 +119,9 @@ impl Composer {
         self.is_named_so(&plan, &mut with).await?;
         self.spares_reserved(&plan, request.reservation, &mut with)
             .await?;
+        if let Some(seen) = &request.how.seen {
+            self.is_as_seen(seen, &mut with).await?;
+        }
         if automatic {
             self.is_believed(&plan)?;
             self.within_limits(&id, &plan, &mut with).await?;
@@ -143,6 +149,52 @@ impl Composer {
             operation: Some(self.operation(&id).await?),
             ..Change::none(plan)
         })
+    }
+
+    /// A composition as it is now, for who shows it to a client before that client changes it.
+    pub async fn seen(&self, composition: &CompositionId) -> Result<Option<Seen>, ServiceError> {
+        let found = read::<CompositionRecord>(self.store.as_ref(), composition.as_str()).await?;
+        Ok(found.map(|found| Seen {
+            composition: composition.clone(),
+            revision: found.revision,
+        }))
+    }
+
+    /// It is still so, no operation changes it just now, and it is written anew by the commit: of two who saw the same,
+    /// the second is refused.
+    async fn is_as_seen(&self, seen: &Seen, with: &mut Batch) -> Result<(), ServiceError> {
+        let id = &seen.composition;
+        let now = read::<CompositionRecord>(self.store.as_ref(), id.as_str()).await?;
+        let Some(now) = now.filter(|now| now.revision == seen.revision) else {
+            let text = format!("composition {id} was changed meanwhile");
+            return Err(ServiceError::new(ErrorCode::Stale, text).with_hint("read it again, and decide anew"));
+        };
+        if let Some(operation) = self.what_changes(id).await? {
+            let text = format!("composition {id} is being changed by operation {operation}");
+            return Err(
+                ServiceError::new(ErrorCode::Stale, text).with_hint("read it again when that has ended")
+            );
+        }
+        with.expect(CompositionRecord::KIND, id.as_str(), Some(seen.revision))
+            .put(&now.value)?;
+        Ok(())
+    }
+
+    /// The operation under way that changes a composition.
+    async fn what_changes(&self, id: &CompositionId) -> Result<Option<OperationId>, ServiceError> {
+        let claims = self.claims().await?.into_iter();
+        let operations: BTreeSet<OperationId> = claims.map(|claim| claim.operation).collect();
+        for operation in operations {
+            let plan = self.plan_underway(&operation).await?;
+            let changes = |plan: &Plan| {
+                let mut changed = plan.releases.iter().chain(&plan.composes);
+                changed.any(|one| one.id == *id)
+            };
+            if plan.is_some_and(|plan| changes(&plan)) {
+                return Ok(Some(operation));
+            }
+        }
+        Ok(None)
     }
 
     fn deadline(&self, how: &How) -> Result<Option<Timestamp>, ServiceError> {
@@ -183,6 +235,13 @@ impl Composer {
         plan: Plan,
         mut with: Batch,
     ) -> Result<Change, ServiceError> {
+        if let Some(Seen {
+            composition,
+            revision,
+        }) = &request.how.seen
+        {
+            with.expect(CompositionRecord::KIND, composition.as_str(), Some(*revision));
+        }
         if let Some(key) = &request.key {
             let answer = KeyAnswer::NothingToDo(Box::new(plan.clone()));
             KeyRecord::new(key, answer, self.clock.now()).add_to(&mut with)?;

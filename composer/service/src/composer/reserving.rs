@@ -172,7 +172,7 @@ impl Composer {
                 basis.reserve(before());
                 match direct::attach_for(gpus, host, &wish.label, &self.input(&basis)) {
                     Ok(plan) => plan,
-                    Err(refusal) => return Err(self.or_who_reserved(refusal.into(), gpus).await),
+                    Err(refusal) => return Err(self.or_who_has_them(refusal.into(), gpus).await),
                 }
             }
             Wished::Fitting(spec) => {
@@ -301,24 +301,40 @@ impl Composer {
         Ok(())
     }
 
-    /// The refusal, or who has reserved one of these GPUs, where that is why.
-    pub(super) async fn or_who_reserved(&self, refused: ServiceError, gpus: &[GpuId]) -> ServiceError {
+    /// The refusal, or who has reserved one of these GPUs or has it in hand, where that is why.
+    pub(super) async fn or_who_has_them(&self, refused: ServiceError, gpus: &[GpuId]) -> ServiceError {
+        // One that is about an operation by itself says more.
+        if refused.code != ErrorCode::Conflict || (refused.operation.is_some() && !refused.taken) {
+            return refused;
+        }
         let Ok(open) = self.reservations().await else {
             return refused;
         };
-        let mut places = open
-            .iter()
-            .flat_map(|one| one.places().map(move |place| (one, place)));
-        let found = places.find_map(|(one, place)| {
-            let gpu = place.gpus.iter().find(|gpu| gpus.contains(gpu))?;
-            Some((one, gpu))
-        });
-        let Some((reservation, gpu)) = found.filter(|_| refused.code == ErrorCode::Conflict) else {
+        let Some(told) = who_reserved(&open, gpus) else {
+            return self.or_who_moves(refused, gpus).await;
+        };
+        ServiceError::new(ErrorCode::Conflict, told).with_hint("take another one, or wait until then")
+    }
+
+    async fn or_who_moves(&self, refused: ServiceError, gpus: &[GpuId]) -> ServiceError {
+        let Ok(claims) = self.claims().await else {
             return refused;
         };
-        let Reservation { id, by, until, .. } = reservation;
-        let text = format!("{gpu} is reserved for {by} until {until} (reservation {id})");
-        ServiceError::new(ErrorCode::Conflict, text).with_hint("take another one, or wait until then")
+        let pages = self.books.pages();
+        let found = gpus.iter().find_map(|gpu| {
+            // What no operation wrote about yet is taken for a unit of its own: of a board of several, nobody is named then.
+            let known = pages.records.get(gpu).map(|record| record.value.unit.as_str());
+            let unit = known.unwrap_or(gpu.as_str());
+            let claim = claims.iter().find(|claim| claim.unit.as_str() == unit)?;
+            Some((gpu, claim))
+        });
+        let Some((gpu, claim)) = found else {
+            return refused;
+        };
+        let Claim { operation, by, .. } = claim;
+        let text = format!("{gpu} can't be given away: operation {operation} of {by} has it in hand");
+        let hint = format!("take another one, or wait: poolwright ops show {operation} says more");
+        ServiceError::new(ErrorCode::Conflict, text).with_hint(hint)
     }
 
     /// Where other managers may have reserved something meanwhile: that it is not what the plan gives away, and that this
@@ -343,11 +359,22 @@ impl Composer {
         let mut places = others.flat_map(Reservation::places);
         if places.any(|place| place.gpus.iter().any(|gpu| gpus.contains(gpu))) {
             let refused = ServiceError::new(ErrorCode::Conflict, "what it would take is reserved");
-            return Err(self.or_who_reserved(refused, &gpus).await);
+            return Err(self.or_who_has_them(refused, &gpus).await);
         }
         with.expect(Reservations::KIND, known.id(), revision);
         Ok(())
     }
+}
+
+fn who_reserved(open: &[Reservation], gpus: &[GpuId]) -> Option<String> {
+    open.iter().find_map(|one| {
+        let mut reserved = one.places().flat_map(|place| &place.gpus);
+        let gpu = reserved.find(|gpu| gpus.contains(gpu))?;
+        let Reservation { id, by, until, .. } = one;
+        Some(format!(
+            "{gpu} is reserved for {by} until {until} (reservation {id})"
+        ))
+    })
 }
 
 fn no_such_reservation(id: &str) -> ServiceError {
@@ -436,14 +463,14 @@ mod tests {
         assert_eq!(units(Some("a")).await, ["gpu-2"]);
         let gpu = [GpuId::from_lossy("gpu-1")];
         let refused = ServiceError::new(ErrorCode::Conflict, "it is taken");
-        let told = composer.or_who_reserved(refused.clone(), &gpu).await;
+        let told = composer.or_who_has_them(refused.clone(), &gpu).await;
         assert!(told.message.contains("reserved for kim"), "{}", told.message);
 
         *clock.0.lock().unwrap() = long;
         let again = started();
         let open = again.reservations().await.unwrap();
         assert_eq!(open.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["b"]);
-        assert_eq!(again.or_who_reserved(refused.clone(), &gpu).await, refused);
+        assert_eq!(again.or_who_has_them(refused.clone(), &gpu).await, refused);
         let gone = again.compose_reserved("a", "one", "kim", &How::default()).await;
         assert_eq!(gone.unwrap_err().code, ErrorCode::NotFound);
         again.end_reservation("b").await.unwrap();
