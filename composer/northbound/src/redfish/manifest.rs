@@ -367,7 +367,7 @@ async fn came_of(asked: &Asked<'_>, begun: &Begun, until: Instant) -> Result<Cam
     let task = uri::task(&name);
     match operation.state {
         OperationState::Completed if begun.composes => {
-            let pool = asked.redfish.indexed.pool(composer).await?;
+            let pool = asked.redfish.indexed.pool(&composer).await?;
             let made = begun
                 .change
                 .plan
