@@ -143,3 +143,44 @@ async fn another_password_is_kept_once_the_service_takes_it() {
         .refused(10, &[&file]);
     assert_eq!(manager.server.terminate().await, 0);
 }
+
+/// The manager draws it, the service takes it, and nobody is shown it.
+#[tokio::test]
+async fn a_password_is_rotated_and_no_one_is_shown_it() {
+    let (rack, folder) = (Rack::start("zones").await, tempfile::tempdir().unwrap());
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let manager = Manager::start_logging(&data, &log).await;
+    manager.adopt(&rack).await;
+    let endpoints = manager.run("endpoint list -o json").await.json();
+    let name = endpoints[0]["id"].as_str().unwrap().to_owned();
+    let rotate = format!("endpoint rotate-password {name}");
+    for _ in 0..2 {
+        manager.run(&rotate).await.expect(0, &[&name, "admin"]);
+    }
+    manager
+        .run(&format!("endpoint test {name}"))
+        .await
+        .expect(0, &[&name]);
+    manager
+        .run("endpoint rotate-password nobody")
+        .await
+        .refused(3, &["nobody"]);
+    assert_eq!(manager.server.terminate().await, 0);
+
+    // The one that all of the rack had is good here no more.
+    let manager = Manager::start(&data, &[]).await;
+    manager
+        .run("compose --gpus 1 --name web")
+        .await
+        .expect(0, &["done"]);
+    let old = format!(
+        "endpoint set {name} --endpoint-password-file {}",
+        rack.file("password")
+    );
+    manager.run(&old).await.refused(4, &["password"]);
+    manager
+        .run(&format!("endpoint test {name}"))
+        .await
+        .expect(0, &[&name]);
+    assert_eq!(manager.server.terminate().await, 0);
+}
