@@ -8,6 +8,7 @@
 //! * [`power`] cuts the power of a manager, and looks for what was acknowledged.
 //! * [`histories`] lets many clients ask several managers, and judges whether the answers fit together.
 //! * [`torture`] kills managers, breaks requests and checks what must hold.
+//! * [`untrusted`] is what fuzzers throw bytes at, with bytes to begin with.
 //! * [`workspace`] and [`spdx`] read the crates, their dependencies and licences, for the tests that
 //!   hold the layering and the list of dependencies.
 //!
@@ -23,6 +24,7 @@ pub mod stopped;
 pub mod tls;
 pub mod torture;
 pub mod trees;
+pub mod untrusted;
 pub mod workspace;
 
 /// Waits for the interrupt or termination signal, whichever comes first.

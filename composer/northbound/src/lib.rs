@@ -15,6 +15,7 @@ mod redfish;
 mod server;
 mod tls;
 mod unique;
+pub mod untrusted;
 
 pub use certificate::SiteCertificate;
 pub use server::{EventOptions, Listener, Options, Running, ServeError, serve};

@@ -96,6 +96,21 @@ pub(crate) fn routes(api: &Api, uuid: String) -> Router<Api> {
         .with_state(redfish)
 }
 
+/// Whether a body is understood.
+pub(crate) fn body_of(bytes: &[u8]) -> bool {
+    wire::parsed(bytes).is_ok()
+}
+
+/// Whether a query is understood.
+pub(crate) fn query_of(text: &str) -> bool {
+    Query::read(text).is_ok()
+}
+
+/// The segments of a path, if it is one.
+pub(crate) fn segments_of(path: &str) -> Option<Vec<String>> {
+    wire::segments(path)
+}
+
 impl Redfish {
     async fn answer(&self, request: Request) -> Response {
         let head = request.method() == Method::HEAD;
