@@ -1,6 +1,6 @@
 //! A demand that waits in the queue: what is said of it, how far it is, and what those before it tell of how long it runs.
 //!
-//! A job's place in the line is decided when it is submitted and does not change: nothing is sorted again as time passes.
+//! A job's place in the line follows from what was said of it, when it was submitted, and what waits now.
 //! What is decided later (begun, stopped, over) is kept with its demand before anything is done, by a commit that expects
 //! the demand as it was read: of several managers one decides, once, also after a restart.
 
@@ -17,11 +17,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The order of the queue: that which replays of recorded jobs were best with.
-const ORDER: Order = Order::Ageing {
-    pace: 0.3,
-    most: 25.0,
-};
 /// Hours by which a tenant's jobs are put back for each time that it holds its share over.
 pub const FAIR_SHARE_H: f64 = 2.0;
 /// By each step of priority a job goes before others that were submitted so much earlier.
@@ -130,7 +125,7 @@ impl JobSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     pub submitted: Timestamp,
-    /// Its place in the line: earlier goes first.
+    /// Its place in the line as it was submitted, by which older versions go.
     pub turn: Timestamp,
     /// How long it is expected to run.
     pub expected_s: u64,
@@ -234,50 +229,47 @@ fn millis(span: SignedDuration) -> Millis {
     Millis::try_from(span.as_millis()).unwrap_or(0)
 }
 
-/// What a job finds when it is submitted.
+/// A job as the line knows it.
 #[derive(Debug, Clone, Copy)]
-pub struct Submitted {
+pub struct Asked {
     pub at: Timestamp,
     pub gpus: u32,
     pub priority: i32,
     pub expected: SignedDuration,
-    /// GPU-seconds that those who wait are expected to take.
-    pub backlog_gpu_s: f64,
-    pub pool_gpus: u32,
-    pub widest_host: u32,
 }
 
-impl Job {
-    /// In the line from now on.
-    pub fn new(submitted: Submitted) -> Self {
-        let Submitted {
-            at, gpus, expected, ..
-        } = submitted;
-        let service = expected.as_secs_f64() * f64::from(gpus);
-        let found = Found {
-            backlog_hours: (submitted.backlog_gpu_s + service)
-                / 3600.0
-                / f64::from(submitted.pool_gpus.max(1)),
-            widest_host: submitted.widest_host.max(1),
-        };
+impl Asked {
+    /// GPU-hours that it is expected to take.
+    pub fn service_h(&self) -> f64 {
+        self.expected.as_secs_f64() / 3600.0 * f64::from(self.gpus)
+    }
+
+    /// Its place in the line where that is what waits: earlier goes first.
+    pub fn turn(&self, found: Found) -> Timestamp {
         let ranked = Ranked {
             id: 0,
             tenant: 0,
-            gpus,
+            gpus: self.gpus,
             class: 0,
             upto: 0,
             submitted: 0,
-            expected: millis(expected),
+            expected: millis(self.expected),
         };
-        let yields = i64::try_from(ORDER.rank(&ranked, found)).unwrap_or(i64::MAX);
-        let turn = at
-            .saturating_add(SignedDuration::from_millis(yields))
-            .unwrap_or(at);
-        let forward = PRIORITY_STEP * submitted.priority.clamp(-MOST_STEPS, MOST_STEPS);
+        let yields = i64::try_from(Order::OURS.rank(&ranked, found)).unwrap_or(i64::MAX);
+        let yields = SignedDuration::from_millis(yields);
+        let turn = self.at.saturating_add(yields).unwrap_or(self.at);
+        let forward = PRIORITY_STEP * self.priority.clamp(-MOST_STEPS, MOST_STEPS);
+        turn.saturating_sub(forward).unwrap_or(turn)
+    }
+}
+
+impl Job {
+    /// In the line from now on; `found` is what waits, this one included.
+    pub fn new(asked: Asked, found: Found) -> Self {
         Self {
-            submitted: at,
-            turn: turn.saturating_sub(forward).unwrap_or(turn),
-            expected_s: u64::try_from(expected.as_secs()).unwrap_or(0).max(1),
+            submitted: asked.at,
+            turn: asked.turn(found),
+            expected_s: u64::try_from(asked.expected.as_secs()).unwrap_or(0).max(1),
             begun: None,
             ended: None,
             stopping: None,
@@ -291,6 +283,16 @@ impl Job {
     /// Whether it is to have its GPUs.
     pub fn runs(&self) -> bool {
         self.begun.is_some() && self.ended.is_none()
+    }
+
+    /// As the line knows it.
+    pub fn asked(&self, gpus: u32, priority: i32) -> Asked {
+        Asked {
+            at: self.submitted,
+            gpus,
+            priority,
+            expected: self.expected(),
+        }
     }
 
     pub fn waits(&self) -> bool {
@@ -387,39 +389,58 @@ mod tests {
         Timestamp::from_second(minute * 60).unwrap()
     }
 
-    fn submitted(minute: i64, gpus: u32, hours: i64, priority: i32) -> Submitted {
-        Submitted {
+    /// What waits is ten hours' work of all GPUs.
+    const FOUND: Found = Found {
+        backlog_hours: 10.0,
+        widest_host: 8,
+    };
+
+    fn asked(minute: i64, gpus: u32, hours: i64, priority: i32) -> Asked {
+        Asked {
             at: at(minute),
             gpus,
             priority,
             expected: SignedDuration::from_hours(hours),
-            backlog_gpu_s: 100.0 * 3600.0,
-            pool_gpus: 10,
-            widest_host: 8,
         }
     }
 
     #[test]
     fn a_short_job_passes_a_long_one_and_not_for_ever() {
-        let long = Job::new(submitted(0, 8, 100, 0));
-        let short = |minute| Job::new(submitted(minute, 1, 1, 0)).turn;
-        assert!(short(10) < long.turn);
-        assert!(short(60 * 24 * 40) > long.turn, "forty days later");
+        let long = asked(0, 8, 100, 0).turn(FOUND);
+        let short = |minute| asked(minute, 1, 1, 0).turn(FOUND);
+        assert!(short(10) < long);
+        assert!(short(60 * 24 * 40) > long, "forty days later");
+    }
+
+    #[test]
+    fn where_less_waits_now_a_long_job_yields_for_less() {
+        let job = Job::new(asked(0, 8, 100, 0), FOUND);
+        let now = |backlog_hours| {
+            let found = Found {
+                backlog_hours,
+                ..FOUND
+            };
+            job.asked(8, 0).turn(found)
+        };
+        assert_eq!(now(10.0), job.turn);
+        assert!(now(1.0) < job.turn && now(100.0) > job.turn);
+        assert_eq!(now(0.0), job.submitted, "first come, first served");
     }
 
     #[test]
     fn a_step_of_priority_is_worth_an_hour_in_the_line() {
-        let plain = Job::new(submitted(0, 1, 1, 0));
-        assert!(Job::new(submitted(59, 1, 1, 1)).turn < plain.turn);
-        assert!(Job::new(submitted(61, 1, 1, 1)).turn > plain.turn);
+        let turn = |minute, priority| asked(minute, 1, 1, priority).turn(FOUND);
+        let plain = turn(0, 0);
+        assert!(turn(59, 1) < plain);
+        assert!(turn(61, 1) > plain);
         // And no more than a year.
-        assert!(Job::new(submitted(0, 1, 1, i32::MAX)).turn < plain.turn);
-        assert!(Job::new(submitted(0, 1, 1, i32::MIN)).turn > plain.turn);
+        assert!(turn(0, i32::MAX) < plain);
+        assert!(turn(0, i32::MIN) > plain);
     }
 
     #[test]
     fn one_that_runs_longer_than_expected_is_expected_to_run_as_long_again() {
-        let mut job = Job::new(submitted(0, 1, 1, 0));
+        let mut job = Job::new(asked(0, 1, 1, 0), FOUND);
         let spec = JobSpec::default();
         assert_eq!(job.ends(&spec, at(5)), None);
         job.begun = Some(at(10));

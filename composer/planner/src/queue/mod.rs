@@ -9,8 +9,8 @@
 //! * [`Line`]: the same before a pool as it is seen, where jobs are demands and the planner says what fits; its
 //!   [`Outlook`] says what starts, and why the others wait.
 //!
-//! On the way: `links` (uplinks between switches), `room` (what is free, and where a job would sit), `reserve` (a place kept for a job that can't start
-//! yet), `lane` (waiting jobs that are alike), `decide` (one decision).
+//! On the way: `links` (uplinks between switches), `room` (what is free, and where a job would sit), `reserve` (a place
+//! kept for a job that can't start yet), `lane` (waiting jobs that are alike), `decide` (one decision).
 //!
 //! Invariants: a job starts once, with all of its GPUs, of one class that suffices; a job that has the first turn gets
 //! a reservation, and nothing that starts before it is expected to delay it.

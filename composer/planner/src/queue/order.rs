@@ -29,6 +29,12 @@ pub struct Found {
 }
 
 impl Order {
+    /// That with which replays of recorded jobs were best (`docs/SIMULATOR.md`): the policy `poolwright`, and the manager's.
+    pub const OURS: Self = Self::Ageing {
+        pace: 0.3,
+        most: 25.0,
+    };
+
     /// Whether ranks change with the backlog.
     pub(super) fn rests_on_backlog(&self) -> bool {
         matches!(self, Self::Ageing { .. })

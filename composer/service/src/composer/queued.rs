@@ -6,13 +6,13 @@ use super::queueing::SOON;
 use super::wanting::{most_slots, pool_kinds};
 use crate::demand::{DemandRecord, DemandSpec};
 use crate::error::{ErrorCode, ServiceError};
-use crate::job::{self, Because, FAIR_SHARE_H, Job, JobRun, JobSpec, Submitted};
+use crate::job::{self, Asked, Because, FAIR_SHARE_H, Job, JobRun, JobSpec};
 use crate::schedule::{Calendar, next_change, wanted_while};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::OperationState;
 use poolwright_model::composable::WhyNotKind;
 use poolwright_model::id::{DemandId, GpuId, TenantId};
-use poolwright_planner::queue::{self, Ahead, Verdict, WaitingJob, width};
+use poolwright_planner::queue::{self, Ahead, Found, Verdict, WaitingJob, width};
 use poolwright_planner::{Composition, Demand, PlanInput, World};
 use poolwright_store::{StoreError, read, read_all};
 use serde::{Deserialize, Serialize};
@@ -84,6 +84,14 @@ pub(super) struct Line {
     ahead: Vec<Ahead>,
     calendars: BTreeSet<DemandId>,
     in_motion: bool,
+    /// What waits now.
+    found: Found,
+}
+
+/// As the line knows a job that waits.
+fn asked(record: &DemandRecord) -> Option<Asked> {
+    let job = record.job.as_ref().filter(|job| job.waits())?;
+    Some(job.asked(width(&record.demand), record.spec.priority))
 }
 
 impl Line {
@@ -117,7 +125,7 @@ impl Line {
             let spec = record.spec.queue.clone().unwrap_or_default();
             (job.waits() && record.pending.is_none()).then(|| WaitingJob {
                 demand: record.demand.clone(),
-                turn: job.turn,
+                turn: asked(record).map_or(job.turn, |asked| asked.turn(self.found)),
                 expected: job.expected(),
                 may_stop: spec.makes_way() && has_time(&spec),
                 not_before: job.not_before,
@@ -324,26 +332,28 @@ impl Composer {
                 queue.at_most.map_or(expected, |most| expected.min(most))
             }
         };
-        let waiting = self
-            .demands()
-            .await?
-            .into_iter()
-            .filter(|other| other.spec.id != spec.id);
-        let backlog = waiting.filter_map(|record| {
-            let job = record.job.as_ref().filter(|job| job.waits())?;
-            Some(job.expected_s as f64 * f64::from(width(&record.demand)))
-        });
-        let backlog_gpu_s = backlog.sum();
-        let snapshot = self.snapshot().await?;
-        Ok(Some(Job::new(Submitted {
+        let asked = Asked {
             at: self.clock.now(),
             gpus,
             priority: spec.priority,
             expected,
-            backlog_gpu_s,
-            pool_gpus: pool_kinds(&snapshot).iter().map(|kind| kind.count).sum(),
-            widest_host: most_slots(&snapshot).unwrap_or(1),
-        })))
+        };
+        let others = self.demands().await?;
+        let others = others.iter().filter(|other| other.spec.id != spec.id);
+        let waiting = others.filter_map(self::asked).chain([asked]);
+        let found = self.found(waiting).await?;
+        Ok(Some(Job::new(asked, found)))
+    }
+
+    /// What jobs that wait are to a pool like this.
+    async fn found(&self, waiting: impl Iterator<Item = Asked>) -> Result<Found, ServiceError> {
+        let service_h: f64 = waiting.map(|asked| asked.service_h()).sum();
+        let snapshot = self.snapshot().await?;
+        let gpus: u32 = pool_kinds(&snapshot).iter().map(|kind| kind.count).sum();
+        Ok(Found {
+            backlog_hours: service_h / f64::from(gpus.max(1)),
+            widest_host: most_slots(&snapshot).unwrap_or(1).max(1),
+        })
     }
 
     /// Refuses what the pool could not hold if nobody had anything, with the limit.
@@ -405,6 +415,7 @@ impl Composer {
         let ahead = self.ahead(&demands, &calendars, &decided, now).await?;
         let mut jobs = demands;
         jobs.retain(|record| record.job.is_some());
+        let found = self.found(jobs.iter().filter_map(asked)).await?;
         let mut in_motion = false;
         for pending in jobs.iter().filter_map(|record| record.pending.as_ref()) {
             let operation = match self.executor.get(pending.operation()).await {
@@ -422,6 +433,7 @@ impl Composer {
             ahead,
             calendars: decided,
             in_motion,
+            found,
         })
     }
 

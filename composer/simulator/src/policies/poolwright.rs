@@ -1,5 +1,5 @@
-//! Ours: the least expected service first with ageing, a reservation for whoever has the first turn, tenants near their shares, and
-//! hosts that work already.
+//! Ours: the least expected service first with ageing, a reservation for whoever has the first turn, tenants near their
+//! shares, and hosts that work already.
 
 use super::{Ground, Policy, idle};
 use crate::scenario::Scenario;
@@ -15,10 +15,7 @@ pub const POLICY: Policy = Policy {
 /// The rules on a pool; [`super::static_shared_ordered`] has the same order on static servers.
 pub(super) fn rules(scenario: &Scenario) -> Rules {
     Rules {
-        order: Order::Ageing {
-            pace: 0.3,
-            most: 25.0,
-        },
+        order: Order::OURS,
         backfill: Backfill::Reserve,
         preference: Preference::Working,
         fair_share: scenario.pool.fair_share_h,
