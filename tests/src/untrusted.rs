@@ -15,7 +15,7 @@ pub struct Target {
 }
 
 /// All of them; each has a file in `fuzz/fuzz_targets`.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     Target {
         name: "redfish",
         read: redfish,
@@ -29,7 +29,14 @@ pub const TARGETS: [Target; 5] = [
         read: untrusted::body,
         seeds: &[
             r#"{"Name": "one", "Links": {"ResourceBlocks": [{"@odata.id": "/redfish/v1/x"}]}, "n": [1, -2.5e3, true, null, "\u00e9"]}"#,
-            r#"{"ManifestTimestamp": "2026-11-22T10:00:00Z", "Stanzas": [{"StanzaType": "ComposeSystem", "StanzaId": "1", "Request": {"Name": "a"}}]}"#,
+        ],
+    },
+    Target {
+        name: "manifest",
+        read: untrusted::manifest,
+        seeds: &[
+            r#"{"RequestFormat": "Manifest", "RequestType": "Preview", "Manifest": {"Stanzas": [{"StanzaType": "ComposeSystem", "StanzaId": "1", "Request": {"Name": "the night of the training run, with a name long enough to be changed within, over and over again", "Processors": {"Members": [{"@Redfish.RequestedCount": 2, "ProcessorType": "GPU"}]}}}]}}"#,
+            r#"{"RequestFormat": "Manifest", "RequestType": "Apply", "Manifest": {"Stanzas": [{"StanzaType": "DecomposeSystem", "StanzaId": "b", "Request": {"@odata.id": "/redfish/v1/Systems/x"}}]}}"#,
         ],
     },
     Target {

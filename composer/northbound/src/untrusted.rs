@@ -1,7 +1,7 @@
 //! What reads bytes that anybody may send, each behind one function: for fuzzers, and for the test that runs the same.
 //! Each tells whether it understood them; none may panic.
 
-use crate::redfish::{body_of, query_of, segments_of};
+use crate::redfish::{body_of, manifest_of, query_of, segments_of};
 use crate::unique;
 
 /// A body: JSON in which no key stands twice.
@@ -10,6 +10,11 @@ pub fn body(bytes: &[u8]) -> bool {
     let (unique, parsed) = (unique::check(bytes).is_ok(), body_of(bytes));
     assert_eq!(unique, parsed, "the check and the parser differ");
     parsed
+}
+
+/// A manifest of systems.
+pub fn manifest(bytes: &[u8]) -> bool {
+    manifest_of(bytes)
 }
 
 /// What stands behind the `?`.

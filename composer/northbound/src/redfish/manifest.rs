@@ -51,11 +51,7 @@ pub(crate) async fn compose(asked: &Asked<'_>, action: &str, body: &Value) -> Re
         let path = uri::at(&format!("CompositionService/Actions/{action}"));
         return Err(Refusal::nothing_there(&path));
     }
-    let violations = check_action(CompositionService::SCHEMA, action, body);
-    if !violations.is_empty() {
-        return Err(Refusal::violations(&violations));
-    }
-    let stanzas = stanzas(&body["Manifest"])?;
+    let stanzas = read(body)?;
     let reservation = body["ReservationId"].as_str();
     match (body["RequestType"].as_str().unwrap_or_default(), reservation) {
         ("Apply", Some(id)) => apply_reserved(asked, body, id, &stanzas).await,
@@ -97,8 +93,22 @@ fn conflict(name: &str, text: &str) -> Refusal {
     )
 }
 
-fn stanzas(manifest: &Value) -> Result<Vec<Stanza<'_>>, Refusal> {
-    let listed = manifest["Stanzas"]
+/// Whether a body is a manifest in which all that is wished for is understood.
+pub(super) fn is_understood(body: &Value) -> bool {
+    let named = |stanza: &Stanza<'_>| stanza.request["Links"]["ResourceBlocks"].is_array();
+    let is_clear = |stanza: &Stanza<'_>| {
+        stanza.kind != "ComposeSystem" || named(stanza) || wishes(stanza.request).is_ok()
+    };
+    read(body).is_ok_and(|stanzas| stanzas.iter().all(is_clear))
+}
+
+/// The stanzas of a body, once that is as it should be.
+fn read(body: &Value) -> Result<Vec<Stanza<'_>>, Refusal> {
+    let violations = check_action(CompositionService::SCHEMA, COMPOSE, body);
+    if !violations.is_empty() {
+        return Err(Refusal::violations(&violations));
+    }
+    let listed = body["Manifest"]["Stanzas"]
         .as_array()
         .map(Vec::as_slice)
         .unwrap_or_default();

@@ -101,6 +101,11 @@ pub(crate) fn body_of(bytes: &[u8]) -> bool {
     wire::parsed(bytes).is_ok()
 }
 
+/// Whether a body is a manifest that is understood.
+pub(crate) fn manifest_of(bytes: &[u8]) -> bool {
+    wire::parsed(bytes).is_ok_and(|body| manifest::is_understood(&body))
+}
+
 /// Whether a query is understood.
 pub(crate) fn query_of(text: &str) -> bool {
     Query::read(text).is_ok()
