@@ -30,57 +30,31 @@ struct Metric {
     of: fn(&Status) -> usize,
 }
 
+const fn metric(id: &'static str, what: &'static str, of: fn(&Status) -> usize) -> Metric {
+    Metric { id, what, of }
+}
+
 const METRICS: [Metric; 10] = [
-    Metric {
-        id: "GpusKnown",
-        what: "GPUs that were seen",
-        of: |status| status.gpus,
-    },
-    Metric {
-        id: "GpusComposable",
-        what: "GPUs that can be moved between hosts",
-        of: |status| status.composable,
-    },
-    Metric {
-        id: "GpusFree",
-        what: "Composable GPUs that nobody has",
-        of: |status| status.free,
-    },
-    Metric {
-        id: "GpusInUse",
-        what: "Composable GPUs that are not free",
-        of: |status| status.composable.saturating_sub(status.free),
-    },
-    Metric {
-        id: "Hosts",
-        what: "Hosts that were seen",
-        of: |status| status.hosts,
-    },
-    Metric {
-        id: "Compositions",
-        what: "Compositions that stand",
-        of: |status| status.compositions,
-    },
-    Metric {
-        id: "OpenOperations",
-        what: "Operations that have not ended",
-        of: |status| status.open_operations,
-    },
-    Metric {
-        id: "Alarms",
-        what: "Operations that somebody must look at",
-        of: |status| status.alarms.len(),
-    },
-    Metric {
-        id: "EndpointsSilent",
-        what: "Endpoints that do not answer",
-        of: |status| status.silent.len(),
-    },
-    Metric {
-        id: "Faults",
-        what: "Faults in the last look at the pool",
-        of: |status| status.faults,
-    },
+    metric("GpusKnown", "GPUs that were seen", |now| now.gpus),
+    metric("GpusComposable", "GPUs that can be moved between hosts", |now| {
+        now.composable
+    }),
+    metric("GpusFree", "Composable GPUs that nobody has", |now| now.free),
+    metric("GpusInUse", "Composable GPUs that are not free", |now| {
+        now.composable.saturating_sub(now.free)
+    }),
+    metric("Hosts", "Hosts that were seen", |now| now.hosts),
+    metric("Compositions", "Compositions that stand", |now| now.compositions),
+    metric("OpenOperations", "Operations that have not ended", |now| {
+        now.open_operations
+    }),
+    metric("Alarms", "Operations that somebody must look at", |now| {
+        now.alarms.len()
+    }),
+    metric("EndpointsSilent", "Endpoints that do not answer", |now| {
+        now.silent.len()
+    }),
+    metric("Faults", "Faults in the last look at the pool", |now| now.faults),
 ];
 
 pub(crate) fn service() -> TelemetryService {
