@@ -57,6 +57,11 @@ impl Clockwork {
 }
 
 impl Pool {
+    /// How the night schedule stands.
+    pub async fn night(&self) -> ScheduleStatus {
+        self.composer().schedule(&night_id()).await.unwrap()
+    }
+
     pub async fn schedule(&self, schedule: Value) -> ScheduleStatus {
         let spec: ScheduleSpec = serde_json::from_value(schedule).unwrap();
         self.composer().add_schedule(spec).await.unwrap()

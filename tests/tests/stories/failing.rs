@@ -52,13 +52,7 @@ async fn three_failures_in_a_row_pause_automation_until_somebody_lets_it_go_on()
         assert!(paused.reason.contains(operation.id.as_str()), "{paused}");
     }
     assert!(paused.reason.contains("503"), "it says what was wrong: {paused}");
-    let trouble = pool
-        .composer()
-        .schedule(&night_id())
-        .await
-        .unwrap()
-        .trouble
-        .unwrap();
+    let trouble = pool.night().await.trouble.unwrap();
     assert!(
         trouble.reason.contains("automation is paused by the manager"),
         "{trouble}"

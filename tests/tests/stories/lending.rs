@@ -138,7 +138,7 @@ async fn what_is_lent_is_called_back_rung_by_rung_and_is_back_in_time() {
     assert_eq!((pool.holders().await, hooks.ran()), (lent(), vec![]));
     pool.pass_until("2026-03-03T07:11:00Z").await;
     assert_eq!(hooks.ran(), [(Occasion::Notice, 1)]);
-    let status = pool.composer().schedule(&night_id()).await.unwrap();
+    let status = pool.night().await;
     let told = status.return_told().unwrap();
     assert!(told.contains("called back at 2026-03-03T07:10"), "{told}");
     pool.pass_until("2026-03-03T07:19:00Z").await;
@@ -234,7 +234,7 @@ async fn a_return_that_will_be_late_is_told_beforehand_and_blocks_the_next_lend(
         let clockwork = Clockwork::of(&pool);
         pool.pass_until("2026-03-03T07:29:00Z").await;
         assert_eq!(hooks.times(Occasion::Alert), 1, "before it is due");
-        let status = pool.composer().schedule(&night_id()).await.unwrap();
+        let status = pool.night().await;
         assert!(
             !status.late && status.return_told().unwrap().contains("will be late"),
             "{status:?}"
@@ -328,7 +328,7 @@ async fn a_gpu_in_use_is_not_pulled_for_a_return_and_its_holder_is_named() {
     assert_eq!(pool.holders().await, in_part, "what is idle is back");
     let moved = pool.emulation.with(|state, _| state.tally()).unbinds;
     pool.pass_until("2026-03-03T07:40:00Z").await;
-    let status = pool.composer().schedule(&night_id()).await.unwrap();
+    let status = pool.night().await;
     assert!(status.late, "{status:?}");
     let told = status.return_told().unwrap();
     assert!(
@@ -391,7 +391,7 @@ async fn what_can_be_had_elsewhere_is_back_in_time_whatever_the_borrower_still_u
     pool.pass_until("2026-03-03T07:30:30Z").await;
     assert_eq!(pool.holders().await, holds(&[("chat", 20), ("training", 1)]));
     assert!(!returned(&pool.runs().await)[0].late);
-    let trouble = pool.composer().schedule(&night_id()).await.unwrap().trouble;
+    let trouble = pool.night().await.trouble;
     assert!(trouble.unwrap().reason.contains("train (process 77)"));
     pool.emulation.with(|state, _| state.end_job(gpu, 77));
     pool.pass_until("2026-03-03T08:10:00Z").await;

@@ -19,7 +19,7 @@ impl Pool {
 
     /// What keeps the night schedule.
     async fn trouble(&self) -> Option<String> {
-        let status = self.composer().schedule(&night_id()).await.unwrap();
+        let status = self.night().await;
         status.trouble.map(|trouble| trouble.reason)
     }
 }
@@ -180,7 +180,7 @@ async fn what_was_moved_in_the_future_counts_for_an_hour() {
     // By the clock's years it is open from 20:00 to 07:30, whatever the day.
     pool.schedule(night()).await;
     let clockwork = Clockwork::of(&pool);
-    let is_open = async || pool.composer().schedule(&night_id()).await.unwrap().open;
+    let is_open = async || pool.night().await.open;
     while !is_open().await {
         minutes(10).await;
     }

@@ -134,7 +134,7 @@ async fn automation_stops_and_operators_go_on() {
     pool.pause(&Paused::Automation).await;
     pool.pass_until(NIGHT).await;
     assert_eq!(pool.holders().await, holds(&[("chat", 20)]), "nothing ran");
-    let status = pool.composer().schedule(&night_id()).await.unwrap();
+    let status = pool.night().await;
     let trouble = status.trouble.unwrap();
     assert!(
         trouble.reason.contains("automation is paused by tester"),

@@ -92,13 +92,7 @@ async fn what_fails_each_time_is_tried_less_and_less_often_and_told_once() {
 
     // It is told where people look, and once for each reason.
     pool.pass_until("2026-03-03T01:00:00Z").await;
-    let told = pool
-        .composer()
-        .schedule(&night_id())
-        .await
-        .unwrap()
-        .trouble
-        .unwrap();
+    let told = pool.night().await.trouble.unwrap();
     assert!(told.reason.contains("503"), "{told}");
     assert_eq!(
         (told.tries as usize, told.again_after_s),
@@ -147,14 +141,7 @@ async fn what_fails_each_time_is_tried_less_and_less_often_and_told_once() {
     pool.pass_until("2026-03-03T06:20:00Z").await;
     assert_eq!(pool.holders().await, holds(&[("training", 24)]));
     assert!(pool.runs().await.last().unwrap().succeeded);
-    assert!(
-        pool.composer()
-            .schedule(&night_id())
-            .await
-            .unwrap()
-            .trouble
-            .is_none()
-    );
+    assert!(pool.night().await.trouble.is_none());
     clockwork.stop().await;
 }
 

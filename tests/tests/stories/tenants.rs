@@ -93,13 +93,7 @@ async fn what_a_calendar_wants_above_what_its_tenant_may_hold_is_not_served_and_
     let clockwork = Clockwork::of(&pool);
     pool.pass_until(NIGHT).await;
     assert_eq!(pool.holders().await, holds(&[("other", 4)]));
-    let trouble = pool
-        .composer()
-        .schedule(&night_id())
-        .await
-        .unwrap()
-        .trouble
-        .unwrap();
+    let trouble = pool.night().await.trouble.unwrap();
     assert!(
         trouble
             .reason
@@ -145,13 +139,7 @@ async fn what_is_guaranteed_and_wanted_goes_to_nobody_else_by_whatever_way() {
     pool.pass_until(EVENING).await;
     pool.settles().await;
     assert_eq!(pool.holders().await, holds(&[("chat", 12)]));
-    let trouble = pool
-        .composer()
-        .schedule(&night_id())
-        .await
-        .unwrap()
-        .trouble
-        .unwrap();
+    let trouble = pool.night().await.trouble.unwrap();
     assert!(trouble.reason.contains("demand ours"), "{trouble}");
     pool.released("chat").await;
     pool.settles().await;

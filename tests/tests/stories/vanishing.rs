@@ -115,13 +115,7 @@ async fn what_vanishes_all_at_once_is_a_fault_of_the_endpoint_until_it_is_back()
     pool.pass_until(NIGHT).await;
     assert_eq!(pool.holders().await, holds(&[("chat", 20)]));
     assert_eq!(pool.operations().await, operations);
-    let trouble = pool
-        .composer()
-        .schedule(&night_id())
-        .await
-        .unwrap()
-        .trouble
-        .unwrap();
+    let trouble = pool.night().await.trouble.unwrap();
     assert!(!trouble.reason.is_empty(), "{trouble}");
 
     pool.reappear_all(&first(5)).await;
@@ -147,13 +141,7 @@ async fn nothing_that_is_held_there_is_released_by_itself() {
     pool.pass_until("2026-03-03T09:00:00Z").await;
     assert_eq!(pool.holders().await, holds(&[("training", 24)]));
     assert_eq!(pool.operations().await, operations);
-    let trouble = pool
-        .composer()
-        .schedule(&night_id())
-        .await
-        .unwrap()
-        .trouble
-        .unwrap();
+    let trouble = pool.night().await.trouble.unwrap();
     assert!(
         trouble.reason.contains("box-1: 5 of 16 GPUs vanished"),
         "{trouble}"
