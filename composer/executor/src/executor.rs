@@ -54,6 +54,8 @@ struct Inner {
     elsewhere: Mutex<BTreeMap<OperationId, Apart>>,
     /// Open operations that can't be read, with the reason: left alone.
     unreadable: Mutex<BTreeMap<OperationId, String>>,
+    /// Operations that are begun or taken up just now: their workers are there in a moment.
+    taking: Mutex<BTreeSet<OperationId>>,
     /// What was seen of what others ask.
     orders: Watch,
     closing: AtomicBool,
@@ -117,6 +119,7 @@ impl Executor {
             live: Mutex::default(),
             elsewhere: Mutex::default(),
             unreadable: Mutex::default(),
+            taking: Mutex::default(),
             orders: Watch::default(),
             closing: AtomicBool::new(false),
         };
@@ -140,8 +143,11 @@ impl Executor {
             if inner.closing.load(Ordering::SeqCst) {
                 return Err(SubmitError::Closing);
             }
+            // What is committed is anybody's to take up: not by us, too, before its worker is there.
+            let taking = Inner::takes(&inner, &submission.id);
             match submit::submit(&inner.cx, submission).await {
                 Err(SubmitError::Unknown { operation, error }) => {
+                    drop(taking);
                     Inner::find_out(&inner, operation, error).await
                 }
                 Err(refused) => Err(refused),

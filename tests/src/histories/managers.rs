@@ -257,6 +257,15 @@ impl Managers {
         adopted
     }
 
+    /// What has not ended, each with how far it is and what it waits for.
+    pub async fn open(&self) -> Vec<String> {
+        let operations = read_all::<Operation>(&*self.store).await.unwrap_or_default();
+        let operations = operations.into_iter().map(|found| found.value);
+        let open = operations.filter(|operation| !operation.state.has_ended());
+        open.map(|operation| format!("{} is {}: {:?}", operation.id, operation.state, operation.waits()))
+            .collect()
+    }
+
     async fn fill(&self, place: usize) {
         let manager = self.manager(place).await;
         unpoisoned(&self.places)[place] = Some(Arc::new(manager));

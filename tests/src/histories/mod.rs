@@ -172,9 +172,10 @@ async fn play(setup: &Setup) -> Report {
     report.adopted = ring.managers.adopted().await;
     report.disturbed = ring.managers.disturbed().await;
     if ended.is_err() {
+        let open = ring.managers.open().await.join("; ");
         report
             .wrong
-            .push(format!("clients wait for an answer after {PATIENCE:?}"));
+            .push(format!("clients wait for an answer after {PATIENCE:?}: {open}"));
     }
     report
 }

@@ -27,6 +27,7 @@ pub enum PinAction {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct PinArgs {
     #[arg(value_name = "NAME")]
     id: ControlEndpointId,

@@ -7,7 +7,8 @@ use crate::load::adopt;
 use crate::operation::Operation;
 use poolwright_model::id::OperationId;
 use poolwright_store::StoreError;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// What recovery found.
 #[derive(Debug, Default)]
@@ -56,7 +57,32 @@ impl Executor {
     }
 }
 
+/// An operation that is begun or taken up here just now. Once this is dropped its worker is there, if it has one.
+pub(super) struct Taking {
+    inner: Arc<Inner>,
+    id: OperationId,
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        self.inner.taking().remove(&self.id);
+    }
+}
+
 impl Inner {
+    /// `None` where that is going on already: two workers at one operation would halt each other for ever.
+    pub(super) fn takes(inner: &Arc<Self>, id: &OperationId) -> Option<Taking> {
+        let is_first = inner.taking().insert(id.clone());
+        is_first.then(|| Taking {
+            inner: Arc::clone(inner),
+            id: id.clone(),
+        })
+    }
+
+    fn taking(&self) -> MutexGuard<'_, BTreeSet<OperationId>> {
+        self.taking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Somebody else is in charge of an endpoint of theirs: these operations are that manager's. What is on its way
     /// is written down if that manager has not begun to write.
     fn leave_what_was_lost(&self) {
@@ -77,6 +103,12 @@ impl Inner {
     /// Where there may be others, that is written into the journal first: whoever worked at it before can write
     /// nothing more.
     pub(super) async fn take_up(inner: &Arc<Self>, id: &OperationId) -> Result<bool, StoreError> {
+        let Some(_taking) = Self::takes(inner, id) else {
+            return Ok(false);
+        };
+        if inner.find(id).is_some() {
+            return Ok(false);
+        }
         let live = Arc::new(adopt(&inner.cx, id).await?);
         let endpoints = live.ask(Operation::endpoints);
         if !inner.may_work_at(&endpoints) {
