@@ -55,7 +55,7 @@ impl Inserter {
     ) -> Option<(Insertion, Cost)> {
         let kinds = if self.cheapest_kind { 1 } else { usize::MAX };
         let offers = offers(state, demand, kinds);
-        if offers.is_empty() {
+        if offers.is_empty() || state.problem.hosts.is_empty() {
             return None;
         }
         self.choose_hosts(state, demand, &offers, rng);

@@ -258,12 +258,16 @@ fn what_is_not_served_says_why_and_what_would_help() {
 #[test]
 fn an_empty_problem_has_an_empty_plan() {
     let mut value = with_demands(&[(0, 1, 1, 24.0)]);
-    value["hosts"] = serde_json::json!([]);
-    value["gpus"] = serde_json::json!([]);
-    let none = problem(&value);
-    let plan = planned(&none, 1, 10, None);
-    assert_eq!(check(&none, &plan.assignment), Ok(plan.cost));
-    assert_eq!(reasons(&none, &plan.assignment).len(), 1);
+    for gpu in value["gpus"].as_array_mut().into_iter().flatten() {
+        gpu["attached_to"] = serde_json::Value::Null;
+    }
+    for without in ["hosts", "gpus"] {
+        value[without] = serde_json::json!([]);
+        let none = problem(&value);
+        let plan = planned(&none, 1, 10, None);
+        assert_eq!(check(&none, &plan.assignment), Ok(plan.cost));
+        assert_eq!(reasons(&none, &plan.assignment).len(), 1, "no {without}");
+    }
     value["demands"] = serde_json::json!([]);
     assert_eq!(planned(&problem(&value), 1, 10, None).cost, 0);
 }
