@@ -10,17 +10,16 @@ use std::ffi::OsString;
 #[derive(Debug, Parser)]
 #[command(name = "poolwright", bin_name = "poolwright", version, max_term_width = 110, after_help = EXAMPLES)]
 pub struct Arguments {
-    /// How results are written
+    /// How results are written: table if left out; json for `plan --instance` that does not go to a terminal
     #[arg(
         short,
         long,
         global = true,
         value_enum,
         value_name = "FORM",
-        default_value = "table",
         help_heading = "Every command"
     )]
-    pub output: Format,
+    output: Option<Format>,
     /// Say more on stderr; twice for still more (RUST_LOG goes before it)
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Every command")]
     pub verbose: u8,
@@ -96,6 +95,8 @@ pub enum Command {
     Demand(commands::demand::DemandArgs),
     /// Show the jobs that wait for their GPUs, and why
     Queue(commands::queue::QueueArgs),
+    /// GPUs that failed: out of use, burnt in, replaced
+    Gpu(commands::gpu::GpuArgs),
     /// What tenants are promised in the queue
     Tenant(commands::tenant::TenantArgs),
     /// Show what would be changed so that everything wanted is served, and why
@@ -126,6 +127,10 @@ pub enum Command {
     Account(commands::account::AccountArgs),
     /// Show who asked for what, and check that this record is whole
     Audit(commands::audit::AuditArgs),
+    /// Agents on hosts, at the manager: token, agents, revoke
+    Host(commands::host::HostArgs),
+    /// The host's side: what this host has
+    Agent(commands::agent::AgentArgs),
     /// Check that everything is well
     Doctor(commands::doctor::DoctorArgs),
 }
@@ -151,10 +156,22 @@ fn without_environment(command: clap::Command) -> clap::Command {
     command.mut_subcommands(without_environment)
 }
 
+impl Arguments {
+    /// How the result is written. A plan over time that is sent somewhere is kept there for a program to read: its
+    /// checker, or the next plan.
+    pub fn format(&self, on_terminal: bool) -> Format {
+        let usual = match self.command.draws() && !on_terminal {
+            true => Format::Json,
+            false => Format::Table,
+        };
+        self.output.unwrap_or(usual)
+    }
+}
+
 impl Command {
     /// Whether its result can be drawn.
     pub fn draws(&self) -> bool {
-        matches!(self, Self::Plan(plan) if plan.is_of_instance())
+        matches!(self, Self::Plan(plan) if plan.is_over_time())
     }
 }
 
@@ -200,6 +217,22 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_over_time_is_a_table_on_a_terminal_and_json_elsewhere() {
+        let format = |line: &str, on_terminal| {
+            let arguments = Arguments::try_parse_from(line.split(' ')).expect("a command");
+            arguments.format(on_terminal)
+        };
+        let line = "poolwright plan --instance week.json";
+        assert_eq!(format(line, true), Format::Table);
+        assert_eq!(format(line, false), Format::Json);
+        for on_terminal in [true, false] {
+            assert_eq!(format(&format!("{line} -o table"), on_terminal), Format::Table);
+            assert_eq!(format(&format!("{line} -o csv"), on_terminal), Format::Csv);
+            assert_eq!(format("poolwright plan", on_terminal), Format::Table);
+        }
+    }
+
+    #[test]
     fn every_command_shows_examples_that_are_right() {
         fn judge(command: &clap::Command) {
             for inner in command.get_subcommands() {
@@ -228,9 +261,9 @@ mod tests {
     /// The commands in a help: lines that begin with our name, with those that go on from them.
     fn examples(help: &str) -> Vec<String> {
         let joined = help.replace("\\\n", " ");
-        let commands = joined.lines().flat_map(|line| line.split(['&', '|']));
+        let commands = joined.lines().flat_map(|line| line.split(['&', '|', '>']));
         commands
-            .map(str::trim)
+            .map(|line| line.trim().trim_start_matches("sudo "))
             .filter(|line| line.starts_with("poolwright "))
             .map(str::to_owned)
             .collect()

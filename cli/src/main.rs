@@ -42,7 +42,8 @@ fn main() -> std::process::ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error).into(),
     };
-    if arguments.output.is_picture() && !arguments.command.draws() {
+    let format = arguments.format(io::stdout().is_terminal());
+    if format.is_picture() && !arguments.command.draws() {
         let failure = output::no_picture();
         say(&failure.to_string());
         return failure.code.into();
@@ -63,12 +64,7 @@ fn main() -> std::process::ExitCode {
             .with_hint("check the limits of processes and memory")
     });
     let ended = ended.and_then(|runtime| {
-        let ended = runtime.block_on(commands::run(
-            arguments.command,
-            Output {
-                format: arguments.output,
-            },
-        ));
+        let ended = runtime.block_on(commands::run(arguments.command, Output { format }));
         runtime.shutdown_background();
         ended
     });

@@ -18,6 +18,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub(crate) struct Gpus {
     pub gpus: Vec<Gpu>,
     pub units: Vec<Unit>,
+    /// See [`Snapshot::contested`](crate::Snapshot).
+    pub contested: bool,
 }
 
 pub(crate) fn join(
@@ -51,8 +53,10 @@ pub(crate) fn join(
     let mut ids = Ids::new(last);
     let mut gpus = Vec::with_capacity(found.groups.len());
     let mut unit_keys: HashMap<(usize, UnitId), Vec<usize>> = HashMap::new();
+    let mut contested = false;
     for group in &found.groups {
-        let mut gpu = join_one(views, scope, hosts, group, faults);
+        let (mut gpu, is_contested) = join_one(views, scope, hosts, group, faults);
+        contested |= is_contested;
         gpu.id = ids.give(&gpu, &place(views, group[0]));
         if let Some(name) = group.iter().find_map(|at| doubted.get(at)) {
             gpu.composability = Composability::no(
@@ -69,7 +73,11 @@ pub(crate) fn join(
         gpus.push(gpu);
     }
     let units = form_units(&mut gpus, unit_keys.into_values());
-    Gpus { gpus, units }
+    Gpus {
+        gpus,
+        units,
+        contested,
+    }
 }
 
 fn gpu_at(views: &[View], (view, index): Sighting) -> &Gpu {
@@ -86,14 +94,15 @@ fn place(views: &[View], at: Sighting) -> String {
     )
 }
 
-/// The fabric's word counts for where it is and to what it is bound; the host's word for what it sees.
+/// The fabric's word counts for where it is and to what it is bound; the host's word for what it sees. Says also whether
+/// they differ.
 fn join_one(
     views: &[View],
     scope: &Scope,
     hosts: &Hosts,
     group: &[Sighting],
     faults: &mut Vec<Fault>,
-) -> Gpu {
+) -> (Gpu, bool) {
     let mut members = group.to_vec();
     members.sort_by_key(|at| {
         let gpu = gpu_at(views, *at);
@@ -134,8 +143,8 @@ fn join_one(
     gpu.control.sort();
     gpu.control.dedup();
     judge::contradictions(&mut gpu, members.iter().map(|at| gpu_at(views, *at)), faults);
-    where_bound(&mut gpu, views, hosts, &members, faults);
-    gpu
+    let contested = where_bound(&mut gpu, views, hosts, &members, faults);
+    (gpu, contested)
 }
 
 fn worse(a: Health, b: Health) -> Health {
@@ -145,8 +154,14 @@ fn worse(a: Health, b: Health) -> Health {
     }
 }
 
-/// Decides host, port and state from what the fabric says and what hosts see.
-fn where_bound(gpu: &mut Gpu, views: &[View], hosts: &Hosts, members: &[Sighting], faults: &mut Vec<Fault>) {
+/// Decides host, port and state from what the fabric says and what hosts see, and says whether they differ.
+fn where_bound(
+    gpu: &mut Gpu,
+    views: &[View],
+    hosts: &Hosts,
+    members: &[Sighting],
+    faults: &mut Vec<Fault>,
+) -> bool {
     let bound = members.iter().find_map(|at| {
         let port = gpu_at(views, *at).host_port.clone()?;
         hosts.port_ids.get(&(at.0, port)).cloned()
@@ -176,9 +191,9 @@ fn where_bound(gpu: &mut Gpu, views: &[View], hosts: &Hosts, members: &[Sighting
             None => (None, None, GpuState::Free),
         },
     };
+    seen_on.retain(|host, _| Some(*host) != gpu.host.as_ref());
     let elsewhere: Vec<&str> = seen_on
         .iter()
-        .filter(|(host, _)| Some(**host) != gpu.host.as_ref())
         // It may have been moved since.
         .filter(|(_, seen)| asked_fabric.is_none_or(|asked| **seen >= asked))
         .map(|(host, _)| host.as_str())
@@ -194,6 +209,7 @@ fn where_bound(gpu: &mut Gpu, views: &[View], hosts: &Hosts, members: &[Sighting
         ));
         gpu.composability = Composability::no(WhyNotKind::Conflict, message);
     }
+    !seen_on.is_empty()
 }
 
 pub(crate) fn best_name(gpu: &Gpu) -> String {

@@ -114,6 +114,7 @@ fn join_ports(
             port.slots = host_end.slots;
             port.slots_known = host_end.slots_known;
             port.free_window_bytes = port.free_window_bytes.or(host_end.free_window_bytes);
+            port.slot = port.slot.take().or_else(|| host_end.slot.clone());
             port.free_buses = port.free_buses.or(host_end.free_buses);
             locals.push((*view, host_end.id.clone()));
         }

@@ -23,6 +23,8 @@ pub struct View {
 pub struct Merged {
     pub topology: Topology,
     pub faults: Vec<Fault>,
+    /// See [`Snapshot::contested`](crate::Snapshot).
+    pub contested: bool,
 }
 
 /// What is known of hardware in general.
@@ -55,7 +57,11 @@ pub fn merge(mut views: Vec<View>, last: Option<&Topology>, knowledge: Knowledge
     topology.sort();
     faults.sort();
     faults.dedup();
-    Merged { topology, faults }
+    Merged {
+        topology,
+        faults,
+        contested: gpus.contested,
+    }
 }
 
 fn add_fabrics(topology: &mut Topology, index: usize, view: View, scope: &Scope) {

@@ -154,6 +154,7 @@ fn names_of_host(host: &Host) -> Host {
         id: port.id.clone(),
         fabric: port.fabric.clone(),
         uuid: port.uuid.clone(),
+        slot: port.slot.clone(),
         switch: None,
         port: None,
         slots: 0,

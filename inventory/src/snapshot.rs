@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// One look at the hardware, with what went wrong while looking. Immutable once made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Snapshot {
     /// When the look began.
     pub taken_at: Timestamp,
@@ -22,6 +23,9 @@ pub struct Snapshot {
     pub requests: u64,
     /// How long the look took, in milliseconds.
     pub elapsed_ms: u64,
+    /// A GPU is seen on a host that its fabric did not bind it to: which of both is right hangs on who was asked last.
+    #[serde(skip)]
+    pub contested: bool,
 }
 
 impl Snapshot {
@@ -37,6 +41,7 @@ impl Snapshot {
 
 /// An endpoint that answered: who it says that it is, and how far its driver can be relied upon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EndpointSeen {
     pub id: ControlEndpointId,
     #[serde(flatten)]

@@ -16,6 +16,7 @@ fn snapshot(gpus: serde_json::Value, faults: Vec<Fault>) -> Snapshot {
         faults,
         requests: 1,
         elapsed_ms: 2,
+        contested: false,
     }
 }
 

@@ -111,6 +111,7 @@ fn port(local: &str, fabric: FabricId, uuid: &str, slots: u32, control: Option<C
         switch: None,
         port: None,
         uuid: Some(uuid.into()),
+        slot: None,
         slots,
         slots_known: fabric_is_unknown,
         free_window_bytes: None,

@@ -1,9 +1,11 @@
 """Measures the Redfish service; started by tests/bench/api, which says what it prints."""
 
 import argparse
+import asyncio
 import base64
 import contextlib
 import re
+import ssl
 import statistics
 import tempfile
 import threading
@@ -17,8 +19,11 @@ from suite import POOLWRIGHT, free_port, run, started, wait_until
 
 BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"
 SYSTEMS = "/redfish/v1/Systems"
+EVENTS = "/redfish/v1/EventService/SSE"
 # What is aimed at: a share of nginx's requests a second; milliseconds; MiB.
-SHARE, WRITE_MS, LIST_MS, MEMORY_MIB = 0.5, 50, 150, 512
+SHARE, LIST_MS, LAG_MS, MEMORY_MIB = 0.5, 150, 1000, 512
+# An address of its own has so many of the streams: one client may not have them all.
+STREAMS_OF_ONE = 200
 
 NGINX = """
 worker_processes 1;
@@ -129,6 +134,69 @@ class Operations:
         self.thread.join(120)
 
 
+class Streams:
+    """Listens to what happens (SSE), many times at once."""
+
+    def __init__(self, manager, login, count):
+        self.manager, self.login, self.count = manager, login, count
+        self.heard = [None] * count
+
+    async def listen(self, nth, open_ones):
+        """Notes when the first event came after `heard` was cleared."""
+        port = int(self.manager.url.rsplit(":", 1)[1])
+        trusted = ssl.create_default_context(cafile=self.manager.authority_file)
+        own = (f"127.0.0.{nth // STREAMS_OF_ONE + 2}", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted, local_addr=own)
+        head = f"GET {EVENTS} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{self.login}\r\nAccept: text/event-stream\r\n\r\n"
+        writer.write(head.encode())
+        status = await reader.readline()
+        if b" 200 " not in status:
+            raise SystemExit(f"stream {nth}: {status!r}")
+        open_ones.append(writer)
+        while line := await reader.readline():
+            if line.startswith(b"data:") and b"#Event.v" in line and self.heard[nth] is None:
+                self.heard[nth] = time.monotonic()
+
+    async def opened(self):
+        open_ones = []
+        tasks = [asyncio.create_task(self.listen(nth, open_ones)) for nth in range(self.count)]
+        await self.until(lambda: len(open_ones) == self.count, 120, "all streams to be open", tasks)
+        return tasks
+
+    async def until(self, done, seconds, what, tasks):
+        end = time.monotonic() + seconds
+        while not done():
+            for task in tasks:
+                if task.done():
+                    task.result()
+                    raise SystemExit("a stream has ended")
+            if time.monotonic() > end:
+                raise SystemExit(f"waited {seconds} s for {what}")
+            await asyncio.sleep(0.01)
+
+    async def lags(self, changes):
+        """For each change and each stream the ms from when it was asked for until something of it was heard."""
+        tasks = await self.opened()
+        lags = []
+        for _ in range(changes):
+            # What came before is not of this one.
+            await asyncio.sleep(2)
+            self.heard = [None] * self.count
+            began = time.monotonic()
+            change = asyncio.get_running_loop().run_in_executor(None, self.change)
+            await self.until(lambda: None not in self.heard, 60, "all streams to hear of a change", tasks)
+            lags += [(heard - began) * 1000 for heard in self.heard]
+            await change
+        for task in tasks:
+            task.cancel()
+        return lags
+
+    def change(self):
+        wish = {"Processors": {"Members": [{"@Redfish.RequestedCount": 1, "ProcessorType": "GPU"}]}}
+        composed = self.manager.request("POST", SYSTEMS, json={"Name": "bench-heard", **wish})
+        self.manager.request("DELETE", composed.headers["Location"])
+
+
 def memory_mib(manager):
     """The most memory that the manager had: of the process that has its folder on its command line."""
     folder = str(manager.authority_file.parents[1]).encode()
@@ -152,6 +220,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--seconds", type=int, default=5)
     arguments.add_argument("--rack", default="pod-4096")
+    arguments.add_argument("--streams", type=int, default=1000)
     options = arguments.parse_args()
     with bench.report("api") as found, tempfile.TemporaryDirectory() as folder, pool(options.rack, folder) as manager:
         basic = base64.b64encode(f"{USER}:{manager.password}".encode()).decode()
@@ -169,6 +238,7 @@ def main():
             peer_collection = load(f"{peer}/expanded", options.seconds, 1)
         if operations.failed:
             raise SystemExit(f"an operation failed: {operations.failed[0]}")
+        lags = asyncio.run(Streams(manager, login[0], options.streams).lags(3))
         theirs, ours = ([part["per_s"] for part in side] for side in zip(*rounds, strict=True))
         share = statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
         memory = memory_mib(manager)
@@ -176,6 +246,7 @@ def main():
             "one": {"bytes": len(bodies[one]), "nginx": [n for n, _ in rounds], "poolwright": [p for _, p in rounds], "share": share},
             "expanded": {"bytes": len(bodies["/expanded"]), "nginx": peer_collection, "poolwright": collection},
             "writes_ms": operations.taken,
+            "lags_ms": {percent: percentile(lags, percent) for percent in (50, 99, 100)},
             "memory_mib": memory,
         }
         print(f"\nRack {options.rack}, 16 connections, while systems are composed and decomposed")
@@ -184,6 +255,8 @@ def main():
         print(f"GET of {BLOCKS} with $expand, {len(bodies['/expanded']) / 1e6:.1f} MB: p50 {collection['p50_ms']:.0f} ms; nginx {peer_collection['p50_ms']:.0f} ms")
         aim("p99 in ms", collection["p99_ms"], LIST_MS)
         print(f"{len(operations.taken)} writes, each a whole compose or decompose on the rack: p50 {percentile(operations.taken, 50):.0f} ms, p99 {percentile(operations.taken, 99):.0f} ms")
+        print(f"{options.streams} streams of events: p50 {percentile(lags, 50):.0f} ms after a change was asked for, p99 {percentile(lags, 99):.0f} ms")
+        aim("the last of all, ms", max(lags), LAG_MS)
         print(f"most memory of the manager: {memory:.0f} MiB")
         aim("MiB", memory, MEMORY_MIB)
 

@@ -27,6 +27,12 @@ class Client:
         body = {"Name": name, "Links": {"ResourceBlocks": [{"@odata.id": block} for block in blocks]}}
         return self.manager.request("POST", SYSTEMS, json=body, headers=headers)
 
+    def monitors(self, latest):
+        """What the monitors of the latest tasks answer, the latest first."""
+        tasks = [self.get(task["@odata.id"]) for task in self.get("/redfish/v1/TaskService/Tasks")["Members"]]
+        tasks.sort(key=lambda task: task["StartTime"], reverse=True)
+        return [self.manager.request("GET", task["TaskMonitor"]) for task in tasks[:latest]]
+
     def act(self, system, action, block, **more):
         target = system["Actions"][f"#ComputerSystem.{action}"]["target"]
         return self.manager.request("POST", target, json={"ResourceBlock": {"@odata.id": block}, **more})
@@ -48,6 +54,13 @@ def compose_of_blocks(suite, client):
     place = made.headers["Location"]
     system = client.get(place)
     suite.equal(blocks_of(system), sorted([host, one]), "it is composed of what was named")
+    boxes = [link["@odata.id"] for link in system["Links"]["Chassis"]]
+    suite.check(boxes and all("Id" in client.get(box) for box in boxes), "it says in which boxes its GPUs lie", boxes)
+    suite.equal(
+        [(told.status_code, told.headers.get("Location")) for told in client.monitors(1)],
+        [(201, place)],
+        "its task's monitor answers as the request was answered",
+    )
     suite.equal((system["SystemType"], system["Name"]), ("Composed", "farm"), "it says what it is")
     again = client.compose("farm", [host, one], **{"Idempotency-Key": "farm-1"})
     suite.check(again.status_code in (201, 204), "the same request under its key has one effect", again.text)
@@ -70,6 +83,9 @@ def compose_of_blocks(suite, client):
     suite.equal(gone.status_code, 412, "nor is a system deleted that has changed since")
     gone = client.manager.request("DELETE", place)
     suite.equal(gone.status_code, 204, "a system is deleted")
+    suite.equal([told.status_code for told in client.monitors(1)], [204], "and so does that of this task")
+    nobody = client.manager.request("GET", "/redfish/v1/TaskService/TaskMonitors/nobody")
+    suite.equal(nobody.status_code, 404, "what was never a task has no monitor")
     suite.equal(client.manager.request("GET", place).status_code, 404, "then it is gone")
     suite.check(two in client.free("Processor"), "and its blocks are free", client.get(two))
 
@@ -150,8 +166,21 @@ def read_with_python_redfish(suite, manager):
         suite.check(systems["Members@odata.count"] > 0, "python-redfish reads the systems", systems)
         first = client.get(systems["Members"][0]["@odata.id"]).dict
         suite.check(first["Id"], "and one of them", first)
+        compose_with_python_redfish(suite, client, Client(manager))
     finally:
         client.logout()
+
+
+def compose_with_python_redfish(suite, client, pool):
+    blocks = [pool.free(kind)[0] for kind in ("ComputerSystem", "Processor")]
+    wanted = {"Name": "by DMTF's client", "Links": {"ResourceBlocks": [{"@odata.id": block} for block in blocks]}}
+    made = client.post(SYSTEMS, body=wanted)
+    if not suite.check(made.status == 201, "python-redfish composes a system", made.text):
+        return
+    place = made.getheader("Location")
+    suite.equal(blocks_of(client.get(place).dict), sorted(blocks), "of what it named")
+    suite.equal(client.delete(place).status, 204, "and decomposes it")
+    suite.check(blocks[1] in pool.free("Processor"), "then its GPU is free")
 
 
 def judge_all(suite, manager):

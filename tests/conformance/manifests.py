@@ -113,6 +113,17 @@ def what_is_wrong_is_said(suite, client):
     ):
         answer = client.manager.request("POST", f"{SERVICE}/Actions/CompositionService.Compose", json=body)
         suite.check(answer.status_code == 400 and "error" in answer.json(), f"refused: {why}", answer.text)
+    nowhere = stanza("none", [host, f"{SERVICE}/ResourceBlocks/none"])
+    too_many = {"@Redfish.RequestedCount": 4000, "ProcessorType": "GPU"}
+    for stanzas, status, message in (
+        ([], 400, "EmptyManifest"),
+        ([{"StanzaType": "ComposeResource", "StanzaId": "one"}], 400, "UnableToProcessStanzaRequest"),
+        ([nowhere], 400, "ResourceBlockNotFound"),
+        ([stanza("many", []) | {"Request": {"Processors": {"Members": [too_many]}}}], 409, "NoResourceMatch"),
+    ):
+        answer = client.act("Preview", stanzas, Manifest={"Stanzas": []})
+        told = [one["MessageId"] for one in answer.json()["error"]["@Message.ExtendedInfo"]]
+        suite.equal((answer.status_code, told), (status, [f"Composition.1.1.{message}"]), "in the words of Composition")
 
 
 def judge_all(suite, manager):

@@ -11,7 +11,7 @@ RESULTS = ("PASS", "WARN", "FAIL", "NOT_TESTED")
 
 
 def validate(manager, work):
-    """Runs the validator; returns how many results there are of each kind, and what failed.
+    """Runs the validator; returns how many results there are of each kind, what failed, and what was not tested.
 
     It takes a password as an argument only: the manager's is of this run and ends with it.
     """
@@ -29,4 +29,5 @@ def validate(manager, work):
     with report.open(newline="") as rows:
         found = [row for row in csv.reader(rows, delimiter="\t") if len(row) > 5]
     counts = {result: sum(row[4] == result for row in found) for result in RESULTS}
-    return counts, [" ".join(row[:6]) for row in found if row[4] == "FAIL"]
+    failures = [" ".join(row[:6]) for row in found if row[4] == "FAIL"]
+    return counts, failures, [row[0] for row in found if row[4] == "NOT_TESTED"]

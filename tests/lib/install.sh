@@ -3,10 +3,15 @@
 
 # A command that must be there, and the Debian package that has it.
 PEER_COMMANDS=(
+    "c++:g++"
     "cc:gcc libc6-dev"
+    "cmake:cmake make"
     "curl:curl ca-certificates"
     "git:git"
     "jq:jq"
+    "busybox:busybox-static"
+    "cpio:cpio"
+    "qemu-system-x86_64:qemu-system-x86"
     "nginx:nginx-light"
     "openssl:openssl"
     "tar:tar"
@@ -19,6 +24,7 @@ missing_packages() {
         command -v "${entry%%:*}" >/dev/null || echo "${entry#*:}"
     done
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || echo postgresql
+    ls /usr/lib/llvm-*/lib/libclang*.so >/dev/null 2>&1 || echo libclang-dev
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3 python3-venv
 }
 
@@ -60,7 +66,22 @@ install_peers() {
     fi
 
     install_python_tools
+    unpack_kernel
 }
+
+# A kernel for guests: Debian's, unpacked and not installed.
+unpack_kernel() {
+    local folder=target/guests package
+    compgen -G "$folder/boot/vmlinuz-*" >/dev/null && return
+    echo "unpacking a kernel for guests into $folder" >&2
+    package=$(kernel_package) || { as_root apt-get update -qq && package=$(kernel_package); } ||
+        die "apt-get knows no package linux-image-cloud-amd64"
+    rm -rf "$folder" && mkdir -p "$folder" &&
+        (cd "$folder" && apt-get download -qq "$package" && dpkg -x ./*.deb . && rm ./*.deb) ||
+        die "the kernel $package could not be unpacked into $folder"
+}
+
+kernel_package() { apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[0-9]\)/\1/p' | grep .; }
 
 # Puts the pinned Python tools into .venv, anew whenever the pins change.
 install_python_tools() {

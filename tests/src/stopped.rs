@@ -8,9 +8,9 @@ use poolwright_driver::{
     Progress, ResetSeen, Room, TaskSeen,
 };
 use poolwright_model::control::ControlPoint;
-use poolwright_model::id::{ControlEndpointId, OperationId};
+use poolwright_model::id::ControlEndpointId;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
-use poolwright_store::{Batch, Committed, Document, Event, JournalLine, Order, Store, StoreError};
+use poolwright_store::{Batch, Committed, Layer, Store, StoreError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -137,43 +137,27 @@ impl Gate {
 
 pub struct StoppableStore(pub Arc<dyn Store>, pub Gate);
 
-#[async_trait]
-impl Store for StoppableStore {
-    fn is_remote(&self) -> bool {
-        true
+impl Layer for StoppableStore {
+    fn below(&self) -> &dyn Store {
+        &*self.0
     }
-    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
-        self.1.store(self.0.get(kind, id)).await
+
+    async fn read<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        self.1.store(call).await
     }
-    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
-        self.1.store(self.0.list(kind)).await
-    }
-    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
-        self.1.store(self.0.written(kind, order, limit)).await
-    }
-    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
-        self.1.store(self.0.count(kind)).await
-    }
+
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         if self.1.trap().take_if(|trap| *trap == "commit").is_some() {
             self.1.stop();
         }
         self.1.store(self.0.commit(batch)).await
     }
-    async fn revision(&self) -> Result<u64, StoreError> {
-        self.1.store(self.0.revision()).await
-    }
-    async fn restored(&self) -> Result<Option<String>, StoreError> {
-        self.1.store(self.0.restored()).await
-    }
-    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
-        self.1.store(self.0.journal(operation, after)).await
-    }
-    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
-        self.1.store(self.0.open_operations()).await
-    }
-    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.1.store(self.0.events_after(seq, limit)).await
+
+    fn is_remote(&self) -> bool {
+        true
     }
 }
 
@@ -237,6 +221,9 @@ impl Fabric for StoppableFabric {
     ) -> Result<(), DriverError> {
         self.1.through(self.0.set_mark(mark, instead, d)).await
     }
+    async fn change_password(&self, username: &str, new: &str, d: Duration) -> Result<(), DriverError> {
+        self.1.through(self.0.change_password(username, new, d)).await
+    }
     async fn close(&self) {
         self.1.through(self.0.close()).await;
     }
@@ -248,6 +235,9 @@ struct StoppableHost(Arc<dyn HostSide>, Gate);
 impl HostSide for StoppableHost {
     fn endpoint(&self) -> &ControlEndpointId {
         self.0.endpoint()
+    }
+    async fn started(&self, target: &HostTarget, d: Duration) -> Result<Option<String>, DriverError> {
+        self.1.through(self.0.started(target, d)).await
     }
     async fn preflight(&self, target: &HostTarget, d: Duration) -> Result<Room, DriverError> {
         self.1.through(self.0.preflight(target, d)).await

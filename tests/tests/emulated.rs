@@ -111,7 +111,7 @@ async fn seen_by_host(bmc: &RedfishDriver, target: &HostTarget) {
     let began = Instant::now();
     loop {
         let answer = bmc.verify(target, DEADLINE).await.unwrap();
-        if let Confirmation::Seen { evidence } = &answer {
+        if let Confirmation::Seen { evidence, .. } = &answer {
             assert_eq!(evidence, &format!("bmc {}", bmc.name()));
             return;
         }
@@ -134,6 +134,9 @@ async fn there_and_back(rack: &str, expected_reset: ResetSeen) {
         host_port: port.id.clone(),
         gpus: vec![free.id.clone()],
         known_as: free.uuid.iter().chain(&free.serial).cloned().collect(),
+        slot: None,
+        largest_bar: None,
+        epoch: None,
     };
     let room = bmc.preflight(&target, DEADLINE).await.unwrap();
     assert!(matches!(room, Room::CannotTell { .. }), "{room:?}");
@@ -439,7 +442,7 @@ async fn what_changes_is_told_on_a_stream() {
     let (hint, mut hints) = tokio::sync::mpsc::unbounded_channel();
     let listening = tokio::spawn({
         let driver = Arc::clone(&driver);
-        async move { driver.listen(&move || hint.send(()).unwrap()).await }
+        async move { driver.listen(None, &move || hint.send(()).unwrap()).await }
     });
     hints.recv().await.unwrap();
     let gpu = rack.emulation().rack().gpu_named("box-1/gpu-2").unwrap();
@@ -455,7 +458,7 @@ async fn what_changes_is_told_on_a_stream() {
 #[tokio::test]
 async fn a_service_without_events_is_polled() {
     let scene = Scene::start_some("zones", |name| name == "box-1").await;
-    let heard = scene.drivers[0].listen(&|| panic!("nothing is told")).await;
+    let heard = scene.drivers[0].listen(None, &|| panic!("nothing is told")).await;
     assert_eq!(heard, Ok(Listened::NotOffered));
     scene.end().await;
 }

@@ -45,6 +45,17 @@ const ROOMS: &[Room] = &[
         &["model", "driver", "redfish-model"],
         "a second reading of the wire: none of the client",
     ),
+    room("pcie", &[], "what one machine shows: usable without a pool"),
+    room(
+        "agent",
+        &["model", "driver", "pcie"],
+        "speaks for one host, and knows no other",
+    ),
+    room(
+        "qemu",
+        &["model", "driver"],
+        "a driver of a lab: it knows QMP, not who asks",
+    ),
     room(
         "inventory",
         &["model"],
@@ -245,7 +256,7 @@ fn only_the_wiring_names_concrete_drivers_and_only_the_store_names_its_engine() 
     for member in workspace.members() {
         let room = member.name.strip_prefix("poolwright-").unwrap_or(&member.name);
         let used = workspace.uses(&member.name);
-        for driver in ["poolwright-redfish", "poolwright-emulator"] {
+        for driver in ["poolwright-redfish", "poolwright-emulator", "poolwright-qemu"] {
             assert!(
                 !used.contains(driver) || WIRING.contains(&room),
                 "{} names {driver}",

@@ -7,18 +7,21 @@ use crate::confirm::ConfirmArgs;
 use crate::failure::Failure;
 use crate::names::{self, Asked};
 use crate::output::Output;
-use poolwright_model::id::{GpuId, HostId};
+use poolwright_model::id::{GpuId, HostId, TenantId};
 use serde::Serialize;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = ATTACH)]
 pub struct AttachArgs {
-    /// GPUs to attach, by their names in `poolwright get gpus`; to have some by number, use `compose --gpus N`
+    /// GPUs to attach, by their names in `poolwright get gpus`, by UUID or by serial number; to have some by number, use `compose --gpus N`
     #[arg(value_name = "GPU", required = true)]
     gpus: Vec<GpuId>,
     /// Host to attach them to
     #[arg(long, value_name = "HOST")]
     host: HostId,
+    /// Tenant that holds them from then on, within what it may hold; left out: nobody
+    #[arg(long, value_name = "TENANT")]
+    tenant: Option<TenantId>,
     #[command(flatten)]
     stale: StaleArgs,
     #[command(flatten)]
@@ -32,6 +35,7 @@ pub struct AttachArgs {
 const ATTACH: &str = "\
 Examples:
   poolwright attach gpu-7f3a… gpu-91bc… --host host-2
+  poolwright attach gpu-7f3a… --host host-2 --tenant lab
   poolwright attach gpu-7f3a… --host host-2 --dry-run
 
 `poolwright get gpus` and `poolwright get hosts` show the names.";
@@ -39,7 +43,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = DETACH)]
 pub struct DetachArgs {
-    /// GPUs to detach, by their names in `poolwright get gpus`
+    /// GPUs to detach, by their names in `poolwright get gpus`, by UUID or by serial number
     #[arg(value_name = "GPU", required = true)]
     gpus: Vec<GpuId>,
     #[command(flatten)]
@@ -62,7 +66,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = MOVE)]
 pub struct MoveArgs {
-    /// GPUs to move, by their names in `poolwright get gpus`
+    /// GPUs to move, by their names in `poolwright get gpus`, by UUID or by serial number
     #[arg(value_name = "GPU", required = true)]
     gpus: Vec<GpuId>,
     /// Host to move them to
@@ -92,6 +96,8 @@ one). What a demand holds follows its demand, and is not moved by name.";
 struct Attach {
     gpus: Vec<GpuId>,
     host: HostId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<TenantId>,
 }
 
 #[derive(Serialize)]
@@ -104,6 +110,7 @@ pub async fn attach(args: AttachArgs, output: Output) -> Outcome {
     let what = Attach {
         gpus: args.gpus,
         host: args.host,
+        tenant: args.tenant,
     };
     let allowed = (args.stale, args.partial);
     let made = args.change.make(&api, &["attach"], &what, allowed, output);
@@ -129,6 +136,7 @@ pub async fn move_to(args: MoveArgs, output: Output) -> Outcome {
     let what = Attach {
         gpus: args.gpus,
         host: args.host,
+        tenant: None,
     };
     let allowed = (args.force, args.partial);
     let made = args.change.make(&api, &["move"], &what, allowed, output);

@@ -5,14 +5,14 @@ use super::Outcome;
 use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::output::{Cell, Output, Table, column, in_csv};
+use crate::output::{Cell, Output, Table, column, in_csv, say};
 use crate::progress::Progress;
 use jiff::Timestamp;
-use poolwright_model::topology::{PortRole, SwitchPort};
+use poolwright_model::profile::Profiles;
 use poolwright_service::{Asked, Snapshot, Status, pool_kinds};
 use poolwright_simulator::capacity::{Choice, Judged, Prices, Question, report};
 use poolwright_simulator::record::{self, Wish};
-use poolwright_simulator::site::{Hosts, Kind, SiteError, Switches};
+use poolwright_simulator::site::{Hosts, Kind, SiteError};
 use poolwright_simulator::{Policy, Runtimes, Scenario, Site, Trace};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct CapacityArgs {
     /// Recorded jobs, as CSV, plain or gzipped, in place of what the manager recorded; needs --scenario
     #[arg(long, value_name = "FILE", requires = "scenario")]
     trace: Option<PathBuf>,
-    /// Watts, seconds and seeds; with --trace also the pool ([[kind]] and [[hosts]], else as large as its load asks)
+    /// Watts, seconds, seeds and what uplinks carry; with --trace also the pool ([[kind]] and [[hosts]], else as large as its load asks)
     #[arg(long, value_name = "FILE.toml")]
     scenario: Option<PathBuf>,
     /// Also write what the manager recorded, as a trace
@@ -69,10 +69,8 @@ slots that a host's other links have); U GPUs an uplink (so many at a time betwe
 
 Columns: WAIT is from submission until the job computes, in hours; LATE are jobs that waited for longer than --patience, \
 NEVER those that the pool could never hold; STRANDED are GPU-hours that were free while somebody waited for as many; \
-USD what the option costs, from hw-profiles and --price.";
-
-/// An uplink carries a GPU for each so many lanes.
-const LANES_OF_A_GPU: u32 = 16;
+USD what the option costs, from hw-profiles and --price; KWH USD what the energy costs, with --price kwh. Of a pool that \
+could hold none of the jobs nothing is said of waits.";
 
 /// What is replayed, and on what.
 struct Ground {
@@ -91,6 +89,8 @@ struct Recorded {
     running: usize,
     waiting: usize,
     refused: usize,
+    /// Taken back by their owners before they were served.
+    withdrawn: usize,
     /// Wishes of which nobody could say how many GPUs they need; they are not replayed.
     unsized_wishes: usize,
 }
@@ -136,7 +136,10 @@ fn parse_price(text: &str) -> Result<(String, f64), String> {
 pub async fn run(args: CapacityArgs, output: Output) -> Outcome {
     let ground = match (&args.trace, &args.scenario) {
         (Some(trace), Some(scenario)) => from_files(trace, scenario, &args.seeds)?,
-        _ => from_manager(&args).await?,
+        _ => match from_manager(&args).await? {
+            Some(ground) => ground,
+            None => return nothing_recorded(output),
+        },
     };
     let Ground {
         trace,
@@ -145,6 +148,7 @@ pub async fn run(args: CapacityArgs, output: Output) -> Outcome {
         recorded,
     } = &ground;
     let prices = prices_of(&args.prices);
+    may_be_bought(&prices, site)?;
     let question = Question {
         trace,
         scenario,
@@ -206,8 +210,18 @@ fn from_files(trace: &Path, scenario: &Path, seeds: &[u64]) -> Result<Ground, Fa
     })
 }
 
-/// What was asked of the manager, on the pool that it sees.
-async fn from_manager(args: &CapacityArgs) -> Result<Ground, Failure> {
+/// Of a manager that is new nothing is wrong, and nothing can be said.
+fn nothing_recorded(output: Output) -> Outcome {
+    say(
+        "nothing is recorded yet: the manager records what is asked of it, so ask again once something was; \
+or replay a trace of your own: --trace FILE --scenario FILE.toml",
+    );
+    output.show(&serde_json::json!({"options": [], "jobs": 0}), &table(&[]))?;
+    Ok(ExitCode::Ok)
+}
+
+/// What was asked of the manager, on the pool that it sees; `None`: nothing was yet.
+async fn from_manager(args: &CapacityArgs) -> Result<Option<Ground>, Failure> {
     let api = Api::new(&args.manager)?;
     let now = api.get::<Status>(&["status"]).await?.now;
     let asked: Vec<Asked> = api.get(&["record"]).await?;
@@ -217,24 +231,28 @@ async fn from_manager(args: &CapacityArgs) -> Result<Ground, Failure> {
     if let Some(file) = &args.record {
         fs::write(file, &text).map_err(|error| Failure::file(file, "written", &error))?;
     }
+    if asked.is_empty() {
+        return Ok(None);
+    }
     let unfit = |what: &str, error: &dyn std::fmt::Display| {
         Failure::new(ExitCode::Generic, format!("{what}: {error}"))
             .with_hint("or replay a trace of your own: --trace FILE --scenario FILE.toml")
     };
     let trace = Trace::parse(&text)
         .map_err(|error| unfit("nothing can be replayed of what the manager recorded", &error))?;
-    let site = site_of(&snapshot)
+    let scenario = read_scenario(args.scenario.as_deref(), &args.seeds)?;
+    let site = site_of(&snapshot, &scenario)
         .map_err(|error| unfit("nothing can be replayed on the pool as it is seen", &error))?;
-    Ok(Ground {
+    Ok(Some(Ground {
         trace,
-        scenario: read_scenario(args.scenario.as_deref(), &args.seeds)?,
+        scenario,
         site,
         recorded: Some(Recorded::of(&asked, now)),
-    })
+    }))
 }
 
-/// Movable GPUs by kind, and the hosts that have slots.
-fn site_of(snapshot: &Snapshot) -> Result<Site, SiteError> {
+/// Movable GPUs by kind, and the hosts that have slots; uplinks limit them only as a scenario says.
+fn site_of(snapshot: &Snapshot, scenario: &Scenario) -> Result<Site, SiteError> {
     let kinds = pool_kinds(snapshot);
     let kinds = kinds.iter().map(|kind| Kind::new(&kind.kind, kind.count));
     let mut alike: BTreeMap<(u32, u32), u32> = BTreeMap::new();
@@ -250,29 +268,8 @@ fn site_of(snapshot: &Snapshot) -> Result<Site, SiteError> {
     let hosts = alike
         .into_iter()
         .map(|((slots, links), count)| Hosts { count, slots, links });
-    Site::new(kinds.collect(), hosts.collect())?.behind(switches_of(snapshot))
-}
-
-/// The switches that cables join, with the narrowest uplink among them. `None` where there are not several, or where it is
-/// not told how wide the cables are.
-fn switches_of(snapshot: &Snapshot) -> Option<Switches> {
-    let lanes_of = |port: &SwitchPort| port.link.lanes.map(|lanes| u32::from(lanes.0));
-    let mut uplinks = Vec::new();
-    for switch in &snapshot.topology.switches {
-        let ports = switch
-            .ports
-            .iter()
-            .filter(|port| port.role == PortRole::Interswitch);
-        let lanes = ports.map(lanes_of).collect::<Option<Vec<u32>>>()?;
-        if !lanes.is_empty() {
-            uplinks.push(lanes.iter().sum::<u32>() / LANES_OF_A_GPU);
-        }
-    }
-    let count = u32::try_from(uplinks.len()).ok().filter(|count| *count > 1)?;
-    Some(Switches {
-        count,
-        uplink_gpus: uplinks.into_iter().min()?,
-    })
+    // The manager gives any GPU to any host that reaches it, however many work across an uplink already.
+    Site::new(kinds.collect(), hosts.collect())?.behind(scenario.switches)
 }
 
 fn seconds(at: Timestamp) -> f64 {
@@ -293,6 +290,8 @@ fn wish(asked: &Asked) -> Wish {
         kind: asked.kind.clone(),
         min_memory_gib: asked.min_memory.map(|least| least.gib().ceil() as u32),
         refused: asked.refused.is_some(),
+        withdrawn: asked.withdrawn,
+        expected_s: asked.expected_s.map(|expected| expected as f64),
     }
 }
 
@@ -303,8 +302,9 @@ impl Recorded {
             since: asked.iter().map(|one| one.asked).min().unwrap_or(now),
             ended: count(|one| one.served.is_some() && one.ended.is_some()),
             running: count(|one| one.served.is_some() && one.ended.is_none()),
-            waiting: count(|one| one.served.is_none() && one.refused.is_none()),
+            waiting: count(|one| one.served.is_none() && one.refused.is_none() && !one.withdrawn),
             refused: count(|one| one.refused.is_some()),
+            withdrawn: count(|one| one.withdrawn),
             unsized_wishes: count(|one| one.gpus == 0),
         }
     }
@@ -317,10 +317,11 @@ fn told(recorded: &Recorded) -> String {
         running,
         waiting,
         refused,
+        withdrawn,
         unsized_wishes,
     } = recorded;
     let mut text = format!(
-        "asked of the pool since {since}: {ended} ended, {running} running, {waiting} waiting, {refused} refused\n"
+        "asked of the pool since {since}: {ended} ended, {running} running, {waiting} waiting, {refused} refused, {withdrawn} withdrawn\n"
     );
     if *unsized_wishes > 0 {
         text.push_str(&format!(
@@ -366,6 +367,20 @@ fn prices_of(given: &[(String, f64)]) -> Prices {
     prices
 }
 
+/// Refuses a price of what is neither in the pool nor anything that could be bought.
+fn may_be_bought(prices: &Prices, site: &Site) -> Result<(), Failure> {
+    let profiles = Profiles::builtin();
+    let known =
+        |kind: &str| site.kinds.iter().any(|known| known.name == kind) || profiles.by_name(kind).is_some();
+    match prices.kinds.keys().find(|kind| !known(kind)) {
+        None => Ok(()),
+        Some(kind) => Err(Failure::usage(format!(
+            "--price {kind}=USD: that is no host, slot, link, uplink, kwh or kind of GPU"
+        ))
+        .with_hint("see all kinds: poolwright size --list kinds")),
+    }
+}
+
 /// What the answer rests on that nobody measured.
 fn assumed(scenario: &Scenario, site: &Site, judged: &[Judged]) -> Vec<String> {
     let reach = match site.switches {
@@ -385,6 +400,16 @@ fn assumed(scenario: &Scenario, site: &Site, judged: &[Judged]) -> Vec<String> {
             .get(table)
             .or_else(|| scenario.source.get("default"));
         lines.extend(source.map(|source| format!("{table}: {source}")));
+    }
+    if judged
+        .iter()
+        .any(|one| one.metrics.refused != judged[0].metrics.refused)
+    {
+        lines.push(
+            "who never gets GPUs counts in no wait: an option with fewer under NEVER than others serves jobs that they \
+             turn away, and may let the rest wait longer for them"
+                .to_owned(),
+        );
     }
     let mut without: Vec<&str> = judged
         .iter()
@@ -413,6 +438,7 @@ fn table(judged: &[Judged]) -> Table {
         column("NEVER").named("refused"),
         column("USED").named("utilization"),
         column("KWH").named("energy_kwh"),
+        column("KWH USD").named("energy_usd").if_any(),
         column("STRANDED").named("stranded_gpu_h").if_room(),
         column("JCT").named("jct_mean_s").if_room(),
         in_csv("gpus"),
@@ -421,7 +447,10 @@ fn table(judged: &[Judged]) -> Table {
     ]);
     for one in judged {
         let metrics = &one.metrics;
-        let hours = |seconds: f64| Cell::both(format!("{:.2}", seconds / 3600.0), seconds);
+        let hours = |seconds: f64| match metrics.jobs > 0 {
+            true => Cell::both(format!("{:.2}", seconds / 3600.0), seconds),
+            false => Cell::nothing(),
+        };
         table.row([
             Cell::text(&one.option),
             match one.cost_usd {
@@ -437,6 +466,8 @@ fn table(judged: &[Judged]) -> Table {
                 metrics.utilization,
             ),
             Cell::both(format!("{:.1}", metrics.energy_kwh), metrics.energy_kwh),
+            one.energy_usd
+                .map_or_else(Cell::nothing, |usd| Cell::both(format!("{usd:.2}"), usd)),
             Cell::both(format!("{:.0}", metrics.stranded_gpu_h), metrics.stranded_gpu_h),
             hours(metrics.jct_mean_s),
             Cell::text(one.gpus),

@@ -48,7 +48,20 @@ pub async fn run(api: &Api, file: &Path, dry_run: bool) -> Result<Declared, Fail
         model_file::send_along(demand, file)?;
     }
     let request = Declare { what: &what, dry_run };
-    api.post(&["declare"], &request).await
+    let declared = api.post(&["declare"], &request).await;
+    declared.map_err(|refused| written::told(refused, file, &names(&what)))
+}
+
+/// The names of all that is declared.
+fn names(what: &Declaration) -> Vec<String> {
+    let schedules = what.schedules.iter();
+    let of_schedules = schedules.clone().flat_map(|schedule| &schedule.demands);
+    let demands = what.demands.iter().chain(of_schedules);
+    // The demand of a schedule says more of where it is than the schedule.
+    let demands = demands.map(|demand| demand.id.to_string());
+    demands
+        .chain(schedules.map(|schedule| schedule.id.to_string()))
+        .collect()
 }
 
 /// Says of what is kept now what there is no room for, as the pool is and with all else that is wanted.

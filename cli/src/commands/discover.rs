@@ -11,7 +11,7 @@ use crate::output::{Output, say};
 use crate::progress::Progress;
 use crate::stop::Stop;
 use crate::tables;
-use crate::wire_up::{self, RedfishConnector};
+use crate::wire_up::{self, AnyConnector};
 use clap::ArgGroup;
 use futures_util::future::join_all;
 use poolwright_collector::{CollectOptions, Look, assemble, look};
@@ -67,7 +67,7 @@ pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {
     // Named twice it would be counted twice.
     let mut addresses = BTreeSet::new();
     specs.retain(|spec| spec.address().is_none_or(|address| addresses.insert(address)));
-    let connector = RedfishConnector::with_concurrency(args.concurrency.map(usize::from));
+    let connector = AnyConnector::with_concurrency(args.concurrency.map(usize::from));
     let (snapshot, failures) = discover(&connector, &specs, &Stop::heard()).await?;
     output.show_as(&snapshot, &tables::gpus(&snapshot.topology.gpus), |width| {
         tables::snapshot(&snapshot, width)
@@ -82,7 +82,7 @@ pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {
 
 /// Looks at all of them, and tells which could not be read; fails where none could be. However it ends, so do its sessions.
 async fn discover(
-    connector: &RedfishConnector,
+    connector: &AnyConnector,
     specs: &[EndpointSpec],
     stop: &Stop,
 ) -> Result<(Snapshot, Vec<Failure>), Failure> {

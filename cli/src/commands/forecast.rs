@@ -11,7 +11,8 @@ use crate::output::{Cell, Output, Table, column, say};
 use jiff::Timestamp;
 use poolwright_model::nearest::{did_you_mean, nearest};
 use poolwright_planner::forecast::{Basis, Forecast, Horizon, forecast};
-use poolwright_simulator::demand_series::{Planned, Recorded, Tenant};
+use poolwright_service::NO_FORECAST_YET;
+use poolwright_simulator::demand_series::{ALL, Planned, Recorded, Tenant};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -88,7 +89,14 @@ struct OfTenant {
 pub async fn run(args: ForecastArgs, output: Output) -> Outcome {
     let tenants = match &args.from {
         Some(file) => of_file(&args, file)?,
-        None => of_manager(&args).await?,
+        None => match of_manager(&args).await {
+            // Of a manager that is new nothing is wrong.
+            Err(early) if early.message.starts_with(NO_FORECAST_YET) => {
+                say(&format!("{}; {}", early.message, early.hint.unwrap_or_default()));
+                Vec::new()
+            }
+            found => found?,
+        },
     };
     let answer = Answer { tenants };
     output.show(&answer, &table(&answer.tenants))?;
@@ -145,10 +153,15 @@ fn chosen(mut tenants: Vec<Tenant>, name: Option<&str>) -> Result<Vec<Tenant>, F
     if let Some(name) = name {
         let known: Vec<String> = tenants.iter().map(|tenant| tenant.name.clone()).collect();
         tenants.retain(|tenant| tenant.name == name);
-        return match tenants.is_empty() {
-            true => Err(not_there("tenant", name, known.iter().map(String::as_str))),
-            false => Ok(tenants),
-        };
+        if !tenants.is_empty() {
+            return Ok(tenants);
+        }
+        if known.iter().all(|known| known == ALL) {
+            let message = format!("no tenant {name} in the file: it names none");
+            let hint = "leave --tenant out: what all wanted together is shown";
+            return Err(Failure::new(ExitCode::NotFound, message).with_hint(hint));
+        }
+        return Err(not_there("tenant", name, known.iter().map(String::as_str)));
     }
     let mut names: Vec<String> = tenants.iter().map(|tenant| tenant.name.clone()).collect();
     names.dedup();

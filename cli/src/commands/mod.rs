@@ -1,6 +1,7 @@
 //! One module a command: its arguments, and what it does. Each ends with an exit code or a [`Failure`].
 
 pub mod account;
+pub mod agent;
 pub mod attach;
 pub mod audit;
 pub mod backup;
@@ -17,6 +18,8 @@ pub mod emulate;
 pub mod endpoint;
 pub mod forecast;
 pub mod get;
+pub mod gpu;
+pub mod host;
 pub mod limits;
 pub mod number;
 pub mod ops;
@@ -65,6 +68,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Move(args) => attach::move_to(args, output).await,
         Command::Demand(args) => demand::run(args, output).await,
         Command::Queue(args) => queue::run(args, output).await,
+        Command::Gpu(args) => gpu::run(args, output).await,
         Command::Tenant(args) => tenant::run(args, output).await,
         Command::Plan(args) => plan::plan(args, output).await,
         Command::Apply(args) => plan::apply(args, output).await,
@@ -72,6 +76,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Ops(args) => ops::run(args, output).await,
         Command::Pause(args) => pause::pause(args, output).await,
         Command::Resume(args) => pause::resume(args, output).await,
+        Command::Host(args) => host::run(args, output).await,
         Command::Limits(args) => limits::run(args, output).await,
         Command::Endpoint(args) => endpoint::run(args, output).await,
         Command::Diff(args) => diff::run(args, output).await,
@@ -80,6 +85,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Restore(args) => backup::restore(&args),
         Command::Account(args) => account::run(args, output).await,
         Command::Audit(args) => audit::run(args, output).await,
+        Command::Agent(args) => agent::run(&args, output).await,
         Command::Doctor(args) => doctor::run(args, output).await,
     }
 }

@@ -1,7 +1,10 @@
 //! `plan` and `apply`: what would be changed and why, as a value that can be saved; and doing exactly that. Or,
 //! without a manager, a plan over time for a problem in a file.
 
+mod ahead;
+mod drawn;
 mod instance;
+mod keys;
 mod picture;
 
 use super::change::{ChangeArgs, PartialArgs, StaleArgs};
@@ -25,6 +28,9 @@ pub struct PlanArgs {
     /// Save the plan in this file, for `poolwright apply`
     #[arg(long, value_name = "FILE", conflicts_with = "instance")]
     out: Option<PathBuf>,
+    /// Say instead who will hold which GPUs when, for so long, as the calendar goes on
+    #[arg(long, value_name = "TIME", value_parser = ahead::hours, conflicts_with_all = ["instance", "out"])]
+    ahead: Option<u32>,
     #[command(flatten)]
     instance: instance::InstanceArgs,
     #[command(flatten)]
@@ -32,9 +38,9 @@ pub struct PlanArgs {
 }
 
 impl PlanArgs {
-    /// Whether it plans a problem in a file.
-    pub fn is_of_instance(&self) -> bool {
-        self.instance.instance.is_some()
+    /// Whether it has a time axis, and so a picture.
+    pub fn is_over_time(&self) -> bool {
+        self.instance.instance.is_some() || self.ahead.is_some()
     }
 }
 
@@ -43,7 +49,10 @@ Examples:
   poolwright plan
   poolwright plan --out plan.json && poolwright apply plan.json
   poolwright plan -o csv                               its steps
-  poolwright plan --instance week.json --time-limit 10s -o json
+  poolwright plan --ahead 24h                          who holds which GPUs when, as the calendar goes on
+  poolwright plan --ahead 7d -o html                   a page of it: who runs where when, use and power over time
+  poolwright plan --instance week.json --time-limit 10s
+  poolwright plan --instance week.json > solution.json
   poolwright plan --instance week.json -o html         a page: who runs where when, use and power over time
   poolwright plan --instance week.json --previous solution.json --time-limit 200ms
 
@@ -51,7 +60,8 @@ What can't be served is in the plan with the reason, and with what would help.
 
 --instance plans a problem over time and asks no manager: a file in the schema cps-1, or in
 poolwright-horizon-1, which may also close hosts, limit tenants, have demands with parts, phases and priorities, and
-say what the fabric between hosts and GPUs carries. A first plan is found at once and
+say what the fabric between hosts and GPUs carries. On a terminal it prints who runs where when; sent to a file or another
+program it writes the solution as JSON, as with -o json (-o table writes the table there, too). A first plan is found at once and
 made better until the time is over. How far that gets depends on the machine, so a time limit may give another plan on
 another day; --rounds instead of it gives the same plan for the same seed everywhere. No plan costs less than `bound`.";
 
@@ -100,6 +110,9 @@ pub async fn plan(args: PlanArgs, output: Output) -> Outcome {
         return instance::run(file, &args.instance, output);
     }
     let api = Api::new(&args.manager)?;
+    if let Some(hours) = args.ahead {
+        return ahead::run(&api, hours, output).await;
+    }
     let plan: Plan = api.post(&["plan"], &serde_json::json!({})).await?;
     if let Some(file) = &args.out {
         let text = serde_json::to_vec_pretty(&plan)

@@ -10,6 +10,7 @@ use jiff::SignedDuration;
 use poolwright_service::Queue;
 use poolwright_service::hooks::HookName;
 use poolwright_service::job::JobSpec;
+use poolwright_service::spans::Span;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
@@ -68,7 +69,7 @@ impl JobArgs {
     /// What is said of the job; `None` for a demand that does not wait in the queue.
     pub fn spec(&self) -> Option<JobSpec> {
         let span = |time: Option<Duration>| {
-            time.map(|time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX))
+            time.map(|time| Span(SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX)))
         };
         self.queue.then(|| JobSpec {
             runs_for: span(self.runs_for),

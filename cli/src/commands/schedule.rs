@@ -301,7 +301,10 @@ pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
         }
         Action::Next(args) => next::run(*args, output).await?,
         Action::Run(args) => {
-            let seconds = args.lasts.map(|lasts| lasts.as_secs());
+            // Longer than any run may be: the manager says how long that is.
+            let seconds = args
+                .lasts
+                .map(|lasts| u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX));
             let path = ["schedules", args.one.id.as_str(), "run"];
             let api = Api::new(&args.one.manager)?;
             let status: ScheduleStatus = api.post(&path, &json!({ "for_s": seconds })).await?;

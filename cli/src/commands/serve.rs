@@ -10,7 +10,7 @@ use crate::output::human::counted;
 use crate::output::say;
 use crate::stop::until_stopped;
 use crate::wire_up::{
-    self, EventOptions, Rack, RackServing, RedfishConnector, ServedApi, ServedRack, SiteCertificate,
+    self, AnyConnector, EventOptions, Limits, Rack, RackServing, ServedApi, ServedRack, SiteCertificate,
     StoreArgs,
 };
 use futures_util::StreamExt;
@@ -22,6 +22,7 @@ use poolwright_service::subscription::{Allowed, Network};
 use poolwright_service::{Composer, Keys, Options, Paused, runner};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +52,9 @@ pub struct ServeArgs {
     /// its DNS names is the name of
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
+    /// Connections that one address may have at a time, of 4,096 in all
+    #[arg(long, value_name = "COUNT", default_value = "256")]
+    connections_of_one: NonZeroUsize,
     /// Run on an emulated rack, in the same process: rack file, or the name of one that comes with Poolwright
     #[arg(long, value_name = "FILE|NAME")]
     rack: Option<String>,
@@ -80,6 +84,10 @@ pub struct ServeArgs {
     /// Send events to loopback addresses, too: whoever may subscribe reaches services of this machine
     #[arg(long)]
     insecure_event_loopback: bool,
+    /// Have adopted endpoints that only push events push them to this manager, which they reach at this address, and no
+    /// other manager; without it they are polled
+    #[arg(long, value_name = "https://HOST[:PORT]", value_parser = address_of_manager)]
+    pushed_to: Option<String>,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -131,6 +139,7 @@ Examples:
   poolwright serve --data-dir /var/lib/poolwright --calibration /etc/poolwright/here.json
   poolwright serve --data-dir /var/lib/poolwright --hooks /etc/poolwright/hooks.toml
   poolwright serve --data-dir /var/lib/poolwright --event-allow 10.0.0.0/8 --event-ca /etc/poolwright/collector-ca.pem
+  poolwright serve --data-dir /var/lib/poolwright --listen 0.0.0.0:8443 --pushed-to https://10.0.0.9:8443
   poolwright serve --data-dir /var/lib/poolwright --keep p50 --keep-hours 2 --keep-most 16 --attach-ahead
   poolwright serve --data-dir /var/lib/poolwright --store postgres://poolwright@db/pool \
       --store-password-file /etc/poolwright/db-password --store-ca /etc/poolwright/db-ca.pem
@@ -185,7 +194,7 @@ pub async fn run(args: ServeArgs) -> Outcome {
     // That is an error of the write, and not the end of the process. Held for as long as it runs.
     let _write_fails = signal(XFSZ);
     let store = wire_up::open_store(&args.data_dir, &args.store).await?;
-    let connector = Arc::new(RedfishConnector::default());
+    let connector = Arc::new(AnyConnector::default());
     let mut options = Options {
         keys: Keys {
             own: Some(wire_up::own_key(&args.data_dir)?),
@@ -197,6 +206,7 @@ pub async fn run(args: ServeArgs) -> Outcome {
     options.execute.host_deadline = options.execute.host_deadline.min(args.request_deadline);
     options.calibration = calibration.unwrap_or_default();
     options.keep = args.keep.policy();
+    options.pushed_to.clone_from(&args.pushed_to);
     if let Some(hooks) = hooks {
         options.hooks = Arc::new(hooks);
     }
@@ -216,13 +226,17 @@ pub async fn run(args: ServeArgs) -> Outcome {
         composer.clone(),
         listener,
         wire_up::ApiServing {
-            data_dir: args.data_dir.clone(),
             names: args.name.clone(),
             cluster_key,
             new_admin_password: args.new_admin_password,
             events,
             certificate: args.certificate(),
             client_ca: args.client_ca.clone(),
+            limits: Limits {
+                connections_of_one: args.connections_of_one.get(),
+                ..Limits::default()
+            },
+            ..wire_up::ApiServing::of(args.data_dir.clone())
         },
     )
     .await?;
@@ -367,6 +381,16 @@ async fn add_endpoints(composer: &Composer, rack: &ServedRack, data_dir: &Path) 
         }
     }
     Ok(())
+}
+
+/// An address of https, without a path.
+fn address_of_manager(text: &str) -> Result<String, String> {
+    let authority = text.strip_prefix("https://").unwrap_or_default();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
+    match !authority.is_empty() && authority.chars().all(plain) {
+        true => Ok(text.to_owned()),
+        false => Err("an address without a path is wanted, such as https://10.0.0.9:8443".to_owned()),
+    }
 }
 
 /// A name that a certificate can be for.

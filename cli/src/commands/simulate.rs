@@ -89,13 +89,29 @@ struct Replayed {
     rows_without_run_time: usize,
 }
 
+/// The policies that are named, each once.
+fn named_once(policies: &[Policy]) -> Vec<Policy> {
+    let mut once: Vec<Policy> = Vec::new();
+    for policy in policies {
+        match once.iter().any(|known| known.name == policy.name) {
+            true => say(&format!(
+                "{} is named more than once, and replayed once",
+                policy.name
+            )),
+            false => once.push(*policy),
+        }
+    }
+    once
+}
+
 pub fn run(args: &SimulateArgs, output: Output) -> Ended {
+    let policies = named_once(&args.policy);
     let trace = read_trace(&args.trace)?;
     let scenario = read_scenario(args)?;
     let experiment = Experiment {
         trace: &trace,
         scenario: &scenario,
-        policies: &args.policy,
+        policies: &policies,
     };
     let progress = Progress::spinner("replaying");
     let started = Instant::now();
@@ -116,11 +132,7 @@ pub fn run(args: &SimulateArgs, output: Output) -> Ended {
         .iter()
         .filter(|one| args.as_fast_as.is_some_and(|as_fast| as_fast.name == one.policy))
     {
-        for policy in args
-            .policy
-            .iter()
-            .filter(|policy| policy.name != reference.policy)
-        {
+        for policy in policies.iter().filter(|policy| policy.name != reference.policy) {
             progress.doing(format!(
                 "{}: how many GPUs are as fast as {}",
                 policy.name, reference.policy

@@ -1,6 +1,11 @@
 //! What people write in files: TOML, YAML or JSON, told apart by the file's ending.
 
+mod place;
+
+pub use place::told;
+
 use crate::failure::Failure;
+use poolwright_service::misread::{self, Misread};
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::path::Path;
@@ -17,21 +22,66 @@ pub fn read<T: DeserializeOwned>(file: &Path, help: &str) -> Result<T, Failure> 
         return Err(Failure::usage(message).with_hint(help.to_owned()));
     }
     let text = fs::read_to_string(file).map_err(unread)?;
-    parse(file, &text).map_err(|error| {
-        let message = format!("{}: {}", file.display(), error.trim_end());
-        Failure::usage(message).with_hint(help.to_owned())
+    parse(file, &text).map_err(|Wrong { line, field, what }| {
+        let written = line.and_then(|line| place::written(&text, line, &field));
+        let at = match (line, written) {
+            (Some(line), Some(value)) if !what.contains(value) => format!(", line {line}, {field} = {value}"),
+            (Some(line), _) => format!(", line {line}"),
+            (None, _) => String::new(),
+        };
+        Failure::usage(format!("{}{at}: {what}", file.display())).with_hint(help.to_owned())
     })
 }
 
-fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, String> {
+/// What of a file can't be read.
+#[derive(Debug, PartialEq)]
+struct Wrong {
+    line: Option<usize>,
+    /// Its name, without what it is in.
+    field: String,
+    what: String,
+}
+
+impl Wrong {
+    fn new(place: &str, said: &str, line: Option<usize>) -> Self {
+        Self {
+            line: line.filter(|line| *line > 0),
+            field: place.rsplit('.').next().unwrap_or_default().to_owned(),
+            what: misread::sentence(place, said),
+        }
+    }
+}
+
+fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, Wrong> {
     let ending = file
         .extension()
         .and_then(|ending| ending.to_str())
         .unwrap_or_default();
     match ending.to_ascii_lowercase().as_str() {
-        "json" => serde_json::from_str(text).map_err(|error| error.to_string()),
-        "yaml" | "yml" => serde_norway::from_str(text).map_err(|error| error.to_string()),
-        _ => toml::from_str(text).map_err(|error| error.to_string()),
+        "json" => {
+            let mut reader = serde_json::Deserializer::from_str(text);
+            let read = misread::located(&mut reader);
+            let read = read.and_then(|value| reader.end().map(|()| value).map_err(Misread::whole));
+            read.map_err(|Misread { place, error }| {
+                Wrong::new(&place, &error.to_string(), Some(error.line()))
+            })
+        }
+        "yaml" | "yml" => {
+            let read = misread::located(serde_norway::Deserializer::from_str(text));
+            read.map_err(|Misread { place, error }| {
+                let line = error.location().map(|at| at.line());
+                Wrong::new(&place, &error.to_string(), line)
+            })
+        }
+        _ => {
+            let read = toml::Deserializer::parse(text).map_err(Misread::whole);
+            read.and_then(misread::located)
+                .map_err(|Misread { place, error }| {
+                    let before = error.span().and_then(|span| text.get(..span.start));
+                    let line = before.map(|before| 1 + before.matches('\n').count());
+                    Wrong::new(&place, error.message(), line)
+                })
+        }
     }
 }
 
@@ -44,7 +94,7 @@ mod tests {
     const YAML: &str = "demands:\n  - id: a\n    gpus: 4\n    priority: 2\n";
     const JSON: &str = "{\"demands\": [{\"id\": \"a\",\n\"gpus\": 4,\n\"priority\": 2}]}";
 
-    fn read(ending: &str, text: &str) -> Result<Declaration, String> {
+    fn read(ending: &str, text: &str) -> Result<Declaration, Wrong> {
         parse(Path::new(&format!("wanted.{ending}")), text)
     }
 
@@ -58,16 +108,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line_and_its_field() {
-        for (ending, text) in [("toml", TOML), ("yaml", YAML), ("json", JSON)] {
-            let misspelt = read(ending, &text.replace("gpus", "gpu")).unwrap_err();
-            assert!(
-                misspelt.contains("`gpu`") && misspelt.contains("`gpus`"),
-                "{misspelt}"
-            );
-            assert!(misspelt.contains("line "), "{misspelt}");
-            let wrong = read(ending, &text.replace('4', "\"four\"")).unwrap_err();
-            assert!(wrong.contains("line ") && wrong.contains("four"), "{wrong}");
+    fn what_is_wrong_is_said_in_each_form_with_line_and_field_and_value_and_what_would_be_right() {
+        for (ending, text, line) in [("toml", TOML, 3), ("yaml", YAML, 3), ("json", JSON, 2)] {
+            let wrong = |from: &str, to: &str| read(ending, &text.replacen(from, to, 1)).unwrap_err();
+            let misspelt = wrong("gpus", "gpu");
+            let what = "demands[0] has no field `gpu`: did you mean gpus?; allowed: ";
+            assert!(misspelt.what.starts_with(what), "{ending}: {misspelt:?}");
+            assert_eq!(misspelt.line, Some(line), "{ending}: {misspelt:?}");
+            let what = "demands[0].gpus is \"four\"; what belongs there: a whole number from 0 to 4294967295";
+            let what = what.to_owned();
+            let four = wrong("4", "\"four\"");
+            assert_eq!((four.what, four.line), (what, Some(line)), "{ending}");
+            let missing = wrong("id", "tenant").what;
+            assert_eq!(missing, "demands[0] lacks the field `id`", "{ending}");
         }
     }
 

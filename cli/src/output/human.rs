@@ -11,7 +11,9 @@ pub fn counted(count: usize, noun: &str) -> String {
     match (count, noun.strip_suffix('y')) {
         (1, _) => format!("1 {noun}"),
         (n, Some(stem)) => format!("{n} {stem}ies"),
-        (n, None) if noun.ends_with("ch") || noun.ends_with('x') => format!("{n} {noun}es"),
+        (n, None) if noun.ends_with("ch") || noun.ends_with("ss") || noun.ends_with('x') => {
+            format!("{n} {noun}es")
+        }
         (n, None) => format!("{n} {noun}s"),
     }
 }

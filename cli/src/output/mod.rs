@@ -28,9 +28,9 @@ pub enum Format {
     Json,
     /// Every value as it is, with commas (RFC 4180): bytes, RFC 3339 times, empty where nothing is known
     Csv,
-    /// A picture: of `plan --instance` alone
+    /// A picture: of `plan --instance` and `plan --ahead`
     Svg,
-    /// A page with the picture, the figures and the reasons: of `plan --instance` alone
+    /// A page with the picture, the figures and the reasons: of `plan --instance` and `plan --ahead`
     Html,
 }
 
@@ -81,7 +81,7 @@ impl Output {
 
 /// What is said where a picture is wanted of what has none. Commands are refused before they do anything.
 pub fn no_picture() -> Failure {
-    Failure::usage("this result has no picture: -o svg and -o html are for plan --instance")
+    Failure::usage("this result has no picture: -o svg and -o html are for plan --instance and plan --ahead")
         .with_hint("use -o table, -o json or -o csv")
 }
 

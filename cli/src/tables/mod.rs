@@ -1,14 +1,19 @@
 //! One table a noun: what is shown of GPUs, hosts, operations and so on. [`pool`] has what the hardware shows,
-//! [`work`] what is made of it, [`mod@queue`] the jobs that wait, [`mod@accounts`] who may ask. People see what fits a terminal; CSV has the values as they are, under names of
+//! [`work`] what is made of it, [`mod@quarantine`] what failed, [`mod@queue`] the jobs that wait, [`mod@accounts`] who may
+//! ask, [`mod@agents`] who speaks for hosts. People see what fits a terminal; CSV has the values as they are, under names of
 //! their own that stay; JSON has everything.
 
 mod accounts;
+mod agents;
 mod pool;
+mod quarantine;
 mod queue;
 mod work;
 
 pub use accounts::accounts;
+pub use agents::agents;
 pub use pool::{fabrics, faults, gpus, held_gpus, hosts, not_composable, snapshot, switches};
+pub use quarantine::{history, quarantined, strikes};
 pub use queue::{queue, tenants};
 pub use work::{
     checks, checks_in_lines, compositions, demands, drifts, endpoints, limits, openings, operations, pauses,

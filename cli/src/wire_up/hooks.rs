@@ -4,19 +4,11 @@
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use async_trait::async_trait;
+use poolwright_agent::command::{self, Ended};
 use poolwright_service::hooks::{HookCall, HookEnd, HookName, Hooks, HowItEnded};
 use std::collections::BTreeMap;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
 
-/// Of what a hook writes so much of the end is kept.
-const KEPT: usize = 2048;
-/// What a hook left behind may hold its output open: it is not read for longer.
-const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The largest file of hooks.
 const LARGEST: u64 = 1 << 20;
 
@@ -45,22 +37,7 @@ fn parse(text: &str) -> Result<Processes, String> {
     let hooks: BTreeMap<HookName, Vec<String>> =
         toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
     for (name, command) in &hooks {
-        let program = command.first().map(Path::new);
-        match program {
-            Some(program) if program.is_absolute() => {}
-            Some(program) => {
-                return Err(format!(
-                    "hook {name}: {} is no absolute path, so what it runs would depend on where the manager was started",
-                    program.display()
-                ));
-            }
-            None => return Err(format!("hook {name} has no command")),
-        }
-        if command.iter().any(|argument| argument.contains('\0')) {
-            return Err(format!(
-                "hook {name}: an argument holds a NUL, which no command can be given"
-            ));
-        }
+        command::check(command).map_err(|why| format!("hook {name}: {why}"))?;
     }
     Ok(Processes(hooks))
 }
@@ -72,25 +49,20 @@ impl Hooks for Processes {
     }
 
     async fn run(&self, call: &HookCall) -> HookEnd {
-        let not_run = |because: String| HookEnd::new(HowItEnded::NotRun { because }, "");
-        let Some((program, arguments)) = self.0.get(&call.hook).and_then(|command| command.split_first())
-        else {
-            return not_run(format!("this manager has no hook {}", call.hook));
+        let Some(command) = self.0.get(&call.hook) else {
+            let because = format!("this manager has no hook {}", call.hook);
+            return HookEnd::new(HowItEnded::NotRun { because }, "");
         };
-        let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .envs(told(call))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // With all that it starts it can be ended as one.
-            .process_group(0)
-            .kill_on_drop(true);
-        match command.spawn() {
-            Ok(child) => to_the_end(child, call.limit).await,
-            Err(error) => not_run(format!("{program}: {error}")),
-        }
+        let (ended, output) = command::run(command, &told(call), call.limit).await;
+        let how = match ended {
+            Ended::Exited { code } => HowItEnded::Exited { code },
+            Ended::Killed { signal } => HowItEnded::Killed { signal },
+            Ended::NotRun { because } => HowItEnded::NotRun { because },
+            Ended::TimedOut => HowItEnded::TimedOut {
+                after_s: call.limit.as_secs(),
+            },
+        };
+        HookEnd::new(how, output)
     }
 }
 
@@ -102,6 +74,10 @@ fn told(call: &HookCall) -> Vec<(&'static str, String)> {
     };
     vec![
         ("POOLWRIGHT_SCHEDULE", call.schedule().to_owned()),
+        (
+            "POOLWRIGHT_GPU",
+            call.gpu.as_ref().map(ToString::to_string).unwrap_or_default(),
+        ),
         ("POOLWRIGHT_OCCASION", call.occasion.to_string()),
         ("POOLWRIGHT_ATTEMPT", call.attempt.to_string()),
         ("POOLWRIGHT_LEND_BEGAN", call.began.to_string()),
@@ -117,136 +93,18 @@ fn told(call: &HookCall) -> Vec<(&'static str, String)> {
     ]
 }
 
-async fn to_the_end(mut child: Child, limit: Duration) -> HookEnd {
-    let mut group = Group::of(&child);
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    let mut tail = Tail::default();
-    let how = {
-        let ended = async {
-            let read = read_both(out, err, &mut tail);
-            tokio::pin!(read);
-            let mut all_read = false;
-            let ended = {
-                let wait = child.wait();
-                tokio::pin!(wait);
-                loop {
-                    tokio::select! {
-                        biased;
-                        ended = &mut wait => break ended,
-                        () = &mut read, if !all_read => all_read = true,
-                    }
-                }
-            };
-            if !all_read {
-                // What is left of its words, but not for ever.
-                let _ = tokio::time::timeout(LAST_WORDS, read).await;
-            }
-            ended
-        };
-        match tokio::time::timeout(limit, ended).await {
-            Ok(Ok(status)) => {
-                // What it left running on purpose goes on.
-                group.0 = None;
-                how(status)
-            }
-            Ok(Err(error)) => HowItEnded::NotRun {
-                because: error.to_string(),
-            },
-            Err(_) => HowItEnded::TimedOut {
-                after_s: limit.as_secs(),
-            },
-        }
-    };
-    drop(group);
-    // Nothing of it stays behind as a zombie.
-    let _ = child.wait().await;
-    HookEnd::new(how, tail.text())
-}
-
-fn how(status: ExitStatus) -> HowItEnded {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => HowItEnded::Exited { code },
-        (None, signal) => HowItEnded::Killed {
-            signal: signal.unwrap_or_default(),
-        },
-    }
-}
-
-/// A hook and all that it started: ended with this, unless it ended by itself.
-struct Group(Option<rustix::process::Pid>);
-
-impl Group {
-    fn of(child: &Child) -> Self {
-        let id = child.id().and_then(|id| i32::try_from(id).ok());
-        Self(id.and_then(rustix::process::Pid::from_raw))
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // Nobody is left of it, as a rule.
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
-    }
-}
-
-/// The end of what was written, of both streams as it came.
-#[derive(Default)]
-struct Tail(Vec<u8>);
-
-impl Tail {
-    fn add(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-        let old = self.0.len().saturating_sub(KEPT);
-        self.0.drain(..old);
-    }
-
-    fn text(&self) -> String {
-        let text = String::from_utf8_lossy(&self.0);
-        text.trim_start_matches('\u{fffd}').to_owned()
-    }
-}
-
-async fn read_both(
-    out: Option<impl AsyncRead + Unpin>,
-    err: Option<impl AsyncRead + Unpin>,
-    tail: &mut Tail,
-) {
-    let (mut out, mut err) = (out, err);
-    let (mut of_out, mut of_err) = ([0; 1024], [0; 1024]);
-    while out.is_some() || err.is_some() {
-        tokio::select! {
-            read = some(&mut out, &mut of_out) => match read {
-                0 => out = None,
-                read => tail.add(&of_out[..read]),
-            },
-            read = some(&mut err, &mut of_err) => match read {
-                0 => err = None,
-                read => tail.add(&of_err[..read]),
-            },
-        }
-    }
-}
-
-/// 0 at the end, or where no more can be read.
-async fn some(stream: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> usize {
-    match stream {
-        Some(stream) => stream.read(buffer).await.unwrap_or(0),
-        None => std::future::pending().await,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use poolwright_service::hooks::Occasion;
+    use std::time::Duration;
 
     fn call(hook: &str, limit: Duration) -> HookCall {
         HookCall {
             hook: hook.parse().unwrap(),
             occasion: Occasion::Checkpoint,
             schedule: Some("night".parse().unwrap()),
+            gpu: None,
             attempt: 2,
             limit,
             began: jiff::Timestamp::UNIX_EPOCH,
@@ -279,7 +137,7 @@ mod tests {
         );
         let wordy = end_of(r#"["/bin/sh", "-c", "yes | head -c 100000; echo the end"]"#, LONG).await;
         assert!(
-            wordy.is_success() && wordy.output.len() == KEPT,
+            wordy.is_success() && wordy.output.len() == command::KEPT,
             "{}",
             wordy.output.len()
         );

@@ -10,6 +10,8 @@ use url::Url;
 
 /// How events are sent.
 pub use poolwright_northbound::EventOptions;
+/// What its clients may take.
+pub use poolwright_northbound::Limits;
 /// Where an API keeps its files, and for whom it is.
 pub use poolwright_northbound::Options as ApiServing;
 /// An API that is being served.

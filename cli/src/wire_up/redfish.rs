@@ -5,12 +5,10 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::stop::Stop;
 use async_trait::async_trait;
-use futures_util::StreamExt;
-use poolwright_driver::{DriverError, Fabric};
-use poolwright_model::id::ControlEndpointId;
+use poolwright_driver::DriverError;
 use poolwright_redfish::client::{
     Auth, Client, Endpoint, Error, ErrorKind, Fingerprint, Limits, NotSent, Refusals, Secret, Tls, TlsFault,
-    Transport,
+    Transport, client_config,
 };
 use poolwright_redfish::southbound::RedfishDriver;
 use poolwright_redfish::southbound::record::{self, Manifest, RecordError};
@@ -126,34 +124,6 @@ fn password(spec: &EndpointSpec) -> Result<String, Failure> {
     }
 }
 
-/// Both sides of one endpoint, and who it is; or why it can't be reached.
-pub type Attempt = (ControlEndpointId, Result<Arc<dyn Fabric>, DriverError>);
-
-/// Connects to many endpoints side by side. What is wrong with files or addresses ends it. After a stop no other
-/// is begun; what is begun is waited for, so that its session can be ended.
-pub async fn connect_all(
-    connector: &RedfishConnector,
-    specs: &[EndpointSpec],
-    at_once: usize,
-    stop: &Stop,
-) -> Result<Vec<Attempt>, Failure> {
-    for spec in specs {
-        connector.endpoint(spec)?;
-    }
-    let wanted = futures_util::stream::iter(specs.iter().enumerate());
-    let wanted = wanted.take_while(|_| std::future::ready(!stop.is_asked()));
-    let attempts = wanted.map(|(place, spec)| async move {
-        let driver = connector.driver(spec).await;
-        let fabric = driver.map(|driver| Arc::new(driver) as Arc<dyn Fabric>);
-        (place, (spec.id.clone(), fabric))
-    });
-    let attempts = attempts.buffer_unordered(at_once.max(1));
-    let patience = std::pin::pin!(stop.out_of_patience());
-    let mut made: Vec<(usize, Attempt)> = attempts.take_until(patience).collect().await;
-    made.sort_by_key(|(place, _)| *place);
-    Ok(made.into_iter().map(|(_, attempt)| attempt).collect())
-}
-
 fn as_driver_error(failure: Failure) -> DriverError {
     let error = DriverError::no_effect(failure.message);
     match failure.hint {
@@ -174,6 +144,17 @@ fn believed(trust: &Trust) -> Result<Tls, Failure> {
         Trust::Pinned(Pins::Two([one, next])) => Tls::PinnedEither(fingerprint(one)?, fingerprint(next)?),
         Trust::InsecureAnyone => Tls::Insecure,
     })
+}
+
+/// A client for whoever is believed by this rule.
+pub fn client_that_believes(trust: &Trust) -> Result<reqwest::Client, Failure> {
+    let made = client_config(&believed(trust)?).map_err(|fault| fault.to_string());
+    let made = made.and_then(|config| {
+        let builder = reqwest::Client::builder().tls_backend_preconfigured(config);
+        let builder = builder.redirect(reqwest::redirect::Policy::none()).no_proxy();
+        builder.build().map_err(|error| error.to_string())
+    });
+    made.map_err(|why| Failure::usage(format!("no secure connection can be made: {why}")))
 }
 
 fn fingerprint(text: &str) -> Result<Fingerprint, Failure> {

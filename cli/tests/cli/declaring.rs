@@ -1,6 +1,7 @@
 //! What is wanted, declared in files; and windows, told before they come.
 
-use crate::support::{Manager, run, run_with};
+use crate::support::{Manager, run, run_with, slow_rack};
+use poolwright_executor::{Clock, SystemClock};
 
 const WANTED: &str = r#"
 [[demands]]
@@ -121,6 +122,35 @@ async fn what_a_file_declares_is_kept_and_told_apart_from_what_there_is() {
         let refused = manager.run(&apply).await;
         assert_ne!(refused.code, 0, "{to}: {refused:?}");
         assert!(refused.err.contains(said), "{to}: {refused:?}");
+        assert!(refused.err.contains("wanted.toml, line "), "{to}: {refused:?}");
+    }
+    // What the manager refuses is told with its place, too, in each form.
+    for (name, text, said) in [
+        (
+            "b.toml",
+            "[[demands]]\nid = \"zero\"\ngpus = 0\n",
+            "b.toml, line 3, gpus = 0: demand zero",
+        ),
+        (
+            "b.yaml",
+            "demands:\n  - id: zero\n    gpus: 0\n",
+            "b.yaml, line 3, gpus = 0: demand zero",
+        ),
+        (
+            "b.json",
+            "{\"demands\": [{\"id\": \"zero\",\n\"gpus\": 0}]}",
+            "b.json, line 2, gpus = 0: demand zero",
+        ),
+        (
+            "c.yaml",
+            "demands:\n  - id: serve\n    model: 8B\n    task: infer\n    context: 0\n",
+            "c.yaml, line 5, context = 0: demand serve: context is 0; the least is 1",
+        ),
+    ] {
+        let file = data.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        let line = format!("apply -f {}", file.display());
+        manager.run(&line).await.expect(2, &[said]);
     }
     say(WANTED);
     let kept = manager.run("get demands -o json").await.expect(0, &[]).json();
@@ -141,16 +171,35 @@ async fn what_a_file_declares_is_kept_and_told_apart_from_what_there_is() {
 async fn a_file_that_is_wrong_is_refused_with_its_line_and_its_field() {
     let folder = tempfile::tempdir().unwrap();
     for (name, text, said) in [
-        ("a.toml", "[[demands]]\nid = \"a\"\ngpu = 4\n", "line 3"),
+        (
+            "a.toml",
+            "[[demands]]\nid = \"a\"\ngpu = 4\n",
+            "a.toml, line 3, gpu = 4: demands[0] has no field `gpu`: did you mean gpus",
+        ),
+        (
+            "b.toml",
+            "[[demands]]\nid = \"a\"\ngpus = \"many\"\n",
+            "b.toml, line 3: demands[0].gpus is \"many\"; what belongs there: a whole number from 0 to",
+        ),
         (
             "a.yaml",
             "demands:\n  - id: a\n    gpus: many\n",
-            "demands[0].gpus",
+            "a.yaml, line 3: demands[0].gpus is \"many\"; what belongs there: a whole number from 0 to",
         ),
         (
             "a.json",
             "{\"demands\": [{\"id\": \"a\",\n\"gpus\": -1}]}",
-            "line 2",
+            "a.json, line 2: demands[0].gpus is -1; what belongs there: a whole number from 0 to",
+        ),
+        (
+            "c.yaml",
+            "demands:\n  - id: a\n    gpus: 1\n    starts: tomorrow\n",
+            "c.yaml, line 4, starts = tomorrow: demands[0].starts: ",
+        ),
+        (
+            "c.toml",
+            "[[demands]]\nid = \"a\"\nset = { optimizer = [1] }\n",
+            "optimizer = [1]: demands[0].set.optimizer: what belongs there: text, a number, or true or false",
         ),
         ("b.yaml", "demands: [", "line "),
     ] {
@@ -219,6 +268,14 @@ async fn a_window_is_told_by_the_clocks_of_its_zone() {
         .refused(2, &["1 to 1000"]);
 }
 
+/// An hour of the day, in UTC, from which on nothing of seven hours is open before two hours have passed.
+fn later_today_or_tomorrow() -> i64 {
+    match SystemClock.now().as_second() / 3600 % 24 {
+        ..9 => 12,
+        _ => 2,
+    }
+}
+
 #[tokio::test]
 async fn reservations_for_more_than_there_is_are_told_when_they_are_made() {
     let data = tempfile::tempdir().unwrap();
@@ -233,11 +290,14 @@ async fn reservations_for_more_than_there_is_are_told_when_they_are_made() {
 
     // Each has room alone, and not both; one that lies apart does.
     let file = data.path().join("wanted.yaml");
-    let reservations = "demands:
-  - { id: one, gpus: 20, kind: h100-pcie-80gb, window: { weekly: [\"daily 08:00-12:00\"] } }
-  - { id: two, gpus: 20, kind: h100-pcie-80gb, window: { weekly: [\"daily 10:00-11:00\"] } }
-  - { id: apart, gpus: 20, kind: h100-pcie-80gb, window: { weekly: [\"daily 12:00-14:00\"] } }
-";
+    let begin = later_today_or_tomorrow();
+    let daily = |from: i64, to: i64| format!("daily {:02}:00-{:02}:00", begin + from, begin + to);
+    let wants = |id: &str, window: String| {
+        format!("  - {{ id: {id}, gpus: 20, kind: h100-pcie-80gb, window: {{ weekly: [\"{window}\"] }} }}\n")
+    };
+    let windows = [("one", daily(0, 4)), ("two", daily(2, 3)), ("apart", daily(4, 6))];
+    let wanted: String = windows.map(|(id, window)| wants(id, window)).concat();
+    let reservations = format!("demands:\n{wanted}");
     std::fs::write(&file, reservations).unwrap();
     let apply = format!("apply -f {} -o json", file.display());
     let declared = manager.run(&apply).await.expect(8, &[]).json();
@@ -248,7 +308,8 @@ async fn reservations_for_more_than_there_is_are_told_when_they_are_made() {
     };
     let two = lacking("two").unwrap();
     assert!(
-        two.starts_with("while one is open, too, as at 20") && two.contains("T10:00:00Z"),
+        two.starts_with("while one is open, too, as at 20")
+            && two.contains(&format!("T{:02}:00:00Z", begin + 2)),
         "{two}"
     );
     assert!(
@@ -256,9 +317,17 @@ async fn reservations_for_more_than_there_is_are_told_when_they_are_made() {
         "{declared}"
     );
     assert_eq!(lacking("apart"), None, "{declared}");
+    let entries = declared["entries"].as_array().unwrap();
+    let of_two = entries.iter().find(|entry| entry["id"] == "two").unwrap();
+    let help = of_two["does_not_fit"][0]["help"].as_str().unwrap();
+    assert!(
+        help.starts_with("another window for two, or for one: one is open until 20")
+            && help.contains(&format!("T{:02}:00:00Z", begin + 4)),
+        "{help}"
+    );
     let add = "schedule add three --gpus 20 --kind h100-pcie-80gb --weekly";
     let told = manager
-        .run_with(add.split(' ').chain(["daily 13:00-13:30"]))
+        .run_with(add.split(' ').chain([daily(5, 6).as_str()]))
         .await;
     told.expect(0, &["does not fit: while apart is open, too"]);
 
@@ -281,4 +350,44 @@ async fn reservations_for_more_than_there_is_are_told_when_they_are_made() {
         .run(&apply)
         .await
         .refused(2, &["schedule a wants and suspends demand of-a"]);
+}
+
+/// What operations have in hand now is not in the way of a window that opens when they are long done.
+#[tokio::test]
+async fn a_window_is_not_judged_by_what_operations_have_in_hand_now() {
+    let data = tempfile::tempdir().unwrap();
+    let rack = data.path().join("rack.toml");
+    std::fs::write(&rack, slow_rack("20s")).unwrap();
+    let manager = Manager::start(data.path(), &["--rack", rack.to_str().unwrap()]).await;
+    manager.run("demand add busy --gpus 6").await.expect(0, &[]);
+    let plan = data.path().join("plan.json");
+    let plan = plan.to_str().unwrap();
+    manager.run(&format!("plan --out {plan}")).await.expect(0, &[]);
+    manager
+        .run(&format!("apply {plan} --no-wait"))
+        .await
+        .expect(0, &[]);
+    let file = data.path().join("wanted.json");
+    let begin = later_today_or_tomorrow();
+    let window = format!("daily {begin:02}:00-{:02}:30", begin + 6);
+    let declare = async |gpus: u32| {
+        let night = serde_json::json!({"schedules": [{"id": "nights", "suspends": ["busy"],
+            "window": {"weekly": [window]}, "demands": [{"id": "train", "gpus": gpus}]}]});
+        std::fs::write(&file, night.to_string()).unwrap();
+        manager
+            .run(&format!("apply -f {} --dry-run", file.display()))
+            .await
+    };
+    let fits = declare(8).await;
+    fits.expect(0, &["nights"]);
+    let too_many = declare(9).await.expect(8, &["train does not fit"]);
+    assert!(
+        !too_many.out.contains("in use by running operations"),
+        "{too_many:?}"
+    );
+    let open = manager.run("ops list -o json").await.expect(0, &[]).json();
+    assert_ne!(
+        open[0]["state"], "completed",
+        "it was at work all the while: {open}"
+    );
 }

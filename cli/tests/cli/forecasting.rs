@@ -131,6 +131,21 @@ async fn what_is_no_demand_is_refused_with_its_place() {
         let line = format!("forecast --from {}", wrong.display());
         run(&line).await.expect(2, &words);
     }
+    let nameless = dir.path().join("nameless.csv");
+    let hours: String = (0..400)
+        .map(|hour| format!("{},{}\n", hour * 3600, hour % 8))
+        .collect();
+    fs::write(&nameless, format!("time,gpus\n{hours}")).unwrap();
+    let line = format!("forecast --from {} --ahead 1", nameless.display());
+    run(&format!("{line} --tenant nix"))
+        .await
+        .expect(3, &["no tenant nix", "it names none", "leave --tenant out"]);
+    let all = run(&format!("{line} -o json")).await.expect(0, &[]).json();
+    assert_eq!(
+        all["tenants"].as_array().unwrap().len(),
+        1,
+        "all, and nobody twice: {all}"
+    );
     let file = demand(&dir);
     run(&format!("forecast --from {file} --tenant night"))
         .await

@@ -1,6 +1,6 @@
-//! `plan --instance`, which needs no manager.
+//! `plan` over time: of a problem in a file, which needs no manager, and of a manager's own calendar.
 
-use crate::support::run;
+use crate::support::{Manager, run};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -27,7 +27,8 @@ async fn a_problem_over_time_is_planned_and_what_is_not_served_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let file = saved(&folder, "week.json", &instance());
     let line = format!("plan --instance {} --rounds 50 --seed 3", file.display());
-    let answer = run(&format!("{line} -o json")).await.expect(0, &[]).json();
+    // What does not go to a terminal is for a program; a table is there for the asking.
+    let answer = run(&line).await.expect(0, &[]).json();
     // Unserved 2000; two GPUs attached 120, at work for four slots 120, detached 40 or idle 20; the host on 80 + 100.
     assert_eq!(
         answer["objective"],
@@ -44,14 +45,14 @@ async fn a_problem_over_time_is_planned_and_what_is_not_served_says_why() {
         answer["bound"].as_f64() <= answer["objective"].as_f64(),
         "{answer}"
     );
-    run(&line).await.expect(
+    run(&format!("{line} -o table")).await.expect(
         0,
         &["2 of 3 demands served", "low is not served", "h0    2222····"],
     );
 
     let solution = saved(&folder, "solution.json", &answer);
     let again = format!(
-        "plan --instance {} --previous {} --rounds 0 -o json",
+        "plan --instance {} --previous {} --rounds 0",
         file.display(),
         solution.display()
     );
@@ -126,9 +127,19 @@ async fn a_problem_may_say_more_in_a_schema_of_its_own() {
     value["tenants"] = json!([{"id": "t", "most_gpus": 1}]);
     let planned = async |value: &Value| {
         let file = saved(&folder, "more.json", value);
-        run(&format!("plan --instance {} --rounds 20", file.display())).await
+        run(&format!(
+            "plan --instance {} --rounds 20 -o table",
+            file.display()
+        ))
+        .await
     };
-    planned(&value).await.expect(0, &["2 of 3 demands served"]);
+    planned(&value).await.refused(
+        2,
+        &[
+            "tenants: the schema cps-1 has no such key",
+            "write \"schema\": \"poolwright-horizon-1\"",
+        ],
+    );
     value["schema"] = json!("poolwright-horizon-1");
     planned(&value)
         .await
@@ -181,6 +192,103 @@ async fn a_problem_that_can_t_be_right_is_refused_by_field() {
         .refused(3, &["nowhere.json can't be read"]);
 }
 
+#[tokio::test]
+async fn a_key_that_nothing_reads_is_named_with_what_may_have_been_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    let planned = async |value: &Value| {
+        let file = saved(&folder, "keys.json", value);
+        run(&format!("plan --instance {} --rounds 5", file.display())).await
+    };
+    // Whoever writes cps-1 may keep notes in it; what may be a slip is told.
+    let mut value = instance();
+    value["comment"] = json!("made by hand");
+    for demand in value["demands"].as_array_mut().unwrap() {
+        demand["tennant"] = json!("t");
+    }
+    let planned_all_the_same = planned(&value).await.expect(0, &[]);
+    for word in [
+        "comment is not read: cps-1 has no such key",
+        "demands[0] (low).tennant is not read, nor are 2 others of that name",
+        "did you mean tenant?",
+    ] {
+        assert!(
+            planned_all_the_same.err.contains(word),
+            "{planned_all_the_same:?}"
+        );
+    }
+    // What only the longer schema has would do nothing here.
+    for (at, key, to) in [
+        ("/demands/0", "priority", json!(3)),
+        ("/demands/0", "hosts", json!(["h0"])),
+        ("/hosts/0", "closed", json!([{"start": 0, "end": 2}])),
+        ("/gpus/0", "pinned", json!(true)),
+    ] {
+        let mut value = instance();
+        value.pointer_mut(at).unwrap()[key] = to;
+        planned(&value).await.refused(
+            2,
+            &[
+                &format!(".{key}: the schema cps-1 has no such key"),
+                "poolwright-horizon-1",
+            ],
+        );
+    }
+    for (at, key, says, hint) in [
+        ("", "tenant", "json: tenant: the schema", "did you mean tenants?"),
+        (
+            "/hosts/0",
+            "close",
+            "hosts[0] (h0).close:",
+            "did you mean closed?",
+        ),
+        (
+            "/hosts/0/closed/0",
+            "until",
+            "hosts[0] (h0).closed[0].until:",
+            "start, end",
+        ),
+        (
+            "/demands/4",
+            "priorty",
+            "demands[4] (train).priorty:",
+            "did you mean priority?",
+        ),
+        (
+            "/demands/2/parts",
+            "leest",
+            "demands[2] (gang).parts.leest:",
+            "did you mean least?",
+        ),
+        (
+            "/costs",
+            "atach",
+            "costs.atach:",
+            "did you mean attach or detach?",
+        ),
+    ] {
+        let mut value: Value = serde_json::from_str(EVERY_KEY).unwrap();
+        value.pointer_mut(at).unwrap()[key] = json!(1);
+        planned(&value).await.refused(2, &[says, "has no such key", hint]);
+    }
+}
+
+#[tokio::test]
+async fn a_lead_that_is_past_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut value = instance();
+    value["schema"] = json!("poolwright-horizon-1");
+    value["demands"][1]["lead"] = json!(2);
+    let file = saved(&folder, "lead.json", &value);
+    let done = run(&format!("plan --instance {} --rounds 5", file.display()))
+        .await
+        .expect(0, &[]);
+    assert!(
+        done.err
+            .contains("demands[1] (high).lead: 2 slots before its start at 0"),
+        "{done:?}"
+    );
+}
+
 /// A problem with each key that a file of the longer schema may have.
 const EVERY_KEY: &str = include_str!("every_key.json");
 
@@ -190,7 +298,7 @@ async fn every_key_of_the_longer_schema_is_planned_by() {
     let value: Value = serde_json::from_str(EVERY_KEY).unwrap();
     let file = saved(&folder, "every.json", &value);
     let line = format!("plan --instance {} --rounds 100", file.display());
-    let answer = run(&format!("{line} -o json")).await.expect(0, &[]).json();
+    let answer = run(&line).await.expect(0, &[]).json();
     let entries = answer["assignment"]["demands"].as_array().unwrap();
     let of = |id: &str| -> Vec<&Value> { entries.iter().filter(|entry| entry["demand"] == id).collect() };
     let served = |id: &str| of(id).iter().filter(|entry| !entry["host"].is_null()).count();
@@ -212,7 +320,9 @@ async fn every_key_of_the_longer_schema_is_planned_by() {
         "{answer}"
     );
     assert_eq!(of("near")[0]["host"], "h0", "{answer}");
-    run(&line).await.expect(0, &["elastic is served in part"]);
+    run(&format!("{line} -o table"))
+        .await
+        .expect(0, &["elastic is served in part"]);
 }
 
 #[tokio::test]
@@ -300,4 +410,34 @@ async fn a_key_of_the_longer_schema_that_can_t_be_right_is_named() {
     run(&format!("plan --instance {}", file.display()))
         .await
         .refused(2, &["larger unit of cost"]);
+}
+
+#[tokio::test]
+async fn a_manager_tells_and_draws_who_will_hold_what_as_its_calendar_goes_on() {
+    let data = tempfile::tempdir().unwrap();
+    let manager = Manager::start(data.path(), &["--rack", "demo"]).await;
+    manager
+        .run("compose --gpus 8 --kind h100-pcie-80gb --name chat")
+        .await
+        .expect(0, &["completed"]);
+    manager
+        .run("plan --ahead 24h -o table")
+        .await
+        .expect(0, &["nothing changes", "A chat"]);
+    let said = manager.run("plan --ahead 2h").await.expect(0, &[]).json();
+    assert_eq!(
+        (
+            &said["held"][0]["demand"],
+            said["held"][0]["gpus"].as_array().unwrap().len()
+        ),
+        (&json!("chat"), 8)
+    );
+    let page = manager
+        .run("plan --ahead 7d -o html")
+        .await
+        .expect(0, &["<svg", "chat (8)", "GPUs at work"]);
+    assert!(page.out.trim_end().ends_with("</html>"), "{}", page.out);
+    manager.run("plan --ahead 7d -o svg").await.expect(0, &["<svg"]);
+    manager.run("plan --ahead 90d").await.refused(2, &["744h"]);
+    manager.run("plan -o svg").await.refused(2, &["plan --ahead"]);
 }

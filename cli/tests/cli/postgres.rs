@@ -2,7 +2,7 @@
 //! it, and says where it is.
 
 use crate::database::{Cable, Database};
-use crate::support::{Manager, Rack, cluster_key, run_with, slow_rack};
+use crate::support::{KeptAddress, Manager, Rack, cluster_key, run_with, slow_rack};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -197,14 +197,9 @@ async fn an_address_that_can_not_be_right_is_refused_before_anything_is_made() {
     serve(&["--store-password-file", "pw"])
         .await
         .refused(2, &["--store <URL>"]);
-    // Nobody listens on a port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let nobody = KeptAddress::new();
     assert!(!data.exists());
-    serve(&["--store", &format!("postgres://me@127.0.0.1:{port}/pool")])
+    serve(&["--store", &format!("postgres://me@{}/pool", nobody.address)])
         .await
         .refused(10, &["can't be reached", "127.0.0.1"]);
 }

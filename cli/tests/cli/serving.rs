@@ -1,7 +1,7 @@
 //! What `serve` leaves at the endpoints when it ends, and when it can't begin. The endpoints themselves are
 //! asked: an emulated rack counts its sessions.
 
-use crate::support::{Manager, Rack, Server, run};
+use crate::support::{KeptAddress, Manager, Rack, Server, run};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 
@@ -162,12 +162,10 @@ async fn nobody_is_answered_before_all_of_its_rack_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("slow.toml");
     std::fs::write(&file, slow).unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap().to_string();
-    drop(free);
+    let KeptAddress { address, .. } = &KeptAddress::new();
     let dir = folder.path().join("pool");
     let (dir, file) = (dir.to_str().unwrap(), file.to_str().unwrap());
-    let arguments = ["serve", "--data-dir", dir, "--listen", &address, "--rack", file];
+    let arguments = ["serve", "--data-dir", dir, "--listen", address, "--rack", file];
     let server = Server::begin(arguments);
     let ask = format!(
         "get gpus -o json --server https://{address} --ca {dir}/tls/ca.pem --password-file {dir}/initial-admin-password"

@@ -39,6 +39,39 @@ async fn recorded_jobs_are_replayed_against_policies() {
 }
 
 #[tokio::test]
+async fn a_policy_that_is_named_twice_is_replayed_once() {
+    let line = format!("simulate --trace {SMALL} --scenario {SCENARIO} --policy fifo,sjf,fifo -o json");
+    let done = run(&line).await.expect(0, &[]);
+    assert!(
+        done.err
+            .contains("fifo is named more than once, and replayed once"),
+        "{done:?}"
+    );
+    let once = run(&line.replace(",fifo ", " ")).await.expect(0, &[]);
+    let replayed = |answer: serde_json::Value| -> Vec<_> {
+        let policies = answer["policies"].as_array().unwrap().iter();
+        policies.map(|policy| policy["policy"].clone()).collect()
+    };
+    assert_eq!(replayed(done.json()), replayed(once.json()));
+}
+
+/// Nothing is wrong with a manager of which nothing was asked yet.
+#[tokio::test]
+async fn a_manager_that_is_new_says_that_nothing_is_recorded_yet() {
+    let data = tempfile::tempdir().unwrap();
+    let manager = Manager::start(data.path(), &["--rack", "demo"]).await;
+    for (line, empty, said) in [
+        ("forecast", "tenants", "no forecast can be made yet"),
+        ("capacity", "options", "nothing is recorded yet"),
+    ] {
+        let done = manager.run(&format!("{line} -o json")).await.expect(0, &[]);
+        assert!(done.err.contains(said), "{done:?}");
+        assert_eq!(done.json()[empty], serde_json::json!([]), "{done:?}");
+        manager.run(line).await.expect(0, &[]);
+    }
+}
+
+#[tokio::test]
 async fn what_can_not_be_replayed_is_refused_with_its_place() {
     let with = |rest: &str| format!("simulate --trace {SMALL} --scenario {SCENARIO} {rest}");
     for (line, words) in [
@@ -93,6 +126,27 @@ async fn capacity_is_judged_against_buying_nothing() {
     run(&line)
         .await
         .expect(0, &["OPTION", "buy nothing", "no price of"]);
+    run(&format!("{line} --price kwh=0.2"))
+        .await
+        .expect(0, &["KWH USD"]);
+    run(&format!("{line} --price hots=24000"))
+        .await
+        .refused(2, &["--price hots=USD", "no host, slot", "size --list kinds"]);
+}
+
+/// What none of the jobs fits in has no waits, rather than none at all.
+#[tokio::test]
+async fn a_pool_that_could_hold_no_job_is_not_said_to_keep_nobody_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wide.csv");
+    std::fs::write(&file, "job_id,submit_s,duration_s,gpus\nwide,0,3600,40\n").unwrap();
+    let line = format!(
+        "capacity --trace {} --scenario {DESCRIBED} -o csv",
+        file.display()
+    );
+    let text = run(&line).await.expect(0, &[]).out;
+    let row = text.lines().find(|line| line.starts_with("buy nothing")).unwrap();
+    assert!(row.starts_with("buy nothing,0,,,"), "{row}");
 }
 
 #[tokio::test]
@@ -141,7 +195,7 @@ async fn capacity_is_judged_by_what_the_manager_recorded() {
     manager
         .run("capacity")
         .await
-        .expect(1, &["nothing can be replayed", "--trace FILE"]);
+        .expect(0, &["nothing is recorded yet", "--trace FILE"]);
     manager.run("compose --gpus 2 --name web").await.expect(0, &[]);
     manager.run("release web --yes").await.expect(0, &[]);
     manager.run("compose --gpus 1 --name chat").await.expect(0, &[]);
@@ -177,10 +231,13 @@ async fn capacity_is_judged_by_what_the_manager_recorded() {
         "{}",
         answer["pool"]
     );
-    manager
-        .run(&line)
-        .await
-        .expect(0, &["1 ended, 1 running, 0 waiting, 1 refused", "buy nothing"]);
+    manager.run(&line).await.expect(
+        0,
+        &[
+            "1 ended, 1 running, 0 waiting, 1 refused, 0 withdrawn",
+            "buy nothing",
+        ],
+    );
 
     let trace = std::fs::read_to_string(&file).unwrap();
     assert!(
@@ -195,4 +252,23 @@ async fn capacity_is_judged_by_what_the_manager_recorded() {
     ))
     .await
     .expect(0, &["buy nothing"]);
+}
+
+/// What the manager gave is what the replay gives where nothing is bought: it binds any GPU to any host that reaches it.
+#[tokio::test]
+async fn uplinks_hold_nothing_back_that_the_manager_gave() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "zones"]).await;
+    manager.run("compose --gpus 3 --name wide").await.expect(0, &[]);
+    let answer = manager.run("capacity -o json").await.expect(0, &[]).json();
+    assert_eq!(answer["pool"].get("switches"), None, "{}", answer["pool"]);
+    assert_eq!(answer["options"][0]["refused"], 0, "{}", answer["options"][0]);
+    // What uplinks of some width would hold back is asked of a scenario.
+    let scenario = folder.path().join("narrow.toml");
+    let described = std::fs::read_to_string(DESCRIBED).unwrap();
+    let narrow = format!("switches = {{count = 3, uplink_gpus = 0}}\n{described}");
+    std::fs::write(&scenario, narrow).unwrap();
+    let line = format!("capacity --scenario {} -o json", scenario.display());
+    let answer = manager.run(&line).await.expect(0, &[]).json();
+    assert_eq!(answer["pool"]["switches"]["uplink_gpus"], 0, "{}", answer["pool"]);
 }

@@ -6,6 +6,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpSocket;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
@@ -306,6 +307,26 @@ impl Rack {
         let all = gpus.len();
         gpus.dedup();
         assert_eq!(gpus.len(), all, "a GPU is bound twice: {:?}", self.bindings());
+    }
+}
+
+/// An address of this machine at which nobody listens, kept from everybody who lets the kernel choose one: for servers
+/// that come back to the same address.
+pub struct KeptAddress {
+    pub address: String,
+    _bound: TcpSocket,
+}
+
+impl KeptAddress {
+    pub fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        // Whoever names the address may still listen there: servers set this, too.
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        Self {
+            address: socket.local_addr().unwrap().to_string(),
+            _bound: socket,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::live::Live;
 use crate::operation::Operation;
 use crate::state::OperationState;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(30);
 
 /// How bad it is, in Redfish's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// It may still end well by itself.
@@ -29,7 +30,7 @@ pub enum Severity {
 }
 
 /// Somebody must look at an operation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Alarm {
     pub at: Timestamp,
     pub severity: Severity,

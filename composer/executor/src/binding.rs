@@ -25,6 +25,7 @@ use crate::live::Live;
 use crate::note::{self, Way, said};
 use crate::operation::OperationKind;
 use crate::options::Pauses;
+use crate::restart;
 use crate::state::StepState;
 use poolwright_driver::{Bound, DriverError, ErrorKind, TaskSeen};
 use poolwright_model::step::{Step, Target, Verb};
@@ -247,6 +248,11 @@ impl Pursuit<'_> {
         }
         if self.way == Way::Undo
             && let Err(error) = host::let_go(self.cx, target, pass).await?
+        {
+            return Ok(Err(error));
+        }
+        if self.way == Way::Do
+            && let Err(error) = restart::drained(self.cx, self.live, target, pass).await?
         {
             return Ok(Err(error));
         }

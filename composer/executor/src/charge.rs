@@ -29,6 +29,8 @@ use tokio::time::Instant;
 pub struct Tenure {
     /// Holds for as long as nobody else took over; `None` where there is nobody else.
     pub proof: Option<Expectation>,
+    /// Grows with every change of hands; what is asked is told it, for who knows a higher one refuses it.
+    pub epoch: Option<u64>,
     /// Before this, requests of the manager before may still arrive. `None`: there are none.
     pub from: Option<Instant>,
 }
@@ -67,6 +69,7 @@ impl Charge for Alone {
     fn tenure(&self, _: &ControlEndpointId) -> Option<Tenure> {
         Some(Tenure {
             proof: None,
+            epoch: None,
             from: None,
         })
     }

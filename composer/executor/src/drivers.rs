@@ -10,6 +10,7 @@ use poolwright_driver::{HostTarget, ResetSeen, Room, TaskSeen};
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_model::step::Target;
+use poolwright_model::units::Bytes;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::future::Future;
@@ -76,7 +77,7 @@ impl Metal {
             Ok(fabric) => fabric,
             Err(error) => return Ok(Err(error)),
         };
-        let call = || {
+        let call = |_| {
             let fabric = in_this_session(&fabric);
             async move {
                 fabric
@@ -93,7 +94,7 @@ impl Metal {
             Ok(fabric) => fabric,
             Err(error) => return Ok(Err(error)),
         };
-        let call = || {
+        let call = |_| {
             let fabric = in_this_session(&fabric);
             async move {
                 fabric
@@ -116,7 +117,7 @@ impl Metal {
             Ok(fabric) => fabric,
             Err(error) => return Ok(Err(error)),
         };
-        let call = || {
+        let call = |_| {
             let fabric = in_this_session(&fabric);
             async move { fabric.reset(&target.unit_at, self.act_deadline).await }
         };
@@ -124,8 +125,10 @@ impl Metal {
             .await
     }
 
-    pub async fn preflight(&self, target: &Target) -> Answer<Room> {
-        let (host, question) = self.host(target).await?;
+    /// `largest_bar` is what the largest register of the GPUs wants, where that is known.
+    pub async fn preflight(&self, target: &Target, largest_bar: Option<Bytes>) -> Answer<Room> {
+        let (host, mut question) = self.host(target).await?;
+        question.largest_bar = largest_bar;
         let call = host.preflight(&question, self.host_deadline);
         self.call(host.endpoint(), self.host_deadline, call).await
     }
@@ -133,6 +136,13 @@ impl Metal {
     pub async fn verify(&self, target: &Target) -> Answer<Confirmation> {
         let (host, question) = self.host(target).await?;
         let call = host.verify(&question, self.host_deadline);
+        self.call(host.endpoint(), self.host_deadline, call).await
+    }
+
+    /// Which start of the host it is, where that can be told.
+    pub async fn started(&self, target: &Target) -> Answer<Option<String>> {
+        let (host, question) = self.host(target).await?;
+        let call = host.started(&question, self.host_deadline);
         self.call(host.endpoint(), self.host_deadline, call).await
     }
 
@@ -157,7 +167,10 @@ impl Metal {
             let answer = host.drain(&question, self.host_deadline);
             return Ok(self.call(host.endpoint(), self.host_deadline, answer).await);
         }
-        let call = || host.drain(&question, self.host_deadline);
+        let call = |epoch| {
+            let (host, question) = (&host, under(&question, epoch));
+            async move { host.drain(&question, self.host_deadline).await }
+        };
         self.write((host.endpoint(), self.host_deadline), pass, call)
             .await
     }
@@ -171,9 +184,48 @@ impl Metal {
             let answer = host.undrain(&question, self.host_deadline);
             return Ok(self.call(host.endpoint(), self.host_deadline, answer).await);
         }
-        let call = || host.undrain(&question, self.host_deadline);
+        let call = |epoch| {
+            let (host, question) = (&host, under(&question, epoch));
+            async move { host.undrain(&question, self.host_deadline).await }
+        };
         self.write((host.endpoint(), self.host_deadline), pass, call)
             .await
+    }
+
+    /// Whether what speaks for the host can make GPUs ready; `CannotTell` where not.
+    pub async fn can_make_ready(&self, target: &Target) -> Answer<()> {
+        let (host, _) = self.host(target).await?;
+        match host.can_make_ready() {
+            true => Ok(()),
+            false => Err(no_way_to_make_ready(&*host)),
+        }
+    }
+
+    pub async fn make_ready(&self, target: &Target, pass: Pass<'_>) -> Write<String> {
+        let (host, question) = match self.host(target).await {
+            Ok((host, _)) if !host.can_make_ready() => return Ok(Err(no_way_to_make_ready(&*host))),
+            Ok(host) => host,
+            Err(error) => return Ok(Err(error)),
+        };
+        let call = |epoch| {
+            let (host, question) = (&host, under(&question, epoch));
+            async move { host.make_ready(&question, self.act_deadline).await }
+        };
+        self.write((host.endpoint(), self.act_deadline), pass, call).await
+    }
+
+    /// Takes that back.
+    pub async fn unready(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
+        let (host, question) = match self.host(target).await {
+            Ok((host, _)) if !host.can_make_ready() => return Ok(Err(no_way_to_make_ready(&*host))),
+            Ok(host) => host,
+            Err(error) => return Ok(Err(error)),
+        };
+        let call = |epoch| {
+            let (host, question) = (&host, under(&question, epoch));
+            async move { host.unready(&question, self.act_deadline).await }
+        };
+        self.write((host.endpoint(), self.act_deadline), pass, call).await
     }
 
     async fn fabric(&self, target: &Target) -> Answer<Arc<dyn Fabric>> {
@@ -197,6 +249,9 @@ impl Metal {
             host_port: target.host_port.clone(),
             gpus: target.gpus.clone(),
             known_as: target.known_as.clone(),
+            slot: target.slot.clone(),
+            largest_bar: None,
+            epoch: None,
         };
         Ok((host, question))
     }
@@ -216,12 +271,12 @@ impl Metal {
     /// side may be another endpoint than the fabric's, which the intent was about: it is confirmed, too.
     ///
     /// `call` is begun before that last look, and goes on only after it: so it is bound to a session that whoever
-    /// took over in between has ended.
+    /// took over in between has ended. It is told the number of the lease under which it is sent.
     async fn write<T, F: Future<Output = Answer<T>>>(
         &self,
         (endpoint, deadline): (&ControlEndpointId, Duration),
         pass: Pass<'_>,
-        call: impl Fn() -> F,
+        call: impl Fn(Option<u64>) -> F,
     ) -> Write<T> {
         loop {
             let waited = pass.through(endpoint).await?;
@@ -240,8 +295,9 @@ impl Metal {
                 Err(error) => return Ok(Err(error)),
             };
             if pass.is_open(endpoint) {
-                let call = call();
-                charge::still(&*self.charge, endpoint, pass.proof(endpoint).as_ref())?;
+                let proof = pass.proof(endpoint);
+                let call = call(proof.as_ref().and_then(|tenure| tenure.epoch));
+                charge::still(&*self.charge, endpoint, proof.as_ref())?;
                 return Ok(answered(endpoint, deadline, call).await);
             }
         }
@@ -285,6 +341,22 @@ impl Metal {
 fn elsewhere(message: &str) -> DriverError {
     DriverError::no_effect(format!("{message}, so nothing was sent there"))
         .with_hint("ask for it again: the manager in charge of all of its endpoints does it then")
+}
+
+fn no_way_to_make_ready(host: &dyn HostSide) -> DriverError {
+    DriverError::cannot_tell(format!(
+        "{} neither checks nor sets GPUs, and tells nobody of them",
+        host.endpoint()
+    ))
+    .with_hint("an agent on the host does: see docs/HOSTS.md")
+}
+
+/// The same question, asked under a lease.
+fn under(question: &HostTarget, epoch: Option<u64>) -> HostTarget {
+    HostTarget {
+        epoch,
+        ..question.clone()
+    }
 }
 
 fn in_this_session(fabric: &Arc<dyn Fabric>) -> Arc<dyn Fabric> {

@@ -2,9 +2,11 @@
 
 use crate::record::GpuRecord;
 use jiff::Timestamp;
+use poolwright_driver::Learned;
 use poolwright_model::id::{CompositionId, GpuId, OperationId, TenantId, UnitId};
 use poolwright_model::lifecycle::{GpuEvent, GpuState};
 use poolwright_model::step::Target;
+use poolwright_model::units::Bytes;
 use std::collections::BTreeMap;
 
 /// What was done to a unit, or seen of it.
@@ -170,6 +172,38 @@ impl Gpus {
             }
         }
         changed
+    }
+}
+
+impl Gpus {
+    /// Takes in what a host told of a unit's GPUs; returns the records that are different now.
+    pub fn learn(&mut self, unit: &UnitId, told: &[Learned]) -> Vec<GpuRecord> {
+        let mut changed = Vec::new();
+        for record in self.0.get_mut(unit).into_iter().flat_map(BTreeMap::values_mut) {
+            let before = record.clone();
+            if let Some(told) = told.iter().find(|told| told.gpu == record.gpu) {
+                record.learn(told);
+            }
+            if *record != before {
+                changed.push(record.clone());
+            }
+        }
+        changed
+    }
+
+    /// How one of a unit's GPUs is another than the one that was known under its name.
+    pub fn is_another(&self, unit: &UnitId, told: &[Learned]) -> Option<String> {
+        self.of_unit(unit).find_map(|record| {
+            let told = told.iter().find(|told| told.gpu == record.gpu)?;
+            let why = told.differs_from(record.learned.as_ref()?)?;
+            Some(format!("{} is another GPU than before: {why}", record.gpu))
+        })
+    }
+
+    /// What the largest register of a unit wants, where a host has told so.
+    pub fn largest_bar(&self, unit: &UnitId) -> Option<Bytes> {
+        let told = self.of_unit(unit).filter_map(|record| record.learned.as_ref());
+        told.filter_map(|learned| learned.largest_bar).max()
     }
 }
 

@@ -11,9 +11,10 @@ use crate::live::Live;
 use crate::note::{self, Way, done, looked, said};
 use crate::operation::StepRecord;
 use crate::pause::Pass;
+use crate::restart;
 use crate::state::StepState;
-use poolwright_driver::{Confirmation, DriverError, ErrorKind, Holder, Room};
-use poolwright_model::step::Target;
+use poolwright_driver::{Confirmation, DriverError, ErrorKind, Holder, Learned, Room};
+use poolwright_model::step::{Target, Verb};
 
 /// The evidence where the host's side can't tell.
 pub(crate) const FABRIC_ALONE: &str = "fabric alone";
@@ -26,7 +27,8 @@ pub(crate) async fn preflight(cx: &Context, live: &Live, index: u32) -> Result<(
         index,
         Some(format!("{} to say whether there is room", target.host)),
     );
-    let evidence = match cx.metal.preflight(target).await {
+    let largest_bar = live.ask_gpus(|gpus| gpus.largest_bar(&target.unit)).await;
+    let evidence = match cx.metal.preflight(target, largest_bar).await {
         Ok(Room::Enough) => "the host says that there is room".to_owned(),
         Ok(Room::CannotTell { reason }) => reason,
         Err(error) if error.kind == ErrorKind::CannotTell => said(&error),
@@ -39,7 +41,7 @@ pub(crate) async fn preflight(cx: &Context, live: &Live, index: u32) -> Result<(
             return failed(cx, live, &record, message).await;
         }
     };
-    looked(cx, live, index, evidence, None).await
+    looked(cx, live, index, evidence).await
 }
 
 /// Waits until the host sees the GPUs.
@@ -49,8 +51,8 @@ pub(crate) async fn verify(cx: &Context, live: &Live, index: u32) -> Result<(), 
     let until = tokio::time::Instant::now() + cx.options.verify_deadline;
     loop {
         let missing = match cx.metal.verify(target).await {
-            Ok(Confirmation::Seen { evidence }) => {
-                return looked(cx, live, index, evidence, Some(Change::Confirmed)).await;
+            Ok(Confirmation::Seen { evidence, learned }) => {
+                return seen(cx, live, &record, evidence, learned).await;
             }
             Ok(Confirmation::CannotTell { reason }) => return unconfirmed(cx, live, &record, &reason).await,
             Err(error) if error.kind == ErrorKind::CannotTell => {
@@ -72,16 +74,29 @@ pub(crate) async fn verify(cx: &Context, live: &Live, index: u32) -> Result<(), 
     }
 }
 
+/// The host sees them. What it tells of them is kept; another GPU than before goes back.
+async fn seen(
+    cx: &Context,
+    live: &Live,
+    record: &StepRecord,
+    evidence: String,
+    learned: Vec<Learned>,
+) -> Result<(), Halt> {
+    let index = record.step.index;
+    let unit = &record.step.target.unit;
+    let Some(why) = live.ask_gpus(|gpus| gpus.is_another(unit, &learned)).await else {
+        return note::confirmed(cx, live, index, evidence, learned).await;
+    };
+    let mut line = StepLine::new(index, StepState::Failed);
+    line.learned = learned;
+    let message = format!("{}: {why}; see what was exchanged there", record.step);
+    note::failed(cx, live, line, message, None).await
+}
+
 async fn unconfirmed(cx: &Context, live: &Live, record: &StepRecord, reason: &str) -> Result<(), Halt> {
     if cx.options.accept_fabric_alone {
-        return looked(
-            cx,
-            live,
-            record.step.index,
-            format!("{FABRIC_ALONE}: {reason}"),
-            None,
-        )
-        .await;
+        let evidence = format!("{FABRIC_ALONE}: {reason}");
+        return looked(cx, live, record.step.index, evidence).await;
     }
     let message = format!(
         "{}: {reason}, and the fabric's word alone is not accepted here",
@@ -100,9 +115,15 @@ pub(crate) async fn drain(cx: &Context, live: &Live, index: u32) -> Result<(), H
         if let Err(error) = nobody_uses(cx, live, target).await {
             return undrained(cx, live, &record, (attempts, unsure), &error).await;
         }
+        // Before it lets go: after a start in between it has the GPUs again.
+        let boot = match restart::boot(cx, target).await {
+            Ok(boot) => boot,
+            Err(_) if live.ask(|operation| operation.force.is_some()) => None,
+            Err(error) => return undrained(cx, live, &record, (attempts, unsure), &error).await,
+        };
         attempts += 1;
         let mut intent = StepLine::new(index, StepState::Running);
-        (intent.attempts, intent.unsure) = (attempts, unsure);
+        (intent.attempts, intent.unsure, intent.boot) = (attempts, unsure, boot);
         note::intent(cx, live, intent, Some(Change::DrainStarted)).await?;
         live.show(index, Some(format!("{} to let go of the GPUs", target.host)));
         let pass = cx.pass(live, index, Way::Do);
@@ -161,10 +182,11 @@ async fn undrained(
     note::failed(cx, live, line, message, change).await
 }
 
-/// Takes a drain back.
-pub(crate) async fn undrain(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
+/// Takes back what a host was made to do: that it let go of GPUs, or that it made them ready.
+pub(crate) async fn take_back(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
     let record = live.step(index)?;
     let target = &record.step.target;
+    let is_drain = record.step.verb == Verb::Drain;
     let mut pauses = cx.options.pauses();
     let mut attempts = 0;
     loop {
@@ -173,7 +195,10 @@ pub(crate) async fn undrain(cx: &Context, live: &Live, index: u32) -> Result<(),
         intent.attempts = attempts;
         note::intent(cx, live, intent, None).await?;
         let pass = cx.pass(live, index, Way::Undo);
-        let answer = cx.metal.undrain(target, pass).await?;
+        let answer = match is_drain {
+            true => cx.metal.undrain(target, pass).await?,
+            false => cx.metal.unready(target, pass).await?,
+        };
         note::acted(cx, live, index, Way::Undo).await;
         match answer {
             Ok(()) => break,
@@ -185,10 +210,12 @@ pub(crate) async fn undrain(cx: &Context, live: &Live, index: u32) -> Result<(),
                 return note::stuck(cx, live, line, message).await;
             }
             Err(error) => {
-                live.show(
-                    index,
-                    Some(format!("{} to take the GPUs back ({error})", target.host)),
-                );
+                let what = if is_drain {
+                    "take the GPUs back"
+                } else {
+                    "put the GPUs back as they were"
+                };
+                live.show(index, Some(format!("{} to {what} ({error})", target.host)));
                 let pause = pauses.next().unwrap_or(cx.options.last_pause);
                 live.pause(pause, None).await?;
             }
@@ -196,7 +223,11 @@ pub(crate) async fn undrain(cx: &Context, live: &Live, index: u32) -> Result<(),
     }
     let mut line = StepLine::new(index, StepState::Undone);
     line.attempts = attempts;
-    note::outcome(cx, live, line, Some(Change::DrainUndone), Way::Undo).await?;
+    let change = is_drain.then_some(Change::DrainUndone);
+    note::outcome(cx, live, line, change, Way::Undo).await?;
+    if !is_drain {
+        return Ok(());
+    }
     // It was attached before; one look says whether it is again.
     if let Ok(Confirmation::Seen { .. }) = cx.metal.verify(target).await {
         let entry = Entry {

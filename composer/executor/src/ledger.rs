@@ -2,7 +2,7 @@
 
 use crate::event::Event;
 use crate::gpus::{self, Change, Gpus};
-use crate::line::{Line, Noted};
+use crate::line::{Line, Noted, StepLine};
 use crate::operation::{Operation, StepRecord};
 use crate::record::GpuRecord;
 use crate::state::{OperationState, StepState};
@@ -93,9 +93,17 @@ impl Ledger {
             batch.expect(&proof.kind, &proof.id, proof.revision);
         }
         let mut noted = Vec::with_capacity(entry.lines.len());
+        // Each record is written once, as it is after all of it.
+        let mut changed: BTreeMap<GpuId, GpuRecord> = BTreeMap::new();
+        let mut keep = |records: Vec<GpuRecord>| {
+            changed.extend(records.into_iter().map(|record| (record.gpu.clone(), record)));
+        };
         for line in entry.lines {
             let line = Noted { at, line };
             self.add_line(&line, batch)?;
+            if let Line::Step(step) = &line.line {
+                keep(self.learn(step));
+            }
             noted.push(line);
         }
         for (index, change) in entry.changes {
@@ -108,11 +116,20 @@ impl Ledger {
                 tenant: record.tenant.as_ref(),
                 at,
             };
-            for changed in self.gpus.change(&record.step.target, change, &of) {
-                batch.put(&changed).map_err(|e| Halt::broken(&e))?;
-            }
+            keep(self.gpus.change(&record.step.target, change, &of));
+        }
+        for record in changed.values() {
+            batch.put(record).map_err(|e| Halt::broken(&e))?;
         }
         Ok(noted)
+    }
+
+    /// Keeps what a host told with its GPUs; returns the records that are different now.
+    fn learn(&mut self, line: &StepLine) -> Vec<GpuRecord> {
+        let of = self.operation.step(line.index);
+        of.map_or_else(Vec::new, |record| {
+            self.gpus.learn(&record.step.target.unit, &line.learned)
+        })
     }
 
     /// Adds a line, with the events that tell of it.
@@ -169,8 +186,12 @@ impl Ledger {
                 _ => {}
             }
         }
-        for (index, _) in &entry.changes {
-            let Some(record) = self.operation.step(*index) else {
+        let learning = entry.lines.iter().filter_map(|line| match line {
+            Line::Step(line) if !line.learned.is_empty() => Some(line.index),
+            _ => None,
+        });
+        for index in entry.changes.iter().map(|(index, _)| *index).chain(learning) {
+            let Some(record) = self.operation.step(index) else {
                 continue;
             };
             for gpu in self.gpus.of_unit(&record.step.target.unit) {

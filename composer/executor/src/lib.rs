@@ -39,6 +39,7 @@ mod options;
 mod order;
 mod pause;
 mod resolve;
+mod restart;
 mod retention;
 mod submit;
 
@@ -55,6 +56,7 @@ mod left_out;
 mod live;
 mod load;
 mod locks;
+mod make_ready;
 mod note;
 mod observed;
 mod reset;

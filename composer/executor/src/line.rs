@@ -4,6 +4,8 @@ use crate::left_out::LeftOut;
 use crate::operation::Stop;
 use crate::state::StepState;
 use jiff::Timestamp;
+use poolwright_driver::Learned;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A line, and when it was written.
@@ -56,7 +58,7 @@ pub enum Line {
 }
 
 /// A step's new state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepLine {
     pub index: u32,
     pub state: StepState,
@@ -67,10 +69,16 @@ pub struct StepLine {
     /// The task in which the service still goes on with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
+    /// Which start of the host it was done under, where the host says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What the host has told of its GPUs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub learned: Vec<Learned>,
 }
 
 impl StepLine {
@@ -81,8 +89,10 @@ impl StepLine {
             attempts: 0,
             unsure: false,
             task: None,
+            boot: None,
             evidence: None,
             error: None,
+            learned: Vec::new(),
         }
     }
 }

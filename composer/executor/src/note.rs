@@ -9,7 +9,7 @@ use crate::line::{Line, StepLine};
 use crate::live::Live;
 use crate::operation::{Stop, StopCause};
 use crate::state::StepState;
-use poolwright_driver::DriverError;
+use poolwright_driver::{DriverError, Learned};
 
 /// Which way an operation goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,22 +105,41 @@ pub(crate) async fn done(
 }
 
 /// The same for a step that only looks: it is committed with what comes next.
-pub(crate) async fn looked(
+pub(crate) async fn looked(cx: &Context, live: &Live, index: u32, evidence: String) -> Result<(), Halt> {
+    let line = is_done(live, index, evidence)?;
+    live.carry(entry(index, Line::Step(line), None)).await?;
+    cx.at(live, Some(index), false, Moment::AfterOutcome).await;
+    Ok(())
+}
+
+/// The same where the host sees the GPUs, with what it told of them.
+pub(crate) async fn confirmed(
     cx: &Context,
     live: &Live,
     index: u32,
     evidence: String,
-    change: Option<Change>,
+    learned: Vec<Learned>,
 ) -> Result<(), Halt> {
-    let line = is_done(live, index, evidence)?;
-    live.carry(entry(index, Line::Step(line), change)).await?;
+    let mut line = is_done(live, index, evidence)?;
+    line.learned = learned;
+    let seen = entry(index, Line::Step(line), Some(Change::Confirmed));
+    live.carry(seen).await?;
+    cx.at(live, Some(index), false, Moment::AfterOutcome).await;
+    Ok(())
+}
+
+/// The same for a step of which nothing was asked.
+pub(crate) async fn carried(cx: &Context, live: &Live, line: StepLine) -> Result<(), Halt> {
+    let index = line.index;
+    live.carry(entry(index, Line::Step(line), None)).await?;
     cx.at(live, Some(index), false, Moment::AfterOutcome).await;
     Ok(())
 }
 
 fn is_done(live: &Live, index: u32, evidence: String) -> Result<StepLine, Halt> {
     let mut line = StepLine::new(index, StepState::Done);
-    line.attempts = live.step(index)?.attempts;
+    let record = live.step(index)?;
+    (line.attempts, line.boot) = (record.attempts, record.boot);
     line.evidence = Some(evidence);
     Ok(line)
 }

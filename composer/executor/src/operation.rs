@@ -12,12 +12,13 @@ use jiff::Timestamp;
 use poolwright_model::id::{ControlEndpointId, OperationId, PlanId, TenantId, UnitId};
 use poolwright_model::step::{Step, Verb};
 use poolwright_store::Stored;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What somebody wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperationKind {
     /// A plan for all demands.
@@ -83,7 +84,7 @@ impl OperationKind {
 }
 
 /// The run of one plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Operation {
     pub id: OperationId,
     pub kind: OperationKind,
@@ -134,7 +135,7 @@ pub struct Operation {
 }
 
 /// Why an operation is undone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stop {
     pub cause: StopCause,
     /// What failed, where and why; or the reason given.
@@ -166,7 +167,7 @@ impl Stop {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StopCause {
     /// The step with this index.
@@ -178,7 +179,7 @@ pub enum StopCause {
 }
 
 /// A step, and how far it is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepRecord {
     #[serde(flatten)]
     pub step: Step,
@@ -192,6 +193,9 @@ pub struct StepRecord {
     /// The task in which the service still goes on with what was asked: until it has ended, that may come true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
+    /// Which start of the host it was done under, where the host says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<String>,
     /// What was seen, and by whom.
     pub evidence: Option<String>,
     pub error: Option<String>,
@@ -214,6 +218,7 @@ impl StepRecord {
             attempts: 0,
             unsure: false,
             task: None,
+            boot: None,
             evidence: None,
             error: None,
             waiting_for: None,
@@ -230,11 +235,9 @@ impl StepRecord {
     pub(crate) fn needs_undo(&self) -> bool {
         self.step.verb.has_effect()
             && match self.state {
-                StepState::Running
-                | StepState::Done
-                | StepState::NotPossible
-                | StepState::Indeterminate
-                | StepState::Undoing => true,
+                StepState::Running | StepState::Done | StepState::Indeterminate | StepState::Undoing => true,
+                // Where it was known before that nobody there can do it, nobody was asked.
+                StepState::NotPossible => self.attempts > 0,
                 StepState::Failed => self.unsure,
                 StepState::Pending | StepState::Skipped | StepState::Undone | StepState::Stuck => false,
             }
@@ -419,6 +422,7 @@ impl Operation {
         record.attempts = line.attempts;
         record.unsure = line.unsure;
         record.task.clone_from(&line.task);
+        record.boot.clone_from(&line.boot);
         // What failed stays to be seen while it is undone, and after.
         if line.error.is_some() || !matches!(line.state, StepState::Undoing | StepState::Undone) {
             record.error.clone_from(&line.error);

@@ -6,10 +6,12 @@
 
 use crate::operation::OperationKind;
 use jiff::Timestamp;
+use poolwright_driver::Learned;
 use poolwright_model::id::{CompositionId, GpuId, HostId, HostPortId, OperationId, TenantId, UnitId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::{Composition, Plan};
 use poolwright_store::Stored;
+use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -58,6 +60,36 @@ pub struct GpuRecord {
     /// The operation that wrote this.
     pub operation: Option<OperationId>,
     pub since: Timestamp,
+    /// Under which names hosts have seen it, and what the last one told of it. Stays when it is let go of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learned: Option<Learned>,
+    /// The same of who it was before, where the last host saw another GPU in its place: until somebody has looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learned_before: Option<Learned>,
+}
+
+impl GpuRecord {
+    /// Takes in what a host told.
+    pub(crate) fn learn(&mut self, told: &Learned) {
+        let Some(known) = self.learned.take() else {
+            self.learned = Some(told.clone());
+            return;
+        };
+        if told.differs_from(&known).is_none() {
+            self.learned = Some(told.clone().beside(&known));
+            return;
+        }
+        self.learned = Some(told.clone());
+        // Who it was at first, however often it changes.
+        self.learned_before.get_or_insert(known);
+    }
+
+    /// How it is another GPU than before; `None` where it is not, or somebody has looked since.
+    pub fn is_another(&self) -> Option<String> {
+        let (now, before) = (self.learned.as_ref()?, self.learned_before.as_ref()?);
+        let seen = || format!("it is told of in two ways: last at {}", now.address);
+        Some(now.differs_from(before).unwrap_or_else(seen))
+    }
 }
 
 impl Stored for GpuRecord {
@@ -68,7 +100,7 @@ impl Stored for GpuRecord {
 }
 
 /// A composition that stands, with its evidence.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CompositionRecord {
     #[serde(flatten)]
     pub composition: Composition,

@@ -11,6 +11,7 @@ use crate::host;
 use crate::ledger::{self, Begins, Halt};
 use crate::line::Line;
 use crate::live::Live;
+use crate::make_ready;
 use crate::note::Way;
 use crate::operation::{Operation, StepRecord};
 use crate::reset;
@@ -174,8 +175,9 @@ fn step<'a>(cx: &'a Context, live: &'a Live, index: u32, way: Way) -> BoxFuture<
         (Verb::Bind | Verb::Unbind, way) => binding::pursue(cx, live, index, way).boxed(),
         (Verb::Preflight, _) => host::preflight(cx, live, index).boxed(),
         (Verb::Verify, _) => host::verify(cx, live, index).boxed(),
+        (Verb::Ready, Way::Do) => make_ready::make_ready(cx, live, index).boxed(),
         (Verb::Drain, Way::Do) => host::drain(cx, live, index).boxed(),
-        (Verb::Drain, Way::Undo) => host::undrain(cx, live, index).boxed(),
+        (Verb::Drain | Verb::Ready, Way::Undo) => host::take_back(cx, live, index).boxed(),
         (Verb::Reset, Way::Do) => reset::reset(cx, live, index).boxed(),
         (Verb::Reset, Way::Undo) => reset::undo(cx, live, index).boxed(),
     }

@@ -23,12 +23,13 @@
 //! failed) hold what they hold. Neither is ever shown as an end, and time alone leads out of neither:
 //! only a successful read does, or an operator. *Failed* is what an operator made of them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
 /// Where an operation is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperationState {
     /// In the journal, its units claimed; nothing done yet.
@@ -170,7 +171,7 @@ impl fmt::Display for OperationState {
 ///      ├──► Skipped (the goal held already)   Running ──► NotPossible, and on from there as from Done
 ///      └──► Done, Failed (nothing had to be sent)
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepState {
     Pending,
@@ -211,7 +212,10 @@ impl StepState {
     pub fn may_become(self, next: Self) -> bool {
         use StepState as S;
         match self {
-            S::Pending => matches!(next, S::Running | S::Done | S::Skipped | S::Failed),
+            S::Pending => matches!(
+                next,
+                S::Running | S::Done | S::Skipped | S::NotPossible | S::Failed
+            ),
             // Running again: asked a second time.
             S::Running => !matches!(next, S::Pending | S::Skipped),
             S::Done | S::NotPossible | S::Failed => {

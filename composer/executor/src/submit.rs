@@ -378,6 +378,8 @@ fn first_seen(operation: &Operation, plan: &Plan, target: &Target, gpu: &GpuId) 
         tenant: None,
         operation: None,
         since: operation.created,
+        learned: None,
+        learned_before: None,
     }
 }
 

@@ -5,7 +5,8 @@
 
 use crate::Api;
 use crate::auth::{self, Asker};
-use axum::body::{Body, to_bytes};
+use crate::limits;
+use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{Extensions, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -21,9 +22,7 @@ use std::time::Duration;
 const LONGEST: usize = 256;
 
 /// The largest body that is read before anybody knows who asks.
-const SMALL: usize = 4 << 10;
-/// And how long it may take.
-const IN_TIME: Duration = Duration::from_secs(10);
+pub(crate) const SMALL: usize = 4 << 10;
 
 /// On an answer: the operation that was begun.
 #[derive(Debug, Clone)]
@@ -73,10 +72,11 @@ pub(crate) fn reads(method: &Method) -> bool {
 
 /// Around everything that is answered.
 pub(crate) async fn follow(State(api): State<Api>, mut request: Request, next: Next) -> Response {
+    let within = api.limits.body;
     let trail = Arc::new(Trail::of(api, &request));
     request.extensions_mut().insert(trail.clone());
     let gone = Gone(trail);
-    let response = next.run(with_small_body(request).await).await;
+    let response = next.run(with_small_body(request, within).await).await;
     let lacks = response.extensions().get::<Lacks>().cloned();
     gone.0.ended(response.status(), made(&response), lacks).await;
     response
@@ -84,15 +84,14 @@ pub(crate) async fn follow(State(api): State<Api>, mut request: Request, next: N
 
 /// A request with its body, where that is small: what nobody read before the answer would end the connection. What does
 /// not come in time is not there.
-async fn with_small_body(request: Request) -> Request {
+async fn with_small_body(request: Request, within: Duration) -> Request {
     let length = request.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if reads(request.method()) || length.is_none_or(|length| length > SMALL) {
         return request;
     }
     let (parts, body) = request.into_parts();
-    let read = tokio::time::timeout(IN_TIME, to_bytes(body, SMALL)).await;
-    let body = read.ok().and_then(Result::ok).unwrap_or_default();
+    let body = limits::read(body, SMALL, within).await.unwrap_or_default();
     Request::from_parts(parts, Body::from(body))
 }
 
@@ -128,6 +127,11 @@ impl Trail {
         self.known().claimed = Some(name.to_owned());
     }
 
+    /// The address that it came from.
+    pub fn from(&self) -> &str {
+        &self.from
+    }
+
     /// Who it is.
     pub fn is(&self, asker: &Asker) {
         self.known().who = Some(asker.clone());
@@ -136,7 +140,12 @@ impl Trail {
     /// Writes down that somebody who may asks for a change. Where that can't be done the change must not be.
     pub async fn begin(&self, body: &[u8]) -> Result<(), ServiceError> {
         let body = serde_json::from_slice::<Value>(body).unwrap_or_default();
-        let record = self.record(Kind::Asked, said(&body));
+        self.begin_saying(said(&body)).await
+    }
+
+    /// The same, in words that are known to hold no secret.
+    pub async fn begin_saying(&self, said: Map<String, Value>) -> Result<(), ServiceError> {
+        let record = self.record(Kind::Asked, said);
         let seq = self.api.composer.audit().note(record).await?;
         self.known().begun = Some(seq);
         Ok(())

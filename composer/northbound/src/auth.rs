@@ -1,12 +1,15 @@
 //! Every request but the probes says who asks: with a name and a password (HTTP Basic), or with the token of a session
-//! (`X-Auth-Token`), or with a certificate that a machine has for an account's name. Over TLS.
+//! (`X-Auth-Token`), or with a certificate that a machine has for an account's name. Over TLS. An agent is enrolled by its
+//! token alone.
 
 use crate::Api;
 use crate::api::LARGEST_BODY;
+use crate::api::agents::ENROLMENT;
 use crate::audit::{self, Lacks, Trail};
 use crate::certificate::Shown;
+use crate::limits;
 use crate::problem::Problem;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -86,6 +89,13 @@ pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -
         Ok(trail) => trail,
         Err(error) => return Problem(error).into_response(),
     };
+    if is_enrolment(&request) {
+        // Its token says who may; its handler writes it down.
+        return match small(&api, request).await {
+            Ok(request) => next.run(request).await,
+            Err(error) => Problem(error).into_response(),
+        };
+    }
     let asker = match who_asks(&api, request.headers(), request.extensions()).await {
         Ok(asker) => asker,
         Err(denied) => return denied.into_response(),
@@ -97,22 +107,40 @@ pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -
     request.extensions_mut().insert(asker);
     match audit::reads(request.method()) {
         true => next.run(request).await,
-        false => match written_down(&trail, request).await {
+        false => match written_down(&api, &trail, request).await {
             Ok(request) => next.run(request).await,
             Err(error) => Problem(error).into_response(),
         },
     }
 }
 
-/// A request for a change, once it is in the audit log.
-async fn written_down(trail: &Trail, request: Request) -> Result<Request, ServiceError> {
+fn is_enrolment(request: &Request) -> bool {
+    request.method() == Method::POST && request.uri().path() == ENROLMENT
+}
+
+/// A request with its body, of which little is read before anybody knows who asks.
+async fn small(api: &Api, request: Request) -> Result<Request, ServiceError> {
     let (parts, body) = request.into_parts();
-    let body = to_bytes(body, LARGEST_BODY).await.map_err(|_| {
-        let text = format!("the body is over the length limit of {LARGEST_BODY} bytes, or it broke off");
-        ServiceError::bad_request(text)
-    })?;
+    let body = read(api, body, audit::SMALL).await?;
+    Ok(Request::from_parts(parts, body.into()))
+}
+
+/// A request for a change, once it is in the audit log.
+async fn written_down(api: &Api, trail: &Trail, request: Request) -> Result<Request, ServiceError> {
+    let (parts, body) = request.into_parts();
+    let body = read(api, body, LARGEST_BODY).await?;
     trail.begin(&body).await?;
     Ok(Request::from_parts(parts, Body::from(body)))
+}
+
+async fn read(api: &Api, body: Body, most: usize) -> Result<Bytes, ServiceError> {
+    let within = api.limits.body;
+    limits::read(body, most, within).await.ok_or_else(|| {
+        let text = format!(
+            "the body is over the length limit of {most} bytes, or it broke off, or took longer than {within:?}"
+        );
+        ServiceError::bad_request(text)
+    })
 }
 
 /// Whether an account may do what needs a privilege.
@@ -169,7 +197,7 @@ fn reach(request: &Request) -> Reach {
 
 /// What a request to the JSON API needs: to read, to change who holds what, or to change the manager itself.
 fn needed(request: &Request) -> Privilege {
-    const OF_THE_MANAGER: [&str; 3] = ["/endpoints", "/limits", "/tenants"];
+    const OF_THE_MANAGER: [&str; 5] = ["/endpoints", "/limits", "/tenants", "/agents", "/agent-tokens"];
     let path = request.uri().path();
     match *request.method() {
         _ if path.starts_with("/accounts") => Privilege::ConfigureUsers,

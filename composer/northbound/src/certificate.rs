@@ -1,13 +1,14 @@
-//! The certificate that clients see, and the authority of those that they may show: read from files, and read again when
-//! a file is another one, or on SIGHUP. Connections that there are stay as they are.
-//!
-//! Invariant: what can't be used is told, and what was used before stays.
+//! The certificate that clients see, and the authority of those that they may show, as files say it; and how connections
+//! are taken by it.
 
+use crate::limits::{Bounded, Limits, Places};
 use crate::server::ServeError;
+use crate::validity;
 use axum::Extension;
 use axum::middleware::AddExtension;
 use axum_server::accept::Accept;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use jiff::Timestamp;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -18,13 +19,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::signal::unix::{SignalKind, signal};
 use tower::Layer;
-
-/// How often it is looked whether a file is another one.
-const EACH: Duration = Duration::from_secs(5);
 
 /// A certificate of the site's own authority, in PEM: with those between it and the authority, and its key.
 #[derive(Debug, Clone)]
@@ -44,9 +40,9 @@ pub(crate) struct Sources {
 /// What the files say.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Texts {
-    chain: Vec<u8>,
-    key: Vec<u8>,
-    client_ca: Option<Vec<u8>>,
+    pub chain: Vec<u8>,
+    pub key: Vec<u8>,
+    pub client_ca: Option<Vec<u8>>,
 }
 
 impl Sources {
@@ -82,46 +78,24 @@ impl Sources {
         Ok(Arc::new(config))
     }
 
+    /// The certificates that clients are shown.
+    pub fn shown(&self, texts: &Texts) -> Vec<CertificateDer<'static>> {
+        certificates(&self.certificate.chain, &texts.chain).unwrap_or_default()
+    }
+
+    /// When the first of them ends.
+    pub fn end(&self, texts: &Texts) -> Option<Timestamp> {
+        let shown = self.shown(texts);
+        let ends = shown.iter().filter_map(|certificate| validity::end(certificate));
+        ends.min()
+    }
+
     /// What is to be served in place of what is.
-    fn renewed(&self, served: &Texts) -> Result<Option<(Arc<ServerConfig>, Texts)>, ServeError> {
+    pub fn renewed(&self, served: &Texts) -> Result<Option<(Arc<ServerConfig>, Texts)>, ServeError> {
         let texts = self.texts()?;
         match texts == *served {
             true => Ok(None),
             false => Ok(Some((self.config(&texts)?, texts))),
-        }
-    }
-
-    /// Serves by what the files say, for as long as somebody waits for it.
-    pub async fn watch(self, config: RustlsConfig, mut served: Texts) {
-        let mut hangup = signal(SignalKind::hangup()).ok();
-        let mut told = None;
-        loop {
-            let asked = async {
-                match &mut hangup {
-                    Some(hangup) => drop(hangup.recv().await),
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = asked => told = None,
-                () = tokio::time::sleep(EACH) => {}
-            }
-            match self.renewed(&served) {
-                Ok(None) => told = None,
-                Ok(Some((new, texts))) => {
-                    config.reload_from_config(new);
-                    (served, told) = (texts, None);
-                    tracing::warn!(file = %self.certificate.chain.display(), "another certificate is served from now on");
-                }
-                // While both files are replaced they do not fit for a moment; and once is enough.
-                Err(error) => {
-                    let text = error.to_string();
-                    if told.as_ref() != Some(&text) {
-                        tracing::warn!("the certificate of before is still served: {text}");
-                    }
-                    told = Some(text);
-                }
-            }
         }
     }
 }
@@ -147,33 +121,43 @@ fn certificates(path: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shown(pub Arc<[String]>);
 
-/// Takes connections, and notes what certificate was shown.
+/// Takes connections, as many as there may be, and notes what certificate was shown.
 #[derive(Debug, Clone)]
-pub(crate) struct Acceptor(RustlsAcceptor);
+pub(crate) struct Acceptor {
+    tls: RustlsAcceptor,
+    places: Places,
+}
 
 impl Acceptor {
-    pub fn new(config: RustlsConfig) -> Self {
-        Self(RustlsAcceptor::new(config))
+    pub fn new(config: RustlsConfig, limits: Limits) -> Self {
+        Self {
+            tls: RustlsAcceptor::new(config).handshake_timeout(limits.head),
+            places: Places::new(limits),
+        }
     }
 }
 
 type Accepted<S, T> = Pin<Box<dyn Future<Output = io::Result<(S, T)>> + Send>>;
 
 impl<S: Send + 'static> Accept<TcpStream, S> for Acceptor {
-    type Stream = <RustlsAcceptor as Accept<TcpStream, S>>::Stream;
+    type Stream = Bounded<<RustlsAcceptor as Accept<TcpStream, S>>::Stream>;
     type Service = AddExtension<S, Shown>;
     type Future = Accepted<Self::Stream, Self::Service>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let accepted = self.0.accept(stream, service);
+        let from = stream.peer_addr();
+        let place = from.and_then(|from| self.places.take(from.ip()));
+        let accepted = self.tls.accept(stream, service);
         Box::pin(async move {
+            let place = place?;
             let (stream, service) = accepted.await?;
             let shown = stream.get_ref().1.peer_certificates();
             let names = shown
                 .and_then(|chain| chain.first())
                 .map(names)
                 .unwrap_or_default();
-            Ok((stream, Extension(Shown(names.into())).layer(service)))
+            let service = Extension(Shown(names.into())).layer(service);
+            Ok((place.bounded(stream), service))
         })
     }
 }

@@ -4,24 +4,33 @@
 //!
 //! [`audit`] writes down who asks for what.
 //!
-//! Invariants: no handler decides anything about GPUs; a request is bounded in size and time.
+//! Invariants: no handler decides anything about GPUs; a request is bounded in size and time ([`limits`]).
 
+mod agents;
 mod api;
 mod audit;
 mod auth;
 mod certificate;
+mod der;
+mod limits;
 mod problem;
 mod redfish;
+mod replacement;
+mod request;
 mod server;
+mod serving;
 mod tls;
 mod unique;
 pub mod untrusted;
+mod validity;
 
 pub use certificate::SiteCertificate;
+pub use limits::Limits;
 pub use server::{EventOptions, Listener, Options, Running, ServeError, serve};
 
 use crate::redfish::events::hub::Hub;
 use crate::redfish::events::push::Post;
+use crate::serving::Serving;
 use poolwright_service::Composer;
 use poolwright_service::accounts::Accounts;
 use poolwright_service::sessions::Sessions;
@@ -35,4 +44,6 @@ pub(crate) struct Api {
     pub sessions: Arc<Sessions>,
     pub hub: Arc<Hub>,
     pub post: Arc<Post>,
+    pub serving: Arc<Serving>,
+    pub limits: Limits,
 }

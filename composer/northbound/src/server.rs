@@ -1,12 +1,14 @@
 //! The server: its first start, its limits, its end.
 
+use crate::agents::AgentAuthority;
 use crate::certificate::{Acceptor, SiteCertificate, Sources};
+use crate::limits::{self, Limits};
 use crate::redfish::events::hub::Hub;
 use crate::redfish::events::push::Post;
+use crate::serving::Serving;
 use crate::tls::{self, Authority, TlsError};
 use crate::{Api, api};
 use axum_server::Handle;
-use axum_server::tls_rustls::RustlsConfig;
 use poolwright_service::accounts::{ADMIN, Accounts};
 use poolwright_service::subscription::Allowed;
 use poolwright_service::{ClusterKey, Composer, ErrorCode, ServiceError};
@@ -39,6 +41,23 @@ pub struct Options {
     pub certificate: Option<SiteCertificate>,
     /// Who signs the certificates by which machines may ask, in PEM. `None`: nobody.
     pub client_ca: Option<PathBuf>,
+    pub limits: Limits,
+}
+
+impl Options {
+    /// With everything in one directory, and the rest as it is where nothing else is said.
+    pub fn of(data_dir: PathBuf) -> Self {
+        Self {
+            data_dir,
+            names: Vec::new(),
+            cluster_key: None,
+            new_admin_password: false,
+            events: EventOptions::default(),
+            certificate: None,
+            client_ca: None,
+            limits: Limits::default(),
+        }
+    }
 }
 
 /// How events are sent to those who subscribed.
@@ -84,8 +103,8 @@ pub struct Running {
     handle: Handle<SocketAddr>,
     hub: Arc<Hub>,
     task: JoinHandle<io::Result<()>>,
-    /// Serves what the site's files say, renewed.
-    watch: Option<JoinHandle<()>>,
+    /// Serves what the files say, renewed.
+    watch: JoinHandle<()>,
 }
 
 /// How long requests under way may take when the server stops.
@@ -100,17 +119,25 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         None => None,
     };
     let files = tls::ensure(&options.data_dir, shared.as_ref(), address.ip(), &options.names)?;
-    let own = SiteCertificate {
-        chain: files.server.clone(),
-        key: files.server.clone(),
+    let authority = match shared {
+        Some(shared) => shared,
+        None => Authority::own(&options.data_dir)?,
     };
-    let of_site = options.certificate.is_some() || options.client_ca.is_some();
+    composer.signs_for_agents(Arc::new(AgentAuthority(authority)));
+    let kept = options.certificate.is_none().then_some(files.replaced);
+    let certificate = options.certificate.unwrap_or_else(|| {
+        let replaced = kept.clone().filter(|file| file.exists());
+        let file = replaced.unwrap_or(files.server);
+        SiteCertificate {
+            chain: file.clone(),
+            key: file,
+        }
+    });
     let sources = Sources {
-        certificate: options.certificate.unwrap_or(own),
+        certificate,
         client_ca: options.client_ca,
     };
-    let texts = sources.texts()?;
-    let config = RustlsConfig::from_config(sources.config(&texts)?);
+    let serving = Arc::new(Serving::begin(sources, kept, composer.clone())?);
     let first_password = options.data_dir.join("initial-admin-password");
     let tell = |password: &str| {
         tracing::info!(
@@ -152,18 +179,20 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
     let api = Api {
         hub: hub.clone(),
         post,
+        serving: serving.clone(),
         sessions: Arc::new(composer.sessions()),
         composer,
         accounts,
+        limits: options.limits,
     };
     let router = api::router(api, uuid);
     let handle = Handle::new();
-    let server = axum_server::from_tcp(listener)
+    let mut server = axum_server::from_tcp(listener)
         .map_err(|source| ServeError::Listen { address, source })?
-        .acceptor(Acceptor::new(config.clone()))
+        .acceptor(Acceptor::new(serving.config.clone(), options.limits))
         .handle(handle.clone());
-    // Our own stays as it is.
-    let watch = of_site.then(|| tokio::spawn(sources.watch(config, texts)));
+    limits::bound(server.http_builder(), options.limits);
+    let watch = tokio::spawn(serving.watch());
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     let task = tokio::spawn(server.serve(service));
     Ok(Running {
@@ -213,9 +242,7 @@ impl Running {
         // Streams have no end of their own.
         self.hub.close();
         self.handle.graceful_shutdown(Some(DRAIN));
-        if let Some(watch) = &self.watch {
-            watch.abort();
-        }
+        self.watch.abort();
         if let Err(error) = self.task.await {
             tracing::warn!("the server did not end well: {error}");
         }

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 pub struct TlsFiles {
     pub ca: PathBuf,
     pub server: PathBuf,
+    /// What an administrator has put in place of it, if anything: certificates and their key, too.
+    pub replaced: PathBuf,
 }
 
 /// Why there is no certificate.
@@ -54,6 +56,16 @@ impl Authority {
         })
     }
 
+    /// Its own certificate, in PEM.
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// To sign with.
+    pub fn issuer(&self) -> Result<Issuer<'static, KeyPair>, rcgen::Error> {
+        Ok(Issuer::new(authority(), KeyPair::from_pem(&self.key)?))
+    }
+
     /// In one text.
     pub fn to_pem(&self) -> String {
         format!("{}{}", self.certificate, self.key)
@@ -86,6 +98,7 @@ pub(crate) fn ensure(
     let files = TlsFiles {
         ca: dir.join(CA),
         server: dir.join("server.pem"),
+        replaced: dir.join("replaced.pem"),
     };
     let names_file = dir.join("names");
     let names = names(address, more);

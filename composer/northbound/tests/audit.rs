@@ -2,29 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
-use async_trait::async_trait;
-use poolwright_driver::DriverError;
-use poolwright_model::fault::FaultKind;
-use poolwright_northbound::{Listener, Options, Running, serve};
-use poolwright_service::clock::WallClock;
-use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
-use poolwright_service::{Composer, Options as ServiceOptions};
-use poolwright_store::SqliteStore;
+mod support;
+
+use poolwright_northbound::Running;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::sync::Arc;
-
-/// Reaches nobody.
-struct Nobody;
-
-#[async_trait]
-impl Connector for Nobody {
-    async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
-        Err(DriverError::no_effect(format!("nobody answers at {}", spec.url))
-            .with_fault(FaultKind::Unreachable))
-    }
-}
 
 /// A manager and its administrator.
 struct Manager {
@@ -35,33 +18,11 @@ struct Manager {
 
 impl Manager {
     async fn start(data_dir: &Path) -> Self {
-        drop(rustls::crypto::ring::default_provider().install_default());
-        let store = Arc::new(SqliteStore::open(data_dir).unwrap());
-        let composer = Composer::new(
-            store,
-            Arc::new(Nobody),
-            Arc::new(WallClock),
-            ServiceOptions::default(),
-        );
-        composer.start().await.unwrap();
-        let options = Options {
-            data_dir: data_dir.to_owned(),
-            names: Vec::new(),
-            cluster_key: None,
-            new_admin_password: false,
-            events: poolwright_northbound::EventOptions::default(),
-            certificate: None,
-            client_ca: None,
-        };
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let running = serve(composer, listener, options).await.unwrap();
-        let ca = reqwest::Certificate::from_pem(&std::fs::read(&running.ca).unwrap()).unwrap();
-        let http = reqwest::Client::builder().tls_certs_only([ca]).build().unwrap();
-        let admin = std::fs::read_to_string(data_dir.join("initial-admin-password")).unwrap();
+        let running = support::manager(data_dir).await;
         Self {
+            http: support::client(&running),
+            admin: support::password(data_dir),
             running,
-            http,
-            admin: admin.trim().to_owned(),
         }
     }
 

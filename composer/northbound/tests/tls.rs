@@ -3,31 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
-use async_trait::async_trait;
-use poolwright_driver::DriverError;
-use poolwright_model::fault::FaultKind;
-use poolwright_northbound::{EventOptions, Listener, Options, Running, ServeError, SiteCertificate, serve};
-use poolwright_service::clock::WallClock;
-use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
-use poolwright_service::{Composer, Options as ServiceOptions};
-use poolwright_store::SqliteStore;
+mod support;
+
+use poolwright_northbound::{Options, Running, ServeError, SiteCertificate};
+use poolwright_service::clock::{Clock, WallClock};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use reqwest::{Client, Identity, Method, StatusCode};
-use serde_json::json;
+use reqwest::{Client, Identity, Method, Response, StatusCode};
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Reaches nobody.
-struct Nobody;
-
-#[async_trait]
-impl Connector for Nobody {
-    async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
-        Err(DriverError::no_effect(format!("nobody answers at {}", spec.url))
-            .with_fault(FaultKind::Unreachable))
-    }
-}
+use std::time::{Duration, Instant, SystemTime};
 
 /// An authority of the site.
 struct Authority {
@@ -47,7 +32,22 @@ impl Authority {
 
     /// A certificate for a name, and its key.
     fn signs(&self, name: &str) -> (String, String) {
+        self.signs_for_days(name, 1000)
+    }
+
+    /// Another certificate for a key.
+    fn signs_for(&self, key: &str, name: &str) -> String {
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let issuer = Issuer::from_params(&self.params, &self.key);
+        let certificate = params.signed_by(&KeyPair::from_pem(key).unwrap(), &issuer);
+        certificate.unwrap().pem()
+    }
+
+    fn signs_for_days(&self, name: &str, days: u64) -> (String, String) {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let clock: &dyn Clock = &WallClock;
+        let now = SystemTime::from(clock.now());
+        params.not_after = (now + Duration::from_secs(days * 24 * 3600)).into();
         let key = KeyPair::generate().unwrap();
         let issuer = Issuer::from_params(&self.params, &self.key);
         let certificate = params.signed_by(&key, &issuer).unwrap();
@@ -89,26 +89,12 @@ impl Site {
     }
 
     async fn serve(&self, client_ca: Option<&Path>) -> Result<Running, ServeError> {
-        let data_dir = self.path("data");
-        let store = Arc::new(SqliteStore::open(&data_dir).unwrap());
-        let composer = Composer::new(
-            store,
-            Arc::new(Nobody),
-            Arc::new(WallClock),
-            ServiceOptions::default(),
-        );
-        composer.start().await.unwrap();
-        let options = Options {
-            data_dir,
-            names: Vec::new(),
-            cluster_key: None,
-            new_admin_password: false,
+        support::manager_as(Options {
             certificate: Some(self.certificate.clone()),
-            events: EventOptions::default(),
             client_ca: client_ca.map(Path::to_owned),
-        };
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        serve(composer, listener, options).await
+            ..Options::of(self.path("data"))
+        })
+        .await
     }
 }
 
@@ -143,6 +129,182 @@ async fn a_renewed_certificate_is_served_and_connections_stay() {
 }
 
 #[tokio::test]
+async fn a_managers_own_certificate_is_read_again_too_and_a_hangup_ends_nobody() {
+    let (dir, new) = (tempfile::tempdir().unwrap(), Authority::new());
+    let running = support::manager(dir.path()).await;
+    let until = Instant::now() + Duration::from_secs(60);
+    let (chain, key) = new.signs("127.0.0.1");
+    std::fs::write(dir.path().join("tls/server.pem"), chain + &key).unwrap();
+    while !lives(&new.client().build().unwrap(), &running).await {
+        assert!(Instant::now() < until, "the new certificate is not served");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let this = std::process::id().to_string();
+    let sent = std::process::Command::new("kill").args(["-HUP", &this]).status();
+    assert!(sent.unwrap().success());
+    assert!(lives(&new.client().build().unwrap(), &running).await);
+    running.stop().await;
+}
+
+/// Fault 68: the certificate that clients are shown runs out soon; it is told until it is renewed.
+#[tokio::test]
+async fn a_certificate_that_runs_out_soon_is_told_until_it_is_renewed() {
+    let authority = Authority::new();
+    let site = Site::new(&authority);
+    site.put(&authority.signs_for_days("127.0.0.1", 5));
+    let running = site.serve(None).await.unwrap();
+    let (client, admin) = (
+        authority.client().build().unwrap(),
+        support::password(&site.path("data")),
+    );
+    let ask = async |path: &str| {
+        let request = client.get(format!("https://{}{path}", running.address));
+        let answer = request.basic_auth("admin", Some(&admin)).send().await.unwrap();
+        answer.json::<Value>().await.unwrap()
+    };
+    let check = async || {
+        let checks = ask("/api/v1/doctor").await;
+        let mut checks = checks.as_array().unwrap().iter();
+        checks
+            .find(|check| check["name"] == "certificate")
+            .unwrap()
+            .clone()
+    };
+    let soon = check().await;
+    assert_eq!(soon["result"], "warning");
+    assert!(
+        soon["message"].as_str().unwrap().ends_with("in 4 days") && soon["hint"].is_string(),
+        "{soon}"
+    );
+    let report = ask("/redfish/v1/TelemetryService/MetricReports/Pool").await;
+    let mut values = report["MetricValues"].as_array().unwrap().iter();
+    let days = values
+        .find(|value| value["MetricId"] == "CertificateDays")
+        .unwrap();
+    assert_eq!(days["MetricValue"], "4");
+
+    site.put(&authority.signs_for_days("127.0.0.1", 300));
+    let until = Instant::now() + Duration::from_secs(60);
+    while check().await["result"] != "ok" {
+        assert!(Instant::now() < until, "it is still told that it runs out");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    running.stop().await;
+}
+
+const SERVED: &str = "/redfish/v1/Managers/Poolwright/NetworkProtocol/HTTPS/Certificates/Served";
+
+/// Asks, as an account, that a certificate is replaced.
+async fn replace(client: &Client, running: &Running, (name, password): (&str, &str), pem: &str) -> Response {
+    let action = "/redfish/v1/CertificateService/Actions/CertificateService.ReplaceCertificate";
+    let body = json!({
+        "CertificateString": pem, "CertificateType": "PEM", "CertificateUri": { "@odata.id": SERVED },
+    });
+    let request = client.post(format!("https://{}{action}", running.address));
+    let request = request.basic_auth(name, Some(password)).json(&body);
+    request.send().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_certificate_is_replaced_over_redfish_and_stays_so() {
+    let authority = Authority::new();
+    let dir = tempfile::tempdir().unwrap();
+    let running = support::manager(dir.path()).await;
+    let (own, admin) = (support::client(&running), support::password(dir.path()));
+    let admin = ("admin", admin.as_str());
+    let account = json!({ "UserName": "ops", "Password": "not an administrator", "RoleId": "Operator" });
+    let accounts = format!("https://{}/redfish/v1/AccountService/Accounts", running.address);
+    let made = own
+        .post(accounts)
+        .basic_auth("admin", Some(admin.1))
+        .json(&account);
+    assert_eq!(made.send().await.unwrap().status(), StatusCode::CREATED);
+    let (chain, key) = authority.signs("127.0.0.1");
+    let whole = format!("{chain}{key}");
+
+    // Neither by whom may not, nor by what can't be served; and all of them see the one of before.
+    let denied = replace(&own, &running, ("ops", "not an administrator"), &whole).await;
+    assert_eq!(denied.status(), StatusCode::FORBIDDEN);
+    let (_, other) = authority.signs("127.0.0.1");
+    for unfit in [
+        chain.clone(),
+        format!("{chain}{other}"),
+        key.clone(),
+        String::new(),
+    ] {
+        let refused = replace(&own, &running, admin, &unfit).await;
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+        let told = refused.text().await.unwrap();
+        assert!(!told.contains("PRIVATE KEY"), "{told}");
+    }
+    let believes = || authority.client().build().unwrap();
+    assert!(!lives(&believes(), &running).await && lives(&support::client(&running), &running).await);
+
+    let replaced = replace(&own, &running, admin, &whole).await;
+    assert_eq!(replaced.status(), StatusCode::NO_CONTENT);
+    assert_eq!(replaced.headers()["location"], SERVED);
+    assert!(lives(&believes(), &running).await, "from the answer on");
+    assert!(!lives(&support::client(&running), &running).await);
+    assert!(
+        lives(&own, &running).await,
+        "whoever was connected is not any more"
+    );
+    let ask = async |path: &str| {
+        let request = own.get(format!("https://{}{path}", running.address));
+        let answer = request.basic_auth("admin", Some(admin.1)).send().await.unwrap();
+        answer.text().await.unwrap()
+    };
+    let shown: Value = serde_json::from_str(&ask(SERVED).await).unwrap();
+    let text = shown["CertificateString"].as_str().unwrap();
+    assert_eq!(
+        text.replace('\n', ""),
+        chain.replace("\r\n", "").replace('\n', "")
+    );
+    let log = ask("/redfish/v1/Managers/Poolwright/LogServices/Audit/Entries?$expand=.").await;
+    assert!(
+        log.contains("ReplaceCertificate") && !log.contains("PRIVATE KEY"),
+        "{log}"
+    );
+
+    // Its file is for the manager alone, and the next manager serves it.
+    let file = dir.path().join("tls/replaced.pem");
+    assert_eq!(
+        std::fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    running.stop().await;
+    let next = support::manager(dir.path()).await;
+    assert!(lives(&believes(), &next).await);
+    // Another certificate for the same key needs no key.
+    let again = authority.signs_for(&key, "127.0.0.1");
+    let replaced = replace(&believes(), &next, admin, &again).await;
+    assert_eq!(replaced.status(), StatusCode::NO_CONTENT);
+    next.stop().await;
+    // Without it the manager's own is served again.
+    std::fs::remove_file(file).unwrap();
+    let last = support::manager(dir.path()).await;
+    assert!(lives(&support::client(&last), &last).await);
+    last.stop().await;
+}
+
+#[tokio::test]
+async fn a_certificate_in_a_file_of_the_site_is_replaced_there_and_not_over_redfish() {
+    let authority = Authority::new();
+    let site = Site::new(&authority);
+    let running = site.serve(None).await.unwrap();
+    let (client, admin) = (
+        authority.client().build().unwrap(),
+        support::password(&site.path("data")),
+    );
+    let (chain, key) = authority.signs("127.0.0.1");
+    let refused = replace(&client, &running, ("admin", &admin), &format!("{chain}{key}")).await;
+    assert_eq!(refused.status(), StatusCode::CONFLICT);
+    let told = refused.text().await.unwrap();
+    assert!(told.contains("site.pem"), "{told}");
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn a_certificate_that_is_none_is_refused_at_the_start_by_its_name() {
     let authority = Authority::new();
     let site = Site::new(&authority);
@@ -166,7 +328,7 @@ async fn a_machine_is_the_account_that_its_certificate_is_for() {
     std::fs::write(&ca, &machines.pem).unwrap();
     let running = site.serve(Some(&ca)).await.unwrap();
     let at = |path: &str| format!("https://{}{path}", running.address);
-    let admin = std::fs::read_to_string(site.path("data/initial-admin-password")).unwrap();
+    let admin = support::password(&site.path("data"));
     let people = servers.client().build().unwrap();
     for (name, role) in [
         ("queue.example.com", "Operator"),
@@ -175,7 +337,7 @@ async fn a_machine_is_the_account_that_its_certificate_is_for() {
         let new = json!({ "UserName": name, "Password": "never used by anybody", "RoleId": role });
         let made = people.post(at("/redfish/v1/AccountService/Accounts"));
         let made = made
-            .basic_auth("admin", Some(admin.trim()))
+            .basic_auth("admin", Some(&admin))
             .json(&new)
             .send()
             .await

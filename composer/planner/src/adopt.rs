@@ -21,6 +21,7 @@ pub struct Adoption {
 
 /// A GPU that somebody bound and that can't be taken over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Left {
     pub gpu: GpuId,
     pub because: String,

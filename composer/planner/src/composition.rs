@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// A host and the GPUs that it holds for a demand. All compositions of one demand belong together: they come
 /// into being together or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Composition {
     pub id: CompositionId,
     /// `None`: attached by name, or kept. No demand keeps it and none releases it; it stands until it is detached.
@@ -32,14 +33,19 @@ pub struct Composition {
 
 /// What is attached and idle, for what is expected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Kept {
     pub since: Timestamp,
     /// By when it is expected to be wanted.
     pub by: Timestamp,
+    /// The demand that held it, where it is one of several parts that served it together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<DemandId>,
 }
 
 /// One unit held at one host port, with all that is needed to let go of it without any other document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Held {
     pub unit: UnitId,
     /// All GPUs of the unit.
@@ -52,6 +58,9 @@ pub struct Held {
     /// The UUIDs, else serial numbers, by which the host knows the GPUs; fewer than GPUs where unknown.
     #[serde(default)]
     pub known_as: Vec<String>,
+    /// What the host's kernel calls the slot of the port, where the fabric knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<String>,
 }
 
 impl Held {
@@ -65,6 +74,7 @@ impl Held {
             unit_at: self.unit_at.clone(),
             port_at: self.port_at.clone(),
             known_as: self.known_as.clone(),
+            slot: self.slot.clone(),
         }
     }
 

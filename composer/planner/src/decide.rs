@@ -20,7 +20,7 @@ use crate::composition::{Composition, Held};
 use crate::demand::Demand;
 use crate::names::Names;
 use crate::place::{self, Part};
-use crate::plan::{Deferral, Deferred, Plan, PlanInput, World};
+use crate::plan::{Deferral, Deferred, Plan, PlanInput, Wanted, World};
 use crate::promise::{Guaranteed, Ledger};
 use crate::reads::Reads;
 use crate::survey::{Condition, Survey, way};
@@ -133,6 +133,12 @@ impl Changes {
         let touched = || self.releases.iter().chain(&self.composes).flat_map(|c| &c.held);
         let units = touched().map(|held| &held.unit);
         let ports = touched().map(|held| &held.host_port);
+        let served: BTreeSet<_> = self.composes.iter().filter_map(|c| c.demand.as_ref()).collect();
+        let demands = input.world.demands.iter();
+        let wanted = demands
+            .filter(|demand| served.contains(&demand.id))
+            .map(wanted)
+            .collect();
         Plan {
             id: input.id.clone(),
             parent: input.parent.clone(),
@@ -145,7 +151,16 @@ impl Changes {
             composes: self.composes,
             unplaced: self.unplaced,
             deferred: self.deferred,
+            wanted,
         }
+    }
+}
+
+fn wanted(demand: &Demand) -> Wanted {
+    Wanted {
+        demand: demand.id.clone(),
+        since: demand.created,
+        alternatives: demand.need.alternatives.clone(),
     }
 }
 
@@ -284,7 +299,7 @@ impl<'a, 's> Draft<'a, 's> {
         }
     }
 
-    fn keep(&mut self, compositions: &[&Composition]) {
+    pub(crate) fn keep(&mut self, compositions: &[&Composition]) {
         self.changes
             .keeps
             .extend(compositions.iter().map(|c| c.id.clone()));
@@ -306,7 +321,7 @@ impl<'a, 's> Draft<'a, 's> {
     }
 
     /// Counts what compositions hold as free.
-    fn let_go(&mut self, compositions: &[&Composition]) {
+    pub(crate) fn let_go(&mut self, compositions: &[&Composition]) {
         for held in compositions.iter().flat_map(|c| &c.held) {
             if let Some(unit) = self.survey.unit_place(&held.unit) {
                 self.capacity.release(unit, &held.host_port, held.slots());
@@ -347,7 +362,7 @@ impl<'a, 's> Draft<'a, 's> {
         composition.held.iter().any(|held| given.contains(&held.unit)) || !needs.iter().all(has_room)
     }
 
-    fn hold_again(&mut self, compositions: &[&Composition]) {
+    pub(crate) fn hold_again(&mut self, compositions: &[&Composition]) {
         for held in compositions.iter().flat_map(|c| &c.held) {
             if let Some(unit) = self.survey.unit_place(&held.unit) {
                 self.capacity.hold_again(unit, &held.host_port, held.slots());
@@ -356,7 +371,7 @@ impl<'a, 's> Draft<'a, 's> {
     }
 
     /// Compositions that end in this plan.
-    fn ends(&mut self, compositions: &[&Composition]) {
+    pub(crate) fn ends(&mut self, compositions: &[&Composition]) {
         compositions.iter().for_each(|c| self.ledger.gives_back(c));
         self.changes
             .releases
@@ -365,6 +380,9 @@ impl<'a, 's> Draft<'a, 's> {
 
     /// Serves a demand by any of these alternatives of its need.
     fn serve_by(&mut self, wish: &Wish<'a>, demand: &Demand) -> Result<(), Unplaced> {
+        if self.exchange_failed(wish, demand) {
+            return Ok(());
+        }
         if let [only] = wish.has.as_slice()
             && self.change_in_place(demand, only)
         {
@@ -481,7 +499,8 @@ impl<'a, 's> Draft<'a, 's> {
 /// bind the two.
 pub(crate) fn held(survey: &Survey<'_>, unit: usize, port: &HostPortId) -> Option<Held> {
     let facts = &survey.units[unit];
-    let port_at = way(survey.port(port)?.port)?;
+    let port_facts = survey.port(port)?.port;
+    let port_at = way(port_facts)?;
     let same_manager = facts
         .points
         .iter()
@@ -497,6 +516,7 @@ pub(crate) fn held(survey: &Survey<'_>, unit: usize, port: &HostPortId) -> Optio
         unit_at: (*same_manager?).clone(),
         port_at: port_at.clone(),
         known_as: names.cloned().collect(),
+        slot: port_facts.slot.clone(),
     })
 }
 

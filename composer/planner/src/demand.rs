@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A tenant's wish for GPUs. When it is wanted is decided before the planner: it is handed the demands that
 /// are wanted now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Demand {
     pub id: DemandId,
     pub tenant: TenantId,

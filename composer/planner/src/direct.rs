@@ -9,7 +9,8 @@ use crate::decide::{Changes, held};
 use crate::names::Names;
 use crate::plan::{Deferral, Plan, PlanInput};
 use crate::survey::{Closed, Condition, Survey, UnitFacts};
-use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, UnitId};
+use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, TenantId, UnitId};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why something asked for by name is not done.
@@ -39,6 +40,8 @@ pub enum Refusal {
     HostClosed { host: HostId, because: String },
     #[error("these GPUs are of several kinds ({}), and a composition has one", kinds.join(", "))]
     SeveralKinds { kinds: Vec<String> },
+    #[error("these GPUs are held by several tenants, or some of them by none, and a composition has one")]
+    SeveralTenants,
     #[error("no port of host {host} reaches GPU {gpu}")]
     NotReachable { gpu: GpuId, host: HostId },
     #[error("host {host} has no free slot left for GPU {gpu}: {free} free before, {needed} needed")]
@@ -88,6 +91,7 @@ impl Refusal {
             Self::NotFree { gpu, .. } => format!("poolwright describe gpu {gpu} says more"),
             Self::HostClosed { host, .. } => format!("poolwright describe host {host} says more"),
             Self::SeveralKinds { .. } => "attach each kind by itself".to_owned(),
+            Self::SeveralTenants => "move those of each tenant by themselves".to_owned(),
             Self::NotReachable { .. } => {
                 "`poolwright get fabrics` shows which hosts and GPUs are on one fabric".to_owned()
             }
@@ -123,23 +127,45 @@ fn list(ids: &[GpuId]) -> String {
 /// What the composition is said to be for where nobody said it.
 const BY_NAME: &str = "attached by name";
 
-/// A plan that attaches these GPUs, and nothing else, to a host, in one new composition without a demand.
-pub fn attach(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
-    attach_for(gpus, host, BY_NAME, input)
+/// What GPUs are attached for by name.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Purpose {
+    /// Said to people.
+    pub label: Option<String>,
+    /// Who holds them from then on.
+    pub tenant: Option<TenantId>,
 }
 
-/// The same, in a composition that says to people what it is for.
+impl Purpose {
+    pub fn labelled(label: impl Into<String>) -> Self {
+        Self {
+            label: Some(label.into()),
+            tenant: None,
+        }
+    }
+}
+
+/// A plan that attaches these GPUs, and nothing else, to a host, in one new composition without a demand.
+pub fn attach(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
+    attach_for(gpus, host, &Purpose::default(), input)
+}
+
+/// The same, in a composition that says what it is for.
 pub fn attach_for(
     gpus: &[GpuId],
     host: &HostId,
-    label: &str,
+    purpose: &Purpose,
     input: &PlanInput<'_>,
 ) -> Result<Plan, Refusal> {
     let survey = survey_of(gpus, host, input);
     let units = whole_units(&survey, gpus)?;
     let composed = on_host(&survey, &units, host, input)?;
-    let label = label.to_owned();
-    Ok(attached(Composition { label, ..composed }, input, &survey))
+    let composed = Composition {
+        label: purpose.label.clone().unwrap_or_else(|| BY_NAME.to_owned()),
+        tenant: purpose.tenant.clone(),
+        ..composed
+    };
+    Ok(attached(composed, input, &survey))
 }
 
 /// A plan that attaches these GPUs to the host of a composition that was attached by name, as a part of it.
@@ -178,7 +204,7 @@ fn attached(composed: Composition, input: &PlanInput<'_>, survey: &Survey<'_>) -
 }
 
 /// A plan that moves GPUs, which were attached by name, to another host: detached here and attached there, all of
-/// them or none.
+/// them or none. They stay with their tenant.
 pub fn move_to(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
     let Going { releases, keeps } = going(gpus, input)?;
     let going = releases.iter().flat_map(|c| &c.held).map(|held| &held.unit);
@@ -198,13 +224,28 @@ pub fn move_to(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<P
         units.insert(unit);
     }
     can_go(&survey, &releases)?;
+    let composed = Composition {
+        tenant: tenant_of(&releases)?,
+        ..on_host(&survey, &units, host, input)?
+    };
     let changes = Changes {
         keeps,
-        composes: vec![on_host(&survey, &units, host, input)?],
+        composes: vec![composed],
         releases,
         ..Changes::default()
     };
     Ok(changes.into_plan(input, &survey))
+}
+
+/// The one tenant that holds these. What is kept for one is nobody's.
+fn tenant_of(compositions: &[Composition]) -> Result<Option<TenantId>, Refusal> {
+    let held = compositions.iter();
+    let tenants = held.map(|c| c.tenant.as_ref().filter(|_| c.kept.is_none()));
+    let tenants: BTreeSet<Option<&TenantId>> = tenants.collect();
+    match tenants.len() {
+        0 | 1 => Ok(tenants.into_iter().flatten().next().cloned()),
+        _ => Err(Refusal::SeveralTenants),
+    }
 }
 
 /// These units in one new composition without a demand.
@@ -457,6 +498,7 @@ fn may_be_given(survey: &Survey<'_>, unit: &UnitFacts<'_>, named: &GpuId) -> Res
         },
         Condition::Unsettled => format!("it is {}", gpu.state),
         Condition::Unhealthy => "its health is critical".to_owned(),
+        Condition::Quarantined => "it is quarantined".to_owned(),
         Condition::Cordoned => "it is cordoned".to_owned(),
         Condition::Unbindable => "no manager can bind its unit, or its kind is unknown".to_owned(),
     };

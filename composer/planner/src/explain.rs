@@ -262,6 +262,16 @@ impl Display for Reason {
                 gpus(*count),
                 are(*count)
             ),
+            Self::Owed {
+                lender,
+                lent_to,
+                due,
+                gpus: count,
+            } => write!(
+                f,
+                "demand {lender} lent to {lent_to} and is owed it back at {due}: {} of that would be missing",
+                gpus(*count)
+            ),
         }
     }
 }
@@ -280,7 +290,7 @@ fn write_busy(f: &mut Formatter<'_>, busy: &Busy, held_by: &[Holder]) -> fmt::Re
         (reserved, "in use by running operations"),
         (foreign, "bound by somebody else"),
         (cordoned, "cordoned"),
-        (unhealthy, "in critical health"),
+        (unhealthy, "in critical health or quarantined"),
         (unsettled, "in an unsettled state"),
         (unbindable, "not bindable as a unit"),
     ];
@@ -354,6 +364,7 @@ impl Display for Help {
                     "let it hold more: poolwright tenant set {tenant} --most {most}"
                 )
             }
+            Self::WaitForReturn { due } => write!(f, "ask again once that is back, at {due}"),
             Self::ServeFirst { demand } => {
                 write!(f, "ask again once demand {demand} is served, or withdrawn")
             }

@@ -2,20 +2,22 @@
 //!
 //! Invariant: at a host at which something is kept that was not reset there is nothing of another tenant.
 
-use crate::composition::Composition;
+use crate::composition::{Composition, Kept};
 use crate::plan::World;
 use crate::promise::Ledger;
 use crate::survey::Survey;
 use crate::{Demand, suits};
+use std::collections::BTreeMap;
 
-/// What is kept for the demand's tenant and is, as it is, what the demand needs: nothing has to be attached for it.
-pub fn serves_as_it_is<'a>(demand: &Demand, world: &World<'a>) -> Option<&'a Composition> {
-    let mut kept = world
-        .held
-        .iter()
-        .filter(|c| c.kept.is_some() && c.tenant.as_ref() == Some(&demand.tenant))
-        .peekable();
-    kept.peek()?;
+/// What is kept for the demand's tenant and is, as it is, what the demand needs: nothing has to be attached for it. One
+/// composition, or all parts of one demand that spanned hosts; none where there is nothing like that.
+pub fn serves_as_it_is<'a>(demand: &Demand, world: &World<'a>) -> Vec<&'a Composition> {
+    let held = world.held.iter();
+    let kept = held.filter(|c| c.kept.is_some() && c.tenant.as_ref() == Some(&demand.tenant));
+    let kept: Vec<&Composition> = kept.collect();
+    if kept.is_empty() {
+        return kept;
+    }
     let ledger = Ledger::new(world.promises, world.held);
     let others_want = !ledger.guaranteed(std::iter::empty()).elsewhere.is_empty();
     let may_have = |count: u32| {
@@ -23,10 +25,31 @@ pub fn serves_as_it_is<'a>(demand: &Demand, world: &World<'a>) -> Option<&'a Com
         ledger.allows(&demand.tenant, 0, count) && (guaranteed || !others_want)
     };
     let survey = Survey::of(world);
-    kept.find(|c| {
-        let sound = is_sound(&survey, c) && is_by_itself(c, world, false) && may_have(c.gpu_count());
-        sound && suits::serves(&survey, &demand.need, &[c])
-    })
+    let is_in_order = |c: &&Composition| is_sound(&survey, c) && is_by_itself(c, world, false);
+    let single = kept.iter().map(|c| vec![*c]);
+    let mut found = single.chain(parts_of_one(&kept));
+    let serves = |parts: &Vec<&Composition>| {
+        let gpus = parts.iter().map(|c| c.gpu_count()).sum();
+        may_have(gpus) && parts.iter().all(is_in_order) && suits::serves(&survey, &demand.need, parts)
+    };
+    found.find(serves).unwrap_or_default()
+}
+
+/// What is kept of demands that spanned hosts, of each of which all parts are there.
+fn parts_of_one<'a>(kept: &[&'a Composition]) -> impl Iterator<Item = Vec<&'a Composition>> {
+    let mut together: BTreeMap<_, Vec<&Composition>> = BTreeMap::new();
+    for composition in kept {
+        if let Some(Kept {
+            since,
+            part_of: Some(demand),
+            ..
+        }) = &composition.kept
+        {
+            together.entry((demand, since)).or_default().push(composition);
+        }
+    }
+    let whole = |parts: &Vec<&Composition>| parts.iter().all(|c| c.parts as usize == parts.len());
+    together.into_values().filter(move |parts| whole(parts))
 }
 
 /// Whether what a composition holds may stay attached when its demand is gone: all of it is where it was put and in

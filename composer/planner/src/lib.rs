@@ -10,6 +10,7 @@
 //!   `sequence` (in which order it is done), `why` (what stood in the way).
 //! * [`direct`]: an attach, a detach or a release by name is a plan too.
 //! * [`promise`]: what tenants are guaranteed, and the most that they may hold.
+//! * [`owed`]: what was lent and is to be given back, which no other plan may take.
 //! * [`kept`]: what is attached and idle for what is expected.
 //! * [`adopt`](mod@adopt): the plan that takes over what somebody else bound.
 //! * [`horizon`]: planning over time, for demands with windows.
@@ -30,16 +31,19 @@ pub mod explain;
 pub mod forecast;
 pub mod horizon;
 pub mod kept;
+pub mod owed;
 pub mod plan;
 pub mod promise;
 pub mod queue;
 pub mod reads;
+pub mod settled;
 pub mod undo;
 pub mod unplaced;
 pub mod violation;
 
 mod capacity;
 mod decide;
+mod exchange;
 mod fill;
 mod names;
 mod place;
@@ -55,7 +59,7 @@ pub use composition::{Composition, Held, Kept};
 pub use decide::plan;
 pub use demand::Demand;
 pub use explain::explain;
-pub use plan::{Cordoned, Deferral, Deferred, Plan, PlanInput, Reserved, Summary, World};
+pub use plan::{Cordoned, Deferral, Deferred, Plan, PlanInput, Reserved, Summary, Wanted, World};
 pub use promise::{Promises, Share};
 pub use reads::{Reads, Stale};
 pub use unplaced::{Help, Reason, Tried, Unplaced};

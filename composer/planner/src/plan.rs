@@ -10,6 +10,7 @@ use poolwright_inventory::Snapshot;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, PlanId, UnitId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::{Step, Verb};
+use poolwright_sizing::need::GpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -69,6 +70,7 @@ pub struct PlanInput<'a> {
 /// goes on with the units that stay, less those released, plus those composed. An id in `releases` that is
 /// not in `keeps` ends. [`Plan::after`] does the sum.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Plan {
     pub id: PlanId,
     pub parent: Option<PlanId>,
@@ -83,10 +85,23 @@ pub struct Plan {
     pub deferred: Vec<Deferred>,
     /// In an order in which they may be done one by one; `after` says which may run side by side.
     pub steps: Vec<Step>,
+    /// The demands that it composes for, as they were when it was made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wanted: Vec<Wanted>,
+}
+
+/// What a demand asked for, which outlives the demand with the plan that served it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Wanted {
+    pub demand: DemandId,
+    pub since: Timestamp,
+    pub alternatives: Vec<GpuSet>,
 }
 
 /// A composition that is no longer wanted, or not like this, and is left alone all the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Deferred {
     pub composition: CompositionId,
     pub because: Deferral,
@@ -94,6 +109,7 @@ pub struct Deferred {
 
 /// Why it is left alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "why", rename_all = "kebab-case")]
 pub enum Deferral {
     /// A running operation has the unit in hand.

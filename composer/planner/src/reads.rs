@@ -11,6 +11,7 @@ use std::fmt;
 
 /// The snapshot, and how it showed every unit and host port that the plan changes or counts on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reads {
     pub taken_at: Timestamp,
     pub units: BTreeMap<UnitId, Standing>,
@@ -19,7 +20,9 @@ pub struct Reads {
 
 /// How a unit was seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "as", rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", schemars(rename = "ReadStanding"))]
 pub enum Standing {
     Free,
     Dirty,
@@ -35,6 +38,7 @@ pub enum Standing {
 
 /// How a host port was seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortReading {
     /// How many GPUs it can take.
     pub slots: u32,

@@ -1,7 +1,7 @@
 //! In which order a plan is done: the steps, and which must wait for which.
 //!
 //! For a unit that goes: drain → unbind → reset. For a unit that comes: (reset, where it is dirty) → preflight
-//! → bind → verify. A bind waits for the reset of its unit, and, where its host port has no slot to spare,
+//! → bind → verify → ready. A bind waits for the reset of its unit, and, where its host port has no slot to spare,
 //! for the unbinds that free one; what comes to a host waits until what was kept there for another tenant is gone. So
 //! the steps may run in any order that `after` allows and no port ever holds more than it can. Everything else may run
 //! side by side.
@@ -56,7 +56,8 @@ pub(crate) fn steps(survey: &Survey<'_>, releases: &[Composition], composes: &[C
             binds.push((held, steps.push(Verb::Bind, composition, held, before.collect())));
         }
         for (held, bind) in binds {
-            steps.push(Verb::Verify, composition, held, vec![bind]);
+            let verify = steps.push(Verb::Verify, composition, held, vec![bind]);
+            steps.push(Verb::Ready, composition, held, vec![verify]);
         }
     }
     steps.0

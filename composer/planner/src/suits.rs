@@ -1,7 +1,7 @@
 //! Whether what is held is what is wanted.
 
 use crate::composition::{Composition, Held};
-use crate::survey::{Survey, UnitFacts};
+use crate::survey::{Condition, Survey, UnitFacts};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_sizing::need::{GpuSet, Need};
 use std::collections::BTreeSet;
@@ -12,10 +12,22 @@ pub(crate) fn serves(survey: &Survey<'_>, need: &Need, compositions: &[&Composit
     if compositions.len() > 1 && !need.spannable {
         return false;
     }
+    if compositions.iter().any(|c| !failed(survey, c).is_empty()) {
+        return false;
+    }
     need.alternatives.iter().any(|set| {
         let admitted = compositions.iter().all(|c| all_admitted(survey, set, c));
         admitted && one_kind(survey, compositions) && count_fits(set, compositions)
     })
+}
+
+/// What a composition holds and nobody can use any more: it serves nothing, wherever it is.
+pub(crate) fn failed(survey: &Survey<'_>, composition: &Composition) -> Vec<Held> {
+    let out_of_use = |held: &&Held| {
+        let unit = survey.unit(&held.unit);
+        unit.is_some_and(|unit| unit.by_itself == Condition::Quarantined)
+    };
+    composition.held.iter().filter(out_of_use).cloned().collect()
 }
 
 /// A unit as it is seen; `None` where it is missing, and what is said of it may be less than what it is.

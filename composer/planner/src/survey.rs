@@ -49,6 +49,8 @@ pub(crate) enum Condition {
     /// Nobody knows where it is, or an operator must look first.
     Unsettled,
     Unhealthy,
+    /// It failed, and is out of use until it has been burnt in.
+    Quarantined,
     Cordoned,
     /// Its GPUs have no common way to be bound, or are of several kinds.
     Unbindable,
@@ -314,6 +316,8 @@ fn by_itself(world: &World<'_>, gpus: &[&Gpu], bindable: bool) -> Condition {
         Condition::Unsettled
     } else if because(WhyNotKind::Unhealthy) {
         Condition::Unhealthy
+    } else if because(WhyNotKind::Quarantined) {
+        Condition::Quarantined
     } else if because(WhyNotKind::Cordoned) {
         Condition::Cordoned
     } else if any(&|gpu| fixed(gpu) || gpu.memory_bytes.is_none()) {

@@ -1,6 +1,7 @@
 //! Why a demand was not served, with the numbers, and what would help. [`mod@crate::explain`] says it in
 //! sentences, the same everywhere.
 
+use jiff::Timestamp;
 use poolwright_model::id::{CompositionId, DemandId, TenantId};
 use poolwright_model::units::Bytes;
 use poolwright_sizing::need::GpuSet;
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// A demand that the plan doesn't serve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unplaced {
     pub demand: DemandId,
     pub tenant: TenantId,
@@ -21,6 +23,7 @@ pub struct Unplaced {
 
 /// One alternative of the need, and why it was not possible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tried {
     pub set: GpuSet,
     pub reason: Reason,
@@ -31,6 +34,7 @@ pub struct Tried {
 /// Why a set of GPUs could not be found. All numbers count GPUs unless they say otherwise, at the moment when
 /// the demand's turn came. `kind` is the kind that came nearest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "why", rename_all = "kebab-case")]
 pub enum Reason {
     /// No GPU of the kind can be moved; `seen` of them are there but not composable.
@@ -96,6 +100,13 @@ pub enum Reason {
         demand: DemandId,
         gpus: u32,
     },
+    /// With it, so many GPUs would be missing when the lender is to have back what it lent.
+    Owed {
+        lender: DemandId,
+        lent_to: String,
+        due: Timestamp,
+        gpus: u32,
+    },
 }
 
 impl Reason {
@@ -108,9 +119,11 @@ impl Reason {
             | Self::NotReachable { .. } => true,
             Self::NoHostWithSlots { needed, largest, .. } => largest < needed,
             Self::TenantLimit { needed, most, .. } => most < needed,
-            Self::AllBusy { .. } | Self::NoHost { .. } | Self::Fragmented { .. } | Self::Promised { .. } => {
-                false
-            }
+            Self::AllBusy { .. }
+            | Self::NoHost { .. }
+            | Self::Fragmented { .. }
+            | Self::Promised { .. }
+            | Self::Owed { .. } => false,
         }
     }
 }
@@ -124,6 +137,7 @@ impl Unplaced {
 
 /// Where the GPUs of a kind are that are not free.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Busy {
     /// In compositions, also of this plan.
     pub held: u32,
@@ -142,6 +156,7 @@ pub struct Busy {
 
 /// A composition that holds GPUs of the kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Holder {
     pub composition: CompositionId,
     pub demand: Option<DemandId>,
@@ -150,6 +165,7 @@ pub struct Holder {
 
 /// What would help.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Help {
     /// Put more GPUs of the kind into the pool.
@@ -215,6 +231,10 @@ pub enum Help {
     /// What is left for this demand is free for others once it is served, or gone.
     ServeFirst {
         demand: DemandId,
+    },
+    /// Ask again once what was lent is back.
+    WaitForReturn {
+        due: Timestamp,
     },
     /// Guarantee the tenant so many.
     Guarantee {

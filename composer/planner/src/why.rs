@@ -57,7 +57,7 @@ fn distance(reason: &Reason) -> u8 {
         Reason::MemoryTooSmall { .. } => 4,
         Reason::NoKind { .. } => 5,
         // Found before this was asked.
-        Reason::TenantLimit { .. } | Reason::Promised { .. } => 6,
+        Reason::TenantLimit { .. } | Reason::Promised { .. } | Reason::Owed { .. } => 6,
     }
 }
 
@@ -141,7 +141,7 @@ fn count<'n>(census: &'n mut Census<'_>, unit: &UnitFacts<'_>) -> &'n mut u32 {
         Condition::Reserved => &mut census.busy.reserved,
         Condition::Foreign => &mut census.busy.foreign,
         Condition::Cordoned => &mut census.busy.cordoned,
-        Condition::Unhealthy => &mut census.busy.unhealthy,
+        Condition::Unhealthy | Condition::Quarantined => &mut census.busy.unhealthy,
         Condition::Unsettled | Condition::Held(_) => &mut census.busy.unsettled,
         Condition::Unbindable => &mut census.busy.unbindable,
         Condition::NotComposable => &mut census.not_composable,
@@ -334,7 +334,7 @@ fn helps(reason: &Reason, set: &GpuSet, span: bool, kinds: &BTreeMap<String, Cen
             kind: kind.clone(),
             gpus: needed - largest,
         }],
-        Reason::TenantLimit { .. } | Reason::Promised { .. } => Vec::new(),
+        Reason::TenantLimit { .. } | Reason::Promised { .. } | Reason::Owed { .. } => Vec::new(),
     };
     if span {
         helps.insert(0, Help::AllowSpanning);

@@ -7,7 +7,9 @@ use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::id::{GpuId, HostId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Verb;
-use poolwright_planner::direct::{Refusal, attach, attach_for, detach, extend, move_to, release, repair};
+use poolwright_planner::direct::{
+    Purpose, Refusal, attach, attach_for, detach, extend, move_to, release, repair,
+};
 use poolwright_planner::{Plan, Reserved, check};
 use poolwright_sizing::need::Need;
 use support::*;
@@ -41,7 +43,12 @@ fn done(rack: &mut Rack, plan: Result<Plan, Refusal>) -> Plan {
 #[test]
 fn what_was_attached_by_name_is_extended() {
     let mut rack = rack();
-    let plan = attach_for(&ids(&["g001"]), &host("h"), "render farm", &rack.input());
+    let plan = attach_for(
+        &ids(&["g001"]),
+        &host("h"),
+        &Purpose::labelled("render farm"),
+        &rack.input(),
+    );
     done(&mut rack, plan);
     let composition = rack.held[0].id.clone();
     let plan = extend(&ids(&["g002", "g003"]), &composition, &rack.input());
@@ -91,8 +98,8 @@ fn a_move_is_a_detach_and_an_attach_in_one() {
     let plan = move_to(&ids(&["g002"]), &host("other"), &rack.input());
     let plan = done(&mut rack, plan);
     let verbs: Vec<Verb> = plan.steps.iter().map(|step| step.verb).collect();
-    use Verb::{Bind, Drain, Preflight, Reset, Unbind, Verify};
-    assert_eq!(verbs, [Drain, Unbind, Reset, Preflight, Bind, Verify]);
+    use Verb::{Bind, Drain, Preflight, Ready, Reset, Unbind, Verify};
+    assert_eq!(verbs, [Drain, Unbind, Reset, Preflight, Bind, Verify, Ready]);
     assert!(plan.steps[4].after.contains(&2), "it is bound once it was reset");
     assert_eq!(rack.gpu_mut("g002").host, Some(host("other")));
     assert_eq!(rack.gpu_mut("g001").host, Some(host("h")), "it was not named");
@@ -310,8 +317,8 @@ fn what_a_fabric_lost_is_bound_again_where_it_was() {
         assert_eq!(plan.after(&rack.held), held);
         assert_eq!(
             plan.steps.len(),
-            6 * units.len(),
-            "drain, unbind, reset; preflight, bind, verify"
+            7 * units.len(),
+            "drain, unbind, reset; preflight, bind, verify, ready"
         );
     }
     rack.gpu_mut("g001").state = GpuState::Indeterminate;

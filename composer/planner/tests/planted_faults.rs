@@ -318,7 +318,7 @@ const FAULTS: [(&str, Fault); 57] = [
 ];
 
 /// Faults in the steps alone: in the order of [`Verb`], what is missing, what is too much, what is wrong.
-const STEP_FAULTS: [(&str, StepFault); 18] = [
+const STEP_FAULTS: [(&str, StepFault); 19] = [
     ("StepPlace", |plan| plan.steps[1].index = 7),
     ("StepPlace", |plan| {
         let last = plan.steps.len() as u32 - 1;
@@ -360,6 +360,10 @@ const STEP_FAULTS: [(&str, StepFault); 18] = [
     }),
     ("StepOrder", |plan| {
         let at = step(plan, Verb::Verify);
+        plan.steps[at].after.clear();
+    }),
+    ("StepOrder", |plan| {
+        let at = step(plan, Verb::Ready);
         plan.steps[at].after.clear();
     }),
     ("StepOrder", |plan| {

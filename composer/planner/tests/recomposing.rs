@@ -48,7 +48,10 @@ fn a_release_is_drain_unbind_reset() {
         .host("h", "f/s", 1)
         .want("d", h100(1));
     let plan = rack.apply(1);
-    assert_eq!(verbs(&plan), ["preflight g001", "bind g001", "verify g001"]);
+    assert_eq!(
+        verbs(&plan),
+        ["preflight g001", "bind g001", "verify g001", "ready g001"]
+    );
     rack.forget("d");
     let plan = rack.apply(2);
     assert_eq!(verbs(&plan), ["drain g001", "unbind g001", "reset g001"]);
@@ -112,7 +115,13 @@ fn a_dirty_gpu_is_reset_before_it_is_bound() {
     let plan = rack.apply(1);
     assert_eq!(
         verbs(&plan),
-        ["reset g001", "preflight g001", "bind g001", "verify g001"]
+        [
+            "reset g001",
+            "preflight g001",
+            "bind g001",
+            "verify g001",
+            "ready g001"
+        ]
     );
 }
 

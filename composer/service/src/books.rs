@@ -5,8 +5,9 @@
 //! answered before. Where somebody else may have written, or nobody knows what became of a commit, all is read anew.
 //! While the store is silent they stay as they are: they know more than what was once read.
 
-use crate::endpoint::{Endpoint, Standing};
+use crate::endpoint::{Address, Endpoint, Standing};
 use crate::error::ServiceError;
+use crate::quarantine::Quarantine;
 use poolwright_executor::{Claim, CompositionRecord, GpuRecord, Pause};
 use poolwright_model::id::{ControlEndpointId, GpuId, UnitId};
 use poolwright_planner::Composition;
@@ -38,8 +39,12 @@ pub(crate) struct Pages {
     pub compositions: Arc<Vec<Composition>>,
     /// Endpoints that were not adopted.
     pub observed: BTreeSet<ControlEndpointId>,
+    /// What is kept at which address.
+    addresses: HashMap<Address, BTreeSet<ControlEndpointId>>,
     /// By their names.
     pub pauses: BTreeMap<String, Pause>,
+    /// GPUs that failed and are out of use.
+    pub quarantined: BTreeMap<GpuId, Quarantine>,
     /// How many compositions hold a unit.
     held: HashMap<UnitId, usize>,
     /// When each document was written or deleted last.
@@ -68,6 +73,7 @@ enum Kind {
     Endpoint,
     Gpu,
     Pause,
+    Quarantine,
 }
 
 /// What was written about.
@@ -100,6 +106,7 @@ impl Kind {
             Endpoint::KIND => Some(Self::Endpoint),
             GpuRecord::KIND => Some(Self::Gpu),
             Pause::KIND => Some(Self::Pause),
+            Quarantine::KIND => Some(Self::Quarantine),
             _ => None,
         }
     }
@@ -274,6 +281,10 @@ impl Pages {
             pages.note(Kind::Pause, pause.value.id(), pause.revision);
             pages.pauses.insert(pause.value.id().to_owned(), pause.value);
         }
+        for found in read_all::<Quarantine>(store).await? {
+            pages.note(Kind::Quarantine, found.value.id(), found.revision);
+            pages.quarantined.insert(found.value.gpu.clone(), found.value);
+        }
         Ok(pages)
     }
 
@@ -300,7 +311,7 @@ impl Pages {
         }
         for write in writes {
             if let Some(kind) = Kind::of(&write.kind)
-                && self.is_newer(kind, &write.id, revision)
+                && !self.is_older(kind, &write.id, revision)
             {
                 self.note(kind, &write.id, revision);
                 if self.write(kind, write, revision).is_err() {
@@ -311,9 +322,10 @@ impl Pages {
         }
     }
 
-    fn is_newer(&self, kind: Kind, id: &str, revision: u64) -> bool {
+    /// Of what one commit writes twice the last counts.
+    fn is_older(&self, kind: Kind, id: &str, revision: u64) -> bool {
         let known = self.revisions.get(&(kind, id.to_owned()));
-        known.is_none_or(|known| *known < revision)
+        known.is_some_and(|known| revision < *known)
     }
 
     /// When the endpoint's document was written last.
@@ -356,6 +368,10 @@ impl Pages {
             Kind::Endpoint => {
                 let endpoint: Option<Endpoint> = json.map(serde_json::from_str).transpose()?;
                 self.observed.retain(|observed| observed.as_str() != id);
+                self.addresses.retain(|_, known| {
+                    known.retain(|known| known.as_str() != id);
+                    !known.is_empty()
+                });
                 endpoint.into_iter().for_each(|endpoint| self.observe(endpoint));
                 self.changed(Some(Change::Endpoint));
             }
@@ -363,6 +379,13 @@ impl Pages {
                 let pause: Option<Pause> = json.map(serde_json::from_str).transpose()?;
                 self.pauses.remove(id);
                 self.pauses.extend(pause.map(|pause| (id.clone(), pause)));
+            }
+            Kind::Quarantine => {
+                let new: Option<Quarantine> = json.map(serde_json::from_str).transpose()?;
+                let gpu = GpuId::from_lossy(id);
+                self.quarantined.remove(&gpu);
+                self.quarantined.extend(new.map(|new| (gpu.clone(), new)));
+                self.changed(Some(Change::Gpu(gpu)));
             }
         }
         Ok(())
@@ -403,7 +426,16 @@ impl Pages {
         }
     }
 
+    /// The endpoint at an address, if one is kept.
+    pub fn endpoint_at(&self, address: &Address) -> Option<&ControlEndpointId> {
+        self.addresses.get(address)?.first()
+    }
+
     fn observe(&mut self, endpoint: Endpoint) {
+        if let Some(address) = endpoint.spec.address() {
+            let known = self.addresses.entry(address).or_default();
+            known.insert(endpoint.spec.id.clone());
+        }
         if endpoint.standing == Standing::Observed {
             self.observed.insert(endpoint.spec.id);
         }
@@ -430,6 +462,7 @@ impl Pages {
                 .binary_search_by(|c| c.id.as_str().cmp(id))
                 .is_ok(),
             Kind::Pause => pages.pauses.contains_key(id),
+            Kind::Quarantine => pages.quarantined.contains_key(&GpuId::from_lossy(id)),
             Kind::Endpoint => true,
         };
         if let Some(oldest) = self.deleted.pop_front()
@@ -489,6 +522,14 @@ mod tests {
         pages.commit(&write("u", Some("fifth")), 5);
         assert_eq!(by(&pages, "u"), Some("fifth"));
         assert!(pages.have(5, true), "each was told");
+    }
+
+    #[test]
+    fn of_what_one_commit_writes_twice_the_last_counts() {
+        let mut pages = Pages::default();
+        let twice = [write("u", Some("first")), write("u", Some("second"))].concat();
+        pages.commit(&twice, 1);
+        assert_eq!(by(&pages, "u"), Some("second"));
     }
 
     #[test]

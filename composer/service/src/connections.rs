@@ -1,6 +1,10 @@
-//! The drivers in use, and who speaks for which host. An endpoint is connected when it is first needed: a manager that
-//! starts need not wait for all of them.
+//! The drivers in use, and who speaks for which host: its agent ([`agents`]), else its BMC. An endpoint is connected when
+//! it is first needed: a manager that starts need not wait for all of them.
 
+pub(crate) mod agents;
+
+use self::agents::Agents;
+use crate::clock::Clock;
 use crate::composer::{Unopened, may_log_in, unsealed};
 use crate::endpoint::{Connected, Connector, Endpoint, EndpointSpec};
 use crate::sealed::Keys;
@@ -19,6 +23,7 @@ use tokio::task::JoinSet;
 /// See the module.
 pub(crate) struct Connections {
     inner: Arc<Inner>,
+    pub agents: Agents,
     /// Those who connect. They go on when whoever asked has lost patience, so that a session that was opened is in use or
     /// ended, and end with the connections.
     connecting: Mutex<JoinSet<()>>,
@@ -59,7 +64,14 @@ pub(crate) enum NotReached {
 
 impl Connections {
     /// `shared`: other managers change what is kept, too.
-    pub fn new(store: Arc<dyn Store>, connector: Arc<dyn Connector>, shared: bool, keys: Keys) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        connector: Arc<dyn Connector>,
+        shared: bool,
+        keys: Keys,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let agents = Agents::new(store.clone(), connector.clone(), shared, clock);
         let inner = Inner {
             store,
             connector,
@@ -70,6 +82,7 @@ impl Connections {
         };
         Self {
             inner: Arc::new(inner),
+            agents,
             connecting: Mutex::default(),
         }
     }
@@ -249,6 +262,10 @@ impl Drivers for Connections {
     }
 
     async fn host(&self, host: &HostId) -> Result<Option<Arc<dyn HostSide>>, DriverError> {
+        let agent = self.agents.of(host).await;
+        if let Some(agent) = agent.map_err(|error| as_driver_error(error.into()))? {
+            return Ok(Some(self.agents.reach(&agent).await?.host_side));
+        }
         let Some(speaker) = self.speaker(host) else {
             return Ok(None);
         };
@@ -262,6 +279,9 @@ impl Drivers for Connections {
     }
 
     fn drains_at(&self, host: &HostId) -> Option<ControlEndpointId> {
+        if let Some(agent) = self.agents.now(host) {
+            return Some(agent.endpoint());
+        }
         let speaker = self.speaker(host)?;
         // Of one that nobody has asked yet it is not known.
         let can_drain = self

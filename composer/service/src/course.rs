@@ -5,10 +5,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 use poolwright_sizing::need::NeedWindow;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The needs of a run, and when it begins. Its windows follow one another without a gap; there is at least one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Course {
     pub starts: Timestamp,
     pub windows: Vec<NeedWindow>,

@@ -107,7 +107,7 @@ pub(crate) fn check_name(id: &DemandId) -> Result<(), ServiceError> {
 }
 
 /// A demand as it is kept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DemandRecord {
     pub spec: DemandSpec,
     /// What sizing made of it when it came; the planner takes it from here, so that a demand that is
@@ -160,7 +160,7 @@ impl DemandRecord {
 }
 
 /// A demand that an operation has in hand. Plans leave it alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pending {
     /// Kept if it is served.

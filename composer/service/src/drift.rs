@@ -7,12 +7,13 @@ use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, GpuId, Ho
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::Gpu;
 use poolwright_planner::{Composition, Held};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// One GPU that is not where it should be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
     pub gpu: GpuId,
     pub kind: DriftKind,
@@ -28,7 +29,7 @@ pub struct Drift {
 }
 
 /// In the order in which they are looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriftKind {
     /// The endpoint that binds it gives no answer: nobody knows.
@@ -240,6 +241,7 @@ mod tests {
             faults: vec![],
             requests: 0,
             elapsed_ms: 0,
+            contested: false,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The management services that the manager asks and tells: which ones, and how to reach them.
 
+use crate::agent::{AgentSpec, ConnectedAgent};
 use crate::composer::Silent;
 use crate::error::ServiceError;
 use async_trait::async_trait;
@@ -40,9 +41,12 @@ pub struct EndpointSpec {
     pub insecure_http: bool,
 }
 
+/// Host and port.
+pub type Address = (String, u16);
+
 impl EndpointSpec {
-    /// Host and port: where these are the same, it is one service. `None` where the URL can't be understood.
-    pub fn address(&self) -> Option<(String, u16)> {
+    /// Where these are the same, it is one service. `None` where the URL can't be understood.
+    pub fn address(&self) -> Option<Address> {
         let url = url::Url::parse(&self.url).ok()?;
         Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
     }
@@ -102,14 +106,14 @@ pub enum Trust {
 
 /// Fingerprints of certificates. The second is pinned in advance, while a certificate is about to be renewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "what belongs there: a fingerprint, or a list of two")]
 pub enum Pins {
     One(String),
     Two([String; 2]),
 }
 
 /// An endpoint as the manager keeps it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Endpoint {
     #[serde(flatten)]
     pub spec: EndpointSpec,
@@ -134,8 +138,9 @@ pub struct Endpoint {
 }
 
 /// Whether the manager may change anything at an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "EndpointStanding")]
 pub enum Standing {
     /// It is looked at, and nothing else, until somebody adopts it.
     Observed,
@@ -179,6 +184,15 @@ pub struct Connected {
 #[async_trait]
 pub trait Connector: Send + Sync {
     async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError>;
+
+    /// The way to an agent; nothing need be sent yet.
+    async fn connect_agent(&self, spec: &AgentSpec) -> Result<ConnectedAgent, DriverError> {
+        let message = format!(
+            "{} can't be reached: this connector knows no agents",
+            spec.endpoint
+        );
+        Err(DriverError::no_effect(message))
+    }
 
     /// Somebody asks by name: credentials that were refused so often that they are sent no more may be sent once
     /// more there.

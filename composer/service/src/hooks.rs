@@ -5,7 +5,7 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use poolwright_model::id::{DemandId, ScheduleId};
+use poolwright_model::id::{DemandId, GpuId, ScheduleId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -57,7 +57,7 @@ impl fmt::Display for HookName {
 }
 
 /// What a hook is run for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Occasion {
     /// The borrower is told that it will be asked to let go.
@@ -66,6 +66,10 @@ pub enum Occasion {
     Checkpoint,
     /// A return is going to be late.
     Alert,
+    /// A GPU was taken out of use: the scheduler is told.
+    Quarantine,
+    /// A GPU is tried out before it is used again.
+    BurnIn,
 }
 
 impl fmt::Display for Occasion {
@@ -74,6 +78,8 @@ impl fmt::Display for Occasion {
             Self::Notice => "notice",
             Self::Checkpoint => "checkpoint",
             Self::Alert => "alert",
+            Self::Quarantine => "quarantine",
+            Self::BurnIn => "burn-in",
         })
     }
 }
@@ -85,6 +91,8 @@ pub struct HookCall {
     pub occasion: Occasion,
     /// What lent; nothing where a job of the queue is to be stopped.
     pub schedule: Option<ScheduleId>,
+    /// The GPU that it is about, where it is about one alone.
+    pub gpu: Option<GpuId>,
     /// From 1.
     pub attempt: u32,
     /// It is over after so long, one way or the other.
@@ -109,7 +117,7 @@ impl HookCall {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HookEnd {
     #[serde(flatten)]
     pub how: HowItEnded,
@@ -118,7 +126,7 @@ pub struct HookEnd {
     pub output: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "ended", rename_all = "kebab-case")]
 pub enum HowItEnded {
     Exited {

@@ -6,6 +6,7 @@
 
 use crate::error::ServiceError;
 use crate::hooks::HookName;
+use crate::spans::Span;
 use crate::stopping::Stopping;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{Operation, OperationState};
@@ -33,36 +34,18 @@ const OVERDUE: SignedDuration = SignedDuration::from_secs(60);
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
     /// How long it is expected to run, such as `6h`; without it as long as others like it did.
-    #[serde(
-        default,
-        serialize_with = "jiff::fmt::serde::duration::friendly::compact::optional",
-        deserialize_with = "crate::spans::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schemars(with = "Option<String>")]
-    pub runs_for: Option<SignedDuration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs_for: Option<Span>,
     /// How long it may run: after that its GPUs are let go of, unless they are in use.
-    #[serde(
-        default,
-        serialize_with = "jiff::fmt::serde::duration::friendly::compact::optional",
-        deserialize_with = "crate::spans::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schemars(with = "Option<String>")]
-    pub at_most: Option<SignedDuration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<Span>,
     /// It may be stopped, and waits again then, where a calendar or a tenant's guarantee wants its GPUs; with a checkpoint:
     /// also where that did not succeed within the grace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_stop: bool,
     /// It is told so long before it is stopped.
-    #[serde(
-        default,
-        serialize_with = "jiff::fmt::serde::duration::friendly::compact::optional",
-        deserialize_with = "crate::spans::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schemars(with = "Option<String>")]
-    pub notice: Option<SignedDuration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<Span>,
     /// By this hook, with the notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<HookName>,
@@ -71,23 +54,11 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<HookName>,
     /// The longest that one run of the checkpoint may take; a minute where nothing is said.
-    #[serde(
-        default,
-        serialize_with = "jiff::fmt::serde::duration::friendly::compact::optional",
-        deserialize_with = "crate::spans::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schemars(with = "Option<String>")]
-    pub checkpoint_limit: Option<SignedDuration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_limit: Option<Span>,
     /// From the first checkpoint that did not succeed until `may_stop` decides.
-    #[serde(
-        default,
-        serialize_with = "jiff::fmt::serde::duration::friendly::compact::optional",
-        deserialize_with = "crate::spans::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schemars(with = "Option<String>")]
-    pub grace: Option<SignedDuration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace: Option<Span>,
     /// Run once where it is going to make way too late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alert: Option<HookName>,
@@ -104,16 +75,16 @@ impl JobSpec {
             ("notice", self.notice),
         ] {
             let Some(span) = span else { continue };
-            if span < SignedDuration::from_secs(1) || span > LONGEST {
+            if *span < SignedDuration::from_secs(1) || *span > LONGEST {
                 return refused(
-                    format!("{name} of its queue is {span:#}; allowed: 1s to 366 days"),
+                    format!("{name} of its queue is {:#}; allowed: 1s to 366 days", *span),
                     "write a time such as 90m, 6h or 2d",
                 );
             }
         }
         match (self.runs_for, self.at_most) {
             (Some(runs_for), Some(at_most)) if runs_for > at_most => refused(
-                format!("it runs for {runs_for:#}, and at most for {at_most:#}"),
+                format!("it runs for {:#}, and at most for {:#}", *runs_for, *at_most),
                 "let at_most be longer, or leave it out",
             ),
             _ => self.refuse_ladder(id),
@@ -122,7 +93,7 @@ impl JobSpec {
 }
 
 /// How far a job is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Job {
     pub submitted: Timestamp,
     /// Its place in the line as it was submitted, by which older versions go.
@@ -155,14 +126,14 @@ fn is_none(count: &u32) -> bool {
     *count == 0
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ended {
     pub at: Timestamp,
     pub because: Because,
 }
 
 /// Why a job is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Because {
     /// Somebody said so.
@@ -307,7 +278,7 @@ impl Job {
     pub fn planned(&self, spec: &JobSpec) -> Option<Timestamp> {
         let runs = spec
             .at_most
-            .map_or(self.expected(), |most| most.min(self.expected()));
+            .map_or(self.expected(), |most| most.0.min(self.expected()));
         Some(self.begun?.saturating_add(runs).unwrap_or(Timestamp::MAX))
     }
 
@@ -324,7 +295,7 @@ impl Job {
             return Some(stopping.at.max(now));
         }
         let ends = later(begun, self.expected());
-        let ends = spec.at_most.map_or(ends, |most| ends.min(later(begun, most)));
+        let ends = spec.at_most.map_or(ends, |most| ends.min(later(begun, *most)));
         Some(match ends > now {
             true => ends,
             false => overdue(begun),
@@ -334,7 +305,7 @@ impl Job {
     /// When it has run for as long as it may.
     pub fn limit(&self, spec: &JobSpec) -> Option<Timestamp> {
         let begun = self.begun.filter(|_| self.ended.is_none())?;
-        Some(begun.saturating_add(spec.at_most?).unwrap_or(Timestamp::MAX))
+        Some(begun.saturating_add(*spec.at_most?).unwrap_or(Timestamp::MAX))
     }
 
     /// It got its GPUs.
@@ -345,9 +316,16 @@ impl Job {
 
     /// It lost its place on the pool, and waits again.
     pub(crate) fn waits_again(&mut self) {
-        self.begun = None;
-        if self.stopping.take().is_some() {
-            self.stopped += 1;
+        let begun = self.begun.take();
+        let Some(stopping) = self.stopping.take() else {
+            return;
+        };
+        self.stopped += 1;
+        // What its checkpoint has saved need not run again.
+        if let (Some(begun), Some(saved)) = (begun, stopping.saved()) {
+            let ran = u64::try_from(saved.duration_since(begun).as_secs()).unwrap_or(0);
+            let least = OVERDUE.as_secs().unsigned_abs().min(self.expected_s);
+            self.expected_s = self.expected_s.saturating_sub(ran).max(least);
         }
     }
 
@@ -404,6 +382,24 @@ mod tests {
         }
     }
 
+    /// What is left counts: that of a job whose checkpoint succeeded, and all of one that was merely stopped.
+    #[test]
+    fn a_job_that_was_stopped_is_expected_to_run_for_what_is_left() {
+        let stopped = |because, ran: i64| {
+            let mut job = Job::new(asked(0, 8, 10, 0), FOUND);
+            let rungs = serde_json::json!({"began": at(0), "ends": at(0), "over": {"at": at(ran), "because": because}});
+            let stopping = serde_json::json!({"at": at(ran), "for": "somebody", "rungs": rungs});
+            job.begun = Some(at(0));
+            job.stopping = Some(serde_json::from_value(stopping).unwrap());
+            job.waits_again();
+            assert_eq!((job.stopped, job.begun), (1, None));
+            job.expected().as_mins()
+        };
+        assert_eq!(stopped("saved", 360), 240);
+        assert_eq!(stopped("saved", 6_000), 1, "it ran longer than expected");
+        assert_eq!(stopped("stopped", 360), 600);
+    }
+
     #[test]
     fn a_short_job_passes_a_long_one_and_not_for_ever() {
         let long = asked(0, 8, 100, 0).turn(FOUND);
@@ -447,7 +443,7 @@ mod tests {
         assert_eq!(job.ends(&spec, at(20)), Some(at(70)));
         assert_eq!(job.ends(&spec, at(100)), Some(at(190)));
         let limited = JobSpec {
-            at_most: Some(SignedDuration::from_mins(30)),
+            at_most: Some(Span(SignedDuration::from_mins(30))),
             ..spec
         };
         assert_eq!(

@@ -12,6 +12,7 @@ use crate::ladder::Ladder;
 use crate::schedule::Calendar;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{DemandId, ScheduleId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,7 +24,7 @@ const AGAIN: SignedDuration = SignedDuration::from_secs(15);
 const LONGEST_AGAIN: SignedDuration = SignedDuration::from_secs(15 * 60);
 
 /// See the module.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lend {
     pub began: Timestamp,
     /// When its run ends, if its ladder takes all the time that it may.
@@ -49,7 +50,8 @@ pub struct Lend {
 }
 
 /// A run of the checkpoint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LendAsked")]
 pub struct Asked {
     pub attempt: u32,
     pub at: Timestamp,
@@ -61,15 +63,16 @@ pub struct Asked {
     pub refused: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Over {
     pub at: Timestamp,
     pub because: Because,
 }
 
 /// Why a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "LendEnd")]
 pub enum Because {
     /// Its time was over.
     Due,
@@ -276,7 +279,7 @@ fn pause_after(attempts: u32) -> SignedDuration {
 }
 
 /// What was achieved of what was guaranteed; kept with the run that tells it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Returned {
     /// When the borrower was first asked.
     pub asked: Timestamp,
@@ -323,6 +326,21 @@ pub fn late_among<'c>(
 }
 
 #[cfg(test)]
+impl Lend {
+    /// A checkpoint that did not succeed.
+    pub(crate) fn refused(&mut self, attempt: u32, at: Timestamp) {
+        let refused = self.asked.as_ref().and_then(|asked| asked.refused);
+        let asked = self.asked.insert(Asked {
+            attempt,
+            at,
+            ended: None,
+            refused,
+        });
+        asked.end(at, HookEnd::new(HowItEnded::Exited { code: 1 }, ""));
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -355,18 +373,6 @@ mod tests {
         }
     }
 
-    fn refused(lend: &mut Lend, attempt: u32, time: &str) {
-        let refused = lend.asked.as_ref().and_then(|asked| asked.refused);
-        let mut asked = Asked {
-            attempt,
-            at: at(time),
-            ended: None,
-            refused,
-        };
-        asked.end(at(time), HookEnd::new(HowItEnded::Exited { code: 1 }, ""));
-        lend.asked = Some(asked);
-    }
-
     #[test]
     fn rung_follows_rung_so_that_the_last_ends_in_time() {
         let ladder = ladder(true);
@@ -377,10 +383,10 @@ mod tests {
         lend.noticed = Some(at("07:10:00"));
         assert_eq!(next(&lend, "07:19:59"), Next::Wait(Some(at("07:20:00"))));
         assert_eq!(next(&lend, "07:20:00"), Next::Ask(1));
-        refused(&mut lend, 1, "07:20:10");
+        lend.refused(1, at("07:20:10"));
         assert_eq!(next(&lend, "07:20:11"), Next::Wait(Some(at("07:20:25"))));
         assert_eq!(next(&lend, "07:20:25"), Next::Ask(2));
-        refused(&mut lend, 2, "07:21:30");
+        lend.refused(2, at("07:21:30"));
         // A third could not end within the grace.
         assert_eq!(next(&lend, "07:22:00"), Next::Wait(Some(at("07:23:10"))));
         assert_eq!(next(&lend, "07:23:10"), Next::End(Because::Stopped));
@@ -395,7 +401,7 @@ mod tests {
         let ladder = ladder(false);
         let mut lend = lent();
         lend.noticed = Some(at("07:10:00"));
-        refused(&mut lend, 9, "09:00:00");
+        lend.refused(9, at("09:00:00"));
         assert_eq!(
             lend.next(Some(&ladder), at("09:14:59")),
             Next::Wait(Some(at("09:15:00")))

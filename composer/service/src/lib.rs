@@ -11,14 +11,16 @@
 //! * [`Course`]: the windows of a demand with phases.
 //! * [`keep`]: what is done with GPUs that will be wanted soon.
 //! * `wants`: how many GPUs were wanted, for forecasts.
-//! * [`spans`]: lengths of time as people write them.
+//! * [`spans`]: lengths of time as people write them. [`misread`]: what of that can't be read, in a sentence.
 //! * [`subscription`]: who is sent what happens.
 //! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
 //! * [`accounts`], [`sessions`]: who may ask. [`audit`]: who did.
+//! * [`agent`]: agents on hosts, and how they are enrolled.
 //! * [`clock`]: the only place that knows what time it is.
 
 pub mod accounts;
+pub mod agent;
 pub mod audit;
 mod books;
 pub mod clock;
@@ -30,6 +32,7 @@ pub mod drift;
 pub mod endpoint;
 mod error;
 pub mod hooks;
+mod identity;
 mod ids;
 pub mod job;
 pub mod keep;
@@ -37,10 +40,12 @@ pub mod ladder;
 pub mod leases;
 pub mod lend;
 pub mod limits;
+pub mod misread;
 mod missing;
 pub mod occurrence;
 mod owners;
 pub mod phases;
+pub mod quarantine;
 pub mod returns;
 pub mod runner;
 pub mod schedule;
@@ -61,12 +66,13 @@ pub mod window;
 
 pub use composer::documents;
 pub use composer::{
-    Accepting, Adopting, Asked, Became, Change, Check, CheckResult, Composer, Credentials, Declaration,
-    Declared, DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest, Happened,
-    Happening, How, Kinds, LimitsStatus, Lost, MOST_AHEAD_H, MOST_OPENINGS, MOST_PARTS, MovedMost, Observed,
-    OperationAlarm, Options, Part, PinChange, Place, Queue, QueuedJob, RESERVED, Release, Reservation,
-    Resolution, Rotated, RunningJob, ScheduleStatus, Seen, Silent, Status, TenantForecast, TestEvent, What,
-    Why, Wish, Wished, most_slots, openings_of, pool_kinds,
+    Accepting, Admitted, Adopting, Ahead, Asked, Became, Change, Check, CheckResult, Composer, Credentials,
+    Declaration, Declared, DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest,
+    Happened, Happening, HeldAhead, How, Kinds, LETTERBOXES, LimitsStatus, LoggedEvent, Lost, MOST_AHEAD_H,
+    MOST_HOURS, MOST_OPENINGS, MOST_PARTS, Moment, MovedMost, NO_FORECAST_YET, Observed, OperationAlarm,
+    Options, Part, PinChange, Place, Queue, QueuedJob, RESERVED, Release, Reservation, Resolution, Rotated,
+    RunningJob, ScheduleStatus, Seen, Silent, Status, TenantForecast, TestEvent, Thing, Turn, UnservedAhead,
+    What, Why, Wish, Wished, most_slots, openings_of, pool_kinds,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};
@@ -79,4 +85,5 @@ pub use poolwright_executor::{
     Severity, StepState,
 };
 pub use poolwright_inventory::Snapshot;
+pub use poolwright_planner::direct::Purpose;
 pub use poolwright_planner::{Composition, Plan};

@@ -6,20 +6,23 @@
 
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{GpuId, HostId, TenantId};
+use poolwright_planner::queue::{Allowed, COUNTS, Rests};
 use poolwright_store::Stored;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+pub use poolwright_planner::queue::Counted;
+
 /// How long what was moved counts.
-pub const HOUR: SignedDuration = SignedDuration::from_hours(1);
+pub const HOUR: SignedDuration = COUNTS;
 
 /// The limits of one pool.
 ///
 /// The defaults let a rack of 256 GPUs change hands as a whole and back within an hour, with hosts of up to 32
 /// slots, and windows that open and close every 15 minutes. What does more than that by itself goes round in circles.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Limits {
     /// GPUs that one plan moves.
@@ -107,15 +110,6 @@ impl Limits {
         }
         Ok(self)
     }
-}
-
-/// Whose moves are counted.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Counted {
-    All,
-    Host(HostId),
-    Tenant(TenantId),
-    Gpu(GpuId),
 }
 
 /// How many moves there were, by whose they are counted.
@@ -219,6 +213,23 @@ fn frees(ran: &[Ran], whose: &Counted, wanted: u32, allowed: u32, now: Timestamp
     ends.sort();
     let fits = |at: &Timestamp| moved(ran, whose, *at).saturating_add(wanted) <= allowed;
     ends.into_iter().find(fits)
+}
+
+/// What the limits leave after all that ran; what ran in the future, by a clock that was set back since, ran now.
+pub fn rests(limits: &Limits, ran: &[Ran], now: Timestamp) -> Rests {
+    let mut rests = Rests::new(Allowed {
+        plan: limits.per_plan,
+        all: limits.per_hour,
+        host: limits.per_host,
+        tenant: limits.per_tenant,
+        gpu: limits.per_gpu,
+    });
+    for ran in ran {
+        for (whose, moves) in &ran.moves.0 {
+            rests.count(whose.clone(), ran.at.min(now), *moves);
+        }
+    }
+    rests
 }
 
 impl Limits {

@@ -25,13 +25,25 @@ pub struct Gone {
 pub struct Vanished(BTreeMap<GpuId, Gone>);
 
 impl Vanished {
-    /// Goes on from one look to the next. `endpoints` are those that are looked at still.
-    pub fn compare(&mut self, before: &Snapshot, after: &Snapshot, endpoints: &BTreeSet<ControlEndpointId>) {
+    /// As they were seen last.
+    pub fn gpus(&self) -> impl Iterator<Item = &Gpu> {
+        self.0.values().map(|gone| &gone.gpu)
+    }
+
+    /// Goes on from one look to the next. `last` is when all was still as before; `endpoints` are those that are looked at
+    /// still.
+    pub fn compare(
+        &mut self,
+        before: &Snapshot,
+        last: Timestamp,
+        after: &Snapshot,
+        endpoints: &BTreeSet<ControlEndpointId>,
+    ) {
         let seen: BTreeSet<&GpuId> = after.topology.gpus.iter().map(|gpu| &gpu.id).collect();
         for gpu in before.topology.gpus.iter().filter(|gpu| !seen.contains(&gpu.id)) {
             let gone = Gone {
                 gpu: gpu.clone(),
-                since: before.taken_at,
+                since: last,
             };
             self.0.entry(gpu.id.clone()).or_insert(gone);
         }

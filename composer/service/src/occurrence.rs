@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 /// An opening that nobody looked at for so long was missed.
 pub const MISSED_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
+/// Edges at which a run may end that goes on beyond the first: one by hand and one by its window.
+const EDGES: usize = 8;
+
 /// What happens where a window opens while another schedule runs that suspends one of the same demands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -42,7 +45,7 @@ pub enum Missed {
 }
 
 /// What was decided about an opening.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mark {
     /// When the window opened; nothing where it always was open.
     pub opened: Option<Timestamp>,
@@ -53,7 +56,7 @@ pub struct Mark {
     pub fate: Fate,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "fate", rename_all = "kebab-case")]
 pub enum Fate {
     Begun,
@@ -77,10 +80,13 @@ impl Mark {
 }
 
 /// A run that somebody asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ByHand {
     pub from: Timestamp,
     pub until: Timestamp,
+    /// When all that it lends is to be back, where that is promised: it ends so much earlier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back_by: Option<Timestamp>,
     /// Who asked.
     pub by: String,
 }
@@ -113,7 +119,11 @@ impl Calendar {
         if self.suspends.is_empty() || !self.promises() {
             return None;
         }
-        let closes = self.window.next_change(now).filter(|_| self.window.is_open(now));
+        let by_hand = self.by_hand.as_ref().filter(|run| run.is_on(now));
+        let closes = match by_hand {
+            Some(run) => run.back_by,
+            None => self.window.next_change(now).filter(|_| self.window.is_open(now)),
+        };
         let ends = ends.or(closes)?;
         let before = self.lend.as_ref().filter(|lend| self.goes_on(lend, now));
         match before {
@@ -189,6 +199,34 @@ impl Calendar {
         let ends = self.mark_at(at).and_then(|mark| mark.ends);
         let sooner = by_hand.chain(ends).filter(|edge| *edge > at);
         self.window.next_change(at).into_iter().chain(sooner).min()
+    }
+
+    /// When the run that is on ends; nothing where it never does.
+    pub fn runs_until(&self, now: Timestamp) -> Option<Timestamp> {
+        if let Some(lend) = self.lend.as_ref().filter(|_| self.is_held(now)) {
+            return Some(lend.ends.max(now));
+        }
+        let mut edges = std::iter::successors(self.next_change(now), |at| self.next_change(*at));
+        edges.by_ref().take(EDGES).find(|at| !self.is_open(*at))
+    }
+
+    /// The same, for people.
+    pub fn until_told(&self, now: Timestamp) -> String {
+        match self.runs_until(now) {
+            Some(at) if at > now => format!("until {at}"),
+            Some(_) => "until its ladder lets it end".to_owned(),
+            None => "until it is removed".to_owned(),
+        }
+    }
+
+    /// When what it lent is to be back; nothing where its run never ends. What is on its way should be there now.
+    pub fn back_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let promised = self.lend.as_ref().filter(|lend| lend.back.is_none());
+        let promised = promised.and_then(|lend| lend.due);
+        match self.is_open(now) {
+            true => promised.into_iter().chain(self.runs_until(now)).max(),
+            false => Some(promised.map_or(now, |due| due.max(now))),
+        }
     }
 
     /// What is to be decided now, while the others run that run.
@@ -274,15 +312,35 @@ impl Calendar {
     /// # Errors
     /// Why it can't be.
     pub fn end_of(&self, returns: &Returns, now: Timestamp) -> Result<Option<Timestamp>, String> {
-        let timed = self.back_by_close || self.ladder.is_some();
-        let Some(closes) = self.window.next_change(now).filter(|_| timed) else {
-            return Ok(None);
-        };
+        match self.window.next_change(now) {
+            Some(closes) => self.end_before(closes, returns, now),
+            None => Ok(None),
+        }
+    }
+
+    /// The same of one that is to be over by then; nothing where it may go on until then.
+    ///
+    /// # Errors
+    /// Why it can't be.
+    pub fn end_before(
+        &self,
+        closes: Timestamp,
+        returns: &Returns,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, String> {
         let (length, there_are) = (self.ladder_length(), closes.duration_since(now).as_secs());
         let before = match length.is_zero() {
             true => String::new(),
             false => format!("its ladder takes up to {} s, ", length.as_secs()),
         };
+        let takes = length.saturating_add(returns.early());
+        if let Some(reclaim_s) = self.reclaim_s
+            && takes > SignedDuration::from_secs(reclaim_s.into())
+        {
+            return Err(format!(
+                "what it lends can't be back within the {reclaim_s} s that it guarantees: {before}a return takes {returns}"
+            ));
+        }
         if !self.back_by_close {
             return match closes.checked_sub(length) {
                 Ok(called_back) if called_back > now => Ok(None),
@@ -471,11 +529,13 @@ mod tests {
         one[0].by_hand = Some(ByHand {
             from: at("06:00"),
             until: at("07:00"),
+            back_by: None,
             by: "somebody".into(),
         });
         assert_eq!(one[0].next_change(at("05:00")), Some(at("06:00")));
         assert_eq!(step(&mut one, "06:30"), ["a"]);
         assert_eq!(one[0].next_change(at("06:30")), Some(at("07:00")));
+        assert_eq!(one[0].runs_until(at("06:30")), Some(at("07:00")));
         assert_eq!(step(&mut one, "07:00"), [] as [&str; 0]);
         assert_eq!(one[0].next_change(at("07:00")), Some(at("08:00")));
     }

@@ -50,7 +50,7 @@ pub struct PhaseSpec {
 
 /// The value of a setting, as it is usually written: `"chunked"`, `3` or `true`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "what belongs there: text, a number, or true or false")]
 pub enum Setting {
     Flag(bool),
     Whole(i64),
@@ -70,7 +70,7 @@ impl fmt::Display for Setting {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "what belongs there: a number, or text such as 20B")]
 pub enum Tokens {
     Number(f64),
     Text(String),

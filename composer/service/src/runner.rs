@@ -42,7 +42,10 @@ pub async fn run(composer: Composer, stop: CancellationToken) {
         () = composer.keep_lending() => {}
         () = composer.keep_looking() => {}
         () = composer.keep_repairing() => {}
+        () = composer.keep_tending() => {}
         () = composer.keep_rotating() => {}
+        () = composer.keep_renewing_agents() => {}
+        () = composer.keep_telling_of_the_certificate() => {}
         () = composer.keep_pruning() => {}
         () = composer.keep_noting_wants() => {}
         () = composer.keep_queueing() => {}

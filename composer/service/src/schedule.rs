@@ -60,7 +60,7 @@ pub struct ScheduleSpec {
 }
 
 /// A schedule as it is kept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Schedule {
     #[serde(flatten)]
     pub spec: ScheduleSpec,
@@ -83,7 +83,7 @@ pub struct Schedule {
 }
 
 /// Who paused a schedule, when and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stopped {
     pub by: String,
     pub since: Timestamp,

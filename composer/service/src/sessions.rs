@@ -18,7 +18,7 @@ use subtle::ConstantTimeEq;
 /// A session that nobody uses ends after this time, or up to [`NOTED_EACH`] later.
 pub const IDLE: SignedDuration = SignedDuration::from_mins(30);
 /// And each ends after this one.
-pub const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+pub const LONGEST: SignedDuration = SignedDuration::from_hours(12);
 /// Sessions of one account at a time.
 pub const MOST: usize = 64;
 /// A use is written down where the last was so long ago: not with each request.
@@ -260,7 +260,7 @@ fn digest(secret: &str) -> String {
 }
 
 /// So many random bytes, in hexadecimal digits.
-fn random<const BYTES: usize>() -> Result<String, ServiceError> {
+pub(crate) fn random<const BYTES: usize>() -> Result<String, ServiceError> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|error| {
         let message = format!("the machine gives no random bytes: {error}");

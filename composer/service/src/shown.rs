@@ -7,9 +7,9 @@ use crate::missing::{Vanished, show_missing};
 use crate::view::{Known, LookedAt, overlay};
 use poolwright_inventory::Snapshot;
 use poolwright_model::composable::WhyNot;
-use poolwright_model::id::{ControlEndpointId, GpuId};
+use poolwright_model::id::{ControlEndpointId, GpuId, UnitId};
 use poolwright_model::topology::{Gpu, Topology};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// What all endpoints showed last, in one.
@@ -19,6 +19,47 @@ pub(crate) struct Joined {
     pub vanished: Vanished,
     /// The endpoints that answered when they were looked at last.
     pub answered: BTreeSet<ControlEndpointId>,
+    places: Places,
+}
+
+/// Where GPUs stand in the list, by what may be told of them.
+#[derive(Default)]
+struct Places {
+    at_endpoint: HashMap<ControlEndpointId, Vec<usize>>,
+    of_unit: HashMap<UnitId, Vec<usize>>,
+}
+
+impl Joined {
+    pub fn new(snapshot: Snapshot, vanished: Vanished, answered: BTreeSet<ControlEndpointId>) -> Self {
+        let mut places = Places::default();
+        for (place, gpu) in snapshot.topology.gpus.iter().enumerate() {
+            places.of_unit.entry(gpu.unit.clone()).or_default().push(place);
+            for at in &gpu.control {
+                let there = places.at_endpoint.entry(at.endpoint.clone()).or_default();
+                there.push(place);
+            }
+        }
+        Self {
+            snapshot,
+            vanished,
+            answered,
+            places,
+        }
+    }
+
+    /// Where the GPUs stand that something was written about, or that are bound at these endpoints. What that costs does
+    /// not grow with the pool.
+    fn touched(&self, since: &Since<'_>, read: &BTreeSet<ControlEndpointId>) -> BTreeSet<usize> {
+        let gpus = &self.snapshot.topology.gpus;
+        let gpu = |id: &&GpuId| gpus.binary_search_by(|gpu| gpu.id.cmp(id)).ok();
+        let written = since.gpus.iter().filter_map(gpu);
+        let units = since
+            .units
+            .iter()
+            .filter_map(|unit| self.places.of_unit.get(*unit));
+        let endpoints = read.iter().filter_map(|id| self.places.at_endpoint.get(id));
+        written.chain(units.chain(endpoints).flatten().copied()).collect()
+    }
 }
 
 /// Endpoints of which nothing may be had, and why.
@@ -30,7 +71,7 @@ pub(crate) struct Facts<'a> {
     pub pages: &'a Pages,
     /// Endpoints of which nothing may be had, and why.
     pub closed: Arc<Closed>,
-    pub looked_at: Arc<LookedAt>,
+    pub looked_at: &'a LookedAt,
     /// What everything was ever called.
     pub ids: &'a Topology,
 }
@@ -40,7 +81,6 @@ pub(crate) struct Shown {
     joined: Arc<Joined>,
     version: u64,
     closed: Arc<Closed>,
-    looked_at: Arc<LookedAt>,
     snapshot: Arc<Snapshot>,
 }
 
@@ -64,7 +104,6 @@ impl Shown {
             joined: facts.joined.clone(),
             version: facts.pages.version(),
             snapshot: Arc::new(snapshot),
-            looked_at: facts.looked_at,
             closed: facts.closed,
         }
     }
@@ -73,22 +112,17 @@ impl Shown {
         self.snapshot.clone()
     }
 
-    /// What it is now: changed where something was written down or read since, or made anew.
-    pub fn renewed(mut self, facts: Facts<'_>) -> Self {
+    /// What it is now: changed where something was written down, or read at one of these endpoints, since; or made anew.
+    pub fn renewed(mut self, facts: Facts<'_>, read: &BTreeSet<ControlEndpointId>) -> Self {
         let same = Arc::ptr_eq(&self.joined, facts.joined) && self.closed == facts.closed;
-        let read_again = !Arc::ptr_eq(&self.looked_at, &facts.looked_at);
-        if same && !read_again && self.version == facts.pages.version() {
+        if same && read.is_empty() && self.version == facts.pages.version() {
             return self;
         }
         let since = facts.pages.since(self.version).filter(|_| same);
         let Some(since) = since.filter(|since| self.shows_all(since)) else {
             return Self::new(facts);
         };
-        let read_anew = facts.looked_at.since(&self.looked_at);
-        let is_touched = |gpu: &Gpu| {
-            let written = since.gpus.contains(&gpu.id) || since.units.contains(&gpu.unit);
-            written || gpu.control.iter().any(|at| read_anew.contains(&at.endpoint))
-        };
+        let touched = self.joined.touched(&since, read);
         let seen = &self.joined.snapshot.topology.gpus;
         let known = facts.known();
         let laid_over = |at: usize| {
@@ -96,8 +130,7 @@ impl Shown {
             overlay(&mut gpu, &known);
             gpu
         };
-        let touched = (0..seen.len()).filter(|at| is_touched(&seen[*at]));
-        let touched = touched.map(|at| (at, laid_over(at)));
+        let touched = touched.into_iter().map(|at| (at, laid_over(at)));
         // As a rule what was read again is as it was, and then nobody has to look at the pool anew.
         let shown = &self.snapshot.topology.gpus;
         let changed: Vec<(usize, Gpu)> = touched.filter(|(at, gpu)| shown[*at] != *gpu).collect();
@@ -107,7 +140,6 @@ impl Shown {
             changed.into_iter().for_each(|(at, gpu)| shown[at] = gpu);
         }
         self.version = facts.pages.version();
-        self.looked_at = facts.looked_at.clone();
         debug_assert_eq!(*self.snapshot, *Self::new(facts).snapshot, "as if made anew");
         self
     }
@@ -125,7 +157,52 @@ impl Facts<'_> {
         Known {
             pages: self.pages,
             closed: &self.closed,
-            looked_at: &self.looked_at,
+            looked_at: self.looked_at,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sight::tests::topology;
+
+    /// GPUs that stand in a box each.
+    fn joined(gpus: usize) -> Joined {
+        let one = topology(None).gpus.remove(0);
+        let gpus = (0..gpus).map(|nth| {
+            let mut gpu = one.clone();
+            gpu.id = format!("gpu-{nth:04}").parse().unwrap();
+            gpu.unit = format!("unit-{nth}").parse().unwrap();
+            gpu.control[0].endpoint = format!("box-{nth}").parse().unwrap();
+            gpu
+        });
+        let snapshot = Snapshot {
+            taken_at: jiff::Timestamp::UNIX_EPOCH,
+            topology: Topology {
+                gpus: gpus.collect(),
+                ..Topology::default()
+            },
+            endpoints: Vec::new(),
+            faults: Vec::new(),
+            requests: 0,
+            elapsed_ms: 0,
+            contested: false,
+        };
+        Joined::new(snapshot, Vanished::default(), BTreeSet::new())
+    }
+
+    #[test]
+    fn what_is_looked_at_after_a_change_does_not_grow_with_the_pool() {
+        let (gpu, unit) = ("gpu-0003".parse().unwrap(), "unit-5".parse().unwrap());
+        let since = Since {
+            gpus: [&gpu].into(),
+            units: [&unit].into(),
+            ..Since::default()
+        };
+        let read = BTreeSet::from(["box-7".parse().unwrap(), "gone".parse().unwrap()]);
+        for pool in [10, 1_000] {
+            assert_eq!(joined(pool).touched(&since, &read), [3, 5, 7].into());
         }
     }
 }

@@ -4,6 +4,7 @@
 //! overtake each other: what counts for each unit is the look that began last, whichever it was.
 
 use crate::owners::{Owner, Owners, is_stray, lay_over, units_of};
+use crate::view::EndpointLookedAt;
 use crate::walk::Walk;
 use jiff::Timestamp;
 use poolwright_collector::Look;
@@ -84,8 +85,11 @@ impl Sight {
 
     /// What is to be kept over a restart, where that is otherwise than what is; with the number of the look.
     pub fn to_keep(&self) -> Option<(Walk, u64)> {
-        let to_keep = !self.kept && self.has_answered() && self.doubted.is_none();
-        to_keep.then(|| (Walk::of(&self.walk), self.walked.nth))
+        self.is_to_keep().then(|| (Walk::of(&self.walk), self.walked.nth))
+    }
+
+    fn is_to_keep(&self) -> bool {
+        !self.kept && self.has_answered() && self.doubted.is_none()
     }
 
     /// What that look showed is kept.
@@ -127,8 +131,15 @@ impl Sight {
         self.doubted.as_ref()
     }
 
-    /// Takes in another walk. Of an endpoint that is silent just now, all stays as it was.
-    pub fn walk(&mut self, walk: Look, began: Began) {
+    /// Takes in another walk. Of an endpoint that is silent just now, all stays as it was. Says whether anything is
+    /// otherwise than it was known to be, or is to be kept.
+    pub fn walk(&mut self, walk: Look, began: Began) -> bool {
+        let before = self.look();
+        self.take_walk(walk, began);
+        self.is_to_keep() || !shows_the_same(&before, &self.look())
+    }
+
+    fn take_walk(&mut self, walk: Look, began: Began) {
         let ever = self.has_answered();
         if !walk.answered {
             self.tried(began, Some(walk.view.faults.clone()));
@@ -294,6 +305,14 @@ impl Sight {
         self.read_last().unwrap_or(self.walked).revision
     }
 
+    /// How far the store was when it was read.
+    pub fn looked_at(&self) -> EndpointLookedAt {
+        EndpointLookedAt {
+            revision: self.revision(),
+            unread: self.unread(),
+        }
+    }
+
     /// Units that this look could not read, with how far the store was when they were read.
     pub fn unread(&self) -> BTreeMap<ControlPoint, u64> {
         let last = self.read_last().unwrap_or(self.walked);
@@ -305,6 +324,15 @@ impl Sight {
             .map(|(read, unit)| (unit, read.revision))
             .collect()
     }
+}
+
+/// Whether two looks at an endpoint differ in nothing but when they were taken, and what they took.
+fn shows_the_same(before: &Look, after: &Look) -> bool {
+    let shown = |look: &Look| (look.answered, look.label.clone(), look.mark.clone());
+    let (before_view, after_view) = (&before.view, &after.view);
+    shown(before) == shown(after)
+        && before_view.topology == after_view.topology
+        && before_view.faults == after_view.faults
 }
 
 #[cfg(test)]
@@ -447,6 +475,30 @@ pub(crate) mod tests {
         let (look, began) = walk(None, 2);
         never.walk(look, began);
         assert!(never.answers() && never.has_answered());
+    }
+
+    #[test]
+    fn a_walk_that_shows_the_same_is_no_news() {
+        let mut sight = sight(Some("p"), 1);
+        let (look, began) = walk(Some("p"), 2);
+        assert!(sight.walk(look, began), "it is to be kept");
+        sight.kept(2);
+        let mut walks = |seen: (Look, Began)| {
+            let (look, began) = seen;
+            let nth = began.nth;
+            let news = sight.walk(look, began);
+            assert_eq!(
+                sight.revision(),
+                100 + nth.min(5),
+                "when it was read is known all the same"
+            );
+            news
+        };
+        assert!(!walks(walk(Some("p"), 3)));
+        assert!(walks(walk(None, 4)), "it is free");
+        assert!(!walks(walk(None, 5)));
+        assert!(walks(silence(6)));
+        assert!(!walks(silence(7)), "it is silent still");
     }
 
     #[test]

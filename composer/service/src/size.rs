@@ -28,6 +28,7 @@ pub struct Site<'a> {
 /// What is done with a model, as people write it; everything left out takes sizing's usual setting.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "SizingSpec")]
 pub struct JobSpec {
     #[serde(default)]
     #[schemars(with = "Option<String>")]

@@ -1,24 +1,44 @@
 //! Lengths of time as people write them: `90s`, `1h 30m`, `2d`. A day is 24 hours.
 
-use jiff::{SignedDuration, Span, SpanRelativeTo};
-use serde::{Deserialize, Deserializer, de::Error};
+use jiff::{SignedDuration, SpanRelativeTo};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use std::ops::Deref;
+
+/// A length of time, in documents and files as people write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Span(
+    #[serde(serialize_with = "jiff::fmt::serde::duration::friendly::compact::required")]
+    #[schemars(with = "String")]
+    pub SignedDuration,
+);
+
+impl Deref for Span {
+    type Target = SignedDuration;
+
+    fn deref(&self) -> &SignedDuration {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let said = parse(&text).ok_or_else(|| {
+            D::Error::custom(format!("{text:?} is not a length of time: write 90s, 6h or 2d"))
+        })?;
+        Ok(Self(said))
+    }
+}
 
 /// `None` where it is no length of time, or one of months, which differ.
 pub fn parse(text: &str) -> Option<SignedDuration> {
     text.parse().ok().or_else(|| {
-        let span: Span = text.parse().ok()?;
+        let span: jiff::Span = text.parse().ok()?;
         span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()
     })
-}
-
-/// Reads a field that may be left out.
-pub(crate) fn optional<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SignedDuration>, D::Error> {
-    let text = Option::<String>::deserialize(from)?;
-    let said = |text: String| {
-        parse(&text)
-            .ok_or_else(|| D::Error::custom(format!("{text:?} is not a length of time: write 90s, 6h or 2d")))
-    };
-    text.map(said).transpose()
 }
 
 #[cfg(test)]
@@ -43,5 +63,16 @@ mod tests {
         ] {
             assert_eq!(hours(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for (text, written) in [("90m", "1h 30m"), ("2d", "48h"), ("45 s", "45s")] {
+            let span: Span = serde_json::from_value(text.into()).unwrap();
+            assert_eq!(serde_json::to_value(span).unwrap(), written);
+            assert_eq!(serde_json::from_value::<Span>(written.into()).unwrap(), span);
+        }
+        let refused = serde_json::from_value::<Span>("soon".into()).unwrap_err();
+        assert!(refused.to_string().contains("write 90s"), "{refused}");
     }
 }

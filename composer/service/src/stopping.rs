@@ -8,9 +8,11 @@ use crate::error::ServiceError;
 use crate::hooks::{HookEnd, HookName};
 use crate::job::JobSpec;
 use crate::ladder::Ladder;
-use crate::lend::{Lend, Next};
+use crate::lend::{Because, Lend, Next};
+use crate::spans::Span;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::DemandId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -20,7 +22,7 @@ const SLACK: SignedDuration = SignedDuration::from_secs(5);
 const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 
 /// A job that is to be stopped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stopping {
     /// When its ladder ends, where each rung takes all the time that it may.
     pub at: Timestamp,
@@ -42,7 +44,7 @@ impl JobSpec {
 
     /// What it is owed before it is stopped.
     pub fn ladder(&self) -> Ladder {
-        let seconds = |span: SignedDuration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
+        let seconds = |span: Span| u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
         Ladder {
             notice_s: self.notice.map_or(0, seconds),
             notify: self.notify.clone(),
@@ -72,9 +74,9 @@ impl JobSpec {
                     "name the hook that is its checkpoint, or leave it out",
                 );
             }
-            if span < SignedDuration::from_secs(1) || span > LONGEST {
+            if *span < SignedDuration::from_secs(1) || *span > LONGEST {
                 return refused(
-                    &format!("{name} of its queue is {span:#}; allowed: 1s to a day"),
+                    &format!("{name} of its queue is {:#}; allowed: 1s to a day", *span),
                     "write a time such as 90s or 5m",
                 );
             }
@@ -102,6 +104,12 @@ impl JobSpec {
 }
 
 impl Stopping {
+    /// When its checkpoint succeeded, if it did.
+    pub fn saved(&self) -> Option<Timestamp> {
+        let over = self.rungs.as_ref()?.over.as_ref()?;
+        (over.because == Because::Saved).then_some(over.at)
+    }
+
     /// Of a job whose GPUs are wanted then: announced now, and no sooner over than its ladder allows.
     pub fn new(spec: &JobSpec, now: Timestamp, wanted: Timestamp, r#for: String) -> Self {
         let length = spec.ladder().length();
@@ -207,8 +215,6 @@ impl fmt::Display for Stopping {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hooks::HowItEnded;
-    use crate::lend::{Asked, Because};
 
     fn at(time: &str) -> Timestamp {
         format!("2026-03-02T{time}Z").parse().unwrap()
@@ -219,19 +225,6 @@ mod tests {
             "may_stop": may_stop, "notice": "10m", "checkpoint": "save", "checkpoint_limit": "2m", "grace": "3m",
         }))
         .unwrap()
-    }
-
-    fn refused_at(stopping: &mut Stopping, attempt: u32, time: &str) {
-        let rungs = stopping.rungs.as_mut().unwrap();
-        let refused = rungs.asked.as_ref().and_then(|asked| asked.refused);
-        let mut asked = Asked {
-            attempt,
-            at: at(time),
-            ended: None,
-            refused,
-        };
-        asked.end(at(time), HookEnd::new(HowItEnded::Exited { code: 1 }, ""));
-        rungs.asked = Some(asked);
     }
 
     #[test]
@@ -260,7 +253,7 @@ mod tests {
             let spec = spec(may_stop);
             let mut stopping = Stopping::new(&spec, at("19:45:00"), at("20:00:00"), "night".into());
             for (attempt, time) in [(1, "19:57:00"), (2, "19:57:16"), (3, "19:57:48"), (4, "19:58:50")] {
-                refused_at(&mut stopping, attempt, time);
+                stopping.rungs.as_mut().unwrap().refused(attempt, at(time));
             }
             let late = stopping.will_be_late(&spec, None, at("19:58:51"));
             match may_stop {

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A tenant without a document is promised nothing, and may hold what it likes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tenant {
     pub id: TenantId,
     /// GPUs.
@@ -49,7 +49,7 @@ pub struct NewTenant {
 }
 
 /// What a tenant is promised, and what it has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TenantStatus {
     #[serde(flatten)]
     pub tenant: Tenant,

@@ -49,6 +49,13 @@ pub fn name_at(gpu: &Gpu, endpoint: &ControlEndpointId) -> Option<String> {
     Some(name.unwrap_or(&at.address).clone())
 }
 
+/// All that a GPU may be known by at an endpoint.
+pub fn names_at<'a>(gpu: &'a Gpu, endpoint: &ControlEndpointId) -> impl Iterator<Item = &'a str> {
+    let own = [&gpu.uuid, &gpu.serial, &gpu.pcie_serial].into_iter().flatten();
+    let here = gpu.control.iter().filter(move |at| at.endpoint == *endpoint);
+    own.chain(here.map(|at| &at.address)).map(String::as_str)
+}
+
 /// What all endpoints showed when they were believed last.
 #[derive(Debug, Default)]
 pub struct Baselines {
@@ -121,6 +128,11 @@ impl Baselines {
     pub fn forget(&mut self, endpoint: &ControlEndpointId) {
         self.shown.remove(endpoint);
         self.to_keep.remove(endpoint);
+    }
+
+    /// Whether there is something that the store does not have yet.
+    pub fn has_news(&self) -> bool {
+        !self.to_keep.is_empty()
     }
 
     /// What the store does not have yet.

@@ -2,13 +2,15 @@
 //! binding is. Pure.
 
 use crate::books::Pages;
+use crate::identity;
+use crate::quarantine::Cause;
 use poolwright_executor::GpuRecord;
 use poolwright_model::composable::{Composability, WhyNot, WhyNotKind};
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::Gpu;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What we know of the pool beside what it shows.
 pub(crate) struct Known<'a> {
@@ -20,30 +22,33 @@ pub(crate) struct Known<'a> {
 
 /// How far the store was when it was read who is bound where. What was written later was read from the hardware
 /// later, too.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LookedAt {
-    pub endpoints: BTreeMap<ControlEndpointId, u64>,
-    /// Units that the last look at their endpoint could not read.
-    pub units: BTreeMap<ControlPoint, u64>,
+#[derive(Debug, Default)]
+pub(crate) struct LookedAt(BTreeMap<ControlEndpointId, EndpointLookedAt>);
+
+/// How far the store was when one endpoint was read.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct EndpointLookedAt {
+    pub revision: u64,
+    /// Units that the last look could not read.
+    pub unread: BTreeMap<ControlPoint, u64>,
 }
 
 impl LookedAt {
-    /// Endpoints that were read again since.
-    pub fn since(&self, earlier: &Self) -> BTreeSet<ControlEndpointId> {
-        let differs = |(id, at): &(&ControlEndpointId, &u64)| earlier.endpoints.get(*id) != Some(*at);
-        let endpoints = self.endpoints.iter().filter(differs).map(|(id, _)| id);
-        let unread = |ours: &Self, theirs: &Self| -> Vec<ControlEndpointId> {
-            let differs = |(at, read): &(&ControlPoint, &u64)| theirs.units.get(*at) != Some(*read);
-            let units = ours.units.iter().filter(differs);
-            units.map(|(at, _)| at.endpoint.clone()).collect()
+    /// Takes in what one endpoint was read last, `None` where it is gone. Says whether that is otherwise than before.
+    pub fn read(&mut self, endpoint: &ControlEndpointId, looked_at: Option<EndpointLookedAt>) -> bool {
+        if self.0.get(endpoint) == looked_at.as_ref() {
+            return false;
+        }
+        match looked_at {
+            Some(looked_at) => self.0.insert(endpoint.clone(), looked_at),
+            None => self.0.remove(endpoint),
         };
-        let units = [unread(self, earlier), unread(earlier, self)].concat();
-        endpoints.cloned().chain(units).collect()
+        true
     }
 
     fn unit(&self, at: &ControlPoint) -> Option<u64> {
-        let unit = self.units.get(at).or_else(|| self.endpoints.get(&at.endpoint));
-        unit.copied()
+        let endpoint = self.0.get(&at.endpoint)?;
+        Some(endpoint.unread.get(at).copied().unwrap_or(endpoint.revision))
     }
 }
 
@@ -73,6 +78,9 @@ impl Known<'_> {
 /// (dirty, indeterminate, quarantined) is added.
 pub(crate) fn overlay(gpu: &mut Gpu, known: &Known<'_>) {
     let record = known.pages.records.get(&gpu.id).map(|record| &record.value);
+    if let Some(learned) = record.and_then(|record| record.learned.as_ref()) {
+        identity::name(gpu, learned);
+    }
     let in_hand = known.pages.is_in_hand(&gpu.unit);
     let mut ours = known.pages.is_ours(&gpu.unit);
     if let Some(newer) = known.newer(gpu) {
@@ -121,6 +129,17 @@ pub(crate) fn overlay(gpu: &mut Gpu, known: &Known<'_>) {
         let detail =
             format!("{endpoint} is only observed until it is adopted (poolwright endpoint adopt {endpoint})");
         gpu.composability = Composability::no(WhyNotKind::ObserveOnly, detail);
+    }
+    // Whoever has it: it serves nobody.
+    let quarantine = known.pages.quarantined.get(&gpu.id);
+    if let Some(quarantine) = quarantine {
+        let kind = match quarantine.cause {
+            Cause::Identity => WhyNotKind::Conflict,
+            _ => WhyNotKind::Quarantined,
+        };
+        gpu.composability = Composability::no(kind, quarantine.tell());
+    } else if let Some(why) = record.and_then(GpuRecord::is_another) {
+        gpu.composability = Composability::no(WhyNotKind::Conflict, why);
     }
 }
 
@@ -217,11 +236,15 @@ mod tests {
             tenant: None,
             operation: None,
             since: Timestamp::UNIX_EPOCH,
+            learned: None,
+            learned_before: None,
         };
-        let looked_at = LookedAt {
-            endpoints: BTreeMap::from([("box".parse().unwrap(), LOOKED_AT)]),
-            ..LookedAt::default()
+        let mut looked_at = LookedAt::default();
+        let revision_then = EndpointLookedAt {
+            revision: LOOKED_AT,
+            ..EndpointLookedAt::default()
         };
+        assert!(looked_at.read(&"box".parse().unwrap(), Some(revision_then)));
         let pages = Pages::default();
         Pool { pages, looked_at }.with(&record, revision)
     }
@@ -278,7 +301,11 @@ mod tests {
         let mut earlier = recorded(GpuState::Free, None, LOOKED_AT);
         assert_eq!(earlier.one_gpu(Some("p")).0, GpuState::Foreign);
         let unread = a_look(None).control[0].clone();
-        earlier.looked_at.units.insert(unread, LOOKED_AT - 1);
+        let but_for_one = EndpointLookedAt {
+            revision: LOOKED_AT,
+            unread: BTreeMap::from([(unread, LOOKED_AT - 1)]),
+        };
+        assert!(earlier.looked_at.read(&"box".parse().unwrap(), Some(but_for_one)));
         assert_eq!(
             earlier.one_gpu(Some("p")).0,
             GpuState::Free,

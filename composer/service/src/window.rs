@@ -6,9 +6,10 @@
 //!
 //! A window may be in force only from a first day to a last, in its zone; on other days it is closed.
 //!
-//! Daylight saving: a local time that is skipped counts at the first moment after the gap; a local time
-//! that comes twice counts the first time only.
+//! Daylight saving: a local time that is skipped counts at the first moment after the gap; a local time that comes twice
+//! counts the first time only, but for expressions whose hours are `*` or a step ([`moments`]).
 
+mod moments;
 mod weekly;
 
 use croner::Cron;
@@ -149,7 +150,7 @@ impl WindowSpec {
                 ("opens", &self.opens, &turn.opens),
                 ("closes", &self.closes, &turn.closes),
             ] {
-                if window.after(cron, now).is_none() {
+                if moments::after(cron, &window.zone, now).is_none() {
                     return Err(WindowError::Never {
                         which,
                         text: text.clone(),
@@ -236,8 +237,8 @@ impl Window {
     fn is_turned_open(&self, at: Timestamp) -> bool {
         self.turns.iter().any(|turn| {
             match (
-                self.at_or_before(&turn.opens, at),
-                self.at_or_before(&turn.closes, at),
+                moments::at_or_before(&turn.opens, &self.zone, at),
+                moments::at_or_before(&turn.closes, &self.zone, at),
             ) {
                 (Some(opened), Some(closed)) => opened > closed,
                 (opened, _) => opened.is_some(),
@@ -311,7 +312,7 @@ impl Window {
             }
             let turns = self.turns.iter();
             let last = turns
-                .filter_map(|turn| self.at_or_before(&turn.opens, open))
+                .filter_map(|turn| moments::at_or_before(&turn.opens, &self.zone, open))
                 .max()?;
             let before = last.checked_sub(moment).ok()?;
             if !self.is_turned_open(before) {
@@ -356,22 +357,11 @@ impl Window {
 
     /// The next moment after `at` that is named by one kind of expression of any turn.
     fn next_of<'a>(&'a self, at: Timestamp, which: impl Fn(&'a Turn) -> &'a Cron) -> Option<Timestamp> {
-        let next = self.turns.iter().filter_map(|turn| self.after(which(turn), at));
+        let next = self
+            .turns
+            .iter()
+            .filter_map(|turn| moments::after(which(turn), &self.zone, at));
         next.min()
-    }
-
-    fn after(&self, cron: &Cron, at: Timestamp) -> Option<Timestamp> {
-        let next = cron
-            .find_next_occurrence(&at.to_zoned(self.zone.clone()), false)
-            .ok()?;
-        Some(next.timestamp())
-    }
-
-    fn at_or_before(&self, cron: &Cron, at: Timestamp) -> Option<Timestamp> {
-        let last = cron
-            .find_previous_occurrence(&at.to_zoned(self.zone.clone()), true)
-            .ok()?;
-        Some(last.timestamp())
     }
 }
 

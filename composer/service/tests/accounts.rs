@@ -127,6 +127,48 @@ async fn of_changes_that_rest_on_the_same_revision_one_is_made() {
     }
 }
 
+/// Neither of those who change an account at once, at two managers, says what it has seen.
+#[tokio::test]
+async fn of_changes_at_once_that_rest_on_no_revision_none_is_lost() {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    let (here, _) = accounts_of(&store).await;
+    let (there, _) = accounts_of(&store).await;
+    here.add(new("kim", Role::Operator)).await.unwrap();
+    for round in 0..20 {
+        let (role, on) = match round % 2 {
+            0 => (Role::ReadOnly, false),
+            _ => (Role::Operator, true),
+        };
+        let one = here.change(
+            "kim",
+            AccountChange {
+                role: Some(role),
+                ..AccountChange::default()
+            },
+        );
+        let two = there.change(
+            "kim",
+            AccountChange {
+                enabled: Some(on),
+                ..AccountChange::default()
+            },
+        );
+        let must = AccountChange {
+            must_change_password: Some(!on),
+            ..AccountChange::default()
+        };
+        let three = here.change("kim", must);
+        let (one, two, three) = tokio::join!(one, two, three);
+        assert!(one.is_ok() && two.is_ok() && three.is_ok(), "round {round}");
+        let kim = there.one("kim").await.unwrap().unwrap();
+        assert_eq!(
+            (kim.role, kim.enabled, kim.must_change_password),
+            (role, on, !on),
+            "round {round}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn two_administrators_who_delete_each_other_at_once_leave_one() {
     let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());

@@ -2,14 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use poolwright_executor::Charge;
-use poolwright_model::id::{ControlEndpointId, OperationId};
+use poolwright_model::id::ControlEndpointId;
 use poolwright_service::leases::{Leases, Round, Sharing, Takeover, TokioClock};
-use poolwright_store::{
-    Batch, Committed, Document, Event, JournalLine, Order, SqliteStore, Store, StoreError,
-};
+use poolwright_store::{Batch, Committed, Layer, SqliteStore, Store, StoreError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -359,20 +356,11 @@ impl Default for NoWishes {
     }
 }
 
-#[async_trait]
-impl Store for NoWishes {
-    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
-        self.store.get(kind, id).await
+impl Layer for NoWishes {
+    fn below(&self) -> &dyn Store {
+        &self.store
     }
-    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
-        self.store.list(kind).await
-    }
-    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
-        self.store.written(kind, order, limit).await
-    }
-    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
-        self.store.count(kind).await
-    }
+
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         if self.fail.load(Ordering::SeqCst) && format!("{batch:?}").contains("lease-wish") {
             return Err(StoreError::Unavailable {
@@ -381,21 +369,6 @@ impl Store for NoWishes {
             });
         }
         self.store.commit(batch).await
-    }
-    async fn revision(&self) -> Result<u64, StoreError> {
-        self.store.revision().await
-    }
-    async fn restored(&self) -> Result<Option<String>, StoreError> {
-        self.store.restored().await
-    }
-    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
-        self.store.journal(operation, after).await
-    }
-    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
-        self.store.open_operations().await
-    }
-    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.store.events_after(seq, limit).await
     }
 }
 

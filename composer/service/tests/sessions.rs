@@ -111,7 +111,7 @@ async fn hold(stores: [Arc<dyn Store>; 2]) {
     }
     assert!(!site.is_good(&idle.token).await);
     site.clock.pass(often);
-    assert!(!site.is_good(&busy.token).await, "each ends after a day");
+    assert!(!site.is_good(&busy.token).await, "each ends after twelve hours");
     assert_eq!(first.all("admin").await.unwrap(), []);
 
     // What is over is forgotten at the next login.

@@ -76,6 +76,14 @@ impl Recorded {
             Self::Jobs(trace) => of_jobs(trace, step, planned, by_kind)?,
             Self::Samples(samples) => samples.tenants(step, by_kind)?,
         };
+        let is_named = |tenant: &Tenant| tenant.name != ALL && !tenant.name.is_empty();
+        if !tenants.iter().any(is_named) {
+            // A file without tenants: what nobody in particular wanted is what all did.
+            tenants.retain(|tenant| tenant.name == ALL);
+        }
+        for tenant in tenants.iter_mut().filter(|tenant| tenant.name.is_empty()) {
+            NOBODY.clone_into(&mut tenant.name);
+        }
         let sizes: BTreeMap<String, f64> = tenants
             .iter()
             .filter(|tenant| tenant.kind.is_none())
@@ -109,6 +117,8 @@ impl Tenant {
 
 /// What all tenants together are called.
 pub const ALL: &str = "(all)";
+/// What those rows are called that name no tenant, where others do.
+pub const NOBODY: &str = "(no tenant)";
 
 fn of_jobs(
     trace: &Trace,

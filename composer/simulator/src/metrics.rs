@@ -69,7 +69,7 @@ impl Metrics {
             wait_p95_s: quantile(&wait, 0.95),
             wait_p99_s: quantile(&wait, 0.99),
             attach_mean_s: mean(&attach),
-            slowdown_mean: slowdowns.sum::<f64>() / jobs.max(1) as f64,
+            slowdown_mean: mean(&slowdowns.collect::<Vec<_>>()),
             utilization: run.meter.utilization(),
             stranded_gpu_h: run.meter.stranded_gpu_h(),
             attaches: run.meter.attaches as f64,
@@ -168,7 +168,10 @@ fn sorted<'a>(records: impl IntoIterator<Item = &'a Record>, span: impl Fn(&Reco
 /// 0 of nothing.
 #[must_use]
 pub fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+    if values.is_empty() {
+        return 0.0;
+    }
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// A quantile of sorted values, between two of them in proportion; 0 of nothing.

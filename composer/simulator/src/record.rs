@@ -1,7 +1,7 @@
 //! What a manager recorded, as a trace: rows in our own columns, to be replayed or kept.
 //!
-//! A recorded row is a job only if it has a run time. Of what was never served nobody knows it: it is expected, as
-//! [`History`] expects it, from what others like it took, and its row says so.
+//! A recorded row is a job only if it has a run time. Of what is not over nobody knows it: it is what is said of it, else
+//! what it ran so far; of what was never served what others like it took, as [`History`] expects it. Its row says so.
 
 use poolwright_planner::queue::{History, Millis};
 use std::collections::BTreeMap;
@@ -21,15 +21,20 @@ pub struct Wish {
     pub kind: Option<String>,
     pub min_memory_gib: Option<u32>,
     pub refused: bool,
+    /// Its owner took it back before it was served.
+    pub withdrawn: bool,
+    /// How long it is expected to run, where that was said and it is not over.
+    pub expected_s: Option<f64>,
 }
 
 impl Wish {
     fn state(&self) -> &'static str {
-        match (self.served_s, self.ended_s, self.refused) {
-            (Some(_), Some(_), _) => "ended",
-            (Some(_), None, _) => "running",
-            (None, _, true) => "refused",
-            (None, _, false) => "waiting",
+        match (self.served_s, self.ended_s) {
+            (Some(_), Some(_)) => "ended",
+            (Some(_), None) => "running",
+            (None, _) if self.refused => "refused",
+            (None, _) if self.withdrawn => "withdrawn",
+            (None, _) => "waiting",
         }
     }
 
@@ -62,10 +67,11 @@ pub fn csv(wishes: &[Wish], now_s: f64) -> String {
     let mut text =
         "job_id,tenant,submit_s,duration_s,gpus,cpu,gpu_type,min_gpu_mem_gb,state,source\n".to_owned();
     for wish in wishes {
-        let expected = || history.expected(tenants[wish.tenant.as_str()], wish.gpus) as f64 / 1000.0;
-        let (duration, source) = match wish.held_s(now_s) {
-            Some(held) => (held, "recorded"),
-            None => (expected(), "run time expected"),
+        let like_others = || history.expected(tenants[wish.tenant.as_str()], wish.gpus) as f64 / 1000.0;
+        let (duration, source) = match (wish.held_s(now_s), wish.expected_s) {
+            (Some(held), Some(expected)) if expected > held => (expected, "run time expected"),
+            (Some(held), _) => (held, "recorded"),
+            (None, expected) => (expected.unwrap_or_else(like_others), "run time expected"),
         };
         // Writing to a String cannot fail.
         let _ = writeln!(
@@ -145,6 +151,19 @@ mod tests {
             text.contains(",refused,run time expected\n") && text.contains(",running,recorded\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_is_not_over_runs_as_long_as_is_said_of_it() {
+        let said = |expected_s, held| Wish {
+            expected_s: Some(expected_s),
+            ..wish("job", 1000.0, held, 4)
+        };
+        let runs = Some((1010.0, None));
+        let text = csv(&[said(500.0, None), said(600.0, runs), said(20.0, runs)], 1100.0);
+        let trace = Trace::parse(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let run: Vec<f64> = trace.jobs.iter().map(|job| job.duration_s).collect();
+        assert_eq!(run, [500.0, 600.0, 90.0], "one runs longer than was said");
     }
 
     #[test]

@@ -10,6 +10,7 @@ macro_rules! named {
         #[derive(
             Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
         )]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
         #[serde(try_from = "String", into = "String")]
         pub enum $type {
             $($(#[$doc])* $variant,)*

@@ -35,6 +35,7 @@ impl Task {
 
 /// What a demand comes to in GPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Need {
     /// For people: the model and what is done with it, or the GPUs asked for.
     pub label: String,
@@ -56,6 +57,7 @@ pub struct Need {
 
 /// What whoever starts the job on such a set should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Advice {
     /// As in [`GpuSet`].
     pub kind: Option<String>,
@@ -66,6 +68,7 @@ pub struct Advice {
 
 /// GPUs of one kind that serve a demand together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuSet {
     /// Name of the GPU's hardware profile. None: any kind with enough memory, but one kind in a set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,6 +176,7 @@ impl Need {
 
 /// A need that holds for a part of a run: what the planner is handed while the window is open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NeedWindow {
     /// The phase of the run; unique within it.
     pub phase: String,

@@ -1,8 +1,6 @@
 //! A store whose commits are told to somebody: who keeps in memory what was written need not read it again.
 
-use crate::{Batch, Committed, Document, Event, JournalLine, Order, Store, StoreError, Write};
-use async_trait::async_trait;
-use poolwright_model::id::OperationId;
+use crate::{Batch, Committed, Layer, Store, StoreError, Write};
 use std::sync::Arc;
 
 /// What became of a commit.
@@ -48,8 +46,11 @@ impl Drop for Begun<'_> {
     }
 }
 
-#[async_trait]
-impl Store for Watched {
+impl Layer for Watched {
+    fn below(&self) -> &dyn Store {
+        &*self.store
+    }
+
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         if batch.writes.is_empty() {
             return self.store.commit(batch).await;
@@ -67,57 +68,5 @@ impl Store for Watched {
             Err(_) => Fate::Refused,
         };
         answer
-    }
-
-    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
-        self.store.get(kind, id).await
-    }
-
-    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
-        self.store.list(kind).await
-    }
-
-    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
-        self.store.written(kind, order, limit).await
-    }
-
-    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
-        self.store.count(kind).await
-    }
-
-    async fn revision(&self) -> Result<u64, StoreError> {
-        self.store.revision().await
-    }
-
-    async fn restored(&self) -> Result<Option<String>, StoreError> {
-        self.store.restored().await
-    }
-
-    async fn cluster(&self) -> Result<Option<String>, StoreError> {
-        self.store.cluster().await
-    }
-
-    fn silence(&self) -> Option<String> {
-        self.store.silence()
-    }
-
-    fn unwritable(&self) -> Option<String> {
-        self.store.unwritable()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.store.is_remote()
-    }
-
-    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
-        self.store.journal(operation, after).await
-    }
-
-    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
-        self.store.open_operations().await
-    }
-
-    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.store.events_after(seq, limit).await
     }
 }

@@ -49,6 +49,14 @@ pub enum CutOff {
     NoSessions,
 }
 
+/// Where a service that only pushes what happens may push it. That something came there, whoever is there tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushTo {
+    pub address: String,
+    /// What all addresses of ours begin with, and nobody else's: what is subscribed there from before is left over.
+    pub ours: String,
+}
+
 /// How listening to a service went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listened {
@@ -120,8 +128,13 @@ pub trait Fabric: Send + Sync {
 
     /// Listens to what the service tells by itself, for as long as it does. `hint` is called once it listens, for what
     /// was before is not told, and whenever something is told. What that is, is not looked at: it may be doubled, old or
-    /// forged, and says only that a look is worth while.
-    async fn listen(&self, _hint: &(dyn Fn() + Send + Sync)) -> Result<Listened, DriverError> {
+    /// forged, and says only that a look is worth while. A service that only pushes is subscribed at where `push_to` says
+    /// where to; the subscription ends with [`Fabric::close`], and is removed by the next one where that was not called.
+    async fn listen(
+        &self,
+        _push_to: Option<&PushTo>,
+        _hint: &(dyn Fn() + Send + Sync),
+    ) -> Result<Listened, DriverError> {
         Ok(Listened::NotOffered)
     }
 

@@ -2,9 +2,10 @@
 //!
 //! A BMC answers some of it; an agent on the host answers all of it.
 
-use crate::DriverError;
+use crate::{Ailment, DriverError, Learned};
 use async_trait::async_trait;
 use poolwright_model::id::{ControlEndpointId, GpuId, HostId, HostPortId};
+use poolwright_model::units::Bytes;
 use std::time::Duration;
 
 /// What the host is asked about.
@@ -15,6 +16,13 @@ pub struct HostTarget {
     pub gpus: Vec<GpuId>,
     /// UUIDs or serial numbers by which the host knows these GPUs.
     pub known_as: Vec<String>,
+    /// What the host's kernel calls the slot of this port, where the fabric knows it.
+    pub slot: Option<String>,
+    /// What the largest register of each wants of the window above it, where that is known.
+    pub largest_bar: Option<Bytes>,
+    /// Number of the lease under which a manager asks: who has a lower one than was seen before changes nothing. `None`
+    /// where there is but one manager.
+    pub epoch: Option<u64>,
 }
 
 /// Room for more GPUs.
@@ -33,9 +41,10 @@ pub enum Room {
 /// Whether the host sees the GPUs as it should.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Confirmation {
-    /// Seen; `evidence` says by whom, such as `bmc host-1`.
+    /// Seen; `evidence` says by whom, such as `bmc host-1`, and `learned` what it has told of each of them.
     Seen {
         evidence: String,
+        learned: Vec<Learned>,
     },
     /// Not seen, or not all of them.
     NotSeen {
@@ -60,6 +69,15 @@ pub trait HostSide: Send + Sync {
     /// The endpoint that answers; for evidence and faults.
     fn endpoint(&self) -> &ControlEndpointId;
 
+    /// Which start of the host this is: another name after each. `None` where this endpoint can't tell.
+    async fn started(
+        &self,
+        _target: &HostTarget,
+        _deadline: Duration,
+    ) -> Result<Option<String>, DriverError> {
+        Ok(None)
+    }
+
     /// Whether the host has room for the GPUs. Changes nothing.
     async fn preflight(&self, target: &HostTarget, deadline: Duration) -> Result<Room, DriverError>;
 
@@ -68,6 +86,17 @@ pub trait HostSide: Send + Sync {
 
     /// Who uses the GPUs. `Err` of kind `CannotTell` where this endpoint doesn't know.
     async fn holders(&self, target: &HostTarget, deadline: Duration) -> Result<Vec<Holder>, DriverError>;
+
+    /// GPUs of the host that fail, and how, with those that should be there and are gone. Changes nothing; `CannotTell`
+    /// where this endpoint doesn't know.
+    async fn ailing(
+        &self,
+        _expected: &[HostTarget],
+        _deadline: Duration,
+    ) -> Result<Vec<Ailment>, DriverError> {
+        let message = format!("{} does not tell which GPUs fail", self.endpoint());
+        Err(DriverError::cannot_tell(message))
+    }
 
     /// Whether a host can be made to let go of GPUs through this endpoint at all. Where not, [`HostSide::drain`] and
     /// [`HostSide::undrain`] say so and send nothing.
@@ -80,6 +109,25 @@ pub trait HostSide: Send + Sync {
 
     /// Takes a drain back.
     async fn undrain(&self, target: &HostTarget, deadline: Duration) -> Result<(), DriverError>;
+
+    /// Whether GPUs can be made ready through this endpoint at all. Where not, [`HostSide::make_ready`] and
+    /// [`HostSide::unready`] are not called.
+    fn can_make_ready(&self) -> bool {
+        false
+    }
+
+    /// Sees that GPUs that came are well, gives them the host's profile, and tells its software of them; gives what was
+    /// seen and done. Where it fails nothing of it is left. Doing it twice is as good as once.
+    async fn make_ready(&self, _target: &HostTarget, _deadline: Duration) -> Result<String, DriverError> {
+        let message = format!("{} does not make GPUs ready", self.endpoint());
+        Err(DriverError::cannot_tell(message))
+    }
+
+    /// Takes that back: they are as they came.
+    async fn unready(&self, _target: &HostTarget, _deadline: Duration) -> Result<(), DriverError> {
+        let message = format!("{} does not make GPUs ready", self.endpoint());
+        Err(DriverError::cannot_tell(message))
+    }
 
     /// Ends the session at the service. Called once, at exit.
     async fn close(&self) {}

@@ -11,17 +11,21 @@
 //! * Every call ends by its deadline. What the service goes on with all the same is named in the error
 //!   ([`Late::Task`]), so that the caller can wait for it.
 
+mod ailment;
 mod bindings;
 mod error;
 mod fabric;
 mod host;
+mod learned;
 mod observation;
 mod quirk;
 
+pub use ailment::{Ailment, Failing};
 pub use bindings::{AT_ONCE, Bindings, read_each};
 pub use error::{DriverError, ErrorKind, Late};
-pub use fabric::{Bound, CutOff, Fabric, Listened, ResetSeen, TaskSeen};
+pub use fabric::{Bound, CutOff, Fabric, Listened, PushTo, ResetSeen, TaskSeen};
 pub use host::{Confirmation, Holder, HostSide, HostTarget, Room};
+pub use learned::{Learned, LinkSeen, same_name};
 pub use observation::{Observation, Progress};
 pub use quirk::Quirk;
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use subtle::ConstantTimeEq;
 
 use crate::clock::later;
+use crate::subscriptions::Subscriptions;
 
 /// The one account of a rack.
 pub(crate) struct Account {
@@ -61,6 +62,8 @@ pub(crate) struct Access {
     account: Mutex<Arc<Account>>,
     most: usize,
     sessions: Mutex<Sessions>,
+    /// Who is pushed what happens here.
+    pub subscriptions: Arc<Subscriptions>,
 }
 
 struct Sessions {
@@ -103,6 +106,7 @@ impl Access {
             account: Mutex::new(account),
             most,
             sessions: Mutex::new(sessions),
+            subscriptions: Arc::default(),
         }
     }
 

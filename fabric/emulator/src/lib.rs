@@ -21,6 +21,7 @@ mod in_process;
 pub mod rack;
 mod resources;
 pub mod state;
+mod subscriptions;
 
 pub use emulation::Emulation;
 pub use http::{

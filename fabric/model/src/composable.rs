@@ -22,6 +22,8 @@ pub enum WhyNotKind {
     NoMemorySize,
     /// The hardware says that it is not well.
     Unhealthy,
+    /// It failed, and was taken out of use until it has been burnt in.
+    Quarantined,
     /// Its endpoint was not adopted: the manager looks at it and changes nothing there.
     ObserveOnly,
     /// Its endpoint carries the mark of another manager.
@@ -51,6 +53,7 @@ const KINDS: &[(WhyNotKind, &str)] = &[
     (WhyNotKind::NoHost, "no-host"),
     (WhyNotKind::NoMemorySize, "no-memory-size"),
     (WhyNotKind::Unhealthy, "unhealthy"),
+    (WhyNotKind::Quarantined, "quarantined"),
     (WhyNotKind::ObserveOnly, "observe-only"),
     (WhyNotKind::Marked, "marked"),
     (WhyNotKind::Disbelieved, "disbelieved"),
@@ -105,8 +108,19 @@ impl FromStr for WhyNot {
     }
 }
 
+/// What stands for it in JSON.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct Members {
+    composable: bool,
+    #[serde(default)]
+    why_not: Option<String>,
+}
+
 /// Whether a GPU can be moved, else why not. In JSON two members: `composable` and `why_not`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(try_from = "Members", into = "Members"))]
 pub struct Composability(pub Option<WhyNot>);
 
 impl Composability {
@@ -132,12 +146,6 @@ impl Serialize for Composability {
 
 impl<'de> Deserialize<'de> for Composability {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Members {
-            composable: bool,
-            #[serde(default)]
-            why_not: Option<String>,
-        }
         let Members { composable, why_not } = Members::deserialize(deserializer)?;
         match (composable, why_not) {
             (true, None) => Ok(Self::YES),

@@ -6,6 +6,7 @@ use std::fmt;
 
 /// The three ways in which the field moves a GPU, and the two cases in which it can't be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlStyle {
     /// A GPU is a resource block, added to and removed from a composed system.
@@ -32,6 +33,7 @@ impl fmt::Display for ControlStyle {
 /// Where one end of a binding is named at its manager. Self-contained, so that a journal line that
 /// holds it can be acted upon after a restart without a new discovery.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ControlPoint {
     /// Whom to ask.
     pub endpoint: ControlEndpointId,

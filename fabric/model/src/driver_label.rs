@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
     Emulated,
@@ -20,6 +21,7 @@ pub enum Standing {
 
 /// Who answers at an endpoint, in its own words, and what is known of driving it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DriverLabel {
     pub driver: Standing,
     pub vendor: Option<String>,

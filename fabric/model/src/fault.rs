@@ -5,6 +5,7 @@ use std::fmt;
 
 /// What kind of thing went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
     /// Nobody answered: refused, no route, no such name.
@@ -68,6 +69,7 @@ impl fmt::Display for FaultKind {
 
 /// One thing that went wrong.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fault {
     /// Where: a control endpoint and, after it, a path; such as `box-1 /redfish/v1/Chassis/3`.
     pub source: String,

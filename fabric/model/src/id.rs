@@ -29,6 +29,7 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident = $kind:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(std::sync::Arc<str>);
 

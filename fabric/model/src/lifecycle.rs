@@ -30,6 +30,7 @@ use std::fmt;
 
 /// Where a GPU is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum GpuState {
     /// In the pool, clean, nobody's.

@@ -13,6 +13,7 @@ use std::fmt;
 /// A step of a plan or an operation. `index` is its place in the list; `after` are the steps that must be
 /// done before it. Steps that do not depend on each other may run side by side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Step {
     pub index: u32,
     pub after: Vec<u32>,
@@ -24,6 +25,7 @@ pub struct Step {
 
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verb {
     /// Ask the host whether there is room. Changes nothing.
@@ -32,6 +34,8 @@ pub enum Verb {
     Bind,
     /// Host: wait until it sees the GPUs. Changes nothing.
     Verify,
+    /// Host: see that the GPUs are well, give them its profile, and tell its software of them.
+    Ready,
     /// Host: stop new work, and make sure that nobody uses the GPUs.
     Drain,
     /// Fabric: unbind the unit from the host port. Expects it bound there.
@@ -41,10 +45,11 @@ pub enum Verb {
 }
 
 impl Verb {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Preflight,
         Self::Bind,
         Self::Verify,
+        Self::Ready,
         Self::Drain,
         Self::Unbind,
         Self::Reset,
@@ -52,7 +57,10 @@ impl Verb {
 
     /// Whether it changes something out there.
     pub const fn has_effect(self) -> bool {
-        matches!(self, Self::Bind | Self::Drain | Self::Unbind | Self::Reset)
+        match self {
+            Self::Preflight | Self::Verify => false,
+            Self::Bind | Self::Ready | Self::Drain | Self::Unbind | Self::Reset => true,
+        }
     }
 }
 
@@ -62,6 +70,7 @@ impl fmt::Display for Verb {
             Self::Preflight => "preflight",
             Self::Bind => "bind",
             Self::Verify => "verify",
+            Self::Ready => "ready",
             Self::Drain => "drain",
             Self::Unbind => "unbind",
             Self::Reset => "reset",
@@ -71,6 +80,7 @@ impl fmt::Display for Verb {
 
 /// What it is done to: a unit, and the host port that it goes to or comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Target {
     pub unit: UnitId,
     pub gpus: Vec<GpuId>,
@@ -82,6 +92,9 @@ pub struct Target {
     pub port_at: ControlPoint,
     /// The NVIDIA UUIDs or serial numbers by which the host will know the GPUs, where we know them.
     pub known_as: Vec<String>,
+    /// What the host's kernel calls the slot of the port, where the fabric knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<String>,
 }
 
 impl fmt::Display for Step {
@@ -99,6 +112,7 @@ impl fmt::Display for Step {
             Verb::Unbind => write!(f, "unbind {gpus} from {host} (port {host_port})"),
             Verb::Preflight => write!(f, "ask {host} for room for {gpus}"),
             Verb::Verify => write!(f, "confirm {gpus} on {host}"),
+            Verb::Ready => write!(f, "make {gpus} ready on {host}"),
             Verb::Drain => write!(f, "drain {gpus} on {host}"),
             Verb::Reset => write!(f, "reset {gpus}"),
         }

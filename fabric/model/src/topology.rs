@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Everything that is out there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Topology {
     pub gpus: Vec<Gpu>,
     pub hosts: Vec<Host>,
@@ -33,6 +34,7 @@ pub struct Topology {
 
 /// A GPU with all its functions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gpu {
     pub id: GpuId,
     pub vendor: Option<String>,
@@ -77,6 +79,7 @@ pub struct Gpu {
 
 /// PCI ids, four hexadecimal digits each, lower case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PciIds {
     pub vendor: String,
     pub device: String,
@@ -88,6 +91,7 @@ pub struct PciIds {
 
 /// One PCIe function of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PciFunction {
     /// 0 to 7.
     pub number: u8,
@@ -98,6 +102,7 @@ pub struct PciFunction {
 
 /// A slice of a GPU that software sees as a device of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Partition {
     pub id: String,
     pub memory_bytes: Option<Bytes>,
@@ -105,6 +110,7 @@ pub struct Partition {
 
 /// A port of a switch in a fabric.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FabricPort {
     pub fabric: FabricId,
     pub switch: Option<SwitchId>,
@@ -112,6 +118,7 @@ pub struct FabricPort {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Health {
     Ok,
@@ -123,6 +130,7 @@ pub enum Health {
 
 /// A server with upstream ports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Host {
     pub id: HostId,
     /// What people call it: host name, else product and serial number.
@@ -144,6 +152,7 @@ pub struct Host {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PowerState {
     On,
@@ -156,6 +165,7 @@ pub enum PowerState {
 
 /// An upstream port of a host in one fabric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostPort {
     pub id: HostPortId,
     /// [`FabricId::unknown`] where only the host's end was seen.
@@ -167,6 +177,9 @@ pub struct HostPort {
     /// The durable name under which the fabric and the host both know the adapter, lower case.
     #[serde(default)]
     pub uuid: Option<String>,
+    /// What the host's kernel calls its slot, where one port is one slot and the fabric knows its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<String>,
     /// How many GPUs it can take: what the host's hot-plug slots hold, else what the switch's device
     /// ports could feed.
     pub slots: u32,
@@ -186,6 +199,7 @@ pub struct HostPort {
 
 /// Switches and ports that one manager controls. The four numbers count what the manager publishes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fabric {
     pub id: FabricId,
     /// Redfish `FabricType`, such as `PCIe`, `NVLink`.
@@ -202,6 +216,7 @@ pub struct Fabric {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Switch {
     pub id: SwitchId,
     pub fabric: FabricId,
@@ -211,6 +226,7 @@ pub struct Switch {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SwitchPort {
     pub id: PortId,
     pub role: PortRole,
@@ -220,6 +236,7 @@ pub struct SwitchPort {
 
 /// What a switch's port leads to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PortRole {
     /// To a host.
@@ -235,6 +252,7 @@ pub enum PortRole {
 
 /// A cable between two switches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Link {
     pub fabric: FabricId,
     pub a: (SwitchId, Option<PortId>),
@@ -244,6 +262,7 @@ pub struct Link {
 /// How many ports a device has that is no switch. Which of a GPU's are cabled to which switch port is told by
 /// [`Gpu::ports`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DevicePorts {
     pub endpoint: ControlEndpointId,
     /// What it is called there, such as `Systems/1/Processors/GPU_1`.
@@ -253,6 +272,7 @@ pub struct DevicePorts {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
     Gpu,
@@ -264,6 +284,7 @@ pub enum DeviceKind {
 /// The smallest set that attaches or detaches together: one GPU with all its functions, or a whole
 /// baseboard where GPUs are soldered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unit {
     pub id: UnitId,
     pub gpus: Vec<GpuId>,

@@ -12,6 +12,7 @@ const TIB: u64 = 1 << 40;
 
 /// A number of bytes. In JSON a plain number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
@@ -117,6 +118,7 @@ impl FromStr for Bytes {
 
 /// PCIe lanes of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Lanes(pub u8);
 
@@ -128,6 +130,7 @@ impl fmt::Display for Lanes {
 
 /// A PCIe generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum PcieGeneration {
     Gen1,
     Gen2,
@@ -177,6 +180,7 @@ impl fmt::Display for PcieGeneration {
 
 /// Width and generation of a PCIe link. Either may be unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkWidth {
     pub generation: Option<PcieGeneration>,
     pub lanes: Option<Lanes>,

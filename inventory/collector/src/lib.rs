@@ -141,13 +141,17 @@ impl Look {
         let (Some(mine), Some(others)) = (service_uuid(self), service_uuid(other)) else {
             return false;
         };
+        // As a rule it ends here: what they show is gathered of those alone that may be the same.
+        if !mine.eq_ignore_ascii_case(others) {
+            return false;
+        }
         let (these, those) = (names(&self.view.topology), names(&other.view.topology));
-        mine == others && (these == those || !these.is_disjoint(&those))
+        these == those || !these.is_disjoint(&those)
     }
 }
 
-fn service_uuid(look: &Look) -> Option<String> {
-    Some(look.label.as_ref()?.uuid.as_ref()?.trim().to_ascii_lowercase())
+fn service_uuid(look: &Look) -> Option<&str> {
+    Some(look.label.as_ref()?.uuid.as_ref()?.trim())
 }
 
 /// What machines are known by, whoever shows them.
@@ -162,7 +166,7 @@ fn services_seen_twice(looks: &[Look]) -> Vec<Fault> {
     let mut by_uuid: BTreeMap<String, Vec<&Look>> = BTreeMap::new();
     for look in looks {
         if let Some(uuid) = service_uuid(look) {
-            by_uuid.entry(uuid).or_default().push(look);
+            by_uuid.entry(uuid.to_ascii_lowercase()).or_default().push(look);
         }
     }
     let mut faults = Vec::new();
@@ -201,7 +205,11 @@ pub fn assemble(looks: Vec<Look>, last: Option<&Topology>, now: Timestamp) -> Sn
         profiles: Profiles::builtin(),
         names: pci_names(),
     };
-    let Merged { topology, mut faults } = merge(views, last, knowledge);
+    let Merged {
+        topology,
+        mut faults,
+        contested,
+    } = merge(views, last, knowledge);
     faults.extend(twice);
     faults.sort();
     Snapshot {
@@ -211,6 +219,7 @@ pub fn assemble(looks: Vec<Look>, last: Option<&Topology>, now: Timestamp) -> Sn
         faults,
         requests,
         elapsed_ms: 0,
+        contested,
     }
 }
 

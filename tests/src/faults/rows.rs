@@ -162,11 +162,10 @@ pub const ROWS: [Row; 71] = [
         "A BMC that drips a byte at a time",
         "Cut off by the deadline of the whole request; its place is free again",
     ),
-    open(
+    covered(
         30,
         "Clients that drip their requests to the manager",
-        "Cut off after 10 s; a cap on connections; others are served",
-        "limits on the API's connections",
+        "A head that is not whole within 30 s, or a body within 60 s, ends the connection; so many connections of an address and no more; others are served",
     ),
     covered(
         31,
@@ -226,11 +225,10 @@ pub const ROWS: [Row; 71] = [
         "Its holder is told; nothing is bound to the ghost",
         "the host agent",
     ),
-    open(
+    covered(
         44,
         "A GPU vanishes without an event of the kernel",
         "Found by comparing host, fabric and driver at each poll",
-        "the host agent",
     ),
     open(
         45,
@@ -250,15 +248,14 @@ pub const ROWS: [Row; 71] = [
     ),
     open(
         48,
-        "A host restarts in the middle of an attach",
-        "Verified again under its new boot",
-        "the host agent",
+        "A host restarts in the middle of an attach or a detach",
+        "Verified again under its new boot; made to let go once more before the unbind",
+        "a story of an attach in a guest that restarts",
     ),
-    open(
+    covered(
         49,
         "A host has no room for the GPU's BARs or buses",
         "The attach fails and is undone; the reason names what is short",
-        "the host agent",
     ),
     open(
         50,
@@ -345,11 +342,10 @@ pub const ROWS: [Row; 71] = [
         "A name that can't be resolved",
         "Told apart from a host that does not answer",
     ),
-    open(
+    covered(
         68,
         "The manager's own certificate runs out",
-        "Told 30, 7 and 1 day before",
-        "the renewal of certificates",
+        "Told 30, 7 and 1 day before, in the log and by doctor; of its own authority it has no end",
     ),
     open(
         69,

@@ -12,8 +12,8 @@ use poolwright_driver::{
     Observation, Progress, ResetSeen, Room, TaskSeen,
 };
 use poolwright_emulator::InProcess;
-use poolwright_model::id::{ControlEndpointId, OperationId};
-use poolwright_store::{Batch, Committed, Document, Event, JournalLine, Order, Store, StoreError};
+use poolwright_model::id::ControlEndpointId;
+use poolwright_store::{Batch, Committed, Layer, Store, StoreError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -125,30 +125,22 @@ pub struct GatedStore {
     pub store: Arc<dyn Store>,
 }
 
-impl GatedStore {
-    async fn read<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+impl Layer for GatedStore {
+    fn below(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn read<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
         self.gate.pass().await;
         match self.disk.takes(|trouble| &mut trouble.unreadable) {
             true => Err(unavailable("the disk can't be read")),
-            false => read.await,
+            false => call.await,
         }
     }
-}
 
-#[async_trait]
-impl Store for GatedStore {
-    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
-        self.read(self.store.get(kind, id)).await
-    }
-    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
-        self.read(self.store.list(kind)).await
-    }
-    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
-        self.read(self.store.written(kind, order, limit)).await
-    }
-    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
-        self.read(self.store.count(kind)).await
-    }
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         self.gate.pass().await;
         if self.disk.takes(|trouble| &mut trouble.refused) {
@@ -161,24 +153,6 @@ impl Store for GatedStore {
             true => Err(unavailable("the answer is lost")),
             false => committed,
         }
-    }
-    async fn revision(&self) -> Result<u64, StoreError> {
-        self.read(self.store.revision()).await
-    }
-    async fn restored(&self) -> Result<Option<String>, StoreError> {
-        self.read(self.store.restored()).await
-    }
-    async fn cluster(&self) -> Result<Option<String>, StoreError> {
-        self.store.cluster().await
-    }
-    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
-        self.read(self.store.journal(operation, after)).await
-    }
-    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
-        self.read(self.store.open_operations()).await
-    }
-    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.read(self.store.events_after(seq, limit)).await
     }
 }
 
@@ -279,6 +253,9 @@ struct GatedHost {
 impl HostSide for GatedHost {
     fn endpoint(&self) -> &ControlEndpointId {
         self.host.endpoint()
+    }
+    async fn started(&self, target: &HostTarget, deadline: Duration) -> Result<Option<String>, DriverError> {
+        self.gate.through(self.host.started(target, deadline)).await
     }
     async fn preflight(&self, target: &HostTarget, deadline: Duration) -> Result<Room, DriverError> {
         self.gate.through(self.host.preflight(target, deadline)).await

@@ -7,10 +7,10 @@ use poolwright_emulator::rack::BoxIx;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-const GPU: &str = "box-1/gpu-1";
-const PORT: &str = "host-1/port-1";
+pub const GPU: &str = "box-1/gpu-1";
+pub const PORT: &str = "host-1/port-1";
 /// Four at a time, half a second each.
-const ONE_LOOK: Duration = Duration::from_secs(2);
+pub const ONE_LOOK: Duration = Duration::from_secs(2);
 
 /// A polled pool whose endpoints tell what happens; it listens by now, and is halfway between two looks.
 async fn telling() -> (Slow, Clockwork) {
@@ -25,7 +25,7 @@ async fn telling() -> (Slow, Clockwork) {
 
 impl Slow {
     /// How long it takes until it is told that a GPU is bound that should not be.
-    async fn noticed_after(&self) -> Duration {
+    pub async fn noticed_after(&self) -> Duration {
         let began = Instant::now();
         self.pool
             .until("it is noticed", async || !self.drifts().await.is_empty())
@@ -33,7 +33,7 @@ impl Slow {
         began.elapsed()
     }
 
-    fn asked_since(&self, before: Asked) -> (usize, u32) {
+    pub fn asked_since(&self, before: Asked) -> (usize, u32) {
         let now = self.asked("box-1");
         let units = self.pool.emulation.rack().gpus_of_box(BoxIx(0)).count();
         let reads = usize::try_from(now.units - before.units).unwrap() / units;

@@ -247,3 +247,33 @@ async fn what_comes_every_morning_is_attached_ahead() {
     assert!(pool.composer().demand(&demand_id("shop")).await.is_ok());
     pool.all_is_well().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_demand_held_at_several_hosts_stays_at_all_of_them_and_is_taken_up_together() {
+    let keep = Keep {
+        most_gpus: 16,
+        ..policy()
+    };
+    let pool = pool(Some(keep)).await;
+    pool.composed(gpus("wide", H100, 12)).await;
+    let days_ago = pool.clock.now() - jiff::SignedDuration::from_hours(90);
+    pool.composer().note_wants(days_ago).await.unwrap();
+    let bound = pool.truth();
+    assert!(pool.composer().compositions().await.unwrap().len() > 1);
+    let released = pool.release("wide").await.unwrap();
+    nothing_was_done(&released);
+    assert!(
+        released.advice[0].contains("stay attached to host-"),
+        "{released:?}"
+    );
+    assert_eq!((pool.kept_ahead().await, pool.truth() == bound), (12, true));
+    let again = pool.compose(gpus("again", H100, 12)).await.unwrap();
+    nothing_was_done(&again);
+    assert_eq!(pool.holders().await, holds(&[("again", 12)]));
+    assert_eq!((pool.kept_ahead().await, pool.truth() == bound), (0, true));
+    // It is a demand like any other: it is let go of as a whole, for whoever needs it.
+    pool.release("again").await.unwrap();
+    pool.composed(of_tenant(gpus("all", H100, 24), "other")).await;
+    assert_eq!(pool.holders().await, holds(&[("all", 24)]));
+    pool.all_is_well().await;
+}

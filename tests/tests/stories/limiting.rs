@@ -3,12 +3,14 @@
 use crate::calendar::*;
 use crate::kit::{Pool, at, demand_id, gpus};
 use crate::managers::{all_is_well, two};
+use crate::queueing::job;
 use jiff::SignedDuration;
 use poolwright_emulator::rack::Rack;
 use poolwright_service::limits::{Limits, NewLimits};
 use poolwright_service::{CheckResult, ErrorCode, OperationKind};
 use poolwright_store::SqliteStore;
 use poolwright_tests::torture::clock::JumpingClock;
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -247,4 +249,124 @@ async fn limits_that_are_set_at_two_managers_at_once_hold_both() {
         assert_eq!((limits.per_plan, limits.per_hour), (23, 77));
     }
     all_is_well(&mut pool, &[&a, &b]).await;
+}
+
+/// Jobs come and go on whatever may still be moved; only where nothing else is free one waits, and is told until when.
+#[tokio::test(start_paused = true)]
+async fn jobs_begin_on_gpus_that_may_be_moved_while_others_rest() {
+    let pool = Pool::of("demo").await;
+    let once = NewLimits {
+        per_gpu: Some(2),
+        ..NewLimits::default()
+    };
+    pool.limit(once).await;
+    let clockwork = Clockwork::of(&pool);
+    // Each begins and ends on its GPUs, and these may not be moved again within the hour.
+    for n in 0..3 {
+        let name = format!("job-{n}");
+        pool.submit(job(&name, 8, json!({"runs_for": "1h"}))).await;
+        pool.settles().await;
+        assert_eq!(pool.holders().await, holds(&[(&name, 8)]));
+        pool.is_done(&name).await;
+        pool.settles().await;
+    }
+    pool.submit(job("held", 8, json!({"runs_for": "1h"}))).await;
+    pool.submit(job("next", 8, json!({"runs_for": "1h"}))).await;
+    pool.settles().await;
+    assert_eq!(pool.holders().await, holds(&[]));
+    let queue = pool.queue().await;
+    let begins: Vec<_> = queue.waiting.iter().map(|job| job.begins.unwrap()).collect();
+    assert!(begins[0] > queue.now && begins[1] > begins[0], "{queue:#?}");
+    let why = pool.why_waits("held").await;
+    assert!(
+        why.contains("limits") && why.contains(&begins[0].to_string()),
+        "{why}"
+    );
+    let doctor = pool.composer().doctor().await.unwrap();
+    let told = doctor.iter().find(|check| check.name == "queue").unwrap();
+    assert_eq!(told.result, CheckResult::Warning);
+    assert!(
+        told.message.contains("job held waits") && told.message.contains(&begins[0].to_string()),
+        "{told:?}"
+    );
+    assert!(
+        told.hint.as_deref().unwrap().contains("why demand/held"),
+        "{told:?}"
+    );
+
+    pool.pass_until(&begins[0].to_string()).await;
+    pool.settles().await;
+    assert_eq!(pool.holders().await, holds(&[("held", 8)]), "when it was said");
+    pool.all_is_well().await;
+    clockwork.stop().await;
+}
+
+/// What a closed window can't give back yet keeps the next one from nothing that it does not need.
+#[tokio::test(start_paused = true)]
+async fn gpus_that_may_not_be_moved_hold_back_only_what_needs_them() {
+    let pool = Pool::of("demo").await;
+    let once = NewLimits {
+        per_gpu: Some(1),
+        ..NewLimits::default()
+    };
+    pool.limit(once).await;
+    let window = |id: &str, opens: &str, closes: &str, count| {
+        json!({
+            "id": id, "window": {"opens": opens, "closes": closes},
+            "demands": [gpus(&format!("of-{id}"), "h100-pcie-80gb", count)],
+        })
+    };
+    pool.schedule(window("one", "0 20 * * *", "30 20 * * *", 4)).await;
+    pool.schedule(window("two", "30 20 * * *", "0 23 * * *", 8)).await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until("2026-03-02T20:25:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("of-one", 4)]));
+    pool.pass_until("2026-03-02T20:35:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("of-one", 4), ("of-two", 8)]));
+    let status = pool.composer().schedule(&"one".parse().unwrap()).await.unwrap();
+    let reason = status.trouble.unwrap().reason;
+    for word in [
+        "held back by a limit",
+        "allowed in an hour: 1",
+        "begun at 2026-03-02T21:00:0",
+    ] {
+        assert!(reason.contains(word), "{reason}");
+    }
+    pool.pass_until("2026-03-02T21:20:00Z").await;
+    assert_eq!(
+        pool.holders().await,
+        holds(&[("of-two", 8)]),
+        "an hour has passed"
+    );
+    pool.all_is_well().await;
+    clockwork.stop().await;
+}
+
+/// GPUs that were moved as often as they may be are left alone by calendars too, where others serve as well.
+#[tokio::test(start_paused = true)]
+async fn calendars_take_gpus_that_may_still_be_moved_while_others_rest() {
+    let pool = Pool::of("demo").await;
+    let twice = NewLimits {
+        per_gpu: Some(2),
+        ..NewLimits::default()
+    };
+    pool.limit(twice).await;
+    let window = |id: &str, opens: &str, closes: &str, count| {
+        json!({
+            "id": id, "window": {"opens": opens, "closes": closes},
+            "demands": [gpus(&format!("of-{id}"), "h100-pcie-80gb", count)],
+        })
+    };
+    pool.schedule(window("one", "0 20 * * *", "10 20 * * *", 8)).await;
+    pool.schedule(window("two", "20 20 * * *", "30 20 * * *", 8))
+        .await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until("2026-03-02T20:12:00Z").await;
+    assert_eq!(pool.composer().limits().await.unwrap().moved_most.gpu, 2);
+    pool.pass_until("2026-03-02T20:22:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("of-two", 8)]), "on other GPUs");
+    assert_eq!(pool.composer().limits().await.unwrap().moved_most.gpu, 2);
+    pool.pass_until("2026-03-02T20:32:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[]));
+    clockwork.stop().await;
 }

@@ -35,7 +35,7 @@ pub async fn manager(pool: &Pool, name: &str) -> Manager {
 }
 
 /// The same, with this way to the rack.
-async fn manager_over(pool: &Pool, name: &str, line: Arc<dyn Connector>) -> Manager {
+pub async fn manager_over(pool: &Pool, name: &str, line: Arc<dyn Connector>) -> Manager {
     let gate = Gate::open();
     let sharing = Sharing {
         id: format!("id-of-{name}"),

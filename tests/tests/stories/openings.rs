@@ -102,24 +102,29 @@ async fn two_managers_decide_about_an_opening_once_and_both_keep_to_it() {
     for (overlap, after, left_out) in [("skip", ("chat", 20), 1), ("queue", ("batch", 16), 0)] {
         let mut pool = Pool::of("demo").await;
         pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
-        pool.schedule(night()).await;
-        pool.schedule(late(overlap)).await;
+        // All of it within an hour: two managers that only wait for the next window look at their leases all the while.
+        let (mut night, mut late) = (night(), late(overlap));
+        night["window"]["closes"] = json!("20 20 * * *");
+        late["window"]["weekly"] = json!(["daily 20:05-22:00"]);
+        pool.schedule(night).await;
+        pool.schedule(late).await;
         pool.composer().close().await;
         pool.crash().await;
+        pool.sleep_until("2026-03-02T19:58:00Z").await;
         let (a, b) = (
             managers::manager(&pool, "a").await,
             managers::manager(&pool, "b").await,
         );
         let stop = CancellationToken::new();
         let runs = [&a, &b].map(|manager| tokio::spawn(runner::run(manager.composer.clone(), stop.clone())));
-        pool.pass_until(NIGHT).await;
+        pool.pass_until("2026-03-02T20:12:00Z").await;
         assert_eq!(holders_at(&b).await, holds(&[("training", 24)]), "{overlap}");
         // One of them is away while the other window closes, and comes back.
         a.gate.stop();
-        pool.pass_until("2026-03-03T08:00:00Z").await;
+        pool.pass_until("2026-03-02T20:40:00Z").await;
         assert_eq!(holders_at(&b).await, holds(&[after]), "{overlap}");
         a.gate.go_on();
-        pool.pass_until("2026-03-03T08:30:00Z").await;
+        pool.pass_until("2026-03-02T20:50:00Z").await;
         for manager in [&a, &b] {
             assert_eq!(holders_at(manager).await, holds(&[after]), "{overlap}");
         }

@@ -4,13 +4,13 @@ use crate::calendar::Clockwork;
 use crate::kit::{ME, Pool, gpus};
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bound, ControlPoint, DriverError, Fabric, Listened, Observation, Progress, ResetSeen,
+    Bound, ControlPoint, DriverError, Fabric, Listened, Observation, Progress, PushTo, ResetSeen,
 };
 use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_emulator::{Rack, in_process};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Standing};
-use poolwright_service::{Composer, DriftKind, ErrorCode, How, Release};
+use poolwright_service::{Composer, DriftKind, ErrorCode, How, LETTERBOXES, Release};
 use poolwright_store::SqliteStore;
 use poolwright_tests::torture::line::spec_of;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,10 +38,13 @@ const NOWHERE: &str = "/redfish/v1/Fabrics/PCIe/Zones/a-host-that-was";
 
 type Tally = Arc<Mutex<BTreeMap<ControlEndpointId, Asked>>>;
 
-/// The way to the rack, with a count of what is asked.
-struct Counted(Arc<dyn Connector>, Tally, Ghosts);
+/// Where endpoints are to push what happens.
+type Addresses = Arc<Mutex<BTreeMap<ControlEndpointId, String>>>;
 
-struct CountedFabric(Arc<dyn Fabric>, Tally, Ghosts);
+/// The way to the rack, with a count of what is asked.
+struct Counted(Arc<dyn Connector>, Tally, Ghosts, Addresses);
+
+struct CountedFabric(Arc<dyn Fabric>, Tally, Ghosts, Addresses);
 
 impl CountedFabric {
     fn note(&self, note: impl FnOnce(&mut Asked)) {
@@ -60,7 +63,12 @@ impl Connector for Counted {
     async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
         let connected = self.0.connect(spec).await?;
         Ok(Connected {
-            fabric: Arc::new(CountedFabric(connected.fabric, self.1.clone(), self.2.clone())),
+            fabric: Arc::new(CountedFabric(
+                connected.fabric,
+                self.1.clone(),
+                self.2.clone(),
+                self.3.clone(),
+            )),
             ..connected
         })
     }
@@ -99,8 +107,17 @@ impl Fabric for CountedFabric {
     async fn reset(&self, unit: &ControlPoint, d: Duration) -> Result<ResetSeen, DriverError> {
         self.0.reset(unit, d).await
     }
-    async fn listen(&self, hint: &(dyn Fn() + Send + Sync)) -> Result<Listened, DriverError> {
-        self.0.listen(hint).await
+    async fn listen(
+        &self,
+        push_to: Option<&PushTo>,
+        hint: &(dyn Fn() + Send + Sync),
+    ) -> Result<Listened, DriverError> {
+        let Some(push_to) = push_to else {
+            return self.0.listen(None, hint).await;
+        };
+        let address = push_to.address.clone();
+        self.3.lock().unwrap().insert(self.endpoint().clone(), address);
+        std::future::pending().await
     }
 }
 
@@ -110,6 +127,7 @@ pub struct Slow {
     composer: Composer,
     tally: Tally,
     ghosts: Ghosts,
+    addresses: Addresses,
 }
 
 impl Slow {
@@ -117,12 +135,23 @@ impl Slow {
         Self::of(Rack::builtin("demo").unwrap()).await
     }
 
-    pub async fn of(mut rack: Rack) -> Self {
+    pub async fn of(rack: Rack) -> Self {
+        Self::at(rack, None).await
+    }
+
+    /// One of a manager that endpoints push to.
+    pub async fn pushed_to(rack: Rack) -> Self {
+        Self::at(rack, Some("https://pool.example".to_owned())).await
+    }
+
+    async fn at(mut rack: Rack, pushed_to: Option<String>) -> Self {
         rack.latency.request = ANSWER;
         let mut pool = Pool::bare(rack, Arc::new(SqliteStore::in_memory().unwrap()));
         (pool.options.poll, pool.options.walk) = (Some(POLL), WALK);
-        let (tally, ghosts) = (Tally::default(), Ghosts::default());
-        let line = Arc::new(Counted(pool.line(), tally.clone(), ghosts.clone()));
+        pool.options.pushed_to = pushed_to;
+        let (tally, ghosts, addresses) = (Tally::default(), Ghosts::default(), Addresses::default());
+        let line = Counted(pool.line(), tally.clone(), ghosts.clone(), addresses.clone());
+        let line = Arc::new(line);
         let (store, clock) = (pool.store.clone(), pool.managers_clock.clone());
         let composer = Composer::open(store, line, clock, pool.options.clone())
             .await
@@ -141,7 +170,16 @@ impl Slow {
             composer,
             tally,
             ghosts,
+            addresses,
         }
+    }
+
+    /// The endpoint pushes something; `false` where nobody has subscribed, or nobody takes it.
+    pub fn push(&self, endpoint: &str) -> bool {
+        let endpoint: ControlEndpointId = endpoint.parse().unwrap();
+        let address = self.addresses.lock().unwrap().get(&endpoint).cloned();
+        let secret = address.and_then(|address| Some(address.rsplit_once(LETTERBOXES)?.1.to_owned()));
+        secret.is_some_and(|secret| self.composer.pushed(&secret))
     }
 
     pub fn asked(&self, endpoint: &str) -> Asked {

@@ -1,7 +1,7 @@
 //! What the manager can tell of what was asked of its pool.
 
 use crate::kit::{ME, Pool, demand_id, gpus, spec};
-use poolwright_service::{Asked, How};
+use poolwright_service::{Asked, How, OperationKind};
 use serde_json::json;
 use std::time::Duration;
 
@@ -95,12 +95,10 @@ async fn what_was_refused_waited_or_was_withdrawn_is_told_too() {
         (4, Some("h100-pcie-80gb"))
     );
     assert_eq!(named(&told, "giant").gpus, 0, "nobody can say how many");
+    let gone = named(&told, "gone");
     assert!(
-        named(&told, "gone")
-            .refused
-            .as_deref()
-            .unwrap()
-            .contains("withdrawn")
+        gone.withdrawn && gone.refused.is_none() && gone.ended.is_some(),
+        "there was room, and nobody refused it: {gone:?}"
     );
     let waits = named(&told, "waits");
     assert!(waits.served.is_none() && waits.refused.is_none(), "{waits:?}");
@@ -128,6 +126,39 @@ async fn what_was_refused_waited_or_was_withdrawn_is_told_too() {
         "{served:?}"
     );
     assert!(served.served.unwrap().duration_since(first).as_secs() >= 1800);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_any_kind_would_have_done_for_is_so_told_when_demand_and_schedule_are_gone() {
+    let mut pool = Pool::of("small").await;
+    let any = |id: &str| json!({"id": id, "gpus": 1, "min_memory": 21_474_836_480u64});
+    let manager = pool.composer();
+    manager.add_demand(spec(any("standing"))).await.unwrap();
+    tokio::time::sleep(HOUR).await;
+    let apply = async || {
+        let plan = pool.composer().plan().await.unwrap();
+        let change = pool
+            .composer()
+            .apply(plan, OperationKind::Apply, ME, &How::default())
+            .await
+            .unwrap();
+        pool.done(&change).await;
+    };
+    apply().await;
+    tokio::time::sleep(HOUR).await;
+    manager.remove_demand(&demand_id("standing")).await.unwrap();
+    apply().await;
+    pool.restart().await;
+    let told = asked(&pool).await;
+    let over = named(&told, "standing");
+    assert!(over.ended.is_some() && !over.withdrawn, "{over:?}");
+    assert_eq!(
+        (&over.kind, over.min_memory.map(|least| least.gib())),
+        (&None, Some(20.0)),
+        "it got one kind, and asked for none: {over:?}"
+    );
+    let waited = over.served.unwrap().duration_since(over.asked).as_secs();
+    assert!(waited >= 3600, "it waited for a plan for an hour: {over:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,13 +1,10 @@
 //! Requests that are repeated, and those whose answer is lost on the way.
 
 use crate::kit::{ME, Pool, demand_id, gpus, spec};
-use async_trait::async_trait;
 use poolwright_emulator::Rack;
 use poolwright_model::id::OperationId;
 use poolwright_service::{Change, ErrorCode, How, Release, ServiceError};
-use poolwright_store::{
-    Batch, Committed, Document, Event, JournalLine, Order, SqliteStore, Store, StoreError,
-};
+use poolwright_store::{Batch, Committed, Layer, SqliteStore, Store, StoreError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -145,24 +142,19 @@ impl Late {
     }
 }
 
-#[async_trait]
-impl Store for Late {
-    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
-        self.answers()?;
-        self.store.get(kind, id).await
+impl Layer for Late {
+    fn below(&self) -> &dyn Store {
+        &self.store
     }
-    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
+
+    async fn read<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
         self.answers()?;
-        self.store.list(kind).await
+        call.await
     }
-    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
-        self.answers()?;
-        self.store.written(kind, order, limit).await
-    }
-    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
-        self.answers()?;
-        self.store.count(kind).await
-    }
+
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         self.answers()?;
         let committed = self.store.commit(batch).await?;
@@ -171,27 +163,6 @@ impl Store for Late {
             return Err(Self::refused());
         }
         Ok(committed)
-    }
-    async fn revision(&self) -> Result<u64, StoreError> {
-        self.answers()?;
-        self.store.revision().await
-    }
-
-    async fn restored(&self) -> Result<Option<String>, StoreError> {
-        self.answers()?;
-        self.store.restored().await
-    }
-    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
-        self.answers()?;
-        self.store.journal(operation, after).await
-    }
-    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
-        self.answers()?;
-        self.store.open_operations().await
-    }
-    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.answers()?;
-        self.store.events_after(seq, limit).await
     }
 }
 

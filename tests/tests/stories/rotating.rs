@@ -1,6 +1,7 @@
 //! Another password at an endpoint: cut off at every moment, refused, not answered; and never too many wrong logins.
 
 use crate::kit::Pool;
+use crate::managers::manager_over;
 use async_trait::async_trait;
 use poolwright_driver::{
     Bound, ControlPoint, DriverError, ErrorKind, Fabric, Observation, Progress, ResetSeen,
@@ -298,4 +299,43 @@ async fn a_service_that_refuses_the_new_password_keeps_the_old() {
     door(&scene.door).takes = Takes::It;
     scene.rotate().await.unwrap();
     scene.is_well(0, "another try").await;
+}
+
+/// Of two managers of one store only the one that is in charge changes the password; the other says who that is, and does it
+/// once that one is gone.
+#[tokio::test(start_paused = true)]
+async fn of_two_managers_only_the_one_in_charge_changes_it() {
+    let mut scene = Scene::new(Takes::It).await;
+    scene.pool.composer().close().await;
+    scene.pool.crash().await;
+    let line = || Arc::new(Guarded(scene.pool.line(), scene.door.clone(), Gate::new(1, None)));
+    let first = manager_over(&scene.pool, "first", line()).await;
+    let second = manager_over(&scene.pool, "second", line()).await;
+    let id = id();
+    let (by_first, by_second) = tokio::join!(
+        first.composer.rotate_password(&id),
+        second.composer.rotate_password(&id)
+    );
+    by_first.unwrap();
+    let refused = by_second.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Conflict);
+    assert!(
+        refused.message.contains("manager first is in charge") && refused.hint.is_some(),
+        "{refused}"
+    );
+    let changed = door(&scene.door).password.clone();
+    assert_ne!(changed, FIRST);
+
+    first.composer.close().await;
+    scene
+        .pool
+        .until("the other one is in charge", async || {
+            second.composer.rotate_password(&id).await.is_ok()
+        })
+        .await;
+    second.composer.test_endpoint(&id).await.unwrap();
+    second.composer.close().await;
+    let door = door(&scene.door);
+    assert_ne!(door.password, changed);
+    assert_eq!(door.refused, 0);
 }

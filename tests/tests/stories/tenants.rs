@@ -1,11 +1,11 @@
 //! What tenants are promised binds whatever is wanted for them: composed now, by the calendar, or in the queue.
 
 use crate::calendar::*;
-use crate::kit::{Pool, demand_id, gpus};
+use crate::kit::{ME, Pool, demand_id, gpus};
 use crate::queueing::job;
 use poolwright_model::id::TenantId;
 use poolwright_service::tenant::{NewTenant, TenantStatus};
-use poolwright_service::{Declaration, ErrorCode, ServiceError};
+use poolwright_service::{Declaration, ErrorCode, Purpose, ServiceError};
 use serde_json::{Value, json};
 
 /// For a tenant so many of the 24 H100s.
@@ -153,4 +153,53 @@ async fn what_is_guaranteed_and_wanted_goes_to_nobody_else_by_whatever_way() {
     assert_eq!(pool.holders().await.get("training"), Some(&10));
     pool.all_is_well().await;
     clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_attached_by_name_for_a_tenant_counts_and_is_bound_by_its_limit() {
+    let pool = Pool::of("demo").await;
+    pool.promise("lab", 0, Some(4)).await.unwrap();
+    pool.composed(of("lab", "one", 2)).await;
+    let lab = Purpose {
+        tenant: Some(TenantId::from_lossy("lab")),
+        ..Purpose::default()
+    };
+    let how = poolwright_service::How::default();
+    let (here, there) = (pool.host_id("host-4").await, pool.host_id("host-5").await);
+    let free = pool
+        .gpu_ids(&["box-2/gpu-9", "box-2/gpu-10", "box-2/gpu-11"])
+        .await;
+    let composer = pool.composer();
+    let refused = composer
+        .attach_for(&free, &here, &lab, ME, &how)
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Conflict);
+    let told = "tenant lab holds 2 GPUs and may hold 4 at most: with these it would hold 5";
+    assert!(refused.message.contains(told), "{refused}");
+    let attached = composer
+        .attach_for(&free[..2], &here, &lab, ME, &how)
+        .await
+        .unwrap();
+    pool.done(&attached).await;
+    assert_eq!(pool.tenant("lab").await.holds, 4);
+    assert_eq!(
+        pool.compose(of("lab", "two", 1)).await.unwrap_err().code,
+        ErrorCode::Unplaced
+    );
+    // It stays the tenant's at another host, and counts once.
+    let moved = composer.move_to(&free[..2], &there, ME, &how).await.unwrap();
+    pool.done(&moved).await;
+    assert_eq!(pool.tenant("lab").await.holds, 4);
+    // What nobody holds for anybody is not mixed with it.
+    let nobodys = composer.attach(&free[2..], &here, ME, &how).await.unwrap();
+    pool.done(&nobodys).await;
+    assert_eq!(pool.tenant("lab").await.holds, 4);
+    let third = pool.host_id("host-6").await;
+    let mixed = composer.move_to(&free, &third, ME, &how).await.unwrap_err();
+    assert!(mixed.message.contains("several tenants"), "{mixed}");
+    let detached = composer.detach(&free[..2], ME, &how).await.unwrap();
+    pool.done(&detached).await;
+    assert_eq!(pool.tenant("lab").await.holds, 2);
+    pool.all_is_well().await;
 }

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::output::{Output, Table, say};
 use crate::progress::Progress;
 use crate::stop::Stop;
-use crate::wire_up::RedfishConnector;
+use crate::wire_up::AnyConnector;
 use futures_util::future::join_all;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -85,10 +85,10 @@ pub async fn run(args: QualifyArgs, output: Output) -> Outcome {
     if let Some(file) = &args.endpoints {
         specs.extend(read_listing(file, &args.access)?);
     }
-    let connector = RedfishConnector::default();
+    let connector = AnyConnector::default();
     let mut drivers: BTreeMap<ControlEndpointId, Connected> = BTreeMap::new();
     for spec in &specs {
-        connector.endpoint(spec)?;
+        connector.check(spec)?;
     }
     let stop = Stop::heard();
     let mut ended = connect(&connector, &specs, &mut drivers, &stop).await;
@@ -101,7 +101,7 @@ pub async fn run(args: QualifyArgs, output: Output) -> Outcome {
 }
 
 async fn connect(
-    connector: &RedfishConnector,
+    connector: &AnyConnector,
     specs: &[EndpointSpec],
     drivers: &mut BTreeMap<ControlEndpointId, Connected>,
     stop: &Stop,

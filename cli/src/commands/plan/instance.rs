@@ -1,18 +1,20 @@
 //! `plan --instance`: a problem over time from a file, planned without a manager.
 
+use super::keys;
 use super::picture::Picture;
 use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::follow::duration;
 use crate::output::human::counted;
-use crate::output::{Cell, Format, Output, Table, column, write};
+use crate::output::{Cell, Format, Output, Table, column, say, write};
 use crate::progress::Progress;
 use poolwright_planner::horizon::{
     self, Assignment, Budget, Problem, Request, UNIT, Unserved, cps1, extended,
 };
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -73,21 +75,33 @@ struct Previous {
     assignment: Assignment,
 }
 
+/// Another problem's solution is no help, and is easily named by mistake.
+fn tell_what_is_not_known(problem: &Problem, previous: &Assignment) {
+    let known: BTreeSet<&str> = problem.demands.iter().map(|demand| demand.id.as_str()).collect();
+    let all = previous.demands.len();
+    let unknown = previous
+        .demands
+        .iter()
+        .filter(|placed| !known.contains(placed.demand.as_str()))
+        .count();
+    if unknown > 0 {
+        say(&format!(
+            "of the {all} demands in --previous {unknown} are not in this problem, and are left out"
+        ));
+    }
+}
+
 pub fn run(file: &Path, args: &InstanceArgs, output: Output) -> Outcome {
     let start = Instant::now();
-    let instance: cps1::Instance = read(file, PROBLEM)?;
-    let problem = match instance.schema.as_str() {
-        extended::SCHEMA => extended::read(&instance, &read(file, PROBLEM)?),
-        _ => cps1::read(&instance),
-    };
-    let problem = problem.map_err(|invalid| {
-        Failure::usage(format!("{}: {invalid}", file.display())).with_hint("mend that field, and try again")
-    })?;
+    let (instance, problem) = problem(file)?;
     let previous = args
         .previous
         .as_deref()
-        .map(|file| read::<Previous>(file, SOLUTION))
+        .map(|file| read::<Previous>(file, &bytes(file)?, SOLUTION))
         .transpose()?;
+    if let Some(previous) = &previous {
+        tell_what_is_not_known(&problem, &previous.assignment);
+    }
 
     let progress = Progress::spinner(format!("planning {}", counted(problem.wanted(), "demand")));
     let mut elapsed = || start.elapsed();
@@ -139,6 +153,7 @@ pub fn run(file: &Path, args: &InstanceArgs, output: Output) -> Outcome {
             assignment: solution.assignment,
             unserved: &solution.unserved,
             summary: &summary(&problem, &solution),
+            slot_names: &[],
         };
         write(&match output.format {
             Format::Html => picture.html(),
@@ -163,11 +178,33 @@ struct Taken {
     horizon_slots: Option<IgnoredAny>,
 }
 
-fn read<T: DeserializeOwned>(file: &Path, what: &str) -> Result<T, Failure> {
-    let text = fs::read(file).map_err(|error| Failure::file(file, "read", &error))?;
-    serde_json::from_slice(&text).map_err(|error| {
+/// The problem in a file, and what the file says of it.
+fn problem(file: &Path) -> Result<(cps1::Instance, Problem), Failure> {
+    let text = bytes(file)?;
+    keys::judge(file, &read(file, &text, PROBLEM)?)?;
+    let instance: cps1::Instance = read(file, &text, PROBLEM)?;
+    let problem = match instance.schema.as_str() {
+        extended::SCHEMA => {
+            let extension = read(file, &text, PROBLEM)?;
+            keys::tell_leads(&instance, &extension);
+            extended::read(&instance, &extension)
+        }
+        _ => cps1::read(&instance),
+    };
+    let problem = problem.map_err(|invalid| {
+        Failure::usage(format!("{}: {invalid}", file.display())).with_hint("mend that field, and try again")
+    })?;
+    Ok((instance, problem))
+}
+
+fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(file).map_err(|error| Failure::file(file, "read", &error))
+}
+
+fn read<T: DeserializeOwned>(file: &Path, text: &[u8], what: &str) -> Result<T, Failure> {
+    serde_json::from_slice(text).map_err(|error| {
         let is = |what: &str| Failure::usage(format!("{} is {what}", file.display()));
-        match serde_json::from_slice::<Taken>(&text) {
+        match serde_json::from_slice::<Taken>(text) {
             Ok(Taken { assignment: Some(_), .. }) if what == PROBLEM => {
                 is("a solution, and not the problem that it solves").with_hint(
                     "give the problem to --instance; the solution goes to --previous, to begin with it",
@@ -175,7 +212,7 @@ fn read<T: DeserializeOwned>(file: &Path, what: &str) -> Result<T, Failure> {
             }
             Ok(Taken { horizon_slots: Some(_), .. }) if what == SOLUTION => {
                 is("a problem, and not a solution of one").with_hint(
-                    "give the problem to --instance; --previous wants what `plan --instance FILE -o json` printed",
+                    "give the problem to --instance; --previous wants what `plan --instance FILE > SOLUTION` wrote",
                 )
             }
             _ => Failure::usage(format!("{} is not {what}: {error}", file.display()))

@@ -3,6 +3,7 @@
 
 use poolwright_planner::horizon::{Assignment, Problem, Unserved, Usage, cps1};
 use std::fmt::Write;
+use std::ops::Range;
 
 const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 110.0;
@@ -31,6 +32,8 @@ pub struct Picture<'a> {
     pub unserved: &'a [Unserved],
     /// The first line of the plan.
     pub summary: &'a str,
+    /// What is written under the slots; none: their numbers.
+    pub slot_names: &'a [String],
 }
 
 /// A demand in the picture.
@@ -143,6 +146,19 @@ demands of those that are</text>",
         (blocks, free_from.len().max(1))
     }
 
+    /// From when to when, in words.
+    fn span(&self, slots: &Range<usize>) -> String {
+        match self.slot_names.is_empty() {
+            true => format!("in slots {} to {}", slots.start, slots.end - 1),
+            false => format!("from {} to {}", self.slot(slots.start), self.slot(slots.end)),
+        }
+    }
+
+    fn slot(&self, slot: usize) -> String {
+        let name = self.slot_names.get(slot);
+        name.map_or_else(|| slot.to_string(), |name| escaped(name).to_string())
+    }
+
     fn x(&self, slot: usize) -> f64 {
         LEFT + (WIDTH - LEFT) * slot as f64 / self.problem.slots.max(1) as f64
     }
@@ -185,7 +201,7 @@ demands of those that are</text>",
         let _ = writeln!(
             svg,
             "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" fill=\"{}\"><title>{} of {}: \
-{} GPUs in slots {} to {}, {}</title></rect>",
+{} GPUs {}, {}</title></rect>",
             y + 0.5,
             (to - from - 1.0).max(0.5),
             LANE - 1.0,
@@ -193,8 +209,7 @@ demands of those that are</text>",
             escaped(&block.id),
             escaped(&demand.tenant),
             count,
-            demand.window.start,
-            demand.window.end - 1,
+            self.span(&demand.window),
             escaped(&groups.join(", "))
         );
         let label = format!("{} ({count})", block.id);
@@ -321,9 +336,10 @@ demands of those that are</text>",
         for slot in (0..=self.problem.slots).step_by(every) {
             let _ = writeln!(
                 svg,
-                "<text x=\"{:.1}\" y=\"{:.1}\" class=\"small\">{slot}</text>",
+                "<text x=\"{:.1}\" y=\"{:.1}\" class=\"small\">{}</text>",
                 self.x(slot),
-                base + 12.0
+                base + 12.0,
+                self.slot(slot)
             );
         }
     }

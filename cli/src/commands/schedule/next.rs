@@ -5,7 +5,7 @@ use crate::api_client::{Api, ManagerArgs};
 use crate::commands::number::within;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::tables;
 use jiff::Timestamp;
 use poolwright_executor::{Clock, SystemClock};
@@ -28,7 +28,7 @@ pub struct NextArgs {
     /// Only of this one
     #[arg(value_name = "SCHEDULE", conflicts_with_all = ["file", "opens", "weekly"])]
     id: Option<ScheduleId>,
-    /// So many openings
+    /// So many openings in all, the earliest of any schedule first
     #[arg(long, value_name = "N", default_value = "10", value_parser = within::<usize>(1, MOST_OPENINGS as u64), allow_negative_numbers = true)]
     count: usize,
     /// Of the schedule in this file, without a manager
@@ -70,7 +70,11 @@ fn of_window(
     if !parsed.ever_opens(after) {
         return Err(wrong(format!("this window never opens: {window}")));
     }
-    Ok(openings_of(id, &parsed, after, args.count))
+    let found = openings_of(id, &parsed, after, args.count);
+    if found.is_empty() && parsed.is_open(after) {
+        say("this window is open all the time: it opens no more, and never closes");
+    }
+    Ok(found)
 }
 
 async fn of_manager(args: &NextArgs) -> Result<Vec<DueOpening>, Failure> {

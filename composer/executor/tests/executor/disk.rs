@@ -1,10 +1,6 @@
 //! A store that is like the disks of the world: full now and then, or slow, and each flush counts.
 
-use async_trait::async_trait;
-use poolwright_model::id::OperationId;
-use poolwright_store::{
-    Batch, Committed, Document, Event, JournalLine, Order, SqliteStore, Store, StoreError,
-};
+use poolwright_store::{Batch, Committed, Layer, SqliteStore, Store, StoreError};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -60,9 +56,15 @@ impl Disk {
     }
 }
 
-#[async_trait]
-impl Store for Disk {
-    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
+impl Layer for Disk {
+    fn below(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn read<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
         if self
             .silent
             .lock()
@@ -71,19 +73,11 @@ impl Store for Disk {
         {
             return Err(Self::unavailable());
         }
-        let document = self.store.get(kind, id).await;
+        let answer = call.await;
         self.take_time().await;
-        document
+        answer
     }
-    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
-        self.store.list(kind).await
-    }
-    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
-        self.store.written(kind, order, limit).await
-    }
-    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
-        self.store.count(kind).await
-    }
+
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         if self.full.load(Ordering::SeqCst) {
             return Err(Self::unavailable());
@@ -98,21 +92,5 @@ impl Store for Disk {
             return Err(Self::unavailable());
         }
         committed
-    }
-    async fn revision(&self) -> Result<u64, StoreError> {
-        self.store.revision().await
-    }
-
-    async fn restored(&self) -> Result<Option<String>, StoreError> {
-        self.store.restored().await
-    }
-    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
-        self.store.journal(operation, after).await
-    }
-    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
-        self.store.open_operations().await
-    }
-    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.store.events_after(seq, limit).await
     }
 }

@@ -68,10 +68,8 @@ async fn a_step_that_failed_keeps_those_that_wait_for_it_from_beginning() {
         .plan();
     let done = run(&kit.executor(), plan).await;
     let states: Vec<_> = done.steps.iter().map(|record| record.state).collect();
-    assert_eq!(
-        states,
-        [StepState::Failed, StepState::Pending, StepState::Pending]
-    );
+    use StepState::{Failed, Pending};
+    assert_eq!(states, [Failed, Pending, Pending, Pending]);
     assert_eq!(kit.rack.times_asked(Call::Bind, "u1"), 0);
     assert_eq!(
         kit.gpu("u1").await.state.name(),

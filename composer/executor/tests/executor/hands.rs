@@ -65,6 +65,7 @@ impl Charge for Hand {
     fn tenure(&self, endpoint: &ControlEndpointId) -> Option<Tenure> {
         (self.holder(endpoint) == self.manager).then_some(Tenure {
             proof: None,
+            epoch: None,
             from: None,
         })
     }

@@ -215,3 +215,50 @@ async fn no_room_is_told_before_anything_is_bound() {
     );
     assert_eq!(kit.rack.times_asked(Call::Bind, "u1"), 0);
 }
+
+/// Fault 48: what it let go of before it started it has again, so it is made to let go once more before the unbind.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_started_again_after_it_let_go_lets_go_once_more() {
+    let kit = Kit::new();
+    kit.given(attach()).await;
+    kit.rack.start_again_after_drains(1);
+    kit.given(release()).await;
+    assert_eq!(kit.rack.times_asked(Call::Drain, "u1"), 2);
+    assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 1);
+    kit.all_is_well().await;
+}
+
+/// Fault 48: and if it does not let go then, it keeps its GPU.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_started_again_and_does_not_let_go_keeps_its_gpu() {
+    for how in [How::Refuse, How::HangBefore, How::LostAfter] {
+        let kit = Kit::new();
+        kit.given(attach()).await;
+        kit.rack.start_again_after_drains(1);
+        kit.rack.break_down_after(1, Call::Drain, None, how, 100);
+        let done = run(&kit.executor(), release()).await;
+        assert_eq!(done.state, OperationState::RolledBack, "{how:?}");
+        assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 0, "{how:?}");
+        let error = done.error().unwrap_or_default();
+        assert!(error.contains("does not let go"), "{how:?}: {error}");
+        kit.all_is_well().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_is_told_the_number_of_the_lease_under_which_it_is_to_let_go() {
+    let mut kit = Kit::new();
+    kit.share().await;
+    kit.given(attach()).await;
+    kit.given(release()).await;
+    assert_eq!(kit.rack.epoch(), Some(1));
+    let mut again = attach();
+    again.id = "again".parse().unwrap();
+    kit.given(again).await;
+    kit.taken_over().await;
+    let mut after = release();
+    after.id = "after".parse().unwrap();
+    kit.given(after).await;
+    assert_eq!(kit.rack.epoch(), Some(2), "that of the manager in charge now");
+    kit.all_is_well().await;
+}

@@ -55,6 +55,7 @@ impl Leased {
         batch.put(&lease).unwrap();
         let revision = store.commit(batch).await.unwrap().revision;
         Tenure {
+            epoch: Some(u64::from(manager)),
             proof: Some(Expectation {
                 kind: Lease::KIND.to_owned(),
                 id: lease.id().to_owned(),

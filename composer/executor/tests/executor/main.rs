@@ -9,6 +9,7 @@ mod kit;
 mod leased;
 mod plans;
 mod rack;
+mod readiness;
 mod registered;
 mod runs;
 
@@ -22,6 +23,7 @@ mod hosts;
 mod hosts_apart;
 mod late;
 mod late_resets;
+mod learning;
 mod operators;
 mod orders;
 mod outcomes;

@@ -414,6 +414,8 @@ async fn everything_that_happens_is_told_in_order() {
             "bind u1 to h1 (port h1/p0): running",
             "bind u1 to h1 (port h1/p0): done",
             "confirm u1 on h1: done",
+            "make u1 ready on h1: running",
+            "make u1 ready on h1: done",
             "operation: completed",
         ]
     );

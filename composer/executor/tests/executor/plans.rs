@@ -26,6 +26,7 @@ pub fn held(unit: &str, host: &str) -> Held {
         unit_at: point(unit),
         port_at: point(&port(host)),
         known_as: vec![],
+        slot: None,
     }
 }
 
@@ -77,6 +78,7 @@ impl Draft {
             unplaced: vec![],
             deferred: vec![],
             steps: vec![],
+            wanted: vec![],
         })
     }
 
@@ -112,7 +114,8 @@ impl Draft {
             let before = before.map(|step| step.index).into_iter().collect();
             let preflight = self.step(Verb::Preflight, &target, &composition.id, before);
             let bind = self.step(Verb::Bind, &target, &composition.id, vec![preflight]);
-            self.step(Verb::Verify, &target, &composition.id, vec![bind]);
+            let verify = self.step(Verb::Verify, &target, &composition.id, vec![bind]);
+            self.step(Verb::Ready, &target, &composition.id, vec![verify]);
         }
         self.0.composes.push(composition);
         self

@@ -1,13 +1,16 @@
 //! A fake rack behind the two traits: it binds what it is told to, remembers what it was asked, and fails
 //! as scripted. It refuses what a fabric refuses, and writes down what no executor should ever ask.
 
+mod host_side;
+
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bound, Confirmation, ControlPoint, DriverError, ErrorKind, Fabric, Holder, HostSide, HostTarget, Late,
-    Observation, Progress, ResetSeen, Room, TaskSeen,
+    Bound, ControlPoint, DriverError, ErrorKind, Fabric, Holder, HostSide, Late, Learned, Observation,
+    Progress, ResetSeen, TaskSeen,
 };
 use poolwright_executor::Drivers;
 use poolwright_model::id::{ControlEndpointId, HostId};
+use poolwright_model::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -24,8 +27,11 @@ pub enum Call {
     Preflight,
     Verify,
     Holders,
+    Started,
     Drain,
     Undrain,
+    Ready,
+    Unready,
 }
 
 /// How a call goes wrong.
@@ -69,6 +75,17 @@ struct State {
     /// Unit to the ports that it is bound to.
     bound: BTreeMap<String, BTreeSet<String>>,
     drained: BTreeSet<String>,
+    /// Units that a host has made ready.
+    ready: BTreeSet<String>,
+    /// How often the hosts have started again, and how often they do so yet right after a drain.
+    starts: u32,
+    starts_to_come: u32,
+    /// What the host tells of a GPU that it sees.
+    told: BTreeMap<String, Learned>,
+    /// What the largest register wants of which room was asked for.
+    largest_bars: Vec<Option<Bytes>>,
+    /// The highest epoch under which a host was asked to let go.
+    epoch: Option<u64>,
     holders: BTreeMap<String, Vec<Holder>>,
     /// Units that a host was given since their last reset.
     dirty: BTreeSet<String>,
@@ -98,6 +115,8 @@ pub struct Rack {
     latency: Duration,
     /// Nothing speaks for the hosts.
     pub hostless: bool,
+    /// What speaks for the hosts makes GPUs ready, as agents do.
+    makes_ready: bool,
     /// A call hangs from now on.
     pub hangs: Notify,
 }
@@ -110,6 +129,7 @@ impl Rack {
             state: Mutex::default(),
             latency: Duration::from_millis(5),
             hostless: false,
+            makes_ready: true,
             hangs: Notify::new(),
         }
     }
@@ -125,6 +145,14 @@ impl Rack {
     pub fn with_hosts_at(endpoint: &str) -> Self {
         Self {
             hosts_at: endpoint.parse().unwrap(),
+            ..Self::new()
+        }
+    }
+
+    /// A BMC speaks for the hosts.
+    pub fn without_agents() -> Self {
+        Self {
+            makes_ready: false,
             ..Self::new()
         }
     }
@@ -238,6 +266,30 @@ impl Rack {
 
     pub fn is_drained(&self, gpu: &str) -> bool {
         self.state().drained.contains(gpu)
+    }
+
+    pub fn is_ready(&self, gpu: &str) -> bool {
+        self.state().ready.contains(gpu)
+    }
+
+    /// The hosts tell this of a GPU from now on.
+    pub fn tell(&self, learned: Learned) {
+        self.state().told.insert(learned.gpu.to_string(), learned);
+    }
+
+    /// What the largest register wants of which room was asked for, by each question.
+    pub fn largest_bars(&self) -> Vec<Option<Bytes>> {
+        self.state().largest_bars.clone()
+    }
+
+    /// The hosts start again, so many times, each time right after one has let go of a GPU.
+    pub fn start_again_after_drains(&self, times: u32) {
+        self.state().starts_to_come = times;
+    }
+
+    /// The highest epoch under which a host was asked to let go of a GPU.
+    pub fn epoch(&self) -> Option<u64> {
+        self.state().epoch
     }
 
     pub fn is_dirty(&self, unit: &str) -> bool {
@@ -419,6 +471,11 @@ impl Fabric for Rack {
             if state.holders.contains_key(&unit) {
                 state.sins.push(format!("{unit} was pulled while in use"));
             }
+            if state.starts > 0 && !state.drained.contains(&unit) {
+                state
+                    .sins
+                    .push(format!("{unit} was pulled from a host that has it again"));
+            }
             if !state.bound.entry(unit.clone()).or_default().remove(&port) {
                 state
                     .sins
@@ -429,6 +486,7 @@ impl Fabric for Rack {
                 ));
             }
             state.drained.remove(&unit);
+            state.ready.remove(&unit);
             state.moves.push((Call::Unbind, unit.clone()));
             Ok(())
         })
@@ -480,75 +538,6 @@ impl Fabric for Rack {
                 Ok(ResetSeen::Done)
             },
         )
-        .await
-    }
-}
-
-#[async_trait]
-impl HostSide for Rack {
-    fn endpoint(&self) -> &ControlEndpointId {
-        &self.hosts_at
-    }
-
-    async fn preflight(&self, target: &HostTarget, _: Duration) -> Result<Room, DriverError> {
-        let full = Room::NotEnough {
-            reason: format!("{} has no free slot", target.host_port),
-        };
-        self.perform(Call::Preflight, target.gpus[0].as_str(), Some(full), |_| {
-            Ok(Room::Enough)
-        })
-        .await
-    }
-
-    async fn verify(&self, target: &HostTarget, _: Duration) -> Result<Confirmation, DriverError> {
-        let gpu = target.gpus[0].to_string();
-        let port = target.host_port.to_string();
-        let never = Confirmation::NotSeen {
-            reason: "nothing there".to_owned(),
-        };
-        self.perform(Call::Verify, &gpu.clone(), Some(never), move |state| {
-            let bound = state.bound.entry(gpu.clone()).or_default().contains(&port);
-            Ok(if bound && !state.unseen.contains(&gpu) {
-                Confirmation::Seen {
-                    evidence: "agent".to_owned(),
-                }
-            } else {
-                Confirmation::NotSeen {
-                    reason: "not enumerated".to_owned(),
-                }
-            })
-        })
-        .await
-    }
-
-    async fn holders(&self, target: &HostTarget, _: Duration) -> Result<Vec<Holder>, DriverError> {
-        let gpu = target.gpus[0].to_string();
-        self.perform(Call::Holders, &gpu.clone(), None, move |state| {
-            Ok(state.holders.get(&gpu).cloned().unwrap_or_default())
-        })
-        .await
-    }
-
-    async fn drain(&self, target: &HostTarget, _: Duration) -> Result<(), DriverError> {
-        let gpu = target.gpus[0].to_string();
-        self.perform(Call::Drain, &gpu.clone(), Some(()), move |state| {
-            state.drained.insert(gpu.clone());
-            Ok(())
-        })
-        .await
-    }
-
-    async fn undrain(&self, target: &HostTarget, _: Duration) -> Result<(), DriverError> {
-        let gpu = target.gpus[0].to_string();
-        self.perform(Call::Undrain, &gpu.clone(), Some(()), move |state| {
-            if state.bound.get(&gpu).is_none_or(BTreeSet::is_empty) {
-                state
-                    .sins
-                    .push(format!("{gpu} was to be undrained where it is not"));
-            }
-            state.drained.remove(&gpu);
-            Ok(())
-        })
         .await
     }
 }

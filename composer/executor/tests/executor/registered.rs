@@ -89,7 +89,7 @@ pub fn swept(managers: Managers) -> impl Iterator<Item = Form> {
 pub fn verbs(kind: OperationKind) -> &'static [Verb] {
     match kind {
         OperationKind::Compose | OperationKind::Attach | OperationKind::Keep => {
-            &[Verb::Preflight, Verb::Bind, Verb::Verify]
+            &[Verb::Preflight, Verb::Bind, Verb::Verify, Verb::Ready]
         }
         OperationKind::Release | OperationKind::Detach | OperationKind::Late => {
             &[Verb::Drain, Verb::Unbind, Verb::Reset]
@@ -294,6 +294,7 @@ impl Seen {
             faults: vec![],
             requests: 0,
             elapsed_ms: 0,
+            contested: false,
         };
         let compositions = kit.compositions().await.into_values();
         Self {
@@ -381,6 +382,7 @@ fn host(name: &str) -> Host {
             switch: None,
             port: None,
             uuid: None,
+            slot: None,
             slots: 4,
             slots_known: true,
             free_window_bytes: None,

@@ -85,6 +85,8 @@ fn own_call(kind: OperationKind, verb: Verb, way: Way) -> Option<Call> {
         (Verb::Verify, Way::Do) => Call::Verify,
         (Verb::Bind, Way::Do) | (Verb::Unbind, Way::Undo) => Call::Bind,
         (Verb::Unbind, Way::Do) | (Verb::Bind, Way::Undo) => Call::Unbind,
+        (Verb::Ready, Way::Do) => Call::Ready,
+        (Verb::Ready, Way::Undo) => Call::Unready,
         (Verb::Drain, Way::Do) => Call::Drain,
         (Verb::Drain, Way::Undo) => Call::Undrain,
         (Verb::Reset, _) => Call::Reset,
@@ -151,7 +153,7 @@ impl Case {
             // A look that failed is made again, until the host's time is over.
             Verb::Verify => !often || how == H::CannotTell,
             // The fabric takes a GPU also from a host that can't be asked to let go of it.
-            Verb::Drain => matches!(how, H::CannotTell | H::Lie) || (unanswered && !often),
+            Verb::Drain | Verb::Ready => matches!(how, H::CannotTell | H::Lie) || (unanswered && !often),
             // What can't be read is not taken over.
             Verb::Bind if self.form.kind == OperationKind::Adopt => how == H::Lie,
             Verb::Bind | Verb::Unbind => effect || (unanswered && !often),
@@ -213,7 +215,7 @@ fn is_asked_again(how: How) -> bool {
 fn is_undone(verb: Verb, how: How, often: bool) -> bool {
     match verb {
         Verb::Reset => true,
-        Verb::Drain => !often || how == How::CannotTell,
+        Verb::Drain | Verb::Ready => !often || how == How::CannotTell,
         // Asking again may lock the account.
         _ if how == How::CredentialsRefused => false,
         _ => !often || matches!(how, How::LostAfter | How::HangAfter),
@@ -349,8 +351,9 @@ fn faults(verb: Option<Verb>, way: Way) -> Vec<Fault> {
         let errors = [Fault::Error(How::LostBefore), Fault::Error(How::Panic)];
         return errors.into_iter().chain(crashes).collect();
     }
-    // A host that says that it took its GPU back, and didn't, can't be caught.
-    let caught = move |how: &How| (verb, way, *how) != (Some(Verb::Drain), Way::Undo, How::Lie);
+    // A host that says that it took something back, and didn't, can't be caught.
+    let of_host = matches!(verb, Some(Verb::Drain | Verb::Ready));
+    let caught = move |how: &How| !(of_host && (way, *how) == (Way::Undo, How::Lie));
     let once = HOWS.into_iter().filter(caught).map(Fault::Error);
     // A driver that panics each time is no failure that an operation could end with; a call that is cut off is like
     // one whose answer is lost; and there are errors of which one is enough on the way there.
@@ -383,7 +386,7 @@ fn is_undone_by_asking(step: &Step, plan: &Plan) -> bool {
         Verb::Preflight | Verb::Verify => false,
         // What nobody was given since needs no other reset.
         Verb::Reset => plan.steps.iter().any(binds),
-        Verb::Bind | Verb::Drain | Verb::Unbind => true,
+        Verb::Bind | Verb::Ready | Verb::Drain | Verb::Unbind => true,
     }
 }
 

@@ -25,7 +25,7 @@ struct Wanted {
     most: Option<u32>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Part {
     #[serde(flatten)]
     head: Head,

@@ -1,22 +1,23 @@
 //! Plans, and everything that changes who holds which GPUs. A change that has begun is answered with 202.
 
 use super::described::Paths;
-use super::{Answer, Begun, Body, Id};
+use super::{Answer, Begun, Body, Id, Query};
 use crate::{Api, auth::Asker, problem::Problem};
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
-use poolwright_model::id::{GpuId, HostId, OperationId};
+use poolwright_model::id::{GpuId, HostId, OperationId, TenantId};
 use poolwright_service::OperationKind;
-use poolwright_service::Plan;
 use poolwright_service::demand::DemandSpec;
-use poolwright_service::{Change, How, Release, ServiceError};
+use poolwright_service::{Ahead, Plan};
+use poolwright_service::{Change, How, Purpose, Release, ServiceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(super) fn routes(paths: Paths) -> Paths {
     paths
         .post("/plan", plan)
+        .get("/plan-ahead", ahead)
         .post("/apply", apply)
         .post("/compose", compose)
         .post("/release", release)
@@ -57,6 +58,22 @@ pub(super) fn with_key(mut how: How, headers: &HeaderMap) -> Result<How, Problem
 
 async fn plan(State(api): State<Api>) -> Answer<Plan> {
     Ok(Json(api.composer.plan().await?))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct HowFar {
+    /// Hours ahead.
+    #[serde(default = "a_day")]
+    hours: u32,
+}
+
+fn a_day() -> u32 {
+    24
+}
+
+async fn ahead(State(api): State<Api>, Query(HowFar { hours }): Query<HowFar>) -> Answer<Ahead> {
+    Ok(Json(api.composer.plan_ahead(hours).await?))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -130,6 +147,21 @@ struct Attach {
     gpus: Vec<GpuId>,
     #[schemars(with = "String")]
     host: HostId,
+    /// Who holds them from then on; left out: nobody.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    tenant: Option<TenantId>,
+    #[serde(default)]
+    how: How,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Move {
+    #[schemars(with = "Vec<String>")]
+    gpus: Vec<GpuId>,
+    #[schemars(with = "String")]
+    host: HostId,
     #[serde(default)]
     how: How,
 }
@@ -140,10 +172,17 @@ async fn attach(
     headers: HeaderMap,
     Body(body): Body<Attach>,
 ) -> Changed {
-    let how = with_key(body.how, &headers)?;
+    let Attach {
+        gpus,
+        host,
+        tenant,
+        how,
+    } = body;
+    let (how, composer) = (with_key(how, &headers)?, by.composer(&api));
+    let purpose = Purpose { label: None, tenant };
     Ok(changed(
-        by.composer(&api)
-            .attach(&body.gpus, &body.host, &by.account, &how)
+        composer
+            .attach_for(&gpus, &host, &purpose, &by.account, &how)
             .await?,
     ))
 }
@@ -152,7 +191,7 @@ async fn move_to(
     State(api): State<Api>,
     Extension(by): Extension<Asker>,
     headers: HeaderMap,
-    Body(body): Body<Attach>,
+    Body(body): Body<Move>,
 ) -> Changed {
     let how = with_key(body.how, &headers)?;
     Ok(changed(

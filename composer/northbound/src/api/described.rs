@@ -1,25 +1,26 @@
 //! Routes, and what each takes and answers as the OpenAPI document has it: told by the types of its handler, so that what
 //! is served and what is written of it can't differ.
 
+use super::schemas::Schemas;
 use super::{Begun, Body, Created, Gone, Id, Many, Query, Shared};
 use crate::Api;
+use crate::audit::Trail;
 use crate::auth::Asker;
-use crate::problem::Problem;
 use axum::extract::{Extension, State};
 use axum::handler::Handler;
 use axum::http::{HeaderMap, Method};
 use axum::routing::{MethodFilter, on};
 use axum::{Json, Router};
 use poolwright_service::ServiceError;
-use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 /// Routes under way, and the document of those that there are so far.
 pub(super) struct Paths {
     router: Router<Api>,
     paths: Map<String, Value>,
-    schemas: SchemaGenerator,
+    schemas: Schemas,
 }
 
 /// What is told of one method of one path.
@@ -27,7 +28,7 @@ pub(super) struct Told<'a> {
     parameters: Vec<Value>,
     body: Option<Value>,
     responses: Map<String, Value>,
-    schemas: &'a mut SchemaGenerator,
+    schemas: &'a mut Schemas,
 }
 
 /// What a handler takes.
@@ -52,14 +53,10 @@ const REFUSALS: [&str; 10] = [
 
 impl Paths {
     pub fn new() -> Self {
-        let settings = SchemaSettings::draft2020_12().with(|settings| {
-            settings.definitions_path = "/components/schemas".into();
-            settings.meta_schema = None;
-        });
         Self {
             router: Router::new(),
             paths: Map::new(),
-            schemas: settings.into_generator(),
+            schemas: Schemas::new(),
         }
     }
 
@@ -114,11 +111,11 @@ impl Paths {
 
     /// The routes, and the document of all of them.
     pub fn finish(mut self) -> (Router<Api>, Value) {
-        let error = self.schemas.subschema_for::<ServiceError>();
+        let error = self.schemas.answered::<ServiceError>();
         let refused = json!({
             "type": "object", "properties": { "error": error }, "required": ["error"],
         });
-        let document = json!({
+        let mut document = json!({
             "openapi": "3.1.0",
             "info": {
                 "title": "Poolwright",
@@ -129,7 +126,6 @@ impl Paths {
             "security": [{ "basic": [] }, { "session": [] }],
             "paths": self.paths,
             "components": {
-                "schemas": self.schemas.take_definitions(true),
                 "responses": { "Refused": answer("What is wrong, and what to do next", refused) },
                 "securitySchemes": {
                     "basic": { "type": "http", "scheme": "basic" },
@@ -137,6 +133,7 @@ impl Paths {
                 },
             },
         });
+        self.schemas.put_into(&mut document);
         (self.router, document)
     }
 }
@@ -159,6 +156,7 @@ impl Told<'_> {
 
 impl<T> Takes for State<T> {}
 impl Takes for Extension<Asker> {}
+impl Takes for Extension<Arc<Trail>> {}
 impl Takes for Extension<super::Document> {}
 
 /// Of the headers handlers look at the key alone.
@@ -177,7 +175,7 @@ impl<T> Takes for Id<T> {
 
 impl<T: JsonSchema> Takes for Query<T> {
     fn tell(told: &mut Told<'_>) {
-        let schema = T::json_schema(told.schemas);
+        let schema = told.schemas.taken_whole::<T>();
         let required = schema.get("required").and_then(Value::as_array).cloned();
         let properties = schema.get("properties").and_then(Value::as_object).cloned();
         for (name, schema) in properties.unwrap_or_default() {
@@ -189,41 +187,44 @@ impl<T: JsonSchema> Takes for Query<T> {
 
 impl<T: JsonSchema> Takes for Body<T> {
     fn tell(told: &mut Told<'_>) {
-        let schema = told.schemas.subschema_for::<T>();
+        let schema = told.schemas.taken::<T>();
         let content = json!({ "application/json": { "schema": schema } });
         told.body = Some(json!({ "required": true, "content": content }));
     }
 }
 
-impl<T> Gives for Json<T> {
+impl<T: JsonSchema> Gives for Json<T> {
     fn tell(told: &mut Told<'_>) {
-        told.answers(200, "It", json!({ "type": "object" }));
+        let schema = told.schemas.answered::<T>();
+        told.answers(200, "It", schema);
     }
 }
 
-impl<T> Gives for Shared<T> {
+impl<T: JsonSchema> Gives for Shared<T> {
     fn tell(told: &mut Told<'_>) {
         Json::<T>::tell(told);
     }
 }
 
-impl<T> Gives for Many<T> {
+impl<T: JsonSchema> Gives for Many<T> {
     fn tell(told: &mut Told<'_>) {
-        let items = json!({ "type": "array", "items": { "type": "object" } });
-        told.answers(200, "All of them", items);
+        let items = told.schemas.answered::<T>();
+        told.answers(200, "All of them", json!({ "type": "array", "items": items }));
     }
 }
 
-impl<T> Gives for Created<T> {
+impl<T: JsonSchema> Gives for Created<T> {
     fn tell(told: &mut Told<'_>) {
-        told.answers(201, "It is kept", json!({ "type": "object" }));
+        let schema = told.schemas.answered::<T>();
+        told.answers(201, "It is kept", schema);
     }
 }
 
-impl<T> Gives for Begun<T> {
+impl<T: JsonSchema> Gives for Begun<T> {
     fn tell(told: &mut Told<'_>) {
-        told.answers(200, "There is nothing to do", json!({ "type": "object" }));
-        told.answers(202, "An operation has begun", json!({ "type": "object" }));
+        let schema = told.schemas.answered::<T>();
+        told.answers(200, "There is nothing to do", schema.clone());
+        told.answers(202, "An operation has begun", schema);
     }
 }
 
@@ -234,7 +235,7 @@ impl Gives for Gone {
     }
 }
 
-impl<T: Gives> Gives for Result<T, Problem> {
+impl<T: Gives, E> Gives for Result<T, E> {
     fn tell(told: &mut Told<'_>) {
         T::tell(told);
     }

@@ -1,19 +1,24 @@
 //! `/api/v1`: one file a noun.
 
 mod accounts;
+pub(crate) mod agents;
 mod audit;
 mod changes;
 mod demands;
 mod described;
 mod endpoints;
 mod forecast;
+mod letterboxes;
 mod limits;
 mod operations;
 mod pauses;
 mod pool;
 mod probes;
+mod quarantine;
 mod record;
 mod schedules;
+mod schemas;
+mod shape;
 mod tenants;
 
 use self::described::Paths;
@@ -28,7 +33,8 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, middleware};
-use poolwright_service::{ErrorCode, ServiceError};
+use poolwright_service::{ErrorCode, ServiceError, misread};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -54,12 +60,14 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         changes::routes,
         operations::routes,
         pauses::routes,
+        quarantine::routes,
         limits::routes,
         forecast::routes,
         schedules::routes,
         record::routes,
         tenants::routes,
         accounts::routes,
+        agents::routes,
         audit::routes,
         endpoints::routes,
     ]
@@ -78,6 +86,7 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         .merge(redfish::routes(&api, uuid))
         .layer(middleware::from_fn_with_state(api.clone(), follow))
         .merge(probes::routes())
+        .merge(letterboxes::routes())
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
@@ -138,7 +147,7 @@ async fn no_such_path(method: Method, OriginalUri(uri): OriginalUri) -> Problem 
 /// A JSON body; what is wrong with it is said in our form.
 pub(crate) struct Body<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned + JsonSchema, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
@@ -156,9 +165,18 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         if !bytes.trim_ascii_start().starts_with(b"{") {
             return Err(ServiceError::bad_request("the body must be an object: {…}").into());
         }
-        match Json::from_bytes(&bytes) {
-            Ok(Json(value)) => Ok(Self(value)),
-            Err(rejection) => Err(ServiceError::bad_request(rejection.body_text()).into()),
+        if let Some(place) = shape::misplaced_array::<T>(&bytes) {
+            let text = format!("{place} must be an object, {{…}}, and not an array");
+            return Err(ServiceError::bad_request(text).into());
+        }
+        match misread::json(&bytes) {
+            Ok(value) => Ok(Self(value)),
+            Err(why) => {
+                let error = ServiceError::bad_request(format!("the body can't be taken: {why}"));
+                Err(error
+                    .with_hint("/api/v1/openapi.json has the fields of each request")
+                    .into())
+            }
         }
     }
 }
@@ -180,8 +198,30 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match axum::extract::Query::from_request_parts(parts, state).await {
             Ok(axum::extract::Query(asked)) => Ok(Self(asked)),
-            Err(rejection) => Err(ServiceError::bad_request(rejection.body_text()).into()),
+            Err(rejection) => {
+                let text = rejection.body_text();
+                let why = text.strip_prefix("Failed to deserialize query string: ");
+                let why = why.map_or_else(|| text.clone(), |why| in_the_query(why, parts));
+                Err(ServiceError::bad_request(why).into())
+            }
         }
+    }
+}
+
+/// Which setting behind the `?` is wrong, what it is, and why.
+fn in_the_query(why: &str, parts: &Parts) -> String {
+    let (name, why) = why.split_once(": ").unwrap_or(("", why));
+    let query = parts.uri.query().unwrap_or_default();
+    let given = |pair: &str| Some(pair.split_once('=').filter(|(key, _)| *key == name)?.1.to_owned());
+    match query.split('&').find_map(given) {
+        Some(value) => {
+            let why = match why.starts_with("number too") || why == "invalid digit found in string" {
+                true => "that is no whole number, or too large or small a one",
+                false => why,
+            };
+            format!("behind the ?: {name} is {value:?}: {why}")
+        }
+        None => format!("behind the ?: {}", misread::sentence(name, why)),
     }
 }
 

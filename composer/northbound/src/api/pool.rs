@@ -9,7 +9,7 @@ use axum::extract::State;
 use poolwright_model::fault::Fault;
 use poolwright_model::id::{FabricId, GpuId, HostId};
 use poolwright_model::topology::{Fabric, Gpu, Host, Switch};
-use poolwright_service::{Check, Drift, Observed, ServiceError, Snapshot, Status};
+use poolwright_service::{Check, Drift, LoggedEvent, Observed, ServiceError, Snapshot, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -48,8 +48,7 @@ async fn gpus(State(api): State<Api>) -> Listed<Observed<Gpu>> {
 }
 
 async fn gpu(State(api): State<Api>, Id(id): Id<GpuId>) -> Answer<Observed<Gpu>> {
-    let mut gpus = api.composer.gpus().await?.into_iter();
-    found("GPU", id.as_str(), gpus.find(|gpu| gpu.what.id == id))
+    found("GPU", id.as_str(), api.composer.gpu(&id).await?)
 }
 
 async fn hosts(State(api): State<Api>) -> Listed<Observed<Host>> {
@@ -57,8 +56,7 @@ async fn hosts(State(api): State<Api>) -> Listed<Observed<Host>> {
 }
 
 async fn host(State(api): State<Api>, Id(id): Id<HostId>) -> Answer<Observed<Host>> {
-    let mut hosts = api.composer.hosts().await?.into_iter();
-    found("host", id.as_str(), hosts.find(|host| host.what.id == id))
+    found("host", id.as_str(), api.composer.host(&id).await?)
 }
 
 async fn fabrics(State(api): State<Api>) -> Listed<Fabric> {
@@ -106,9 +104,10 @@ fn usual_page() -> u32 {
     100
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct NumberedEvent {
     seq: u64,
+    #[schemars(with = "LoggedEvent")]
     event: Box<serde_json::value::RawValue>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn service() -> AggregationService {
     }
 }
 
-fn place(name: &str) -> String {
+pub(crate) fn place(name: &str) -> String {
     uri::at(&format!("AggregationService/AggregationSources/{name}"))
 }
 

@@ -4,7 +4,7 @@ use super::composing::Asked;
 use super::message::Refusal;
 use super::tree::Reader;
 use super::wire::{matches_tag, parsed};
-use super::{Redfish, accounts, aggregation, events, jobs, manifest, sessions, tasks, uri};
+use super::{Redfish, accounts, aggregation, certificates, events, jobs, manifest, sessions, tasks, uri};
 use crate::auth::Asker;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
@@ -20,8 +20,11 @@ pub(super) async fn change(
     body: &[u8],
 ) -> Result<Response, Refusal> {
     let api = &redfish.api;
-    // Accounts and sessions are there before the pool is.
-    if !matches!(below, ["SessionService" | "AccountService", ..]) {
+    // Accounts, sessions and the certificate are there before the pool is.
+    if !matches!(
+        below,
+        ["SessionService" | "AccountService" | "CertificateService", ..]
+    ) {
         api.composer.may_be_asked()?;
     }
     if_match(redfish, asker, &parts.headers, below).await?;
@@ -36,7 +39,9 @@ pub(super) async fn change(
         (&Method::DELETE, ["AccountService", "Accounts", name]) => {
             accounts::remove(redfish, name, &parts.headers).await
         }
-        (&Method::DELETE, ["TaskService", "Tasks", name]) => tasks::cancel(api, asker, name).await,
+        (&Method::DELETE, ["TaskService", "Tasks" | "TaskMonitors", name]) => {
+            tasks::cancel(api, asker, name).await
+        }
         (&Method::DELETE, ["JobService", "Jobs", name]) => jobs::remove(api, asker, name).await,
         (&Method::POST, ["JobService", "Jobs", name, "Actions", action]) => {
             jobs::act(api, asker, name, action).await
@@ -53,6 +58,9 @@ pub(super) async fn change(
         }
         (&Method::DELETE, ["AggregationService", "AggregationSources", name]) => {
             aggregation::remove(api, name).await
+        }
+        (&Method::POST, ["CertificateService", "Actions", action]) => {
+            certificates::act(api, action, &body()?).await
         }
         (method, ["Systems" | "CompositionService", ..]) => {
             let pool = redfish.indexed.pool(&api.composer).await?;

@@ -15,7 +15,7 @@ use poolwright_redfish_model::ComputerSystem;
 use poolwright_redfish_model::check::{check_action, check_create, check_update};
 use poolwright_service::demand::DemandSpec;
 use poolwright_service::{
-    Change, Composition, ErrorCode, How, Operation, OperationState, Release, Seen, ServiceError,
+    Change, Composition, ErrorCode, How, Operation, OperationState, Purpose, Release, Seen, ServiceError,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl Asked<'_> {
         let composer = self.asker.composer(&self.redfish.api);
         let name = body["Name"].as_str().unwrap_or("composed through Redfish");
         let changed = composer
-            .attach_for(&gpus, &host, name, self.by(), &self.how()?)
+            .attach_for(&gpus, &host, &Purpose::labelled(name), self.by(), &self.how()?)
             .await;
         Ok(changed?)
     }
@@ -285,8 +285,8 @@ impl Asked<'_> {
             let next = "CompositionService/ResourceBlocks has those that there are.";
             Refusal::new(
                 StatusCode::BAD_REQUEST,
-                "ResourceNotFound",
-                &["ResourceBlock", place],
+                "ResourceBlockNotFound",
+                &[place],
                 text,
                 next,
             )
@@ -370,7 +370,7 @@ enum Done {
 }
 
 /// What is not done yet is told as its task, and what came to nothing as an error.
-fn on_its_way(operation: &Operation) -> Result<Response, Refusal> {
+pub(super) fn on_its_way(operation: &Operation) -> Result<Response, Refusal> {
     let name = super::names::plain(operation.id.as_str());
     if matches!(
         operation.state,
@@ -391,7 +391,7 @@ fn on_its_way(operation: &Operation) -> Result<Response, Refusal> {
     }
     let body = super::shown(&tasks::one(&name, operation))?;
     let mut response = (StatusCode::ACCEPTED, axum::Json(body)).into_response();
-    put(response.headers_mut(), header::LOCATION, &uri::task(&name));
+    put(response.headers_mut(), header::LOCATION, &uri::monitor(&name));
     put(response.headers_mut(), header::RETRY_AFTER, "2");
     Ok(response)
 }

@@ -22,7 +22,7 @@ pub(crate) fn service() -> CompositionService {
         service_enabled: Some(true),
         status: status::enabled(),
         allow_overprovisioning: Some(false),
-        allow_zone_affinity: Some(true),
+        allow_zone_affinity: Some(false),
         resource_blocks: below("ResourceBlocks"),
         resource_zones: below("ResourceZones"),
         active_pool: below("ActivePool"),
@@ -106,6 +106,11 @@ fn unit_state(gpu: &Gpu) -> u8 {
     }
 }
 
+/// Whether a block is a unit that is kept for somebody.
+pub(crate) fn is_reserved(pool: &Pool, name: &str, reserved: &HashSet<UnitId>) -> bool {
+    !reserved.is_empty() && matches!(pool.block(name), Some(Block::Unit(unit)) if reserved.contains(&unit.id))
+}
+
 /// A block; `reserved` are units that are kept for somebody.
 pub(crate) fn block(pool: &Pool, name: &str, reserved: &HashSet<UnitId>) -> Option<ResourceBlock> {
     let block = pool.block(name)?;
@@ -114,7 +119,7 @@ pub(crate) fn block(pool: &Pool, name: &str, reserved: &HashSet<UnitId>) -> Opti
         Block::Host(host) => pool.compositions_at(&host.id).count(),
         Block::Unit(unit) => usize::from(pool.holder(&unit.id).is_some()),
     };
-    let is_reserved = matches!(block, Block::Unit(unit) if reserved.contains(&unit.id));
+    let is_reserved = is_reserved(pool, name, reserved);
     let base = ResourceBlock {
         id: Some(name.into()),
         status: status::enabled(),

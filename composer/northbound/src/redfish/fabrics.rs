@@ -27,6 +27,7 @@ pub(crate) fn one(pool: &Pool, name: &str) -> Option<Fabric> {
         switches: below("Switches"),
         endpoints: below("Endpoints"),
         zones: below("Zones"),
+        connections: below("Connections"),
         links: Some(Box::new(FabricLinks {
             managed_by: Some(uri::links([uri::at("Managers/Poolwright")])),
             ..FabricLinks::default()

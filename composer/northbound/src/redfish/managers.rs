@@ -23,6 +23,7 @@ pub(crate) fn one(
         firmware_version: Some(env!("CARGO_PKG_VERSION").into()),
         date_time: Some(super::time(now)),
         status: status::enabled(),
+        network_protocol: Some(uri::link("Managers/Poolwright/NetworkProtocol")),
         log_services: Some(uri::link("Managers/Poolwright/LogServices")),
         links: Some(Box::new(ManagerLinks {
             manager_for_fabrics: Some(fabrics),

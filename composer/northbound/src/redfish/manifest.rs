@@ -13,7 +13,8 @@ use poolwright_redfish_model::CompositionService;
 use poolwright_redfish_model::check::check_action;
 use poolwright_service::accounts::Privilege;
 use poolwright_service::{
-    Change, ErrorCode, MOST_PARTS, OperationState, Part, Release, Reservation, ServiceError, Wish, Wished,
+    Change, ErrorCode, MOST_PARTS, OperationState, Part, Purpose, Release, Reservation, ServiceError, Wish,
+    Wished,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -59,7 +60,17 @@ pub(crate) async fn compose(asked: &Asked<'_>, action: &str, body: &Value) -> Re
             "ReservationId",
             "only what is applied has a reservation already",
         )),
-        (_, None) if stanzas.is_empty() => Err(Refusal::missing("Manifest")),
+        (_, None) if stanzas.is_empty() => {
+            let text = "The manifest has no stanza.";
+            let next = "Say what is to be composed or decomposed.";
+            Err(Refusal::new(
+                StatusCode::BAD_REQUEST,
+                "EmptyManifest",
+                &[],
+                text,
+                next,
+            ))
+        }
         ("Apply", None) => apply(asked, body, &stanzas).await,
         ("PreviewReserve", None) => {
             let composer = asked.asker.composer(&asked.redfish.api);
@@ -91,6 +102,13 @@ fn conflict(name: &str, text: &str) -> Refusal {
         text,
         next,
     )
+}
+
+fn unclear(body: &Value, stanza: &str, text: String) -> Refusal {
+    let args = [body["RequestType"].as_str().unwrap_or_default(), stanza];
+    let next = "See Manifest_v1 of DMTF's schemas.";
+    let status = StatusCode::BAD_REQUEST;
+    Refusal::new(status, "UnableToProcessStanzaRequest", &args, text, next)
 }
 
 /// Whether a body is a manifest in which all that is wished for is understood.
@@ -132,12 +150,12 @@ fn read(body: &Value) -> Result<Vec<Stanza<'_>>, Refusal> {
             "DecomposeSystem" if request["@odata.id"].is_string() => {}
             "DecomposeSystem" => {
                 let text = format!("Request of stanza {id} is no reference to a system.");
-                return Err(conflict("Manifest", &text));
+                return Err(unclear(body, id, text));
             }
             other => {
                 let text =
                     format!("Stanza {id} is {other:?}: ComposeSystem and DecomposeSystem are understood.");
-                return Err(conflict("Manifest", &text));
+                return Err(unclear(body, id, text));
             }
         }
         stanzas.push(Stanza { id, kind, request });
@@ -258,7 +276,7 @@ async fn begin(asked: &Asked<'_>, stanza: &Stanza<'_>) -> Result<Begun, Refusal>
         Some(blocks) => {
             let (gpus, host) = asked.named(blocks)?;
             composer
-                .attach_for(&gpus, &host, &label(stanza), by, &how)
+                .attach_for(&gpus, &host, &Purpose::labelled(label(stanza)), by, &how)
                 .await?
         }
         None => composer.compose(wishes(stanza.request)?, by, &how).await?,
@@ -400,7 +418,10 @@ async fn came_of(asked: &Asked<'_>, begun: &Begun, until: Instant) -> Result<Cam
                 Refusal::new(status, "OperationFailed", &[], text, &next).into_json(),
             ))
         }
-        _ => Ok(Came::Task(task, shown(&tasks::one(&name, &operation))?)),
+        _ => Ok(Came::Task(
+            uri::monitor(&name),
+            shown(&tasks::one(&name, &operation))?,
+        )),
     }
 }
 

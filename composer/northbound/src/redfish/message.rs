@@ -1,4 +1,4 @@
-//! Errors in Redfish's form. The ids are those of DMTF's Base registry; the texts are ours.
+//! Errors in Redfish's form. The ids are those of DMTF's registries Base and Composition; the texts are ours.
 
 use super::uri;
 use crate::audit::Lacks;
@@ -12,6 +12,14 @@ use serde_json::Value;
 
 /// The registry whose ids these are: major and minor version.
 const BASE: &str = "Base.1.22";
+
+/// Those of the registry Composition that are told.
+const OF_COMPOSITION: [&str; 4] = [
+    "EmptyManifest",
+    "NoResourceMatch",
+    "ResourceBlockNotFound",
+    "UnableToProcessStanzaRequest",
+];
 
 /// Why something is not done.
 #[derive(Debug)]
@@ -149,7 +157,7 @@ impl Refusal {
         let one = |violation: &Violation| {
             let mut args: Vec<&str> = violation.args.iter().map(String::as_str).collect();
             // Of what is wrong the value comes first: that of a secret is told to nobody, in whatever form it came.
-            let secret = ["Password", "HttpHeaders"]
+            let secret = ["Password", "HttpHeaders", "CertificateString"]
                 .iter()
                 .any(|name| violation.path.contains(name));
             if let (true, [value, _, ..]) = (secret, args.as_mut_slice()) {
@@ -199,13 +207,19 @@ fn of_body(id: &str, args: &[&str]) -> (String, &'static str) {
 }
 
 fn message(id: &str, args: &[&str], text: String, next: &str) -> Message {
+    let registry = match OF_COMPOSITION.contains(&id) {
+        true => "Composition.1.1",
+        false => BASE,
+    };
     Message {
-        message_id: Some(format!("{BASE}.{id}")),
+        message_id: Some(format!("{registry}.{id}")),
         message: Some(text),
         message_args: Some(args.iter().map(|&arg| arg.to_owned()).collect()),
         message_severity: Some(match id {
             "Success" | "Created" => Health::OK,
-            "PropertyNotWritable" | "PropertyUnknown" | "PropertyMissing" => Health::Warning,
+            "PropertyNotWritable" | "PropertyUnknown" | "PropertyMissing" | "EmptyManifest" => {
+                Health::Warning
+            }
             _ => Health::Critical,
         }),
         resolution: Some(next.to_owned()),
@@ -246,16 +260,17 @@ impl From<Denied> for Refusal {
 impl From<ServiceError> for Refusal {
     fn from(error: ServiceError) -> Self {
         let status = crate::problem::status(error.code);
-        let id = match error.code {
-            ErrorCode::BadRequest => "GeneralError",
-            ErrorCode::NotFound => "ResourceNotFound",
-            ErrorCode::Forbidden => "InsufficientPrivilege",
-            ErrorCode::Conflict | ErrorCode::Unplaced | ErrorCode::Indeterminate => "ResourceInUse",
-            ErrorCode::Stale => "PreconditionFailed",
-            ErrorCode::Timeout => "OperationTimeout",
-            ErrorCode::CredentialsRefused => "AccessDenied",
-            ErrorCode::Unavailable => "ServiceTemporarilyUnavailable",
-            ErrorCode::Internal => "InternalError",
+        let (id, args): (_, &[&str]) = match error.code {
+            ErrorCode::BadRequest => ("GeneralError", &[]),
+            ErrorCode::NotFound => ("ResourceNotFound", &["resource", "that was named"]),
+            ErrorCode::Forbidden => ("InsufficientPrivilege", &[]),
+            ErrorCode::Conflict | ErrorCode::Indeterminate => ("ResourceInUse", &[]),
+            ErrorCode::Unplaced => ("NoResourceMatch", &["GPU"]),
+            ErrorCode::Stale => ("PreconditionFailed", &[]),
+            ErrorCode::Timeout => ("OperationTimeout", &[]),
+            ErrorCode::CredentialsRefused => ("AccessDenied", &["the management service"]),
+            ErrorCode::Unavailable => ("ServiceTemporarilyUnavailable", &["5"]),
+            ErrorCode::Internal => ("InternalError", &[]),
         };
         if status.is_server_error() {
             tracing::warn!(code = ?error.code, "{}", error.message);
@@ -264,7 +279,7 @@ impl From<ServiceError> for Refusal {
         let next = error.hint.unwrap_or_else(|| "See the message.".to_owned());
         let refusal = Self {
             lacks,
-            ..Self::new(status, id, &[], error.message, &next)
+            ..Self::new(status, id, args, error.message, &next)
         };
         match status {
             StatusCode::SERVICE_UNAVAILABLE => refusal.with_header(header::RETRY_AFTER, "5"),

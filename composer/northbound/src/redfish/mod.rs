@@ -1,13 +1,13 @@
 //! The Redfish service: the pool as any Redfish client sees it.
 //!
 //! * [`routes`]: every place, and what may be done there. [`tree`]: what is read at each; [`changes`]: what is changed.
-//! * [`systems`], [`chassis`], [`fabrics`], [`composition`], [`managers`], [`logs`], [`tasks`], [`jobs`], [`aggregation`], [`accounts`] ([`bindings`]), [`sessions`],
+//! * [`systems`], [`chassis`], [`fabrics`], [`connections`], [`composition`], [`managers`], [`logs`], [`tasks`], [`jobs`], [`aggregation`], [`certificates`], [`accounts`] ([`bindings`]), [`sessions`],
 //!   [`events`], [`telemetry`], [`updates`], [`root`]: one noun each. [`status`]: our states in Redfish's words.
 //! * [`composing`], [`manifest`]: what changes who holds what; [`reservations`]: what is kept for a client.
 //! * [`pool`]: the last look, indexed; [`names`]: names of things in URIs; [`uri`]: where things are.
 //! * [`privileges`]: who may do what. [`openapi`]: the table of places for software that reads OpenAPI.
 //! * [`query`], [`filter`], [`view`]: what a client wants to see of a resource. [`message`]: errors. [`wire`]: how bodies and
-//!   headers are written and read.
+//!   headers are written and read. [`written`]: resources as they are sent, kept while the pool is the same.
 //!
 //! Invariants: what is here decides nothing about GPUs; routing comes before authorisation, and both see the same path;
 //! what a resource costs does not grow with the pool.
@@ -15,10 +15,12 @@
 mod accounts;
 mod aggregation;
 mod bindings;
+mod certificates;
 mod changes;
 mod chassis;
 mod composing;
 mod composition;
+mod connections;
 pub(crate) mod events;
 mod fabrics;
 mod filter;
@@ -45,15 +47,14 @@ mod updates;
 mod uri;
 mod view;
 mod wire;
+mod written;
 
 use self::message::Refusal;
 use self::pool::Indexed;
 use self::query::Query;
 use self::routes::Route;
 use self::tree::Reader;
-use self::wire::{
-    bytes, created, described_by, json, matches_tag, odata_version, put, shown, shown_as, time,
-};
+use self::wire::{bytes, created, json, matches_tag, odata_version, put, shown, shown_as, time};
 use crate::Api;
 use crate::audit::{self, Trail};
 use crate::auth::{self, Asker};
@@ -179,6 +180,11 @@ impl Redfish {
         if let (events::STREAM, Some(asker)) = (route.pattern, &asker) {
             return events::stream::open(self, asker, &parts).await;
         }
+        if let (tasks::MONITOR, Some(asker), [.., name]) = (route.pattern, &asker, below)
+            && reads
+        {
+            return tasks::monitored(self, asker, name).await;
+        }
         if reads {
             let reader = Reader::new(self, asker.as_ref());
             return self
@@ -198,12 +204,12 @@ impl Redfish {
         }
         match asker {
             None => {
-                let body = json(body, LARGEST_OPEN_BODY).await?;
+                let body = json(&self.api, body, LARGEST_OPEN_BODY).await?;
                 trail.claims(body["UserName"].as_str().unwrap_or_default());
                 sessions::open(&self.api, &body).await
             }
             Some(asker) => {
-                let body = bytes(body, LARGEST_BODY).await?;
+                let body = bytes(&self.api, body, LARGEST_BODY).await?;
                 trail.begin(&body).await?;
                 changes::change(self, &asker, &parts, below, &body).await
             }
@@ -246,21 +252,21 @@ impl Redfish {
             }
             _ => {}
         }
-        let Some(resource) = reader.read(below).await? else {
+        let Some(resource) = reader.written(below).await? else {
             return Err(Refusal::nothing_there(path));
         };
-        let tag = resource["@odata.etag"].as_str().unwrap_or_default().to_owned();
-        let described = described_by(&resource);
-        let unchanged = query.is_plain() && matches_tag(headers, header::IF_NONE_MATCH, &tag);
-        let mut response = match unchanged {
-            true => StatusCode::NOT_MODIFIED.into_response(),
-            false => axum::Json(reader.viewed(path, resource, &query).await?).into_response(),
+        let mut response = match query.is_plain() {
+            true if matches_tag(headers, header::IF_NONE_MATCH, &resource.tag) => {
+                StatusCode::NOT_MODIFIED.into_response()
+            }
+            true => written::response(resource.bytes.clone()),
+            false => written::response(reader.viewed(path, below, &query).await?),
         };
         let headers = response.headers_mut();
-        put(headers, header::ETAG, &tag);
+        put(headers, header::ETAG, &resource.tag);
         put(headers, header::ALLOW, route.allow);
-        if let Some(link) = described {
-            put(headers, header::LINK, &link);
+        if let Some(link) = resource.described() {
+            put(headers, header::LINK, link);
         }
         Ok(response)
     }

@@ -2,10 +2,12 @@
 //! resource costs does not grow with the pool.
 
 use super::names::Names;
+use super::written::Kept;
 use poolwright_model::id::{ChassisId, CompositionId, HostId, SwitchId, UnitId};
 use poolwright_model::topology::{Fabric, Gpu, Host, Switch, Topology, Unit};
 use poolwright_service::{Composer, Composition, ServiceError, Snapshot};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a box holds, by place in the lists of the look.
@@ -21,6 +23,17 @@ pub(crate) struct Pool {
     pub compositions: Arc<Vec<Composition>>,
     /// Hosts, then compositions: both are systems.
     pub systems: Names,
+    index: Arc<Index>,
+    held: HashMap<CompositionId, usize>,
+    by_host: HashMap<HostId, Vec<usize>>,
+    composition_of: HashMap<UnitId, usize>,
+    compositions_at: HashMap<HostId, Vec<usize>>,
+    /// What was asked for of it, as it is sent.
+    pub kept: Kept,
+}
+
+/// What there is, whoever has it: the same for one pool after the other, for as long as nothing comes or goes.
+pub(crate) struct Index {
     pub gpus: Names,
     /// Hosts, then units: both are resource blocks.
     pub blocks: Names,
@@ -34,10 +47,14 @@ pub(crate) struct Pool {
     pub endpoints: Vec<Endpoints>,
     hosts: HashMap<HostId, usize>,
     units: HashMap<UnitId, usize>,
-    held: HashMap<CompositionId, usize>,
-    by_host: HashMap<HostId, Vec<usize>>,
-    composition_of: HashMap<UnitId, usize>,
-    compositions_at: HashMap<HostId, Vec<usize>>,
+}
+
+impl Deref for Pool {
+    type Target = Index;
+
+    fn deref(&self) -> &Index {
+        &self.index
+    }
 }
 
 /// Endpoints of one fabric.
@@ -62,8 +79,56 @@ pub(crate) enum EndpointOf {
     Gpu(usize),
 }
 
+impl Index {
+    fn new(topology: &Topology) -> Self {
+        let (chassis, in_chassis) = chassis(topology);
+        let switches = topology.fabrics.iter().map(|fabric| switches(topology, fabric));
+        Self {
+            gpus: Names::of(topology.gpus.iter().map(|gpu| gpu.id.as_str())),
+            blocks: Names::of(
+                (topology.hosts.iter().map(|host| host.id.as_str()))
+                    .chain(topology.units.iter().map(|unit| unit.id.as_str())),
+            ),
+            hosts: (topology.hosts.iter().enumerate())
+                .map(|(index, host)| (host.id.clone(), index))
+                .collect(),
+            units: (topology.units.iter().enumerate())
+                .map(|(index, unit)| (unit.id.clone(), index))
+                .collect(),
+            fabrics: Names::of(topology.fabrics.iter().map(|fabric| fabric.id.as_str())),
+            chassis,
+            in_chassis,
+            switches: switches.collect(),
+            endpoints: endpoints(topology),
+        }
+    }
+}
+
+/// Whether two lists have the same things in the same order.
+fn same<T>(one: &[T], other: &[T], is_same: impl Fn(&T, &T) -> bool) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(a, b)| is_same(a, b))
+}
+
+/// Whether both have the same index: they differ at most in who has what, and how it is.
+fn hold_the_same(one: &Topology, other: &Topology) -> bool {
+    let ports = |one: &Host, other: &Host| {
+        same(&one.ports, &other.ports, |a, b| {
+            (&a.id, &a.fabric) == (&b.id, &b.fabric)
+        })
+    };
+    same(&one.gpus, &other.gpus, |a, b| {
+        (&a.id, &a.chassis, &a.ports) == (&b.id, &b.chassis, &b.ports)
+    }) && one.units == other.units
+        && same(&one.hosts, &other.hosts, |a, b| a.id == b.id && ports(a, b))
+        && same(&one.fabrics, &other.fabrics, |a, b| a.id == b.id)
+        && same(&one.switches, &other.switches, |a, b| {
+            (&a.id, &a.fabric, &a.chassis) == (&b.id, &b.fabric, &b.chassis)
+        })
+}
+
 impl Pool {
-    fn new(snapshot: Arc<Snapshot>, compositions: Arc<Vec<Composition>>) -> Self {
+    /// `last` is the one before, whose index is taken over where it is the same.
+    fn new(snapshot: Arc<Snapshot>, compositions: Arc<Vec<Composition>>, last: Option<&Pool>) -> Self {
         let topology = &snapshot.topology;
         let hosts = topology.hosts.iter().map(|host| host.id.as_str());
         let systems = Names::of(hosts.chain(compositions.iter().map(|one| one.id.as_str())));
@@ -82,34 +147,23 @@ impl Pool {
                 .push(index);
             composition_of.extend(composition.held.iter().map(|held| (held.unit.clone(), index)));
         }
-        let (chassis, in_chassis) = chassis(topology);
-        let switches = topology.fabrics.iter().map(|fabric| switches(topology, fabric));
+        let same = last.filter(|last| hold_the_same(last.topology(), topology));
+        let index = match same {
+            Some(last) => last.index.clone(),
+            None => Arc::new(Index::new(topology)),
+        };
         Self {
             systems,
-            gpus: Names::of(topology.gpus.iter().map(|gpu| gpu.id.as_str())),
-            blocks: Names::of(
-                (topology.hosts.iter().map(|host| host.id.as_str()))
-                    .chain(topology.units.iter().map(|unit| unit.id.as_str())),
-            ),
-            hosts: (topology.hosts.iter().enumerate())
-                .map(|(index, host)| (host.id.clone(), index))
-                .collect(),
-            units: (topology.units.iter().enumerate())
-                .map(|(index, unit)| (unit.id.clone(), index))
-                .collect(),
+            index,
             held: (compositions.iter().enumerate())
                 .map(|(index, one)| (one.id.clone(), index))
                 .collect(),
-            fabrics: Names::of(topology.fabrics.iter().map(|fabric| fabric.id.as_str())),
-            chassis,
-            in_chassis,
-            switches: switches.collect(),
-            endpoints: endpoints(topology),
             by_host,
             composition_of,
             compositions_at,
             snapshot,
             compositions,
+            kept: Kept::default(),
         }
     }
 
@@ -275,15 +329,51 @@ impl Indexed {
         let same = |last: &Arc<Pool>| {
             Arc::ptr_eq(&last.snapshot, &snapshot) && Arc::ptr_eq(&last.compositions, &compositions)
         };
-        if let Some(last) = last.filter(same) {
+        if let Some(last) = last.clone().filter(same) {
             return Ok(last);
         }
-        let pool = Arc::new(Pool::new(snapshot, compositions));
+        let pool = Arc::new(Pool::new(snapshot, compositions, last.as_deref()));
         *self.lock() = Some(pool.clone());
         Ok(pool)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Pool>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use poolwright_model::lifecycle::GpuState;
+    use serde_json::json;
+
+    fn snapshot(state: GpuState, gpus: &[&str]) -> Arc<Snapshot> {
+        let gpu = |id: &&str| {
+            json!({
+                "id": id, "vendor": null, "model": null, "memory_bytes": null, "uuid": null, "serial": null,
+                "pci_ids": null, "chassis": "box-1", "slot": null, "functions": [], "partitions": [], "ports": [],
+                "unit": id, "composable": true, "why_not": null, "host": null, "host_port": null, "state": state,
+                "health": "ok", "control": [],
+            })
+        };
+        let gpus: Vec<_> = gpus.iter().map(gpu).collect();
+        let snapshot = json!({
+            "taken_at": "2026-01-01T00:00:00Z", "gpus": gpus, "hosts": [], "fabrics": [], "faults": [], "requests": 0,
+            "elapsed_ms": 0,
+        });
+        Arc::new(serde_json::from_value(snapshot).unwrap())
+    }
+
+    #[test]
+    fn what_is_there_is_indexed_again_only_when_something_comes_or_goes() {
+        let pool = |state, gpus: &[&str], last| Pool::new(snapshot(state, gpus), Arc::default(), last);
+        let first = pool(GpuState::Free, &["a", "b"], None);
+        let bound = pool(GpuState::Bound, &["a", "b"], Some(&first));
+        assert!(Arc::ptr_eq(&first.index, &bound.index), "only its state differs");
+        assert_eq!(bound.gpu("a").unwrap().state, GpuState::Bound);
+        let other = pool(GpuState::Bound, &["a", "c"], Some(&bound));
+        assert!(!Arc::ptr_eq(&other.index, &bound.index));
+        assert!(other.gpu("b").is_none() && other.gpu("c").is_some());
     }
 }

@@ -23,7 +23,7 @@ const fn mapping(entity: &'static str, read: &'static [Privilege], change: &'sta
 }
 
 /// Those that are not as [`OTHERS`].
-const MAPPINGS: [Mapping; 14] = [
+const MAPPINGS: [Mapping; 17] = [
     mapping("ComputerSystem", &[Login], &[ConfigureComponents]),
     mapping("ComputerSystemCollection", &[Login], &[ConfigureComponents]),
     mapping("ManagerAccountCollection", &[Login], &[ConfigureUsers]),
@@ -48,6 +48,9 @@ const MAPPINGS: [Mapping; 14] = [
     mapping("Job", &[Login], &[ConfigureComponents]),
     mapping("CompositionService", &[Login], &[ConfigureComponents]),
     mapping("CompositionReservation", &[Login], &[ConfigureComponents]),
+    mapping("Certificate", &[ConfigureManager], &[ConfigureManager]),
+    mapping("CertificateCollection", &[ConfigureManager], &[ConfigureManager]),
+    mapping("CertificateLocations", &[ConfigureManager], &[ConfigureManager]),
     mapping("LogEntry", &[ReadAudit], &[ConfigureManager]),
     mapping("LogEntryCollection", &[ReadAudit], &[ConfigureManager]),
 ];
@@ -130,8 +133,14 @@ pub(crate) fn registry() -> Result<Value, super::Refusal> {
 
 /// Where registries are found.
 pub(crate) fn registries() -> Result<Value, super::Refusal> {
-    let members = ["Base", "ResourceEvent", "TaskEvent", "PrivilegeRegistry"]
-        .map(|name| json!({ "@odata.id": file_at(name) }));
+    let members = [
+        "Base",
+        "Composition",
+        "ResourceEvent",
+        "TaskEvent",
+        "PrivilegeRegistry",
+    ]
+    .map(|name| json!({ "@odata.id": file_at(name) }));
     shown(&json!({
         "@odata.id": uri::at("Registries"),
         "@odata.type": "#MessageRegistryFileCollection.MessageRegistryFileCollection",
@@ -158,6 +167,7 @@ pub(crate) fn registry_file(name: &str) -> Result<Option<Value>, super::Refusal>
     let (registry, location) = match (name, of_events) {
         (_, Some((_, version, whole))) => published(version, whole),
         ("Base", _) => published("1.22", "1.22.0"),
+        ("Composition", _) => published("1.1", "1.1.3"),
         ("PrivilegeRegistry", _) => (
             "Poolwright_1.0.0_PrivilegeRegistry".to_owned(),
             json!({ "Language": "en", "Uri": uri::at(REGISTRY) }),

@@ -16,6 +16,8 @@ pub(crate) struct Query {
     pub filter: Option<Filter>,
     pub skip: usize,
     pub top: Option<usize>,
+    /// What goes on to the next page as it was asked: names and values of all but `$skip` and `$top`.
+    carried: Vec<(String, String)>,
 }
 
 /// Which links are replaced by what they lead to, and how deep.
@@ -47,6 +49,9 @@ impl Query {
                 other if other.starts_with('$') => return Err(unsupported(other)),
                 _ => {}
             }
+            if matches!(&*name, "$expand" | "$select" | "$filter") {
+                query.carried.push((name.into_owned(), value.into_owned()));
+            }
         }
         let rest = Self {
             only: false,
@@ -64,6 +69,26 @@ impl Query {
 
     pub fn has_paging(&self) -> bool {
         self.skip > 0 || self.top.is_some()
+    }
+
+    /// Whether each member of a collection stands in place of its link, as it is by itself, and nothing else is asked for but
+    /// which of them.
+    pub fn expands_members_alone(&self) -> bool {
+        let once = |expand: Expand| expand.subordinate && expand.levels == 1;
+        self.expand.is_some_and(once) && self.filter.is_none() && self.select.is_empty() && !self.only
+    }
+
+    /// Where the page is that follows this many members of a collection.
+    pub fn next_page(&self, path: &str, shown: usize) -> String {
+        let mut link = format!("{path}?$skip={}", self.skip.saturating_add(shown));
+        if let Some(top) = self.top {
+            link += &format!("&$top={}", top.saturating_sub(shown));
+        }
+        for (name, value) in &self.carried {
+            link += &format!("&{name}=");
+            link.extend(url::form_urlencoded::byte_serialize(value.as_bytes()));
+        }
+        link
     }
 
     /// Whether it is the whole resource that is asked for.
@@ -171,6 +196,25 @@ mod tests {
             (levels.subordinate, levels.links, levels.levels),
             (true, false, 2)
         );
+    }
+
+    #[test]
+    fn the_next_page_is_of_what_was_asked_for() {
+        let asked =
+            "$expand=.($levels=1)&color=red&$top=12&$filter=Name eq 'a b'&$skip=2&$select=Name,Status/State";
+        let first = Query::read(asked).unwrap();
+        let next = first.next_page("/redfish/v1/Systems", 5);
+        let (place, text) = next.split_once('?').unwrap();
+        assert_eq!(place, "/redfish/v1/Systems");
+        let second = Query::read(text).unwrap();
+        assert_eq!((second.skip, second.top), (7, Some(7)));
+        let at_the_first = Query {
+            skip: first.skip,
+            top: first.top,
+            ..second
+        };
+        assert_eq!(at_the_first, first);
+        assert_eq!(Query::default().next_page("/x", 5000), "/x?$skip=5000");
     }
 
     #[test]

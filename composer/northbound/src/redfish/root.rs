@@ -39,6 +39,7 @@ pub(crate) fn root(uuid: &str) -> ServiceRoot {
         event_service: Some(uri::link("EventService")),
         telemetry_service: Some(uri::link("TelemetryService")),
         update_service: Some(uri::link("UpdateService")),
+        certificate_service: Some(uri::link("CertificateService")),
         session_service: Some(uri::link("SessionService")),
         account_service: Some(uri::link("AccountService")),
         registries: Some(uri::link("Registries")),
@@ -84,6 +85,7 @@ pub(crate) fn odata() -> Value {
         "AggregationService",
         "EventService",
         "TelemetryService",
+        "CertificateService",
         "UpdateService",
         "SessionService",
         "AccountService",
@@ -121,7 +123,20 @@ pub(crate) fn metadata() -> String {
         }
     }
     // What is written without a generated type.
-    for (name, version) in [("MetricDefinition", "v1_3_5"), ("SoftwareInventory", "v1_13_0")] {
+    let single = [
+        ("CertificateService", "v1_2_1"),
+        ("CertificateLocations", "v1_0_4"),
+        ("ManagerNetworkProtocol", "v1_12_0"),
+    ];
+    for (name, version) in single {
+        reference(&format!("{name}_v1.xml"), &[name, &format!("{name}.{version}")]);
+    }
+    let with_collection = [
+        ("Certificate", "v1_11_0"),
+        ("MetricDefinition", "v1_3_5"),
+        ("SoftwareInventory", "v1_13_0"),
+    ];
+    for (name, version) in with_collection {
         let (collection, versioned) = (format!("{name}Collection"), format!("{name}.{version}"));
         reference(&format!("{collection}_v1.xml"), &[&collection]);
         reference(&format!("{name}_v1.xml"), &[name, &versioned]);

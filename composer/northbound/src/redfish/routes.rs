@@ -1,5 +1,7 @@
 //! Every place of the service, as a table: what is there, and what may be done.
 
+use super::tasks;
+
 /// What is at the places that a pattern names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Route {
@@ -68,8 +70,21 @@ pub(crate) const ROUTES: &[Route] = &[
     route("Fabrics/{}/Endpoints/{}", "Endpoint", READ),
     route("Fabrics/{}/Zones", "ZoneCollection", READ),
     route("Fabrics/{}/Zones/{}", "Zone", READ),
+    route("Fabrics/{}/Connections", "ConnectionCollection", READ),
+    route("Fabrics/{}/Connections/{}", "Connection", READ),
     route("Managers", "ManagerCollection", READ),
     route("Managers/{}", "Manager", READ),
+    route("Managers/{}/NetworkProtocol", "ManagerNetworkProtocol", READ),
+    route(
+        "Managers/{}/NetworkProtocol/HTTPS/Certificates",
+        "CertificateCollection",
+        READ,
+    ),
+    route(
+        "Managers/{}/NetworkProtocol/HTTPS/Certificates/{}",
+        "Certificate",
+        READ,
+    ),
     route("Managers/{}/LogServices", "LogServiceCollection", READ),
     route("Managers/{}/LogServices/{}", "LogService", READ),
     route("Managers/{}/LogServices/{}/Entries", "LogEntryCollection", READ),
@@ -104,6 +119,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route("TaskService", "TaskService", READ),
     route("TaskService/Tasks", "TaskCollection", READ),
     route("TaskService/Tasks/{}", "Task", DELETE),
+    route(tasks::MONITOR, "Task", DELETE),
     route("JobService", "JobService", READ),
     route("JobService/Jobs", "JobCollection", READ),
     route("JobService/Jobs/{}", "Job", DELETE),
@@ -147,6 +163,13 @@ pub(crate) const ROUTES: &[Route] = &[
         "AggregationService/AggregationSources/{}",
         "AggregationSource",
         DELETE,
+    ),
+    route("CertificateService", "CertificateService", READ),
+    route("CertificateService/Actions/{}", "CertificateService", ACT),
+    route(
+        "CertificateService/CertificateLocations",
+        "CertificateLocations",
+        READ,
     ),
     route("UpdateService", "UpdateService", READ),
     route(

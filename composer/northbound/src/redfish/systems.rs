@@ -9,10 +9,11 @@ use poolwright_redfish_model::{
     ComputerSystemComposition, ComputerSystemCompositionUseCase, ComputerSystemLinks,
     ComputerSystemProcessorSummary, ComputerSystemSystemType, PCIeDevicePCIeInterface, Processor,
     ProcessorCollection, ProcessorInterface, ProcessorLinks, ProcessorMemorySummary,
-    ProcessorSystemInterfaceType, ProcessorType, Resource,
+    ProcessorSystemInterfaceType, ProcessorType, Ref, Resource,
 };
 use poolwright_service::Composition;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 pub(crate) fn all(pool: &Pool) -> Value {
     let members = uri::links(pool.systems.iter().map(uri::system));
@@ -77,6 +78,7 @@ fn physical(pool: &Pool, name: &str, host: &Host) -> ComputerSystem {
         resource_blocks: Some(uri::links(pool.host_block(&host.id).map(uri::block))),
         consuming_computer_systems: Some(uri::links(supplied.map(uri::system))),
         endpoints: Some(uri::links(endpoints_of(pool, host))),
+        chassis: Some(chassis_of(pool, &gpus)),
         managed_by: Some(uri::links([uri::at("Managers/Poolwright")])),
         ..ComputerSystemLinks::default()
     };
@@ -112,6 +114,7 @@ fn composed(pool: &Pool, name: &str, composition: &Composition) -> ComputerSyste
                 .map(uri::block),
         )),
         supplying_computer_systems: Some(uri::links(host.map(uri::system))),
+        chassis: Some(chassis_of(pool, &gpus)),
         managed_by: Some(uri::links([uri::at("Managers/Poolwright")])),
         ..ComputerSystemLinks::default()
     };
@@ -137,6 +140,15 @@ fn composed(pool: &Pool, name: &str, composition: &Composition) -> ComputerSyste
             .or(Some(composition.id.to_string())),
         ..system(pool, name, &gpus)
     }
+}
+
+/// The boxes that its GPUs lie in.
+fn chassis_of(pool: &Pool, gpus: &[&Gpu]) -> Vec<Ref> {
+    let boxes = gpus
+        .iter()
+        .filter_map(|gpu| pool.chassis_name(gpu.chassis.as_ref()?));
+    let boxes: BTreeSet<&str> = boxes.collect();
+    uri::links(boxes.into_iter().map(uri::chassis))
 }
 
 /// What both have.

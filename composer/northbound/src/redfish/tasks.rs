@@ -2,16 +2,20 @@
 
 use super::message::Refusal;
 use super::names::Names;
-use super::{message, shown, status, time, uri};
+use super::{Redfish, composing, created, message, put, shown, status, systems, time, uri};
 use crate::Api;
 use crate::auth::Asker;
 use axum::http::StatusCode;
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use poolwright_redfish_model::{
     Collection, Health, Message, Resource, Task, TaskCollection, TaskService, TaskServiceOverWritePolicy,
     TaskState,
 };
-use poolwright_service::{Operation, OperationState, StepState};
+use poolwright_service::{Became, ErrorCode, Operation, OperationState, ServiceError, StepState};
+
+/// Where the answers to requests come that go on as tasks.
+pub(crate) const MONITOR: &str = "TaskService/TaskMonitors/{}";
 
 pub(crate) fn service(now: jiff::Timestamp) -> TaskService {
     TaskService {
@@ -56,6 +60,7 @@ pub(crate) fn one(name: &str, operation: &Operation) -> Task {
         end_time: operation.ended.map(time),
         percent_complete: i64::try_from(percent).ok(),
         hide_payload: Some(true),
+        task_monitor: Some(uri::monitor(name)),
         messages: Some(messages(operation)),
         ..Task::at(uri::task(name))
     }
@@ -90,7 +95,37 @@ fn messages(operation: &Operation) -> Vec<Message> {
     }
 }
 
-/// DELETE of a task: the operation is cancelled, and what it did is undone.
+/// What a task monitor answers: 202 and the task while that goes on, and then what the request would have answered.
+pub(crate) async fn monitored(redfish: &Redfish, asker: &Asker, name: &str) -> Result<Response, Refusal> {
+    let nothing = || Refusal::nothing_there(&uri::monitor(name));
+    let id = name.parse().map_err(|_| nothing())?;
+    let composer = asker.composer(&redfish.api);
+    composer.may_be_asked()?;
+    let operation = match composer.operation(&id).await {
+        Err(ServiceError {
+            code: ErrorCode::NotFound,
+            ..
+        }) => return Err(nothing()),
+        found => found?,
+    };
+    let mut response = match operation.state {
+        OperationState::Completed => {
+            let became = composer.came_of(&id).await?;
+            let pool = redfish.indexed.pool(&composer).await?;
+            let made = became.iter().filter(|(_, became)| *became == Became::Made);
+            let system = made.clone().find_map(|(id, _)| pool.composed(id));
+            match system.and_then(|name| Some((name, systems::one(&pool, name)?))) {
+                Some((name, system)) => created(&uri::system(name), shown(&system)?)?,
+                None => StatusCode::NO_CONTENT.into_response(),
+            }
+        }
+        _ => composing::on_its_way(&operation)?,
+    };
+    put(response.headers_mut(), header::ALLOW, "GET, HEAD, DELETE");
+    Ok(response)
+}
+
+/// DELETE of a task, or of its monitor: the operation is cancelled, and what it did is undone.
 pub(crate) async fn cancel(api: &Api, asker: &Asker, name: &str) -> Result<Response, Refusal> {
     let id = name
         .parse()

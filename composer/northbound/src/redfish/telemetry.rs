@@ -5,13 +5,15 @@
 use super::events::news::{EventId, News};
 use super::message::Refusal;
 use super::{shown, status, time, uri};
+use poolwright_model::lifecycle::GpuState;
+use poolwright_model::profile::Profiles;
 use poolwright_redfish_model::{
     Collection, Health, MetricReport, MetricReportCollection, MetricReportDefinition,
     MetricReportDefinitionCollection, MetricReportDefinitionMetric, MetricReportDefinitionReportActionsEnum,
     MetricReportDefinitionReportUpdatesEnum, MetricReportDefinitionType, MetricReportMetricValue, Ref,
     Resource, Schedule, State, TelemetryService,
 };
-use poolwright_service::{Composer, Status};
+use poolwright_service::{Composer, ServiceError, Status};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -27,34 +29,117 @@ struct Metric {
     id: &'static str,
     /// What it counts.
     what: &'static str,
-    of: fn(&Status) -> usize,
+    /// In the words of UCUM.
+    units: &'static str,
+    of: fn(&Numbers) -> usize,
 }
 
-const fn metric(id: &'static str, what: &'static str, of: fn(&Status) -> usize) -> Metric {
-    Metric { id, what, of }
+const fn metric(id: &'static str, what: &'static str, of: fn(&Numbers) -> usize) -> Metric {
+    let units = "{count}";
+    Metric { id, what, units, of }
 }
 
-const METRICS: [Metric; 10] = [
-    metric("GpusKnown", "GPUs that were seen", |now| now.gpus),
+const fn watts(metric: Metric) -> Metric {
+    Metric { units: "W", ..metric }
+}
+
+/// What is counted.
+struct Numbers {
+    status: Status,
+    jobs_running: usize,
+    jobs_waiting: usize,
+    watts_free: f64,
+    watts_in_use: f64,
+}
+
+impl Numbers {
+    async fn of(composer: &Composer) -> Result<Self, ServiceError> {
+        let (jobs_running, jobs_waiting) = composer.queue_lengths().await?;
+        let pool = composer.snapshot().await?;
+        let profiles = Profiles::builtin();
+        let (mut watts_free, mut watts_in_use) = (0.0, 0.0);
+        let gpus = pool.topology.gpus.iter();
+        for gpu in gpus.filter(|gpu| gpu.composability.is_composable()) {
+            let kind = gpu.profile.as_deref().and_then(|name| profiles.by_name(name));
+            let rated = kind.and_then(|kind| kind.tdp_w).unwrap_or_default();
+            match gpu.state {
+                GpuState::Free => watts_free += rated,
+                _ => watts_in_use += rated,
+            }
+        }
+        Ok(Self {
+            status: composer.status().await?,
+            jobs_running,
+            jobs_waiting,
+            watts_free,
+            watts_in_use,
+        })
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what GPUs are rated for is neither negative nor near the limits"
+)]
+fn whole(watts: f64) -> usize {
+    watts.round() as usize
+}
+
+const METRICS: [Metric; 15] = [
+    metric("GpusKnown", "GPUs that were seen", |now| now.status.gpus),
     metric("GpusComposable", "GPUs that can be moved between hosts", |now| {
-        now.composable
+        now.status.composable
     }),
-    metric("GpusFree", "Composable GPUs that nobody has", |now| now.free),
+    metric("GpusFree", "Composable GPUs that nobody has", |now| {
+        now.status.free
+    }),
     metric("GpusInUse", "Composable GPUs that are not free", |now| {
-        now.composable.saturating_sub(now.free)
+        now.status.composable.saturating_sub(now.status.free)
     }),
-    metric("Hosts", "Hosts that were seen", |now| now.hosts),
-    metric("Compositions", "Compositions that stand", |now| now.compositions),
+    metric("Hosts", "Hosts that were seen", |now| now.status.hosts),
+    metric("Compositions", "Compositions that stand", |now| {
+        now.status.compositions
+    }),
     metric("OpenOperations", "Operations that have not ended", |now| {
-        now.open_operations
+        now.status.open_operations
     }),
     metric("Alarms", "Operations that somebody must look at", |now| {
-        now.alarms.len()
+        now.status.alarms.len()
     }),
     metric("EndpointsSilent", "Endpoints that do not answer", |now| {
-        now.silent.len()
+        now.status.silent.len()
     }),
-    metric("Faults", "Faults in the last look at the pool", |now| now.faults),
+    metric(
+        "CertificateDays",
+        "Days until the certificate ends that clients are shown",
+        |now| {
+            now.status
+                .certificate_days
+                .unwrap_or_default()
+                .try_into()
+                .unwrap_or_default()
+        },
+    ),
+    metric("Faults", "Faults in the last look at the pool", |now| {
+        now.status.faults
+    }),
+    metric("JobsRunning", "Jobs of the queue that have begun", |now| {
+        now.jobs_running
+    }),
+    metric("JobsWaiting", "Jobs of the queue that wait", |now| {
+        now.jobs_waiting
+    }),
+    watts(metric(
+        "RatedWattsInUse",
+        "What the composable GPUs that are not free are rated for; not measured",
+        |now| whole(now.watts_in_use),
+    )),
+    watts(metric(
+        "RatedWattsFree",
+        "What the free composable GPUs are rated for; not measured",
+        |now| whole(now.watts_free),
+    )),
 ];
 
 pub(crate) fn service() -> TelemetryService {
@@ -106,7 +191,7 @@ pub(crate) fn definition(id: &str) -> Option<Value> {
         "MetricDataType": "Integer",
         "Implementation": "Calculated",
         "Calculable": "NonSummable",
-        "Units": "{count}",
+        "Units": metric.units,
         "IsLinear": true,
     }))
 }
@@ -147,16 +232,16 @@ pub(crate) fn reports() -> MetricReportCollection {
 /// The numbers as they are now.
 pub(crate) async fn report(composer: &Composer, name: &str) -> Result<Option<Value>, Refusal> {
     match name == REPORT {
-        true => Ok(Some(shown(&counted(&composer.status().await?))?)),
+        true => Ok(Some(shown(&counted(&Numbers::of(composer).await?))?)),
         false => Ok(None),
     }
 }
 
-fn counted(status: &Status) -> MetricReport {
-    let at = time(status.now);
+fn counted(numbers: &Numbers) -> MetricReport {
+    let at = time(numbers.status.now);
     let value = |metric: Metric| MetricReportMetricValue {
         metric_id: Some(metric.id.into()),
-        metric_value: Some((metric.of)(status).to_string()),
+        metric_value: Some((metric.of)(numbers).to_string()),
         metric_definition: Some(Ref::to(definition_at(metric.id))),
         timestamp: Some(at.clone()),
         ..MetricReportMetricValue::default()
@@ -173,9 +258,9 @@ fn counted(status: &Status) -> MetricReport {
 
 /// The numbers as they are now, for whoever listens: between what the log had by then and what it has later.
 pub(crate) async fn news(composer: &Composer, seq: u64) -> Result<News, Refusal> {
-    let status = composer.status().await?;
+    let numbers = Numbers::of(composer).await?;
     let id = EventId { seq, part: u32::MAX };
     let facets = json!({ "EventFormatType": "MetricReport", "EventType": "MetricReport" });
-    let sent_as = format!("{seq}.report-{}", status.now.as_second());
-    Ok(News::new(id, &sent_as, facets, &shown(&counted(&status))?))
+    let sent_as = format!("{seq}.report-{}", numbers.status.now.as_second());
+    Ok(News::new(id, &sent_as, facets, &shown(&counted(&numbers))?))
 }

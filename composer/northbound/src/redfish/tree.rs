@@ -2,9 +2,10 @@
 
 use super::message::Refusal;
 use super::pool::Pool;
+use super::written::{Form, Written};
 use super::{
-    Redfish, accounts, aggregation, chassis, composition, events, fabrics, jobs, logs, managers, privileges,
-    reservations, root, sessions, shown, systems, tasks, telemetry, updates, uri,
+    Redfish, accounts, aggregation, certificates, chassis, composition, connections, events, fabrics, jobs,
+    logs, managers, privileges, reservations, root, sessions, systems, tasks, telemetry, updates, uri,
 };
 use crate::auth::Asker;
 use axum::http::Method;
@@ -65,6 +66,36 @@ impl<'r> Reader<'r> {
         Ok(privileges::may(asker, route.entity, &Method::GET, own).is_ok())
     }
 
+    /// The resource at a place as it is sent; `None` where there is nothing. What is read from the pool alone is kept with
+    /// it.
+    pub async fn written(&self, path: &[&str]) -> Result<Option<Arc<Written>>, Refusal> {
+        match path {
+            ["CompositionService", "CompositionReservations", ..] => self.written_anew(path).await,
+            ["CompositionService", "ResourceBlocks", name] => {
+                let (pool, reserved) = (self.pool().await?, self.reserved().await?);
+                match composition::is_reserved(pool, name, reserved) {
+                    true => self.written_anew(path).await,
+                    false => pool
+                        .kept
+                        .get(path, || maybe(composition::block(pool, name, reserved))),
+                }
+            }
+            ["Systems" | "Chassis" | "Fabrics" | "CompositionService", ..] => {
+                let pool = self.pool().await?;
+                pool.kept.get(path, || in_pool(pool, path))
+            }
+            _ => self.written_anew(path).await,
+        }
+    }
+
+    async fn written_anew(&self, path: &[&str]) -> Result<Option<Arc<Written>>, Refusal> {
+        let resource = self.read(path).await?;
+        let written = resource
+            .map(|resource| Written::of_value(&resource))
+            .transpose()?;
+        Ok(written.map(Arc::new))
+    }
+
     /// The resource at a place; `None` where there is nothing.
     pub async fn read(&self, path: &[&str]) -> Result<Option<Value>, Refusal> {
         let api = &self.redfish.api;
@@ -75,6 +106,24 @@ impl<'r> Reader<'r> {
                 let fabrics = uri::links(self.pool().await?.fabrics.iter().map(uri::fabric));
                 maybe(managers::one(name, fabrics, api.composer.clock().now()))
             }
+            ["Managers", managers::SELF, "NetworkProtocol"] => some(certificates::protocol(api)),
+            [
+                "Managers",
+                managers::SELF,
+                "NetworkProtocol",
+                "HTTPS",
+                "Certificates",
+            ] => some(certificates::all()),
+            [
+                "Managers",
+                managers::SELF,
+                "NetworkProtocol",
+                "HTTPS",
+                "Certificates",
+                certificates::SERVED,
+            ] => some(certificates::served(api)),
+            ["CertificateService"] => some(certificates::service()),
+            ["CertificateService", "CertificateLocations"] => some(certificates::locations()),
             ["Managers", managers::SELF, "LogServices"] => some(logs::all()),
             ["Managers", managers::SELF, "LogServices", name] => {
                 maybe(logs::one(name, api.composer.clock().now()))
@@ -192,7 +241,7 @@ impl<'r> Reader<'r> {
 }
 
 /// What is read from the look at the pool alone.
-fn in_pool(pool: &Pool, path: &[&str]) -> Result<Option<Value>, Refusal> {
+fn in_pool<F: Form>(pool: &Pool, path: &[&str]) -> Result<Option<F>, Refusal> {
     match path {
         ["Systems"] => some(systems::all(pool)),
         ["Systems", "Capabilities"] => some(systems::capabilities()),
@@ -220,6 +269,8 @@ fn in_pool(pool: &Pool, path: &[&str]) -> Result<Option<Value>, Refusal> {
         ["Fabrics", name, "Endpoints", endpoint] => maybe(fabrics::endpoint(pool, name, endpoint)),
         ["Fabrics", name, "Zones"] => maybe(fabrics::zones(pool, name)),
         ["Fabrics", name, "Zones", zone] => maybe(fabrics::zone(pool, name, zone)),
+        ["Fabrics", name, "Connections"] => maybe(connections::all(pool, name)),
+        ["Fabrics", name, "Connections", gpu] => maybe(connections::one(pool, name, gpu)),
         ["CompositionService"] => some(composition::service()),
         ["CompositionService", "ResourceBlocks"] => some(composition::blocks(pool)),
         ["CompositionService", "ResourceBlocks", name, "Processors", gpu] => {
@@ -233,10 +284,10 @@ fn in_pool(pool: &Pool, path: &[&str]) -> Result<Option<Value>, Refusal> {
     }
 }
 
-fn some(resource: impl Serialize) -> Result<Option<Value>, Refusal> {
-    Ok(Some(shown(&resource)?))
+fn some<F: Form>(resource: impl Serialize) -> Result<Option<F>, Refusal> {
+    Ok(Some(F::of(&resource)?))
 }
 
-fn maybe(resource: Option<impl Serialize>) -> Result<Option<Value>, Refusal> {
-    resource.map(|resource| shown(&resource)).transpose()
+fn maybe<F: Form>(resource: Option<impl Serialize>) -> Result<Option<F>, Refusal> {
+    resource.map(|resource| F::of(&resource)).transpose()
 }

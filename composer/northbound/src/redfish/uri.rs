@@ -52,6 +52,11 @@ pub(crate) fn block(name: &str) -> String {
     at(&format!("CompositionService/ResourceBlocks/{name}"))
 }
 
+/// Where the answer to a request comes that goes on as a task.
+pub(crate) fn monitor(name: &str) -> String {
+    at(&format!("TaskService/TaskMonitors/{name}"))
+}
+
 pub(crate) fn task(name: &str) -> String {
     at(&format!("TaskService/Tasks/{name}"))
 }

@@ -4,6 +4,8 @@ use super::message::Refusal;
 use super::query::{Expand, Query};
 use super::tree::Reader;
 use super::uri;
+use super::written::{self, Written};
+use axum::body::Bytes;
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 use std::pin::Pin;
@@ -14,8 +16,40 @@ const MOST_EXPANDED: usize = 20_000;
 pub(crate) const PAGE: usize = 5_000;
 
 impl Reader<'_> {
-    /// What a query makes of a resource.
-    pub async fn viewed(&self, path: &str, mut resource: Value, query: &Query) -> Result<Value, Refusal> {
+    /// What a query makes of what is at a place, as it is sent.
+    pub async fn viewed(&self, path: &str, below: &[&str], query: &Query) -> Result<Bytes, Refusal> {
+        let Some(mut resource) = self.read(below).await? else {
+            return Err(Refusal::nothing_there(path));
+        };
+        if is_list(&resource) && query.expands_members_alone() {
+            self.page(path, &mut resource, query).await?;
+            return self.with_members(&resource).await;
+        }
+        Ok(Written::of_value(&self.changed(path, resource, query).await?)?.bytes)
+    }
+
+    /// A collection with its members, each written as it is by itself.
+    async fn with_members(&self, collection: &Value) -> Result<Bytes, Refusal> {
+        let links = collection["Members"].as_array().map_or(&[][..], Vec::as_slice);
+        if links.len() > MOST_EXPANDED {
+            return Err(too_much());
+        }
+        let mut members = Vec::with_capacity(links.len());
+        for link in links {
+            let member = match self.may_reach(link).await? {
+                Some(path) => Box::pin(self.written(&path)).await?,
+                None => None,
+            };
+            members.push(match member {
+                Some(member) => member.bytes.clone(),
+                None => link.to_string().into(),
+            });
+        }
+        let empty = Map::new();
+        written::collection(collection.as_object().unwrap_or(&empty), &members)
+    }
+
+    async fn changed(&self, path: &str, mut resource: Value, query: &Query) -> Result<Value, Refusal> {
         let is_collection = resource.get("Members").is_some_and(Value::is_array);
         if query.only {
             if !is_collection {
@@ -78,7 +112,7 @@ impl Reader<'_> {
         let next = query.skip.saturating_add(shown.len());
         // Who asked for so many has them; who did not is told where the rest is.
         if next < total && query.top.is_none_or(|top| top > PAGE) && !shown.is_empty() {
-            collection["Members@odata.nextLink"] = json!(format!("{path}?$skip={next}"));
+            collection["Members@odata.nextLink"] = query.next_page(path, shown.len()).into();
         }
         collection["Members"] = Value::Array(shown);
         Ok(())
@@ -147,19 +181,37 @@ impl Reader<'_> {
 
     /// What a link leads to, if that is here.
     async fn linked(&self, link: &Value) -> Result<Option<Value>, Refusal> {
-        let Some(path) = link["@odata.id"]
-            .as_str()
-            .and_then(|path| path.strip_prefix(uri::ROOT))
-        else {
+        match self.may_reach(link).await? {
+            Some(path) => Box::pin(self.read(&path)).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Where a link leads, if that is here and whoever asks may read it.
+    async fn may_reach<'l>(&self, link: &'l Value) -> Result<Option<Vec<&'l str>>, Refusal> {
+        let target = link["@odata.id"].as_str();
+        let Some(path) = target.and_then(|path| path.strip_prefix(uri::ROOT)) else {
             return Ok(None);
         };
         let path: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         // Who may not read it by itself does not get it within something else.
-        match self.may_follow(&path).await? {
-            true => Box::pin(self.read(&path)).await,
-            false => Ok(None),
-        }
+        Ok(self.may_follow(&path).await?.then_some(path))
     }
+}
+
+/// A collection that has nothing but members to be expanded.
+fn is_list(resource: &Value) -> bool {
+    let Some(properties) = resource.as_object() else {
+        return false;
+    };
+    let others = properties
+        .iter()
+        .filter(|(name, _)| *name != "Members" && !name.starts_with('@'));
+    let links = resource["Members"].as_array();
+    links.is_some_and(|links| links.iter().all(|link| link.as_object().is_some_and(is_link)))
+        && others
+            .map(|(_, value)| value)
+            .all(|value| !value.is_array() && !value.is_object())
 }
 
 fn is_link(members: &Map<String, Value>) -> bool {

@@ -2,14 +2,15 @@
 
 use super::message::Refusal;
 use super::root;
-use crate::unique;
-use axum::body::{Body, Bytes, to_bytes};
+use crate::{Api, limits, unique};
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use poolwright_service::{ErrorCode, ServiceError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 
 pub(super) const ODATA_VERSION: HeaderName = HeaderName::from_static("odata-version");
 
@@ -20,23 +21,37 @@ pub(super) fn shown(resource: &impl Serialize) -> Result<Value, Refusal> {
 
 /// The same for what has a revision: the tag changes with it, whatever is shown.
 pub(super) fn shown_as(resource: &impl Serialize, revision: u64) -> Result<Value, Refusal> {
-    let written = serde_json::to_value(resource).map_err(|error| {
-        let text = format!("a resource can't be written: {error}");
-        ServiceError::new(ErrorCode::Internal, text)
-    });
-    let mut value = written?;
+    let mut value = serde_json::to_value(resource).map_err(unwritable)?;
     // What changes with each look at the clock is no change.
     let taken = value.get_mut("DateTime").map(Value::take);
-    let digest = Sha256::new()
-        .chain_update(revision.to_be_bytes())
-        .chain_update(value.to_string())
-        .finalize();
+    let tag = tag_of(value.to_string().as_bytes(), revision);
     if let Some(time) = taken {
         value["DateTime"] = time;
     }
-    let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    value["@odata.etag"] = format!("\"{hex}\"").into();
+    value["@odata.etag"] = tag.into();
     Ok(value)
+}
+
+/// The entity tag of what is written so.
+pub(super) fn tag_of(text: &[u8], revision: u64) -> String {
+    let digest = Sha256::new()
+        .chain_update(revision.to_be_bytes())
+        .chain_update(text)
+        .finalize();
+    let mut tag = String::with_capacity(18);
+    tag.push('"');
+    for byte in digest.iter().take(8) {
+        for digit in [byte >> 4, byte & 15] {
+            tag.extend(char::from_digit(digit.into(), 16));
+        }
+    }
+    tag.push('"');
+    tag
+}
+
+pub(super) fn unwritable(why: impl std::fmt::Display) -> Refusal {
+    let text = format!("a resource can't be written: {why}");
+    ServiceError::new(ErrorCode::Internal, text).into()
 }
 
 /// The segments of a path, each decoded once: what is routed is what is authorised and what is read. `None` where it can't
@@ -119,23 +134,31 @@ pub(super) fn matches_tag(headers: &HeaderMap, name: HeaderName, tag: &str) -> b
 }
 
 /// Where the schema of a resource is published.
-pub(super) fn described_by(resource: &Value) -> Option<String> {
-    let odata_type = resource["@odata.type"].as_str()?.trim_start_matches('#');
+pub(super) fn described_by(resource: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Typed<'a> {
+        #[serde(rename = "@odata.type", borrow)]
+        odata_type: Cow<'a, str>,
+    }
+    let typed: Typed<'_> = serde_json::from_slice(resource).ok()?;
+    let odata_type = typed.odata_type.trim_start_matches('#');
     let (versioned, _) = odata_type.rsplit_once('.')?;
     Some(format!("<{}/{versioned}.json>; rel=describedby", root::PUBLISHED))
 }
 
 /// All of a body.
-pub(super) async fn bytes(body: Body, most: usize) -> Result<Bytes, Refusal> {
-    to_bytes(body, most).await.map_err(|_| {
-        let text = format!("The body is longer than {most} bytes, or it broke off.");
+pub(super) async fn bytes(api: &Api, body: Body, most: usize) -> Result<Bytes, Refusal> {
+    let within = api.limits.body;
+    limits::read(body, most, within).await.ok_or_else(|| {
+        let text =
+            format!("The body is longer than {most} bytes, or it broke off, or took longer than {within:?}.");
         let status = StatusCode::PAYLOAD_TOO_LARGE;
-        Refusal::new(status, "PayloadTooLarge", &[], text, "Send less.")
+        Refusal::new(status, "PayloadTooLarge", &[], text, "Send less, or faster.")
     })
 }
 
-pub(super) async fn json(body: Body, most: usize) -> Result<Value, Refusal> {
-    parsed(&bytes(body, most).await?)
+pub(super) async fn json(api: &Api, body: Body, most: usize) -> Result<Value, Refusal> {
+    parsed(&bytes(api, body, most).await?)
 }
 
 /// A body as JSON, in which no key stands twice.

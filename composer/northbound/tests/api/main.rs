@@ -6,23 +6,18 @@
 mod forecast;
 mod hostile;
 mod openapi;
+#[path = "../support/mod.rs"]
+mod support;
 
-use async_trait::async_trait;
-use poolwright_driver::DriverError;
-use poolwright_model::fault::FaultKind;
-use poolwright_model::id::OperationId;
-use poolwright_northbound::{EventOptions, Listener, Options, Running, ServeError, serve};
-use poolwright_service::clock::WallClock;
-use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
-use poolwright_service::{ClusterKey, Composer, Options as ServiceOptions};
-use poolwright_store::{
-    Batch, Committed, Document, Event, JournalLine, Order, SqliteStore, Store, StoreError,
-};
+use poolwright_northbound::{Options, Running};
+use poolwright_service::{ClusterKey, Composer};
+use poolwright_store::{Batch, Committed, Layer, SqliteStore, Store, StoreError};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use support::{client, composer, manager, password, served_as};
 
 /// A store whose disk fails for a while.
 struct Shaky {
@@ -31,9 +26,9 @@ struct Shaky {
 }
 
 impl Shaky {
-    fn steady(&self) -> Result<&SqliteStore, StoreError> {
+    fn steady(&self) -> Result<(), StoreError> {
         match self.fails.load(SeqCst) {
-            false => Ok(&self.inner),
+            false => Ok(()),
             true => Err(StoreError::Unavailable {
                 reason: "the disk is full".to_owned(),
                 hint: "make room",
@@ -42,93 +37,35 @@ impl Shaky {
     }
 }
 
-#[async_trait]
-impl Store for Shaky {
-    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
-        self.steady()?.get(kind, id).await
+impl Layer for Shaky {
+    fn below(&self) -> &dyn Store {
+        &self.inner
     }
-    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
-        self.steady()?.list(kind).await
+
+    async fn read<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        self.steady()?;
+        call.await
     }
-    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
-        self.steady()?.written(kind, order, limit).await
-    }
-    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
-        self.steady()?.count(kind).await
-    }
+
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
-        self.steady()?.commit(batch).await
+        self.steady()?;
+        self.inner.commit(batch).await
     }
-    async fn revision(&self) -> Result<u64, StoreError> {
-        self.steady()?.revision().await
-    }
-
-    async fn restored(&self) -> Result<Option<String>, StoreError> {
-        self.steady()?.restored().await
-    }
-    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
-        self.steady()?.journal(operation, after).await
-    }
-    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
-        self.steady()?.open_operations().await
-    }
-    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.steady()?.events_after(seq, limit).await
-    }
-}
-
-/// Reaches nobody.
-struct Nobody;
-
-#[async_trait]
-impl Connector for Nobody {
-    async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
-        Err(DriverError::no_effect(format!("nobody answers at {}", spec.url))
-            .with_fault(FaultKind::Unreachable))
-    }
-}
-
-fn composer(store: Arc<dyn Store>) -> Composer {
-    Composer::new(
-        store,
-        Arc::new(Nobody),
-        Arc::new(WallClock),
-        ServiceOptions::default(),
-    )
-}
-
-async fn manager(data_dir: &Path) -> Running {
-    let composer = composer(Arc::new(SqliteStore::open(data_dir).unwrap()));
-    composer.start().await.unwrap();
-    served(composer, data_dir).await
 }
 
 async fn served(composer: Composer, data_dir: &Path) -> Running {
-    drop(rustls::crypto::ring::default_provider().install_default());
-    served_as(composer, data_dir, &[]).await
+    served_by_name(composer, data_dir, &[]).await
 }
 
-async fn served_as(composer: Composer, data_dir: &Path, names: &[&str]) -> Running {
+async fn served_by_name(composer: Composer, data_dir: &Path, names: &[&str]) -> Running {
     let options = Options {
-        data_dir: data_dir.to_owned(),
         names: names.iter().map(|name| (*name).to_owned()).collect(),
-        cluster_key: None,
-        new_admin_password: false,
-        events: EventOptions::default(),
-        certificate: None,
-        client_ca: None,
+        ..Options::of(data_dir.to_owned())
     };
-    serve_with(composer, options).await.unwrap()
-}
-
-async fn serve_with(composer: Composer, options: Options) -> Result<Running, ServeError> {
-    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    serve(composer, listener, options).await
-}
-
-fn client(running: &Running) -> reqwest::Client {
-    let ca = reqwest::Certificate::from_pem(&std::fs::read(&running.ca).unwrap()).unwrap();
-    reqwest::Client::builder().tls_certs_only([ca]).build().unwrap()
+    served_as(composer, options).await.unwrap()
 }
 
 /// A client that knows this authority, and finds every name at the manager's address.
@@ -140,21 +77,15 @@ fn client_by_name(authority: &[u8], running: &Running, name: &str) -> reqwest::C
 
 #[tokio::test]
 async fn managers_that_share_a_key_are_trusted_by_the_authority_of_the_first() {
-    drop(rustls::crypto::ring::default_provider().install_default());
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(&dir.path().join("store")).unwrap());
     let serve_in = async |name: &str, secret: Option<&str>| {
         let options = Options {
-            data_dir: dir.path().join(name),
-            names: vec![],
             cluster_key: secret.map(|secret| ClusterKey::new(secret).unwrap()),
-            new_admin_password: false,
-            events: EventOptions::default(),
-            certificate: None,
-            client_ca: None,
+            ..Options::of(dir.path().join(name))
         };
         std::fs::create_dir_all(&options.data_dir).unwrap();
-        serve_with(composer(store.clone()), options).await
+        served_as(composer(store.clone()), options).await
     };
     let key = Some("one secret of thirty-two letters");
     // It was alone before it shared: whoever trusted it then goes on to.
@@ -199,7 +130,7 @@ async fn it_is_known_by_other_names_and_its_authority_stays() {
         (vec!["pool.example", "10.1.2.3"], true),
         (vec![], false),
     ] {
-        let running = served_as(composer(store.clone()), dir.path(), &names).await;
+        let running = served_by_name(composer(store.clone()), dir.path(), &names).await;
         assert_eq!(asked(&running, "pool.example").await, known, "{names:?}");
         assert!(asked(&running, "localhost").await);
         assert_eq!(std::fs::read(&running.ca).unwrap(), authority);
@@ -210,13 +141,6 @@ async fn it_is_known_by_other_names_and_its_authority_stays() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
-}
-
-fn password(data_dir: &Path) -> String {
-    std::fs::read_to_string(data_dir.join("initial-admin-password"))
-        .unwrap()
-        .trim()
-        .to_owned()
 }
 
 #[tokio::test]

@@ -90,10 +90,29 @@ async fn the_document_is_whole_and_knows_what_a_body_may_hold() {
     for reference in references {
         assert!(document.pointer(reference).is_some(), "{reference} is nowhere");
     }
+    // What is answered is told by its type, wherever there is a body.
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            for status in ["200", "201", "202"] {
+                let schema = &operation["responses"][status]["content"]["application/json"]["schema"];
+                let schema = schema.get("items").unwrap_or(schema);
+                let is_told = schema.is_null() || schema["$ref"].is_string() || path == "/openapi.json";
+                assert!(is_told, "{method} {path} {status}: {schema}");
+            }
+        }
+    }
+    let gpu = &document["components"]["schemas"]["Gpu"];
+    assert_eq!(gpu["properties"]["composable"]["type"], "boolean");
     let demand = &document["components"]["schemas"]["DemandSpec"];
     assert_eq!(demand["required"], serde_json::json!(["id"]));
     assert_eq!(demand["additionalProperties"], false);
     assert_eq!(demand["properties"]["priority"]["format"], "int32");
+    // What may be left out of a body is in each answer.
+    let shown = &document["components"]["schemas"]["DemandSpec-Output"]["required"];
+    assert!(
+        shown.as_array().unwrap().contains(&"priority".into()),
+        "{demand} {shown}"
+    );
     let listed = &document["paths"]["/schedule-openings"]["get"]["parameters"];
     let names = listed
         .as_array()

@@ -1,9 +1,10 @@
-//! A manager whose log a test writes, and who listens to it.
+//! A manager that is served as in life and reaches nobody; its store is the test's, and its log, too.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 use poolwright_driver::DriverError;
-use poolwright_northbound::{EventOptions, Listener, Options, Running, serve};
+use poolwright_model::fault::FaultKind;
+use poolwright_northbound::{EventOptions, Listener, Options, Running, ServeError, serve};
 use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
 use poolwright_service::{ClusterKey, Composer, Keys, Options as ServiceOptions};
@@ -12,15 +13,55 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 
-/// No endpoint is asked anything here.
+/// Reaches nobody.
 #[derive(Debug)]
 struct Nobody;
 
 #[async_trait::async_trait]
 impl Connector for Nobody {
-    async fn connect(&self, _: &EndpointSpec) -> Result<Connected, DriverError> {
-        Err(DriverError::no_effect("nobody answers there"))
+    async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
+        Err(DriverError::no_effect(format!("nobody answers at {}", spec.url))
+            .with_fault(FaultKind::Unreachable))
     }
+}
+
+pub fn composer(store: Arc<dyn Store>) -> Composer {
+    composer_with(store, ServiceOptions::default())
+}
+
+fn composer_with(store: Arc<dyn Store>, options: ServiceOptions) -> Composer {
+    Composer::new(store, Arc::new(Nobody), Arc::new(WallClock), options)
+}
+
+/// Serves at any free address.
+pub async fn served_as(composer: Composer, options: Options) -> Result<Running, ServeError> {
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    serve(composer, listener, options).await
+}
+
+/// A manager that has started, with its store in the directory.
+pub async fn manager_as(options: Options) -> Result<Running, ServeError> {
+    let composer = composer(Arc::new(SqliteStore::open(&options.data_dir).unwrap()));
+    composer.start().await.unwrap();
+    served_as(composer, options).await
+}
+
+/// The same, with the rest as it is where nothing else is said.
+pub async fn manager(data_dir: &Path) -> Running {
+    manager_as(Options::of(data_dir.to_owned())).await.unwrap()
+}
+
+/// Who believes the manager's own authority.
+pub fn client(running: &Running) -> reqwest::Client {
+    let ca = reqwest::Certificate::from_pem(&std::fs::read(&running.ca).unwrap()).unwrap();
+    reqwest::Client::builder().tls_certs_only([ca]).build().unwrap()
+}
+
+/// The administrator's.
+pub fn password(data_dir: &Path) -> String {
+    let kept = std::fs::read_to_string(data_dir.join("initial-admin-password")).unwrap();
+    kept.trim().to_owned()
 }
 
 /// A manager whose log the test writes.
@@ -57,7 +98,6 @@ impl Manager {
     }
 
     async fn on(store: Arc<dyn Store>, dir: &Path, events: EventOptions) -> Self {
-        drop(rustls::crypto::ring::default_provider().install_default());
         let options = ServiceOptions {
             keys: Keys {
                 own: Some(ClusterKey::new("one secret of thirty-two letters").unwrap()),
@@ -65,24 +105,16 @@ impl Manager {
             },
             ..ServiceOptions::default()
         };
-        let composer = Composer::new(store.clone(), Arc::new(Nobody), Arc::new(WallClock), options);
+        let composer = composer_with(store.clone(), options);
         composer.start().await.unwrap();
         let options = Options {
-            data_dir: dir.to_owned(),
-            names: vec![],
-            cluster_key: None,
-            new_admin_password: false,
             events,
-            certificate: None,
-            client_ca: None,
+            ..Options::of(dir.to_owned())
         };
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let running = serve(composer, listener, options).await.unwrap();
-        let ca = reqwest::Certificate::from_pem(&std::fs::read(&running.ca).unwrap()).unwrap();
-        let password = std::fs::read_to_string(dir.join("initial-admin-password")).unwrap();
+        let running = served_as(composer, options).await.unwrap();
         Self {
-            client: reqwest::Client::builder().tls_certs_only([ca]).build().unwrap(),
-            password: password.trim().to_owned(),
+            client: client(&running),
+            password: password(dir),
             running,
             store,
         }

@@ -64,7 +64,7 @@ fn wanted<'a>(facts: &Facts<'a>) -> BTreeMap<Key<'a>, (&'a Composition, &'a Held
         }
     }
     for (c, held) in units_of(&facts.plan.composes) {
-        for verb in [Verb::Preflight, Verb::Bind, Verb::Verify] {
+        for verb in [Verb::Preflight, Verb::Bind, Verb::Verify, Verb::Ready] {
             wanted.insert((&c.id, &held.unit, verb), (c, held));
         }
         let dirty = |id| facts.gpus.get(id).is_some_and(|gpu| gpu.state == GpuState::Dirty);
@@ -85,6 +85,7 @@ fn order(steps: &[Step], chain: &[(Verb, u32)], reset: Option<u32>, found: &mut 
         (at(Verb::Bind), at(Verb::Preflight)),
         (at(Verb::Bind), reset),
         (at(Verb::Verify), at(Verb::Bind)),
+        (at(Verb::Ready), at(Verb::Verify)),
     ];
     for (step, wait_for) in pairs
         .into_iter()

@@ -19,6 +19,7 @@ const LEVEL: f64 = 0.9;
 
 /// What is expected, horizon by horizon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Forecast {
     /// When it is made.
     pub at: Seconds,
@@ -31,6 +32,7 @@ pub struct Forecast {
 
 /// GPUs wanted in one step to come.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Horizon {
     /// How many steps ahead.
     pub ahead: usize,
@@ -48,6 +50,7 @@ pub struct Horizon {
 
 /// What a forecast rests on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "is")]
 pub enum Basis {
     /// Halfway between the last value and the mean of these.

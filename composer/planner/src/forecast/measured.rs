@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What came of forecasts of the past.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Measured {
     /// So many moments of the past were forecast.
     pub moments: usize,
@@ -14,6 +15,7 @@ pub struct Measured {
 
 /// Forecasts held against what came.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Against {
     /// Share of the moments at which p90 sufficed.
     pub coverage: f64,

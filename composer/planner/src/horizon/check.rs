@@ -72,7 +72,7 @@ pub enum Broken {
         most: u32,
     },
     #[error(
-        "slot {slot}: {used} GPUs are in use and {kept} more are guaranteed to tenants that have demands for them, there are {count}"
+        "slot {slot}: of {count} GPUs that suit them {used} are in use, and {kept} more are guaranteed to tenants that have demands for them"
     )]
     Guarantee {
         slot: usize,
@@ -125,7 +125,7 @@ pub fn check(problem: &Problem, plan: &Assignment) -> Result<Cost, Broken> {
     judge.guarantees()?;
     judge.fabric()?;
     judge.priorities()?;
-    Ok(demands + judge.hosts() + judge.attached()?)
+    Ok(demands + judge.unfair() + judge.hosts() + judge.attached()?)
 }
 
 /// What a plan calls a demand: id, phase and part.
@@ -284,44 +284,69 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// What a tenant is guaranteed and has demands for is left for it, or in use by it.
+    /// GPUs that a tenant uses, by slot.
+    fn used_by(&self, tenant: &str) -> Vec<u32> {
+        let (mut used, served) = (vec![0; self.problem.slots], self.served());
+        for demand in self
+            .problem
+            .demands
+            .iter()
+            .filter(|demand| demand.tenant == tenant)
+        {
+            let gpus = served.get(&demand.key()).copied().unwrap_or(0);
+            used[demand.window.clone()]
+                .iter_mut()
+                .for_each(|used| *used += gpus);
+        }
+        used
+    }
+
+    /// What a tenant is guaranteed and has demands for is left for it, or in use by it: in each set of GPUs that suits.
     fn guarantees(&self) -> Result<(), Broken> {
-        let (problem, served) = (self.problem, self.served());
-        let gpus = |demand: &Demand| served.get(&demand.key()).copied().unwrap_or(0);
-        let count: u32 = problem.groups.iter().map(|group| u32::from(group.count)).sum();
-        let guaranteed = problem.quotas.iter().filter(|quota| quota.guaranteed > 0);
-        let guaranteed: Vec<_> = guaranteed.collect();
-        for slot in 0..problem.slots * usize::from(!guaranteed.is_empty()) {
-            let (mut used, mut kept) = (0, 0);
-            for demand in problem
-                .demands
-                .iter()
-                .filter(|demand| demand.window.contains(&slot))
-            {
-                used += gpus(demand);
-            }
-            for quota in &guaranteed {
-                let (mut wants, mut has) = (0, 0);
-                let of_tenant = problem
-                    .demands
+        let problem = self.problem;
+        if problem.quotas.iter().all(|quota| quota.guaranteed == 0) {
+            return Ok(());
+        }
+        let has: Vec<Vec<u32>> = problem
+            .quotas
+            .iter()
+            .map(|quota| self.used_by(&quota.tenant))
+            .collect();
+        for (slot, guaranteed) in problem.kept().iter().enumerate() {
+            for set in &guaranteed.sets {
+                let count = set
                     .iter()
-                    .filter(|demand| demand.tenant == quota.tenant);
-                for demand in of_tenant.filter(|demand| demand.window.contains(&slot)) {
-                    wants += u32::from(demand.gpus());
-                    has += gpus(demand);
+                    .map(|group| u32::from(problem.groups[*group].count))
+                    .sum();
+                let in_set = self.used.iter().filter(|((_, group), _)| set.contains(group));
+                let used: u32 = in_set.map(|(_, row)| row[slot]).sum();
+                let kept = guaranteed.of.iter().zip(&has);
+                let kept = kept.filter(|((_, suits), _)| suits.iter().all(|group| set.contains(group)));
+                let kept: u32 = kept.map(|((kept, _), has)| kept.saturating_sub(has[slot])).sum();
+                if used + kept > count {
+                    return Err(Broken::Guarantee {
+                        slot,
+                        used,
+                        kept,
+                        count,
+                    });
                 }
-                kept += wants.min(quota.guaranteed).min(quota.most).saturating_sub(has);
-            }
-            if used + kept > count {
-                return Err(Broken::Guarantee {
-                    slot,
-                    used,
-                    kept,
-                    count,
-                });
             }
         }
         Ok(())
+    }
+
+    /// What tenants are short of their fair shares.
+    fn unfair(&self) -> Cost {
+        let shares = self.problem.fair_shares();
+        let quotas = self.problem.quotas.iter().zip(&shares);
+        let short = quotas.map(|(quota, shares)| {
+            let slots = shares.iter().zip(self.used_by(&quota.tenant));
+            slots
+                .map(|(share, used)| Cost::from(share.saturating_sub(used)))
+                .sum::<Cost>()
+        });
+        short.sum::<Cost>() * self.problem.unfair
     }
 
     /// Hosts that are on, and their fire-ups.

@@ -7,7 +7,7 @@ mod fabric;
 pub use fabric::{CostsExtension, FabricExtension, Hops, HostFabric, Switch};
 
 use super::cps1::{self, Instance, Invalid, invalid};
-use super::problem::{Problem, Quota};
+use super::problem::{Cost, Problem, Quota, UNIT};
 use super::wanted::Wanted;
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap};
@@ -17,6 +17,7 @@ use std::ops::Range;
 pub const SCHEMA: &str = "poolwright-horizon-1";
 /// No quota is larger.
 const MOST_GPUS: u64 = 1_000_000;
+const MOST_WEIGHT: u32 = 1_000_000;
 
 /// What a file of the schema has beside what `cps-1` has. Further keys are ignored.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -71,6 +72,9 @@ pub struct Tenant {
     /// GPUs that others leave for it whenever it has demands for as many.
     #[serde(default)]
     pub guaranteed_gpus: u64,
+    /// Its weight among tenants that share fairly; left out: 1, where any has one or being short has a price.
+    #[serde(default)]
+    pub weight: Option<u32>,
 }
 
 /// Judges a file of the schema and makes a problem of it. Both are read from the same file.
@@ -84,9 +88,10 @@ pub fn read(instance: &Instance, extension: &Extension) -> Result<Problem, Inval
         host.closed = closed(&name, &more.closed, problem.slots)?;
     }
     fabric::read(&mut problem, instance, extension)?;
-    super::payable::judge(&problem)?;
     pinned(&mut problem, instance, &extension.gpus)?;
     quotas(&mut problem, &extension.tenants)?;
+    problem.unfair = unfair(instance, extension)?;
+    super::payable::judge(&problem)?;
     super::wanted::can_go_on(&problem)?;
     Ok(problem)
 }
@@ -132,6 +137,7 @@ fn pinned(problem: &mut Problem, instance: &Instance, gpus: &[GpuExtension]) -> 
             continue;
         };
         problem.groups[*group].count -= 1;
+        problem.groups[*group].pinned += 1;
         let Some(host) = problem
             .hosts
             .iter_mut()
@@ -155,6 +161,22 @@ fn pinned(problem: &mut Problem, instance: &Instance, gpus: &[GpuExtension]) -> 
         host.attached.retain(|(_, count)| *count > 0);
     }
     Ok(())
+}
+
+/// What a GPU-slot costs that a tenant is short of its fair share.
+fn unfair(instance: &Instance, extension: &Extension) -> Result<Cost, Invalid> {
+    let weighed = extension.tenants.iter().any(|tenant| tenant.weight.is_some());
+    let usual = if weighed {
+        instance.costs.unmet_per_gpu_slot
+    } else {
+        0.0
+    };
+    let price = extension.costs.unfair_per_gpu_slot.unwrap_or(usual);
+    if !(0.0..=fabric::MOST_VALUE).contains(&price) {
+        let allowed = format!("write 0 to {}", fabric::MOST_VALUE);
+        return invalid("costs.unfair_per_gpu_slot", price.to_string(), allowed);
+    }
+    Ok((price * UNIT).round_ties_even() as Cost)
 }
 
 fn quotas(problem: &mut Problem, tenants: &[Tenant]) -> Result<(), Invalid> {
@@ -188,10 +210,19 @@ fn quotas(problem: &mut Problem, tenants: &[Tenant]) -> Result<(), Invalid> {
                 format!("most_gpus allows it {most}"),
             );
         }
+        let weight = tenant.weight.unwrap_or(1);
+        if !(1..=MOST_WEIGHT).contains(&weight) {
+            return invalid(
+                field("weight"),
+                weight.to_string(),
+                format!("write 1 to {MOST_WEIGHT}"),
+            );
+        }
         problem.quotas.push(Quota {
             tenant: tenant.id.clone(),
             most: most as u32,
             guaranteed: tenant.guaranteed_gpus as u32,
+            weight,
         });
         for demand in problem
             .demands

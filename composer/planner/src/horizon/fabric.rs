@@ -4,7 +4,7 @@
 //! Invariants: everything that is left out limits nothing, and then nothing is counted. An uplink carries a GPU that
 //! works across switches at both ends: at the GPU's switch, and at its host's.
 
-use super::problem::{Cost, Demand, Problem};
+use super::problem::{Cost, Demand, Host, Problem};
 use std::ops::Range;
 
 /// What is known of switches.
@@ -60,6 +60,21 @@ impl Problem {
             || at.bar.is_some()
             || self.fabric.split > 0
             || !self.fabric.uplinks.is_empty()
+    }
+
+    /// Whether no host is limited in what it can have attached, but for room.
+    pub(super) fn reaches_all(&self) -> bool {
+        let free = |host: &Host| host.reach.is_none() && host.bar.is_none() && host.hold <= 1;
+        self.hosts.iter().all(free) && self.fabric.split == 0 && self.fabric.uplinks.is_empty()
+    }
+
+    /// Groups by the switch that they are behind.
+    pub(super) fn groups_behind(&self) -> Vec<Vec<usize>> {
+        let mut behind = vec![Vec::new(); self.switches.len()];
+        for (group, known) in self.groups.iter().enumerate() {
+            behind[known.switch].push(group);
+        }
+        behind
     }
 
     /// Whether GPUs stay attached anywhere for longer than a slot.

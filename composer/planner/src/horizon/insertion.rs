@@ -17,6 +17,8 @@ pub(super) struct Insertion {
 const GROUPS: usize = 4;
 /// Where there are more hosts, only some are looked at.
 pub(super) const HOSTS: usize = 24;
+/// Where a kind has more groups, so many that have GPUs free are looked for; those near a host come to them.
+const OFFERED: usize = 48;
 
 /// What is free of the groups that a demand may have, by kind.
 type Offers<'p> = Vec<Offer<'p>>;
@@ -25,6 +27,8 @@ type Offers<'p> = Vec<Offer<'p>>;
 struct Offer<'p> {
     choice: &'p Choice,
     groups: Vec<(usize, u16)>,
+    /// Not all groups were looked at.
+    some: bool,
 }
 
 /// Looks for places; keeps its scratch between calls.
@@ -54,7 +58,7 @@ impl Inserter {
         rng: &mut Rng,
     ) -> Option<(Insertion, Cost)> {
         let kinds = if self.cheapest_kind { 1 } else { usize::MAX };
-        let offers = offers(state, demand, kinds);
+        let offers = offers(state, demand, kinds, rng);
         if offers.is_empty() || state.problem.hosts.is_empty() {
             return None;
         }
@@ -78,7 +82,7 @@ impl Inserter {
 
     /// The cheapest place of all hosts.
     pub fn anywhere(&mut self, state: &State<'_>, demand: usize, rng: &mut Rng) -> Option<Insertion> {
-        let offers = offers(state, demand, usize::MAX);
+        let offers = offers(state, demand, usize::MAX, rng);
         self.hosts = (0..state.problem.hosts.len()).collect();
         let found = self.among(state, demand, &offers, 0, rng)?;
         Some(found.0)
@@ -86,7 +90,7 @@ impl Inserter {
 
     /// The cheapest GPUs for a demand at one host.
     pub fn at(&mut self, state: &State<'_>, demand: usize, host: usize, rng: &mut Rng) -> Option<Insertion> {
-        let offers = offers(state, demand, usize::MAX);
+        let offers = offers(state, demand, usize::MAX, rng);
         self.at_host(state, demand, &offers, host, Cost::MAX, rng)
             .map(|(_, found)| found)
     }
@@ -100,7 +104,7 @@ impl Inserter {
         rng: &mut Rng,
     ) -> Vec<Candidate> {
         let mut found = Vec::new();
-        for offer in offers(state, demand, usize::MAX) {
+        for offer in offers(state, demand, usize::MAX, rng) {
             let one = self.at_host(state, demand, &vec![offer], host, Cost::MAX, rng);
             let Some((_, Insertion { cost, placement })) = one.filter(|(_, one)| one.cost < 0) else {
                 continue;
@@ -194,7 +198,8 @@ impl Inserter {
         let limited = problem.is_limited(wanted, host);
         let fixed = state.more_on(host, wanted.window.clone()) - wanted.unmet;
         let mut best: Option<(Cost, Insertion)> = None;
-        for Offer { choice, groups } in offers {
+        for offer in offers {
+            let Offer { choice, groups, .. } = offer;
             let gpus = choice.gpus;
             if room < gpus {
                 continue;
@@ -203,7 +208,7 @@ impl Inserter {
             let at_work =
                 |(group, _): &(usize, u16)| problem.groups[*group].active - problem.groups[*group].idle;
             let a_slot = groups.iter().map(at_work).min().unwrap_or(0);
-            let fixed = fixed + choice.penalty;
+            let fixed = fixed + choice.penalty - state.fairer(wanted, gpus);
             let at_least = fixed + Cost::from(gpus) * wanted.window.len() as Cost * a_slot;
             if at_least >= best.as_ref().map_or(least, |(best, _)| least.min(*best)) {
                 continue;
@@ -236,7 +241,7 @@ impl Inserter {
                     Some((attached + work, vec![(*group, gpus)]))
                 }
                 several => {
-                    let chosen = self.chosen(state, (wanted, gpus), several, host);
+                    let chosen = self.chosen(state, wanted, offer, several, host);
                     let left = if limited {
                         Left::at(state, wanted, host)
                     } else {
@@ -277,18 +282,22 @@ impl Inserter {
     fn chosen(
         &self,
         state: &State<'_>,
-        (wanted, gpus): (&Demand, u16),
+        wanted: &Demand,
+        offer: &Offer<'_>,
         groups: &[(usize, u16)],
         host: usize,
     ) -> Vec<(usize, u16)> {
-        let problem: &Problem = state.problem;
+        let (problem, gpus): (&Problem, _) = (state.problem, offer.choice.gpus);
         let near = |(group, _): &&(usize, u16)| {
             problem.groups[*group].switch == problem.hosts[host].switch
                 || state.rows(host).iter().any(|row| row.group == *group)
         };
         let mut chosen: Vec<(usize, u16)> = groups.to_vec();
         if groups.len() > GROUPS {
-            chosen = groups.iter().filter(near).copied().collect();
+            chosen = match offer.some {
+                true => self.near(state, wanted, offer, host),
+                false => groups.iter().filter(near).copied().collect(),
+            };
             // The freest stand first.
             let others = groups.iter().filter(|group| !near(group)).copied();
             let mut free: u32 = chosen.iter().map(|(_, free)| u32::from(*free)).sum();
@@ -311,6 +320,19 @@ impl Inserter {
             }
         }
         chosen
+    }
+
+    /// What is free of an offer's groups that are at a host or behind its switch.
+    fn near(&self, state: &State<'_>, wanted: &Demand, offer: &Offer<'_>, host: usize) -> Vec<(usize, u16)> {
+        let mut near: Vec<usize> = state.rows(host).iter().map(|row| row.group).collect();
+        near.extend(state.behind(state.problem.hosts[host].switch));
+        near.sort_unstable();
+        near.dedup();
+        let shunned = |group: &usize| self.shunned == Some((host, *group));
+        near.retain(|group| offer.choice.groups.binary_search(group).is_ok() && !shunned(group));
+        let mut near = free(state, wanted, near.into_iter());
+        near.sort_by_key(|(_, free)| std::cmp::Reverse(*free));
+        near
     }
 
     /// Shares a demand out over groups of one kind, GPU by GPU to where the next is cheapest: costs are convex in
@@ -383,25 +405,55 @@ fn fewest(offers: &Offers<'_>) -> u16 {
 
 /// The kinds of which there are enough GPUs free over the window of a demand, the freest groups first. Looks at so many
 /// kinds, from the cheapest on. None where the tenant's quota leaves none.
-fn offers<'p>(state: &State<'p>, demand: usize, kinds: usize) -> Offers<'p> {
+///
+/// Where nothing limits which host gets which GPUs and a kind has very many groups, enough of them are an offer.
+fn offers<'p>(state: &State<'p>, demand: usize, kinds: usize, rng: &mut Rng) -> Offers<'p> {
     let wanted = &state.problem.demands[demand];
     let mut offers = Vec::new();
-    let quota = state.free_quota(wanted);
     for choice in wanted.choices.iter().take(kinds) {
-        if quota < u32::from(choice.gpus) {
+        if state.free_quota(wanted, &choice.groups) < u32::from(choice.gpus) {
             continue;
         }
-        let free = |group: &usize| (*group, state.free_gpus(*group, wanted.window.clone()));
-        let mut groups: Vec<(usize, u16)> = choice
-            .groups
-            .iter()
-            .map(free)
-            .filter(|(_, free)| *free > 0)
-            .collect();
+        let all = choice.groups.len();
+        let some = all > 2 * OFFERED && !wanted.one_switch && state.reaches_all();
+        let mut groups = if some {
+            let first = rng.usize(..all);
+            let from_there = choice.groups[first..].iter().chain(&choice.groups[..first]);
+            enough(state, wanted, choice.gpus, from_there.copied())
+        } else {
+            free(state, wanted, choice.groups.iter().copied())
+        };
         if groups.iter().map(|(_, free)| u32::from(*free)).sum::<u32>() >= u32::from(choice.gpus) {
             groups.sort_by_key(|(_, free)| std::cmp::Reverse(*free));
-            offers.push(Offer { choice, groups });
+            offers.push(Offer { choice, groups, some });
         }
     }
     offers
+}
+
+/// What is free of groups over the window of a demand, where anything is.
+fn free(state: &State<'_>, wanted: &Demand, groups: impl Iterator<Item = usize>) -> Vec<(usize, u16)> {
+    let free = |group: usize| (group, state.free_gpus(group, wanted.window.clone()));
+    groups.map(free).filter(|(_, free)| *free > 0).collect()
+}
+
+/// The first of those that have any free, and all that are needed for so many GPUs.
+fn enough(
+    state: &State<'_>,
+    wanted: &Demand,
+    gpus: u16,
+    groups: impl Iterator<Item = usize>,
+) -> Vec<(usize, u16)> {
+    let (mut found, mut sum) = (Vec::with_capacity(OFFERED), 0);
+    for group in groups {
+        let free = state.free_gpus(group, wanted.window.clone());
+        if free > 0 {
+            found.push((group, free));
+            sum += u32::from(free);
+        }
+        if found.len() >= OFFERED && sum >= u32::from(gpus) {
+            break;
+        }
+    }
+    found
 }

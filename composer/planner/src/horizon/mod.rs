@@ -5,7 +5,7 @@
 //! * [`solve`]: a first plan at once, better ones until the [`Budget`] is spent, and a cost that none can go below.
 //!   On the way: `state` (what a placement costs, kept as it changes), `keep` and `cover` (which idle GPUs stay
 //!   attached), `insertion` (where a demand is served best), `ruin`, `search` and `repair` (taking away and placing
-//!   anew, by chance or exactly),
+//!   anew, by chance or exactly: a `program` for a solver),
 //!   `settle` (what is attached in each slot), `bound`, `relaxation` and `room` (what no plan can go below).
 //! * [`fabric`]: who reaches whom, and what uplinks and windows for BARs carry; `locality` and `bar` keep to it.
 //! * `payable`: the most that anything may cost, so that sums are exact.
@@ -36,6 +36,8 @@ mod insertion;
 mod keep;
 mod locality;
 mod payable;
+mod program;
+mod promised;
 mod relaxation;
 mod repair;
 mod room;

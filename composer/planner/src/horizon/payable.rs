@@ -23,7 +23,7 @@ pub(super) fn judge(problem: &Problem) -> Result<(), Invalid> {
 }
 
 /// What is paid for, and how much that can be.
-fn parts(problem: &Problem) -> [(&'static str, f64); 8] {
+fn parts(problem: &Problem) -> [(&'static str, f64); 9] {
     let slots = problem.slots as f64;
     let hosts = problem.hosts.len() as f64;
     let gpus = f64::from(problem.gpus());
@@ -45,6 +45,7 @@ fn parts(problem: &Problem) -> [(&'static str, f64); 8] {
             of_gpus(problem.costs.hop) * f64::from(far),
         ),
         ("costs.split_per_slot", of_gpus(problem.fabric.split)),
+        ("costs.unfair_per_gpu_slot", problem.most_unfair()),
         ("costs.attach", of_gpus(problem.costs.attach)),
         ("costs.detach", of_gpus(problem.costs.detach)),
         ("costs.host_fire_up", hosts * slots * problem.costs.fire_up as f64),

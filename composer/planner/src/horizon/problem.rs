@@ -30,6 +30,8 @@ pub struct Problem {
     pub switches: Vec<String>,
     pub costs: Costs,
     pub quotas: Vec<Quota>,
+    /// A GPU that a tenant is short of its fair share, for a slot.
+    pub unfair: Cost,
     pub fabric: Fabric,
     /// Demands that belong together.
     pub bundles: Vec<Bundle>,
@@ -42,8 +44,11 @@ pub struct Problem {
 pub struct Quota {
     pub tenant: String,
     pub most: u32,
-    /// Others never take these from it in a slot in which it has demands for as many.
+    /// Others never take these from it in a slot in which it has demands for as many: so many of the GPUs that these can
+    /// do with.
     pub guaranteed: u32,
+    /// Its weight where what tenants are short of their fair shares is paid for.
+    pub weight: u32,
 }
 
 /// A host: how many GPUs it has room for, and what it costs to have it on.
@@ -73,6 +78,8 @@ pub struct Group {
     pub kind: usize,
     pub switch: usize,
     pub count: u16,
+    /// Further ones, which stay where they are and serve no demand.
+    pub pinned: u16,
     pub memory_gb: f64,
     /// A GPU at work for a slot.
     pub active: Cost,
@@ -190,22 +197,6 @@ impl Problem {
     /// All GPUs that may be moved.
     pub(super) fn gpus(&self) -> u32 {
         self.groups.iter().map(|group| u32::from(group.count)).sum()
-    }
-
-    /// What is kept for each tenant with a quota, by slot: no more than it is guaranteed, may use, or has demands for.
-    pub(super) fn guarantees(&self) -> Vec<Vec<u32>> {
-        let mut wanted = vec![vec![0_u32; self.slots]; self.quotas.len()];
-        for demand in &self.demands {
-            let Some(quota) = demand.quota else { continue };
-            for slot in &mut wanted[quota][demand.window.clone()] {
-                *slot = slot.saturating_add(u32::from(demand.gpus()));
-            }
-        }
-        for (quota, wanted) in self.quotas.iter().zip(&mut wanted) {
-            let most = quota.guaranteed.min(quota.most);
-            wanted.iter_mut().for_each(|slot| *slot = (*slot).min(most));
-        }
-        wanted
     }
 
     /// Whether a demand may run on a host in a window, as far as that is said.

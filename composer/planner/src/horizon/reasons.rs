@@ -2,14 +2,15 @@
 //! and then what would cost more than it is worth.
 
 mod bundles;
+mod ending;
 mod fabric;
 
 use super::classes::MUST;
-use super::insertion::Inserter;
 use super::problem::{Demand, Host, Need, Problem, UNIT};
 use super::solution::Assignment;
 use super::solve::placements;
 use super::state::State;
+use ending::Scratch;
 use serde::Serialize;
 use std::ops::Range;
 
@@ -33,11 +34,13 @@ pub fn reasons(problem: &Problem, plan: &Assignment) -> Vec<Unserved> {
             state.place(demand, placement);
         }
     }
-    let mut scratch = Inserter::default();
+    let mut scratch = Scratch::of(problem);
     let mut unserved = Vec::new();
     for (index, demand) in problem.demands.iter().enumerate() {
         match demand.share {
-            None if state.placement(index).is_none() => unserved.push(explain(&state, index, &mut scratch)),
+            None if state.placement(index).is_none() => {
+                unserved.push(explain(&mut state, index, &mut scratch));
+            }
             Some(share) if share.phase == 0 && share.part == 0 => {
                 let bundle = &problem.bundles[share.bundle];
                 unserved.extend(bundles::of_bundle(&mut state, bundle, &mut scratch));
@@ -72,8 +75,8 @@ fn of_all(demand: &Demand, why: impl Fn(&Need) -> Option<Why>) -> Option<Why> {
     Some((reason, different))
 }
 
-fn explain(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Unserved {
-    let (reason, help) = why(state, index, inserter);
+fn explain(state: &mut State<'_>, index: usize, scratch: &mut Scratch) -> Unserved {
+    let (reason, help) = why(state, index, scratch);
     Unserved {
         demand: state.problem.demands[index].id.clone(),
         partly: false,
@@ -82,32 +85,47 @@ fn explain(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Unserved
     }
 }
 
-pub(super) fn why(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Why {
+pub(super) fn why(state: &mut State<'_>, index: usize, scratch: &mut Scratch) -> Why {
     let problem = state.problem;
     let demand = &problem.demands[index];
-    let (reason, mut help) = why_at_all(state, index, inserter);
+    let (mut reason, mut help) = why_at_all(state, index, scratch);
     let never = of_all(demand, |need| never(problem, demand, need)).is_some();
+    if let Some((used, share)) = state.beyond_share(demand).filter(|_| !never) {
+        let tenant = &demand.tenant;
+        reason.push_str(&format!(
+            "; tenant {tenant} uses {used} GPUs then, and its fair share is {share}"
+        ));
+        help.push(format!("a greater weight for tenant {tenant}"));
+    }
+    if !never {
+        help.extend(ending::help(state, index, scratch));
+    }
     if !never && (problem.classes.iter()).any(|other| demand.priority < *other && *other < MUST) {
         help.push("a higher priority".to_owned());
     }
     (reason, help)
 }
 
-fn why_at_all(state: &State<'_>, index: usize, inserter: &mut Inserter) -> Why {
+/// Why a demand can have none of its needs in this plan; `None` where there are GPUs and room for one of them.
+fn no_place(state: &State<'_>, index: usize) -> Option<Why> {
+    let (problem, demand) = (state.problem, &state.problem.demands[index]);
+    of_all(demand, |need| {
+        never(problem, demand, need).or_else(|| no_room(state, index, need))
+    })
+}
+
+fn why_at_all(state: &State<'_>, index: usize, scratch: &mut Scratch) -> Why {
     let problem = state.problem;
     let demand = &problem.demands[index];
     of_all(demand, |need| never(problem, demand, need))
-        .or_else(|| {
-            of_all(demand, |need| {
-                never(problem, demand, need).or_else(|| no_room(state, index, need))
-            })
-        })
+        .or_else(|| no_place(state, index))
         .unwrap_or_else(|| {
             let places = 0..problem.hosts.len();
             let cheapest = places
                 .filter_map(|host| {
                     Some(
-                        inserter
+                        scratch
+                            .inserter
                             .at(state, index, host, &mut fastrand::Rng::with_seed(0))?
                             .cost,
                     )
@@ -140,6 +158,10 @@ fn never(problem: &Problem, demand: &Demand, need: &Need) -> Option<Why> {
             need.memory_gb
         );
         return Some((reason, vec!["other types of GPU in its list".to_owned()]));
+    }
+    if problem.groups.is_empty() {
+        let reason = format!("it wants {gpus} GPUs, and there are none at all");
+        return Some((reason, vec![format!("GPUs of {} GB or more", need.memory_gb)]));
     }
     if choices.is_empty() {
         let most = problem
@@ -193,12 +215,11 @@ fn never(problem: &Problem, demand: &Demand, need: &Need) -> Option<Why> {
     }
     if gpus > room {
         let reason = format!("it wants {gpus} GPUs on one host, and {which} has room for {room}");
-        return Some((
-            reason,
-            vec![format!(
-                "a host with room for {gpus} GPUs, or a demand for {room} at most"
-            )],
-        ));
+        let smaller = match room {
+            0 => String::new(),
+            room => format!(", or a demand for {room} at most"),
+        };
+        return Some((reason, vec![format!("a host with room for {gpus} GPUs{smaller}")]));
     }
     let count = |choice: &&Vec<usize>| {
         choice
@@ -209,14 +230,27 @@ fn never(problem: &Problem, demand: &Demand, need: &Need) -> Option<Why> {
     let most = choices.iter().max_by_key(count)?;
     if count(&most) < u32::from(gpus) {
         let (kind, count) = (&problem.kinds[problem.groups[most[0]].kind], count(&most));
+        let pinned: u32 = most
+            .iter()
+            .map(|group| u32::from(problem.groups[*group].pinned))
+            .sum();
+        let lacking = u32::from(gpus) - count;
+        let mut help = vec![format!("{lacking} more GPUs of {kind}")];
+        let beside = match pinned {
+            0 => String::new(),
+            pinned => {
+                help.push(format!(
+                    "{} of those that are pinned let go (pinned: false)",
+                    lacking.min(pinned)
+                ));
+                format!(" beside {pinned} that are pinned")
+            }
+        };
         let reason = format!(
-            "it wants {gpus} GPUs of one kind with {} GB, and of {kind} there are {count}",
+            "it wants {gpus} GPUs of one kind with {} GB, and of {kind} there are {count}{beside}",
             need.memory_gb
         );
-        return Some((
-            reason,
-            vec![format!("{} more GPUs of {kind}", u32::from(gpus) - count)],
-        ));
+        return Some((reason, help));
     }
     fabric::in_the_way(problem, (demand, need), None)
 }
@@ -264,22 +298,14 @@ fn no_room(state: &State<'_>, index: usize, need: &Need) -> Option<Why> {
             vec![format!("{} more GPUs in the limit of {tenant}", gpus - left)],
         ));
     }
-    let beside = state.beside_guarantees(demand);
-    if beside < gpus {
-        let reason = format!(
-            "it wants {gpus} GPUs, and in {span} others leave {beside} at most, for what tenants are guaranteed is kept for them"
-        );
-        let who = match demand.tenant.as_str() {
-            "" => "its tenant".to_owned(),
-            tenant => tenant.to_owned(),
-        };
-        return Some((
-            reason,
-            vec![
-                format!("a guarantee of more GPUs for {who}"),
-                format!("{} more GPUs", gpus - beside),
-            ],
-        ));
+    let enough = choices
+        .iter()
+        .filter(|choice| free(choice, window.clone()) >= gpus);
+    let beside = enough.map(|choice| (state.beside_guarantees(demand, choice), choice));
+    if let Some((beside, choice)) = beside.max_by_key(|(beside, _)| *beside)
+        && beside < gpus
+    {
+        return Some(guaranteed(state, (demand, gpus), choice));
     }
     let reason = if most < gpus {
         help.push(format!("{} more GPUs of {kind} in {span}", gpus - most));
@@ -311,6 +337,33 @@ fn no_room(state: &State<'_>, index: usize, need: &Need) -> Option<Why> {
         ));
     }
     Some((reason, help))
+}
+
+/// For whom GPUs of these groups are kept that a demand would need.
+fn guaranteed(state: &State<'_>, (demand, gpus): (&Demand, u32), groups: &[usize]) -> Why {
+    let quotas = &state.problem.quotas;
+    let in_the_way = state.guarantees_in_the_way(demand, groups);
+    let (left, kept) = in_the_way.map_or((0, Vec::new()), |found| (found.left, found.kept));
+    let for_whom: Vec<String> = kept
+        .iter()
+        .map(|(quota, count)| format!("{count} for tenant {}", quotas[*quota].tenant))
+        .collect();
+    let reason = format!(
+        "it wants {gpus} GPUs, and in slots {} to {} others leave {left} at most, for what is guaranteed is kept: {}",
+        demand.window.start,
+        demand.window.end - 1,
+        for_whom.join(", ")
+    );
+    let who = match demand.tenant.as_str() {
+        "" => "its tenant",
+        tenant => tenant,
+    };
+    let more = gpus.saturating_sub(left);
+    let help = vec![
+        format!("a guarantee of more GPUs for {who}"),
+        format!("{more} more GPUs"),
+    ];
+    (reason, help)
 }
 
 /// Which of these hosts are closed when, within a window: the first of them.

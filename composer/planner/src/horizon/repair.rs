@@ -1,18 +1,18 @@
 //! Exact repair of a small part: of the places that some demands may have, each priced by itself, those that together fit and
-//! cost least. It is a mixed-integer program, solved by branch and bound; what of it is left when its nodes are spent is a
-//! choice that fits, too.
+//! cost least. It is a mixed-integer program (`program`), solved by branch and bound; what of it is left when its nodes
+//! are spent is a choice that fits, too.
 //!
 //! Placing one demand after the other takes what the next one needs; here nobody is the first. What the demands share, such
 //! as GPUs that stay attached from one to the next, shows only when they are placed: the search judges that.
 
 use super::problem::Cost;
+use super::program::Program;
 use super::state::{Placement, State};
-use microlp::{ComparisonOp, OptimizationDirection, Problem as Program, SolveOptions, Variable};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Nodes of branch and bound: nearly all are solved in fewer.
-const NODES: u64 = 200;
+const NODES: u32 = 200;
 /// Rounds between two repairs: fewer where they help, more where they do not.
 const EVERY: Range<u64> = 64..32_768;
 
@@ -64,35 +64,24 @@ enum Limit {
 
 /// Which of the candidates to take, one for each demand at most. `None`: no answer was found.
 pub(super) fn choose(state: &State<'_>, candidates: &[Candidate]) -> Option<Vec<usize>> {
-    let mut program = Program::new(OptimizationDirection::Minimize);
-    let taken: Vec<Variable> = candidates
-        .iter()
-        .map(|candidate| program.add_binary_var(candidate.cost as f64 / 1000.0))
-        .collect();
-    let mut by_demand: BTreeMap<usize, Vec<(Variable, f64)>> = BTreeMap::new();
-    for (candidate, taken) in candidates.iter().zip(&taken) {
-        by_demand.entry(candidate.demand).or_default().push((*taken, 1.0));
+    let mut program = Program::new(candidates.iter().map(|candidate| candidate.cost as f64 / 1000.0));
+    let mut by_demand: BTreeMap<usize, Vec<(usize, f64)>> = BTreeMap::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        by_demand.entry(candidate.demand).or_default().push((index, 1.0));
     }
-    for ways in by_demand.values() {
-        program.add_constraint(ways, ComparisonOp::Le, 1.0);
+    for ways in by_demand.into_values() {
+        program.at_most(ways, 1.0);
     }
     for span in spans(state, candidates) {
-        for (limit, uses) in uses(state, candidates, &taken, &span) {
+        for (limit, uses) in uses(state, candidates, &span) {
             let free = match limit {
                 Limit::Host(host) => state.free_room(host, span.clone()),
                 Limit::Group(group) => state.free_gpus(group, span.clone()),
             };
-            let all: f64 = uses.iter().map(|(_, gpus)| gpus).sum();
-            if all > f64::from(free) {
-                program.add_constraint(&uses, ComparisonOp::Le, f64::from(free));
-            }
+            program.at_most(uses, f64::from(free));
         }
     }
-    let mut options = SolveOptions::default();
-    options.node_limit = Some(NODES);
-    let solved = program.solve_with(options).ok()?.into_solution().ok()?;
-    let is_taken = |index: &usize| solved.var_value(taken[*index]) > 0.5;
-    Some((0..candidates.len()).filter(is_taken).collect())
+    program.solve(NODES)
 }
 
 /// Slots from one to the next at which a candidate's demand begins or ends.
@@ -110,11 +99,10 @@ fn spans(state: &State<'_>, candidates: &[Candidate]) -> Vec<Range<usize>> {
 fn uses(
     state: &State<'_>,
     candidates: &[Candidate],
-    taken: &[Variable],
     span: &Range<usize>,
-) -> BTreeMap<Limit, Vec<(Variable, f64)>> {
-    let mut uses: BTreeMap<Limit, Vec<(Variable, f64)>> = BTreeMap::new();
-    for (candidate, taken) in candidates.iter().zip(taken) {
+) -> BTreeMap<Limit, Vec<(usize, f64)>> {
+    let mut uses: BTreeMap<Limit, Vec<(usize, f64)>> = BTreeMap::new();
+    for (index, candidate) in candidates.iter().enumerate() {
         if !state.problem.demands[candidate.demand]
             .window
             .contains(&span.start)
@@ -126,7 +114,7 @@ fn uses(
         let groups = placement.parts.iter();
         let groups = groups.map(|(group, count)| (Limit::Group(*group), f64::from(*count)));
         for (limit, gpus) in groups.chain([room]) {
-            uses.entry(limit).or_default().push((*taken, gpus));
+            uses.entry(limit).or_default().push((index, gpus));
         }
     }
     uses

@@ -41,7 +41,14 @@ fn choose_some(state: &State<'_>, unserved: &[usize], rng: &mut Rng) -> Vec<usiz
         return served(state, of_kind_at_hosts(state, seed, rng));
     }
     let most = if count > MANY { MOST_OF_MANY } else { MOST };
-    let most = 1 + rng.usize(..most.min(count.div_ceil(2)).max(1));
+    let most = most.min(count.div_ceil(2)).max(1);
+    // A few are tried quickly and most often enough; one time in five it is more than half as many as may be.
+    let share = rng.f64();
+    let most = 1 + if count > MANY {
+        rng.usize(..most)
+    } else {
+        (share * share * share * most as f64) as usize
+    };
     let mut chosen: Vec<usize> = match rng.u8(..10) {
         0 => (0..most).map(|_| rng.usize(..count)).collect(),
         1..=3 => in_window(problem, seed, rng).collect(),
@@ -199,9 +206,9 @@ fn in_the_way(state: &State<'_>, demand: usize, times: usize, chosen: &mut Vec<u
         .map(|group| u32::from(state.free_gpus(*group, wanted.window.clone())))
         .sum();
     let mut gpus = wants - i64::from(free);
-    let mut quota = wants - i64::from(state.free_quota(wanted));
+    let mut quota = wants - i64::from(state.free_quota(wanted, &choice.groups));
     // What others are guaranteed is in the way: anybody may make room.
-    let guarded = i64::from(state.beside_guarantees(wanted)) < wants;
+    let guarded = i64::from(state.beside_guarantees(wanted, &choice.groups)) < wants;
     let mut others: Vec<usize> = some(problem, rng)
         .filter(|other| overlap(problem, demand, *other))
         .collect();

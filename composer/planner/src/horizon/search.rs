@@ -29,6 +29,9 @@ const NOISE: f64 = 3.0;
 /// Demands that are repaired at once, and places of each that are looked at.
 const REPAIRED: usize = 10;
 const PLACES: usize = 6;
+/// Rounds for each demand that make a small problem's first plan better, and all of them at most.
+const POLISHED: usize = 4;
+const MOST_POLISHED: usize = 2_000;
 /// How small the last accepted losses are.
 const COLDEST: f64 = 0.5 * UNIT;
 
@@ -100,13 +103,42 @@ impl<'p> Search<'p> {
         // for all. Where there is not, a slot of a GPU that costs most unserved comes first.
         left.sort_by_key(|demand| (first(demand), start(demand), Reverse(value(demand))));
         search.construct(&left);
-        left.sort_by_key(|demand| (first(demand), Reverse(value(demand)), start(demand)));
-        search.construct(&left);
+        if search.is_small()
+            || left
+                .iter()
+                .any(|demand| search.state.placement(*demand).is_none())
+        {
+            left.sort_by_key(|demand| (first(demand), Reverse(value(demand)), start(demand)));
+            search.remove_all(&left);
+            search.construct(&left);
+        }
         search.go_back();
+        // Where a plan goes on, nothing moves before there is time to search.
+        if search.is_small() && previous.iter().all(Option::is_none) {
+            search.polish();
+        }
         search
     }
 
-    /// Places all of these, keeps that if it is the best yet, and takes them away again.
+    /// Whether every host is looked at for every demand.
+    fn is_small(&self) -> bool {
+        self.state.problem.hosts.len() <= HOSTS
+    }
+
+    /// Takes what costs less and nothing else, for so few rounds that nobody waits for it: a first plan of a small problem
+    /// is not one of those that any rule of thumb beats.
+    fn polish(&mut self) {
+        if self.state.problem.demands.is_empty() || self.state.problem.hosts.is_empty() {
+            return;
+        }
+        let rounds = self.state.problem.demands.len().saturating_mul(POLISHED);
+        for _ in 0..rounds.min(MOST_POLISHED) {
+            self.round(0.0);
+        }
+        self.go_back();
+    }
+
+    /// Places all of these, and keeps that if it is the best yet.
     fn construct(&mut self, order: &[usize]) {
         // Those that can do with the cheapest kind leave the dearer ones to those that can't, as long as there are enough.
         self.inserter.cheapest_kind = true;
@@ -119,9 +151,6 @@ impl<'p> Search<'p> {
         self.insert(&left.collect::<Vec<_>>(), 0);
         let cost = self.state.cost();
         self.keep_if_best(cost);
-        for demand in order {
-            self.remove(*demand);
-        }
     }
 
     /// Searches until so large a share of the budget is spent, or nothing better than `bound` is possible. `news` hears of
@@ -152,7 +181,7 @@ impl<'p> Search<'p> {
                 news(self.best.cost, budget.elapsed());
             }
             self.rounds += 1;
-            if self.rounds.is_multiple_of(LOOKS) || self.state.problem.hosts.len() > HOSTS {
+            if self.rounds.is_multiple_of(LOOKS) || !self.is_small() {
                 spent = spent_of(budget.spent(self.rounds));
             }
         }
@@ -457,10 +486,9 @@ impl<'p> Search<'p> {
 
     /// Remembers the state if it is the best yet. `cost` is what it costs at most.
     fn keep_if_best(&mut self, mut cost: Cost) -> bool {
-        let small = self.state.problem.hosts.len() <= HOSTS;
         let order = self.state.neglect().cmp(&self.best.neglect);
         let may_be_best = order.is_lt() || self.state.base() < self.best.cost;
-        if small && may_be_best && self.state.may_cost_less() {
+        if self.is_small() && may_be_best && self.state.may_cost_less() {
             cost = settle::settle(&self.state).1;
         }
         if cost == Cost::MAX || order.is_gt() || order.is_eq() && cost >= self.best.cost {
@@ -516,7 +544,7 @@ pub(super) fn fits(state: &State<'_>, demand: usize, placement: &Placement) -> b
     wanted.choices.iter().any(meets)
         && state.problem.may_run(wanted, placement.host, &wanted.window)
         && state.is_apart(demand, placement.host)
-        && state.free_quota(wanted) >= count
+        && state.free_quota(wanted, &placement.groups()) >= count
         && u32::from(state.free_room(placement.host, window())) >= count
         && placement
             .parts

@@ -1,20 +1,24 @@
 //! Who is placed where, and what that costs: kept up to date as demands come and go, without adding anything up
 //! anew.
 //!
-//! The cost of a state has four parts: what is not served; GPUs at work; hosts that are on; and, for each group at
+//! The cost of a state has five parts: what is not served; what tenants are short of their fair shares; GPUs at work; hosts that are on; and, for each group at
 //! each host, attaching, detaching and idling ([`keep`]). The last is found for each group and host alone. Where
 //! more would be kept than a group has or a host has room for, the cheapest keeps are given up ([`cover`]): that is
 //! the *excess*. It is exact for a group, and for a host; where the same keep is given up for both, the state
 //! counts it twice, and [`settle`](super::settle) finds out.
 
+mod guarantees;
 mod hold;
+mod tenants;
 
 use super::bar::{self, Kept};
 use super::classes;
 use super::cover::{self, Interval};
 use super::fabric::Carried;
 use super::keep::{self, Gap, Prices, Run};
-use super::problem::{Cost, Demand, Problem};
+use super::problem::{Cost, Problem};
+use super::promised::short;
+use guarantees::Guarantees;
 use std::ops::Range;
 
 /// Where a demand runs, and on GPUs of which groups.
@@ -28,6 +32,10 @@ impl Placement {
     /// GPUs of all groups.
     pub fn gpus(&self) -> u32 {
         self.parts.iter().map(|(_, count)| u32::from(*count)).sum()
+    }
+
+    pub fn groups(&self) -> Vec<usize> {
+        self.parts.iter().map(|(group, _)| *group).collect()
     }
 }
 
@@ -75,48 +83,17 @@ pub(super) struct State<'p> {
     /// GPUs in use by quota and slot.
     quotas: Vec<Vec<u32>>,
     guarantees: Option<Guarantees>,
+    /// Fair shares, by quota and slot.
+    shares: Vec<Vec<u32>>,
     carried: Carried,
     held: hold::Held,
     /// Demands that are placed, by host.
     guests: Vec<Vec<usize>>,
+    /// Groups by switch.
+    behind: Vec<Vec<usize>>,
+    /// Every host may have any GPUs that there is room for.
+    reaches_all: bool,
     scratch: Scratch,
-}
-
-/// What is kept for tenants, where anything is.
-#[derive(Debug, Clone)]
-struct Guarantees {
-    /// By quota and slot.
-    kept: Vec<Vec<u32>>,
-    /// GPUs that are in use or kept for somebody, by slot.
-    claimed: Vec<u32>,
-    all: u32,
-}
-
-impl Guarantees {
-    fn of(problem: &Problem) -> Option<Self> {
-        if problem.quotas.iter().all(|quota| quota.guaranteed == 0) {
-            return None;
-        }
-        let kept = problem.guarantees();
-        let at = |slot: usize| kept.iter().map(|of_quota| of_quota[slot]).sum();
-        Some(Self {
-            claimed: (0..problem.slots).map(at).collect(),
-            kept,
-            all: problem.gpus(),
-        })
-    }
-
-    /// GPUs that a demand may use in a slot, while its tenant uses so many.
-    fn free(&self, quota: Option<usize>, slot: usize, used: u32) -> u32 {
-        let own = quota.map_or(0, |quota| self.kept[quota][slot].saturating_sub(used));
-        self.all.saturating_sub(self.claimed[slot]) + own
-    }
-
-    /// A tenant uses so many after so many before.
-    fn change(&mut self, quota: Option<usize>, slot: usize, before: u32, after: u32) {
-        let kept = quota.map_or(0, |quota| self.kept[quota][slot]);
-        self.claimed[slot] = self.claimed[slot] + after.max(kept) - before.max(kept);
-    }
 }
 
 /// Whose excess it is.
@@ -147,6 +124,12 @@ impl<'p> State<'p> {
             .iter()
             .map(|group| Prices::new(group.idle, problem.costs))
             .collect();
+        let shares = problem.fair_shares();
+        let none_has_any: Cost = shares
+            .iter()
+            .flatten()
+            .map(|share| short(problem.unfair, *share, 0))
+            .sum();
         let mut state = Self {
             problem,
             placed: vec![None; problem.demands.len()],
@@ -158,15 +141,18 @@ impl<'p> State<'p> {
             dirty_hosts: Vec::new(),
             on: vec![0; problem.hosts.len()],
             prices,
-            base: problem.demands.iter().map(|demand| demand.unmet).sum(),
+            base: problem.demands.iter().map(|demand| demand.unmet).sum::<Cost>() + none_has_any,
             neglect: classes::unmet(problem),
             excess: 0,
             log: Vec::new(),
             quotas: vec![vec![0; problem.slots]; problem.quotas.len()],
             guarantees: Guarantees::of(problem),
+            shares,
             carried: Carried::nothing(problem),
             held: hold::Held::default(),
             guests: vec![Vec::new(); problem.hosts.len()],
+            behind: problem.groups_behind(),
+            reaches_all: problem.reaches_all(),
             scratch: Scratch::default(),
         };
         for (host, known) in problem.hosts.iter().enumerate() {
@@ -190,6 +176,16 @@ impl<'p> State<'p> {
     /// Hosts where GPUs of a group are in use, or were attached at first.
     pub fn hosts_of(&self, group: usize) -> &[usize] {
         &self.at[group]
+    }
+
+    /// Groups behind a switch.
+    pub fn behind(&self, switch: usize) -> &[usize] {
+        &self.behind[switch]
+    }
+
+    /// Whether the fabric limits nothing: see [`Problem::is_limited`].
+    pub fn reaches_all(&self) -> bool {
+        self.reaches_all
     }
 
     /// Demands that are placed at a host.
@@ -236,30 +232,6 @@ impl<'p> State<'p> {
     /// What uplinks carry and hosts map for what is in use.
     pub fn carried(&self) -> &Carried {
         &self.carried
-    }
-
-    /// GPUs that a demand's tenant may use beside those that it uses, in every slot of the demand's window.
-    pub fn free_quota(&self, demand: &Demand) -> u32 {
-        self.within_limit(demand).min(self.beside_guarantees(demand))
-    }
-
-    /// As far as its tenant's own limit goes.
-    pub fn within_limit(&self, demand: &Demand) -> u32 {
-        let Some(quota) = demand.quota else {
-            return u32::MAX;
-        };
-        let used = self.quotas[quota][demand.window.clone()].iter().copied().max();
-        self.problem.quotas[quota].most.saturating_sub(used.unwrap_or(0))
-    }
-
-    /// As far as what others are guaranteed leaves it.
-    pub fn beside_guarantees(&self, demand: &Demand) -> u32 {
-        let Some(guarantees) = &self.guarantees else {
-            return u32::MAX;
-        };
-        let used = |slot: usize| demand.quota.map_or(0, |quota| self.quotas[quota][slot]);
-        let free = |slot: usize| guarantees.free(demand.quota, slot, used(slot));
-        demand.window.clone().map(free).min().unwrap_or(0)
     }
 
     /// What is unmet of each class of priorities, the highest first.
@@ -359,9 +331,11 @@ impl<'p> State<'p> {
             };
             let after = if comes { before + gpus } else { before - gpus };
             if let Some(guarantees) = &mut self.guarantees {
-                guarantees.change(wanted.quota, slot, before, after);
+                guarantees.change(wanted.quota, slot, (before, after), &placement.parts);
             }
             if let Some(quota) = wanted.quota {
+                let (unfair, share) = (problem.unfair, self.shares[quota][slot]);
+                self.base += short(unfair, share, after) - short(unfair, share, before);
                 self.quotas[quota][slot] = after;
             }
         }

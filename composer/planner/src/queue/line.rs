@@ -1,10 +1,11 @@
 //! Jobs before a pool as it is seen: each is a demand, and the planner itself says what fits now and what would at a
 //! later moment. Nothing here is done; the trials are plans that nobody applies.
 
+use super::rests::Rests;
 use crate::promise::width;
-use crate::{Composition, Demand, Plan, PlanInput, Share, Unplaced, World};
+use crate::{Composition, Demand, Plan, PlanInput, Reserved, Share, Unplaced, World};
 use jiff::{SignedDuration, Timestamp};
-use poolwright_model::id::{DemandId, GpuId, PlanId, TenantId};
+use poolwright_model::id::{DemandId, GpuId, PlanId, TenantId, UnitId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A job that waits.
@@ -57,6 +58,21 @@ pub struct Line<'a> {
     pub fair_share: f64,
     /// Operations are attaching or detaching for jobs just now: what they have in hand will be known soon.
     pub in_motion: bool,
+    /// What was moved by itself of late, and what may be.
+    pub rests: Rests,
+    /// What of [`World::reserved`] is reserved for clients, and until when.
+    pub reservations: Vec<(Timestamp, Reserved)>,
+}
+
+/// A moment that a trial is made for: what is there beside what is held now, who is gone by then, and what is not to be
+/// touched.
+pub(super) struct Then<'t> {
+    pub at: Timestamp,
+    pub beside: &'t [Composition],
+    pub gone: &'t BTreeSet<DemandId>,
+    pub spare: &'t BTreeSet<GpuId>,
+    /// What is moved by then.
+    pub rests: &'t Rests,
 }
 
 /// A demand served in a trial, or why it is not.
@@ -94,50 +110,57 @@ impl Line<'_> {
         self.world.promises.share(tenant)
     }
 
-    /// Serves a demand beside all that is held now and these, but for these GPUs.
-    pub(super) fn beside(&self, demand: &Demand, started: &[Composition], spare: &BTreeSet<GpuId>) -> Trial {
+    /// Serves a demand beside all that is held now and these, but for these GPUs and, if it moves by itself, for what these
+    /// limits let nobody move.
+    pub(super) fn beside(
+        &self,
+        demand: &Demand,
+        started: &[Composition],
+        spare: &BTreeSet<GpuId>,
+        rests: Option<&Rests>,
+    ) -> Trial {
         let mut cordoned = self.world.cordoned.clone();
         cordoned.gpus.extend(spare.iter().cloned());
-        let held = self
-            .world
-            .held
-            .iter()
-            .chain(started)
-            .map(standing)
-            .collect::<Vec<_>>();
-        let plan = self.plan(&held, std::slice::from_ref(demand), &cordoned);
+        if let Some(rests) = rests {
+            rests.close(demand, self.now, &mut cordoned);
+        }
+        let mut held: Vec<Composition> = without(self.world.held, started).iter().map(standing).collect();
+        held.extend(started.iter().map(standing));
+        let plan = self.plan(self.now, &held, std::slice::from_ref(demand), &cordoned);
         served(plan, &demand.id)
     }
 
-    /// What is held, and what calendars want, at a moment: what is over by then goes, `kept` stays, too.
-    fn world_at(&self, at: Timestamp, kept: &[Composition], gone: &BTreeSet<DemandId>) -> Trialled {
+    /// What is held, and what calendars want, at a moment: what is over by then goes, what is `beside` stays, too, and has
+    /// what it took of that.
+    fn world_at(&self, at: Timestamp, beside: &[Composition], gone: &BTreeSet<DemandId>) -> Trialled {
         let over = |id: &DemandId| {
             let ended = self.running.iter().any(|job| job.demand == *id && job.ends <= at);
             ended || gone.contains(id) || self.calendars.contains(id)
         };
-        let held = self.world.held.iter().map(|c| match &c.demand {
-            Some(id) if over(id) => c.clone(),
-            _ => standing(c),
+        let held = without(self.world.held, beside).into_iter();
+        let held = held.map(|c| match &c.demand {
+            Some(id) if over(id) => c,
+            _ => standing(&c),
         });
         let wanted = self.ahead.iter().rfind(|ahead| ahead.at <= at);
         Trialled {
-            held: held.chain(kept.iter().map(standing)).collect(),
+            held: held.chain(beside.iter().map(standing)).collect(),
             wanted: wanted.map(|ahead| ahead.wanted.clone()).unwrap_or_default(),
         }
     }
 
-    /// The demands of calendars that are not served at a moment, beside `kept` and without `gone`.
+    /// The demands of calendars that are not served at a moment, beside these and without `gone`.
     pub(super) fn lacking_at(
         &self,
         at: Timestamp,
-        kept: &[Composition],
+        beside: &[Composition],
         gone: &BTreeSet<DemandId>,
     ) -> Lacking {
-        let Trialled { held, wanted } = self.world_at(at, kept, gone);
+        let Trialled { held, wanted } = self.world_at(at, beside, gone);
         if wanted.is_empty() {
             return Lacking::default();
         }
-        let plan = self.plan(&held, &wanted, self.world.cordoned);
+        let plan = self.plan(at, &held, &wanted, self.world.cordoned);
         let waits = plan.deferred.iter().any(|deferred| !deferred.because.is_loss());
         let holds = match plan.unplaced.is_empty() {
             true => BTreeMap::new(),
@@ -153,32 +176,29 @@ impl Line<'_> {
         };
         let unplaced = |demand: &&Demand| plan.unplaced.iter().any(|unplaced| unplaced.demand == demand.id);
         Lacking {
-            unsettled: !plan.unplaced.is_empty() && (waits || !self.world.reserved.is_empty()),
+            unsettled: !plan.unplaced.is_empty() && (waits || self.has_in_hand()),
             demands: wanted.iter().filter(unplaced).map(lacks).collect(),
         }
     }
 
-    /// Serves a demand at a moment after all that calendars want, beside `kept` and without `gone`.
-    pub(super) fn at(
-        &self,
-        at: Timestamp,
-        demand: &Demand,
-        kept: &[Composition],
-        gone: &BTreeSet<DemandId>,
-    ) -> Trial {
-        let Trialled { held, mut wanted } = self.world_at(at, kept, gone);
+    /// Serves a demand then, after all that calendars want.
+    pub(super) fn at(&self, demand: &Demand, then: &Then<'_>) -> Trial {
+        let Trialled { held, mut wanted } = self.world_at(then.at, then.beside, then.gone);
         // Whatever its priority, calendars go first.
         wanted.push(Demand {
             priority: i32::MIN,
             ..demand.clone()
         });
-        served(self.plan(&held, &wanted, self.world.cordoned), &demand.id)
+        let mut cordoned = self.world.cordoned.clone();
+        cordoned.gpus.extend(then.spare.iter().cloned());
+        then.rests.close(demand, then.at, &mut cordoned);
+        served(self.plan(then.at, &held, &wanted, &cordoned), &demand.id)
     }
 
     /// The GPUs that calendars would take at a moment and nobody holds for them now.
     pub(super) fn taken_at(&self, at: Timestamp) -> BTreeSet<GpuId> {
         let Trialled { held, wanted } = self.world_at(at, &[], &BTreeSet::new());
-        let plan = self.plan(&held, &wanted, self.world.cordoned);
+        let plan = self.plan(at, &held, &wanted, self.world.cordoned);
         plan.composes
             .iter()
             .flat_map(Composition::gpus)
@@ -186,7 +206,28 @@ impl Line<'_> {
             .collect()
     }
 
-    fn plan(&self, held: &[Composition], demands: &[Demand], cordoned: &crate::Cordoned) -> Plan {
+    /// Whether operations have something in hand.
+    fn has_in_hand(&self) -> bool {
+        let of_clients: BTreeSet<&UnitId> = self.reservations.iter().map(|(_, r)| &r.unit).collect();
+        let mut reserved = self.world.reserved.iter();
+        reserved.any(|reserved| !of_clients.contains(&reserved.unit))
+    }
+
+    /// What is reserved at a moment: what is reserved for a client no longer than it lasts.
+    fn reserved_at(&self, at: Timestamp) -> Vec<Reserved> {
+        let over = self.reservations.iter().filter(|(until, _)| *until <= at);
+        let over: BTreeSet<&UnitId> = over.map(|(_, reserved)| &reserved.unit).collect();
+        let reserved = self.world.reserved.iter();
+        reserved.filter(|r| !over.contains(&r.unit)).cloned().collect()
+    }
+
+    fn plan(
+        &self,
+        at: Timestamp,
+        held: &[Composition],
+        demands: &[Demand],
+        cordoned: &crate::Cordoned,
+    ) -> Plan {
         crate::plan(&PlanInput {
             id: PlanId::from_lossy("trial"),
             parent: None,
@@ -196,6 +237,7 @@ impl Line<'_> {
                 held,
                 demands,
                 cordoned,
+                reserved: &self.reserved_at(at),
                 ..self.world
             },
         })
@@ -205,6 +247,21 @@ impl Line<'_> {
 struct Trialled {
     held: Vec<Composition>,
     wanted: Vec<Demand>,
+}
+
+/// What is held but for what these took of it.
+pub(super) fn without(held: &[Composition], taken: &[Composition]) -> Vec<Composition> {
+    let taken: BTreeSet<&UnitId> = taken
+        .iter()
+        .flat_map(|c| &c.held)
+        .map(|held| &held.unit)
+        .collect();
+    let mut left = held.to_vec();
+    for composition in &mut left {
+        composition.held.retain(|held| !taken.contains(&held.unit));
+    }
+    left.retain(|c| !c.held.is_empty());
+    left
 }
 
 /// A composition that nobody moves.

@@ -7,14 +7,16 @@
 //! * [`Pool`]: hosts and GPUs, composable or fixed.
 //! * [`History`]: run times expected from what has finished.
 //! * [`Line`]: the same before a pool as it is seen, where jobs are demands and the planner says what fits; its
-//!   [`Outlook`] says what starts, and why the others wait.
+//!   [`Outlook`] says what starts, and why the others wait; [`Line::begins`] when they are expected to.
 //!
 //! On the way: `links` (uplinks between switches), `room` (what is free, and where a job would sit), `reserve` (a place
-//! kept for a job that can't start yet), `lane` (waiting jobs that are alike), `decide` (one decision).
+//! kept for a job that can't start yet), `lane` (waiting jobs that are alike), `decide` (one decision), `rests` (what
+//! limits of moves leave), `stops` (who is to make way).
 //!
 //! Invariants: a job starts once, with all of its GPUs, of one class that suffices; a job that has the first turn gets
 //! a reservation, and nothing that starts before it is expected to delay it.
 
+mod begins;
 mod decide;
 mod history;
 mod lane;
@@ -24,11 +26,14 @@ mod order;
 mod outlook;
 mod pool;
 mod reserve;
+mod rests;
 mod room;
+mod stops;
 
 use std::ops::Range;
 
 pub use crate::promise::{Share, width};
+pub use begins::{Begins, Expected};
 pub use decide::{Backfill, Queue, Rules, Start};
 pub use history::History;
 pub use line::{Ahead, Line, RunningJob, WaitingJob};
@@ -36,6 +41,7 @@ pub use links::{Switch, SwitchIndex};
 pub use order::{Found, Order};
 pub use outlook::{Because, Outlook, Place, Stop, Verdict};
 pub use pool::{Class, Host, Part, Pool};
+pub use rests::{Allowed, COUNTS, Counted, Rests};
 pub use room::Preference;
 
 /// Milliseconds since a zero that the caller chooses: moments and spans.

@@ -3,12 +3,14 @@
 //! One after the other, in the order of their turns; first whoever is within what its tenant is guaranteed. A job starts
 //! if it fits beside all that is held, leaves the calendars what they will want before it is over (one within its
 //! tenant's guarantee what goes before that: guarantees, and wants of its own tenant), and delays nobody for
-//! whom a place is kept: the first that does not fit, and each that is guaranteed and does not. Where it would be in the
-//! way on the GPUs that come first, others are tried once.
+//! whom a place is kept: the first that does not fit, or may not be moved yet, and each that is guaranteed and does not. A
+//! place is GPUs and, where moves are limited, moves. Where it would be in the way on the GPUs that come first, others are
+//! tried once.
 
-use super::line::{Lacking, Line, RunningJob, WaitingJob};
+use super::line::{Lacking, Line, Then, Trial, WaitingJob, without};
+use super::rests::Rests;
 use crate::promise::width;
-use crate::{Composition, Demand, Share, Unplaced};
+use crate::{Composition, Demand, Share, Unplaced, World, kept};
 use jiff::Timestamp;
 use poolwright_model::id::{DemandId, GpuId, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Trial plans in one decision: those behind are looked at when some before them have started.
 const MOST_TRIALS: u32 = 400;
 /// Jobs for which a place is kept.
-const MOST_KEPT: usize = 8;
+pub(super) const MOST_KEPT: usize = 8;
 
 /// A decision.
 #[derive(Debug, Clone)]
@@ -41,10 +43,8 @@ pub enum Verdict {
     Starts { spare: BTreeSet<GpuId> },
     Waits {
         because: Because,
-        /// When it is expected to start, by what is known of those that run.
-        expected: Option<Timestamp>,
-        /// A place is kept for it then, on these GPUs.
-        kept: Vec<GpuId>,
+        /// A place is kept for it: from when, by what is known of those that run, and on which GPUs.
+        kept: Option<(Timestamp, Vec<GpuId>)>,
     },
 }
 
@@ -69,6 +69,12 @@ pub enum Because {
     },
     /// It could not be begun, and is tried again then.
     NotBefore(Timestamp),
+    /// It would have room, on what limits of moves let nobody move until then.
+    Rests(Timestamp),
+    /// Limits of moves never let so many GPUs as it wants be moved by itself.
+    Above {
+        most: u32,
+    },
     /// GPUs are being attached or detached for others; what is left is known soon.
     InMotion,
     /// Many are before it.
@@ -92,9 +98,18 @@ struct Kept {
 }
 
 /// A job that was found to start.
-struct Started {
-    ends: Timestamp,
-    composes: Vec<Composition>,
+pub(super) struct Started {
+    pub demand: DemandId,
+    pub ends: Timestamp,
+    pub composes: Vec<Composition>,
+    /// It takes up what is kept for its tenant: nothing is moved for it.
+    pub takes_up: bool,
+}
+
+/// A need that did not fit.
+struct Vain<'l> {
+    job: &'l WaitingJob,
+    because: Because,
 }
 
 /// Who would be in whose way, and which GPUs that one is to leave alone.
@@ -103,17 +118,21 @@ struct InTheWay {
     spare: BTreeSet<GpuId>,
 }
 
-struct Pass<'l, 'a> {
+pub(super) struct Pass<'l, 'a> {
     line: &'l Line<'a>,
-    started: Vec<Started>,
+    /// It is not now: what calendars want by then goes first.
+    later: bool,
+    pub started: Vec<Started>,
     kept: Vec<Kept>,
     /// GPUs by tenant.
     holds: BTreeMap<TenantId, u32>,
-    /// Needs that did not fit: free room only shrinks.
-    in_vain: Vec<(&'l WaitingJob, Unplaced)>,
+    /// What did not fit: free room only shrinks.
+    in_vain: Vec<Vain<'l>>,
+    /// What was moved, and will be by what runs and has started.
+    rests: Rests,
     /// What calendars lack anyway, by the moment.
     lacking: BTreeMap<Timestamp, Lacking>,
-    trials: u32,
+    pub trials: u32,
     /// Somebody has no room, and what is in motion may be why.
     unsettled: bool,
 }
@@ -121,161 +140,28 @@ struct Pass<'l, 'a> {
 impl Line<'_> {
     /// What starts now, in the order of turns, and why the others don't.
     pub fn outlook(&self) -> Outlook {
-        let mut pass = Pass::of(self);
-        let mut left: Vec<&WaitingJob> = self.waiting.iter().collect();
-        let mut places = Vec::with_capacity(left.len());
-        while !left.is_empty() {
-            let delays = pass.delays();
-            let turn = |job: &&WaitingJob| {
-                let delay = delays.get(&job.demand.tenant).copied().unwrap_or_default();
-                let turn = job.turn.saturating_add(delay).unwrap_or(Timestamp::MAX);
-                (!pass.is_guaranteed(job), turn, job.demand.id.clone())
-            };
-            let first = (0..left.len())
-                .min_by_key(|at| turn(&left[*at]))
-                .unwrap_or_default();
-            let job = left.remove(first);
-            let guaranteed = pass.is_guaranteed(job);
-            places.push(Place {
-                demand: job.demand.id.clone(),
-                guaranteed,
-                verdict: pass.judge(job, guaranteed),
-            });
-        }
+        let mut pass = Pass::of(self, false);
+        let places = pass.all();
         let stops = self.stops(&places);
         Outlook { places, stops }
     }
-
-    /// Which jobs that may be stopped are to make way, and when: for what calendars want, and for what tenants are
-    /// guaranteed. The highest priority and the longest run go last.
-    fn stops(&self, places: &[Place]) -> Vec<Stop> {
-        let mut stops: Vec<Stop> = Vec::new();
-        for ahead in &self.ahead {
-            let told = |id: &DemandId| stops.iter().any(|stop| stop.demand == *id);
-            let there = |id: &DemandId| {
-                self.may_stop()
-                    .any(|(other, ends)| other == id && ends > ahead.at)
-            };
-            let lacking = self.lacking_at(ahead.at, &[], &BTreeSet::new());
-            let spared = self.within_their_share(&lacking);
-            let candidates = self.least_first(|id| there(id) && !told(id) && !spared.contains(id));
-            let lacks = |gone: &BTreeSet<DemandId>| self.lacking_at(ahead.at, &[], gone).count();
-            let before: BTreeSet<DemandId> = stops.iter().map(|stop| stop.demand.clone()).collect();
-            for demand in fewest(&candidates, &before, lacks) {
-                stops.push(Stop {
-                    demand,
-                    at: ahead.at,
-                    label: ahead.label.clone(),
-                });
-            }
-        }
-        let waits = |place: &&Place| {
-            let no_room = matches!(
-                &place.verdict,
-                Verdict::Waits {
-                    because: Because::NoRoom(_),
-                    ..
-                }
-            );
-            place.guaranteed && no_room
-        };
-        let mut kept: Vec<Composition> = Vec::new();
-        for place in places.iter().filter(waits).take(MOST_KEPT) {
-            let Some(job) = self.waiting.iter().find(|job| job.demand.id == place.demand) else {
-                continue;
-            };
-            let before: BTreeSet<DemandId> = stops.iter().map(|stop| stop.demand.clone()).collect();
-            let lacks =
-                |gone: &BTreeSet<DemandId>| usize::from(self.at(self.now, &job.demand, &kept, gone).is_err());
-            let over = self.above_their_share(&job.demand.tenant);
-            let candidates = self.least_first(|id| over.contains(id) && !before.contains(id));
-            let new = fewest(&candidates, &before, lacks);
-            let gone = before.iter().chain(&new).cloned().collect();
-            kept.extend(self.at(self.now, &job.demand, &kept, &gone).unwrap_or_default());
-            stops.extend(new.into_iter().map(|demand| Stop {
-                demand,
-                at: self.now,
-                label: format!("what tenant {} is guaranteed", job.demand.tenant),
-            }));
-        }
-        stops
-    }
-
-    fn may_stop(&self) -> impl Iterator<Item = (&DemandId, Timestamp)> {
-        self.running
-            .iter()
-            .filter(|job| job.may_stop)
-            .map(|job| (&job.demand, job.ends))
-    }
-
-    /// Running jobs that may be stopped, whoever is to be stopped first before the others.
-    fn least_first(&self, takes: impl Fn(&DemandId) -> bool) -> Vec<DemandId> {
-        let mut jobs: Vec<_> = self
-            .running
-            .iter()
-            .filter(|job| job.may_stop && takes(&job.demand))
-            .collect();
-        jobs.sort_by(|a, b| (a.priority, b.began, &a.demand).cmp(&(b.priority, a.began, &b.demand)));
-        jobs.into_iter().map(|job| job.demand.clone()).collect()
-    }
-
-    /// Jobs of tenants that hold no more than they are guaranteed, where that goes before all that is lacking.
-    fn within_their_share(&self, lacking: &Lacking) -> BTreeSet<DemandId> {
-        let holds = self.holds();
-        let within = |job: &&RunningJob| {
-            let holds = holds.get(&job.tenant).copied().unwrap_or_default();
-            holds <= self.share(&job.tenant).guaranteed && lacking.count_before(&job.tenant, true) == 0
-        };
-        let jobs = self.running.iter().filter(within);
-        jobs.map(|job| job.demand.clone()).collect()
-    }
-
-    /// Jobs of other tenants that hold more than they are guaranteed.
-    fn above_their_share(&self, but: &TenantId) -> BTreeSet<DemandId> {
-        let holds = self.holds();
-        let above = |tenant: &TenantId| {
-            holds.get(tenant).copied().unwrap_or_default() > self.share(tenant).guaranteed
-        };
-        let jobs = self
-            .running
-            .iter()
-            .filter(|job| job.tenant != *but && above(&job.tenant));
-        jobs.map(|job| job.demand.clone()).collect()
-    }
-}
-
-/// Of the candidates those that must go so that as little is lacking as if all went; none, if that is no less.
-fn fewest(
-    candidates: &[DemandId],
-    gone_anyway: &BTreeSet<DemandId>,
-    lacks: impl Fn(&BTreeSet<DemandId>) -> usize,
-) -> Vec<DemandId> {
-    if candidates.is_empty() {
-        return Vec::new();
-    }
-    let mut gone: BTreeSet<DemandId> = gone_anyway.iter().chain(candidates).cloned().collect();
-    let least = lacks(&gone);
-    if lacks(gone_anyway) <= least {
-        return Vec::new();
-    }
-    for candidate in candidates.iter().rev() {
-        gone.remove(candidate);
-        if lacks(&gone) > least {
-            gone.insert(candidate.clone());
-        }
-    }
-    candidates
-        .iter()
-        .filter(|candidate| gone.contains(*candidate))
-        .cloned()
-        .collect()
 }
 
 impl<'l, 'a> Pass<'l, 'a> {
-    fn of(line: &'l Line<'a>) -> Self {
+    pub fn of(line: &'l Line<'a>, later: bool) -> Self {
+        let mut rests = line.rests.clone();
+        let running = line.running.iter().map(|job| (&job.demand, job.ends));
+        let ends: BTreeMap<&DemandId, Timestamp> = running.collect();
+        for held in line.world.held {
+            if let Some(ends) = held.demand.as_ref().and_then(|demand| ends.get(demand)) {
+                rests.move_all(std::slice::from_ref(held), *ends);
+            }
+        }
         Self {
+            rests,
             holds: line.holds(),
             line,
+            later,
             started: Vec::new(),
             kept: Vec::new(),
             in_vain: Vec::new(),
@@ -283,6 +169,60 @@ impl<'l, 'a> Pass<'l, 'a> {
             trials: 0,
             unsettled: false,
         }
+    }
+
+    /// Judges all that wait, in the order of their turns.
+    pub fn all(&mut self) -> Vec<Place> {
+        let mut left: Vec<&WaitingJob> = self.line.waiting.iter().collect();
+        let mut places = Vec::with_capacity(left.len());
+        while !left.is_empty() {
+            let delays = self.delays();
+            let turn = |job: &&WaitingJob| {
+                let delay = delays.get(&job.demand.tenant).copied().unwrap_or_default();
+                let turn = job.turn.saturating_add(delay).unwrap_or(Timestamp::MAX);
+                (!self.is_guaranteed(job), turn, job.demand.id.clone())
+            };
+            let first = (0..left.len())
+                .min_by_key(|at| turn(&left[*at]))
+                .unwrap_or_default();
+            let job = left.remove(first);
+            let guaranteed = self.is_guaranteed(job);
+            places.push(Place {
+                demand: job.demand.id.clone(),
+                guaranteed,
+                verdict: self.judge(job, guaranteed),
+            });
+        }
+        places
+    }
+
+    /// Serves a job at this moment beside what has started, but for these GPUs.
+    fn serve(&self, job: &WaitingJob, spare: &BTreeSet<GpuId>) -> Trial {
+        let beside = self.started_all();
+        if !self.later {
+            let rests = Some(&self.rests);
+            return self.line.beside(&job.demand, &beside, spare, rests);
+        }
+        let then = Then {
+            at: self.line.now,
+            beside: &beside,
+            gone: &BTreeSet::new(),
+            spare,
+            rests: &self.rests,
+        };
+        self.line.at(&job.demand, &then)
+    }
+
+    /// Serves a demand at a moment beside these, by what may be moved then.
+    fn serve_at(&self, at: Timestamp, demand: &Demand, beside: &[Composition], rests: &Rests) -> Trial {
+        let then = Then {
+            at,
+            beside,
+            gone: &BTreeSet::new(),
+            spare: &BTreeSet::new(),
+            rests,
+        };
+        self.line.at(demand, &then)
     }
 
     fn held_by(&self, tenant: &TenantId) -> u32 {
@@ -310,93 +250,168 @@ impl<'l, 'a> Pass<'l, 'a> {
     }
 
     fn judge(&mut self, job: &'l WaitingJob, guaranteed: bool) -> Verdict {
-        let waits = |because| Verdict::Waits {
-            because,
-            expected: None,
-            kept: Vec::new(),
-        };
+        let waits = |because| Verdict::Waits { because, kept: None };
+        let now = self.line.now;
         let Share { most, .. } = self.line.share(&job.demand.tenant);
         let holds = self.held_by(&job.demand.tenant);
         if let Some(most) = most.filter(|most| holds.saturating_add(width(&job.demand)) > *most) {
             return waits(Because::Share { holds, most });
         }
-        if let Some(at) = job.not_before.filter(|at| *at > self.line.now) {
+        if let Some(at) = job.not_before.filter(|at| *at > now) {
             return waits(Because::NotBefore(at));
+        }
+        if let Some(composes) = self.takes_up(job)
+            && self.in_the_way(job, &composes, true).is_none()
+        {
+            return self.start(job, composes, BTreeSet::new(), true);
+        }
+        if let Some(most) = self.rests.is_above(&job.demand) {
+            return waits(Because::Above { most });
         }
         if self.trials > MOST_TRIALS {
             return waits(Because::Many);
         }
+        if let Some(until) = self.rests.everywhere(&job.demand, now) {
+            return self.keep_for(job, guaranteed, Because::Rests(until));
+        }
         let composes = match self.fits(job) {
             Ok(composes) => composes,
-            Err(unplaced) => return self.keep_for(job, guaranteed, unplaced),
+            Err(because) => return self.keep_for(job, guaranteed, because),
         };
         if self.unsettled {
             return waits(Because::InMotion);
         }
-        let Some(first) = self.in_the_way(job, &composes) else {
-            return self.start(job, composes, BTreeSet::new());
+        let Some(first) = self.in_the_way(job, &composes, false) else {
+            return self.start(job, composes, BTreeSet::new(), false);
         };
         self.trials += 1;
-        let elsewhere = self.line.beside(&job.demand, &self.started_all(), &first.spare);
-        match elsewhere {
-            Ok(composes) if self.in_the_way(job, &composes).is_none() => {
-                self.start(job, composes, first.spare)
+        match self.serve(job, &first.spare) {
+            Ok(composes) if self.in_the_way(job, &composes, false).is_none() => {
+                self.start(job, composes, first.spare, false)
             }
             _ => waits(first.because),
         }
     }
 
-    fn fits(&mut self, job: &'l WaitingJob) -> Result<Vec<Composition>, Unplaced> {
-        let alike = |other: &WaitingJob| {
-            let (a, b) = (&other.demand.need, &job.demand.need);
-            a.alternatives == b.alternatives && a.spannable == b.spannable
+    /// What is kept for its tenant and serves it as it is, whatever may be moved.
+    fn takes_up(&self, job: &WaitingJob) -> Option<Vec<Composition>> {
+        let held = without(self.line.world.held, &self.started_all());
+        let world = World {
+            held: &held,
+            ..self.line.world
         };
-        if let Some((_, unplaced)) = self.in_vain.iter().find(|(other, _)| alike(other)) {
-            return Err(unplaced.clone());
-        }
-        self.trials += 1;
-        let fits = self
-            .line
-            .beside(&job.demand, &self.started_all(), &BTreeSet::new());
-        if let Err(unplaced) = &fits {
-            self.in_vain.push((job, unplaced.clone()));
-        }
-        fits
+        let kept = kept::serves_as_it_is(&job.demand, &world).into_iter();
+        let taken = kept.map(|kept| Composition {
+            demand: Some(job.demand.id.clone()),
+            kept: None,
+            ..kept.clone()
+        });
+        Some(taken.collect()).filter(|taken: &Vec<_>| !taken.is_empty())
     }
 
-    fn start(&mut self, job: &WaitingJob, composes: Vec<Composition>, spare: BTreeSet<GpuId>) -> Verdict {
+    fn fits(&mut self, job: &'l WaitingJob) -> Result<Vec<Composition>, Because> {
+        let alike = |other: &WaitingJob| {
+            let (a, b) = (&other.demand, &job.demand);
+            // What one tenant may not have another may.
+            a.tenant == b.tenant
+                && a.need.alternatives == b.need.alternatives
+                && a.need.spannable == b.need.spannable
+        };
+        if let Some(vain) = self.in_vain.iter().find(|vain| alike(vain.job)) {
+            // The reason is the same, and it is this job that has it.
+            return Err(match vain.because.clone() {
+                Because::NoRoom(unplaced) => Because::NoRoom(Unplaced {
+                    demand: job.demand.id.clone(),
+                    label: job.demand.need.label.clone(),
+                    ..unplaced
+                }),
+                because => because,
+            });
+        }
+        self.trials += 1;
+        self.serve(job, &BTreeSet::new()).map_err(|unplaced| {
+            let rests = self.would_fit_if_moved(job);
+            let because = rests.map_or(Because::NoRoom(unplaced), Because::Rests);
+            self.in_vain.push(Vain {
+                job,
+                because: because.clone(),
+            });
+            because
+        })
+    }
+
+    fn start(
+        &mut self,
+        job: &WaitingJob,
+        composes: Vec<Composition>,
+        spare: BTreeSet<GpuId>,
+        takes_up: bool,
+    ) -> Verdict {
         let gpus: u32 = composes.iter().map(Composition::gpu_count).sum();
         *self.holds.entry(job.demand.tenant.clone()).or_default() += gpus;
+        self.rests = self.moving(job, &composes, takes_up);
         self.started.push(Started {
+            demand: job.demand.id.clone(),
             ends: self.ends(job, self.line.now),
             composes,
+            takes_up,
         });
         self.lacking.clear();
         Verdict::Starts { spare }
     }
 
-    /// A job that has no room: the first, and those that are guaranteed, have a place kept.
-    fn keep_for(&mut self, job: &WaitingJob, guaranteed: bool, unplaced: Unplaced) -> Verdict {
-        let found = self.earliest(job);
+    /// What is moved if this job starts now.
+    fn moving(&self, job: &WaitingJob, composes: &[Composition], takes_up: bool) -> Rests {
+        let mut rests = self.rests.clone();
+        if !takes_up {
+            rests.move_all(composes, self.line.now);
+        }
+        rests.move_all(composes, self.ends(job, self.line.now));
+        rests
+    }
+
+    /// A job that can't start: the first, and those that are guaranteed, have a place kept.
+    fn keep_for(&mut self, job: &WaitingJob, guaranteed: bool, because: Because) -> Verdict {
         let keeps = self.kept.is_empty() || (guaranteed && self.kept.len() < MOST_KEPT);
-        let mut kept = Vec::new();
-        match &found {
-            Some((at, composes)) if keeps => {
-                kept = composes.iter().flat_map(Composition::gpus).cloned().collect();
-                self.kept.push(Kept {
-                    demand: job.demand.clone(),
-                    at: *at,
-                    composes: composes.clone(),
-                });
-            }
-            None if keeps && self.line.in_motion => self.unsettled = true,
-            _ => {}
+        let found = if keeps { self.earliest(job) } else { None };
+        if keeps && found.is_none() && self.line.in_motion {
+            self.unsettled = true;
         }
-        Verdict::Waits {
-            because: Because::NoRoom(unplaced),
-            expected: found.map(|(at, _)| at),
-            kept,
+        let kept = found.map(|(at, composes)| {
+            let gpus = composes.iter().flat_map(Composition::gpus).cloned().collect();
+            self.kept.push(Kept {
+                demand: job.demand.clone(),
+                at,
+                composes,
+            });
+            (at, gpus)
+        });
+        Verdict::Waits { because, kept }
+    }
+
+    /// Whether only limits of moves are in the way, and until when: what is free may not be moved.
+    fn would_fit_if_moved(&mut self, job: &WaitingJob) -> Option<Timestamp> {
+        let ends: Vec<Timestamp> = self.rests.ends(&job.demand, self.line.now).into_iter().collect();
+        if self.later || ends.is_empty() {
+            return None;
         }
+        let started = self.started_all();
+        let fits = |line: &Line<'_>, rests: Option<&Rests>| {
+            let spare = BTreeSet::new();
+            line.beside(&job.demand, &started, &spare, rests).is_ok()
+        };
+        self.trials += 1;
+        if !fits(self.line, None) {
+            return None;
+        }
+        let mut later = self.line.clone();
+        // The later, the more may be moved.
+        let first = ends.partition_point(|at| {
+            self.trials += 1;
+            later.now = *at;
+            !fits(&later, Some(&self.rests))
+        });
+        ends.get(first).copied()
     }
 
     /// When a job has room first, and where, by when those that run are expected to end.
@@ -405,15 +420,21 @@ impl<'l, 'a> Pass<'l, 'a> {
         let ends = self.line.running.iter().map(|job| job.ends);
         let ends = ends.chain(self.started.iter().map(|started| started.ends));
         let edges = self.line.ahead.iter().map(|ahead| ahead.at);
-        let moments: BTreeSet<Timestamp> = ends.chain(edges).filter(|at| *at > now).collect();
+        let rests = self.rests.ends(&job.demand, now);
+        let freed = self.line.reservations.iter().map(|(until, _)| *until);
+        let moments = ends.chain(edges).chain(rests).chain(freed);
+        let moments: BTreeSet<Timestamp> = moments.filter(|at| *at > now).collect();
         for at in moments {
+            if self.rests.everywhere(&job.demand, at).is_some() {
+                continue;
+            }
             if self.trials > MOST_TRIALS {
                 return None;
             }
             self.trials += 1;
             let mut beside = self.started_at(at);
             beside.extend(self.kept.iter().flat_map(|kept| kept.composes.clone()));
-            if let Ok(composes) = self.line.at(at, &job.demand, &beside, &BTreeSet::new())
+            if let Ok(composes) = self.serve_at(at, &job.demand, &beside, &self.rests)
                 && self.calendar_lacks(job, &composes, at).is_none()
             {
                 return Some((at, composes));
@@ -422,7 +443,7 @@ impl<'l, 'a> Pass<'l, 'a> {
         None
     }
 
-    fn in_the_way(&mut self, job: &WaitingJob, composes: &[Composition]) -> Option<InTheWay> {
+    fn in_the_way(&mut self, job: &WaitingJob, composes: &[Composition], takes_up: bool) -> Option<InTheWay> {
         let now = self.line.now;
         if let Some((because, at)) = self.calendar_lacks(job, composes, now) {
             return Some(InTheWay {
@@ -431,19 +452,27 @@ impl<'l, 'a> Pass<'l, 'a> {
             });
         }
         let ends = self.ends(job, now);
+        let rests = match self.kept.is_empty() {
+            true => Rests::default(),
+            false => self.moving(job, composes, takes_up),
+        };
         let in_whose_way = (0..self.kept.len()).find(|place| {
             let kept = &self.kept[*place];
-            if kept.at >= ends {
+            if rests.everywhere(&kept.demand, kept.at).is_some() {
+                return true;
+            }
+            // What it moves may count longer than it runs.
+            if kept.at >= ends && rests.close_as(&self.rests, &kept.demand, kept.at) {
                 return false;
             }
             self.trials += 1;
             let mut beside = self.started_at(kept.at);
-            beside.extend(composes.iter().cloned());
+            if kept.at < ends {
+                beside.extend(composes.iter().cloned());
+            }
             let before = &self.kept[..*place];
             beside.extend(before.iter().flat_map(|kept| kept.composes.clone()));
-            self.line
-                .at(kept.at, &kept.demand, &beside, &BTreeSet::new())
-                .is_err()
+            self.serve_at(kept.at, &kept.demand, &beside, &rests).is_err()
         });
         let kept = &self.kept[in_whose_way?];
         Some(InTheWay {

@@ -2,6 +2,7 @@
 
 use super::instances::{costs, gpu};
 use super::{planned, problem};
+use poolwright_planner::horizon::check;
 use serde_json::{Value, json};
 
 /// Hosts with room for so many, GPUs of one kind behind their switch, and demands: start, end, GPUs.
@@ -81,4 +82,46 @@ fn the_first_plan_serves_all_where_there_is_enough_for_all() {
             "{first:?}"
         );
     }
+}
+
+#[test]
+fn of_very_many_groups_enough_are_found_wherever_they_are_free() {
+    // One GPU behind each of 150 switches, and room for all at hosts behind a few of them.
+    let hosts: Vec<Value> = (0..40)
+        .map(|host| {
+            json!({"id": format!("h{host}"), "slots": 8, "switch": format!("s{}", host % 3),
+        "host_on_w": 350, "host_idle_w": 150})
+        })
+        .collect();
+    let gpus: Vec<Value> = (0..150)
+        .map(|index| gpu(&format!("g{index}"), "T24", &format!("s{index}"), None))
+        .collect();
+    let demands: Vec<Value> = (0..30)
+        .map(|index| {
+            json!({"id": format!("d{index}"), "start": 0, "end": 2, "gpus": 5, "min_mem_gb": 24, "weight": 1})
+        })
+        .collect();
+    let value = json!({"schema": "cps-1", "horizon_slots": 3, "slot_s": 3600, "hosts": hosts, "gpus": gpus,
+        "demands": demands, "costs": costs()});
+    let problem = problem(&value);
+    let plan = planned(&problem, 1, 0, None);
+    assert_eq!(check(&problem, &plan.assignment), Ok(plan.cost));
+    let served = plan
+        .assignment
+        .demands
+        .iter()
+        .filter(|served| served.host.is_some());
+    assert_eq!(served.count(), 30, "each GPU is wanted");
+    let near = plan.assignment.demands.iter().filter(|served| {
+        let host = served
+            .host
+            .as_deref()
+            .and_then(|host| host[1..].parse::<usize>().ok());
+        host.is_some_and(|host| served.gpus.contains_key(&format!("T24@s{}", host % 3)))
+    });
+    assert_eq!(
+        near.count(),
+        3,
+        "the GPU behind the switch of a host is used there"
+    );
 }

@@ -116,7 +116,7 @@ impl Every<'_> {
             return;
         }
         let Some(wanted) = problem.demands.get(demand) else {
-            let cost = cost + self.on(used);
+            let cost = cost + self.on(used) + self.unfair();
             if !self.is_no_better(cost) && self.is_together() && self.leaves_what_is_guaranteed(used) {
                 let cost = cost.saturating_add(self.attached(used));
                 if !self.is_no_better(cost) {
@@ -245,22 +245,118 @@ impl Every<'_> {
         })
     }
 
-    /// In each slot, what is in use and what tenants may still claim of their guarantees is not more than there is.
+    /// Groups of GPUs that some demand of a tenant's can do with in a slot, and how many GPUs those demands want.
+    fn suits(&self, quota: usize, slot: usize) -> (Vec<usize>, u32) {
+        let problem = self.problem;
+        let is_good = |group: &usize, need: &Need| {
+            let group = &problem.groups[*group];
+            let may = need
+                .kinds
+                .as_ref()
+                .is_none_or(|kinds| kinds.contains(&group.kind));
+            may && group.memory_gb >= need.memory_gb
+        };
+        let (mut suits, mut wants) = (Vec::new(), 0);
+        let demands = problem.demands.iter();
+        for demand in demands.filter(|demand| demand.quota == Some(quota) && demand.window.contains(&slot)) {
+            let good = (0..problem.groups.len())
+                .filter(|group| demand.needs.iter().any(|need| is_good(group, need)));
+            let good: Vec<usize> = good.collect();
+            wants += if good.is_empty() {
+                0
+            } else {
+                u32::from(demand.gpus())
+            };
+            suits.extend(good);
+        }
+        suits.sort_unstable();
+        suits.dedup();
+        (suits, wants)
+    }
+
+    /// In each slot and each set of GPUs that suits a tenant, and in all of those, what is in use and what tenants may still
+    /// claim of their guarantees is not more than there is.
     fn leaves_what_is_guaranteed(&self, used: &[Counts]) -> bool {
+        let (problem, groups) = (self.problem, self.problem.groups.len());
+        (0..problem.slots).all(|slot| {
+            let quotas = problem.quotas.iter().enumerate();
+            let claims = quotas.map(|(place, quota)| {
+                let (suits, wants) = self.suits(place, slot);
+                let has_any = quota.guaranteed > 0;
+                let suits = if has_any { suits } else { Vec::new() };
+                (suits, wants.min(quota.guaranteed).min(quota.most))
+            });
+            let mut claims: Vec<(Vec<usize>, u32)> = claims.collect();
+            let mut sets: Vec<Vec<usize>> = claims
+                .iter()
+                .filter(|(_, claim)| *claim > 0)
+                .map(|(suits, _)| suits.clone())
+                .collect();
+            let all: std::collections::BTreeSet<usize> = sets.concat().into_iter().collect();
+            sets.push(all.into_iter().collect());
+            sets.sort_by_key(|set| (set.len(), set.clone()));
+            let within = |suits: &[usize], set: &[usize]| suits.iter().all(|group| set.contains(group));
+            let count = |set: &[usize]| {
+                set.iter()
+                    .map(|group| u32::from(problem.groups[*group].count))
+                    .sum::<u32>()
+            };
+            // Where there are too few for all, those that are named first have theirs.
+            for set in &sets {
+                let mut left = count(set);
+                for (_, claim) in claims.iter_mut().filter(|(suits, _)| within(suits, set)) {
+                    *claim = left.min(*claim);
+                    left -= *claim;
+                }
+            }
+            sets.iter().all(|set| {
+                let cells = used[slot].iter().enumerate();
+                let in_use: u32 = cells
+                    .filter(|(cell, _)| set.contains(&(cell % groups)))
+                    .map(|(_, count)| u32::from(*count))
+                    .sum();
+                let open = claims.iter().enumerate();
+                let open = open.filter(|(_, (suits, _))| within(suits, set));
+                let open: u32 = open
+                    .map(|(place, (_, claim))| claim.saturating_sub(self.by_quota[place][slot]))
+                    .sum();
+                in_use + open <= count(set)
+            })
+        })
+    }
+
+    /// What it costs that tenants have less than their fair shares.
+    fn unfair(&self) -> Cost {
         let problem = self.problem;
         let all: u32 = problem.groups.iter().map(|group| u32::from(group.count)).sum();
-        (0..problem.slots).all(|slot| {
-            let in_use: u32 = used[slot].iter().map(|count| u32::from(*count)).sum();
-            let claims = problem.quotas.iter().enumerate().map(|(place, quota)| {
-                let demands = problem.demands.iter();
-                let wants =
-                    demands.filter(|demand| demand.quota == Some(place) && demand.window.contains(&slot));
-                let wants: u32 = wants.map(|demand| u32::from(demand.gpus())).sum();
-                let may = wants.min(quota.guaranteed).min(quota.most);
-                may - may.min(self.by_quota[place][slot])
-            });
-            in_use + claims.sum::<u32>() <= all
-        })
+        let mut short = 0;
+        for slot in 0..problem.slots * usize::from(problem.unfair > 0) {
+            let wants = |quota: usize| self.suits(quota, slot).1.min(problem.quotas[quota].most);
+            let wants: Vec<u32> = (0..problem.quotas.len()).map(wants).collect();
+            let mut shares: HashMap<usize, u32> = HashMap::new();
+            loop {
+                let left = all - shares.values().sum::<u32>();
+                let open: Vec<usize> = (0..wants.len())
+                    .filter(|quota| !shares.contains_key(quota))
+                    .collect();
+                let weights: u32 = open.iter().map(|quota| problem.quotas[*quota].weight).sum();
+                let of = |quota: &usize| left * problem.quotas[*quota].weight / weights.max(1);
+                let content: Vec<usize> = open
+                    .iter()
+                    .copied()
+                    .filter(|quota| wants[*quota] <= of(quota))
+                    .collect();
+                if content.is_empty() {
+                    shares.extend(open.iter().map(|quota| (*quota, of(quota))));
+                    break;
+                }
+                shares.extend(content.into_iter().map(|quota| (quota, wants[quota])));
+            }
+            for (quota, share) in shares {
+                short += Cost::from(share.saturating_sub(self.by_quota[quota][slot]));
+            }
+        }
+        short * problem.unfair
     }
 
     /// Every way for each host to be on when it is used.

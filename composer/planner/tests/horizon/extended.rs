@@ -1,7 +1,8 @@
 //! What problems may say beyond `cps-1`: kept by every plan, found out by the check, and said where it is in the way.
 
 use super::instances::{Size, gpu, instance};
-use super::{every_plan, planned};
+use super::judge::{cheapest_of_all, checked, checked_after_a_free_one, is_dearer_than_free};
+use super::planned;
 use fastrand::Rng;
 use poolwright_planner::horizon::{Assignment, Broken, Problem, check, cps1, extended, reasons};
 use serde_json::{Value, json};
@@ -61,29 +62,12 @@ fn guarantees_leads_and_pinned_gpus_are_kept_at_the_least_cost() {
     let mut dearer = 0;
     for seed in 0..16 {
         let value = guaranteed_and_beforehand(seed, Size::TINY);
-        let problem = read(&value).unwrap_or_else(|error| panic!("seed {seed}: {error}: {value}"));
-        let least = every_plan::least(&problem);
-        let plan = planned(&problem, seed, 400, None);
-        assert_eq!(
-            check(&problem, &plan.assignment),
-            Ok(plan.cost),
-            "seed {seed}: {value}"
-        );
-        assert_eq!(plan.cost, least, "seed {seed}: {value}");
-        assert!(plan.bound <= least, "seed {seed}: {} above {least}", plan.bound);
-        let free = cps1::read(&serde_json::from_value(instance(seed, Size::TINY)).unwrap()).unwrap();
-        dearer += u32::from(least > planned(&free, seed, 400, None).cost);
+        let (_, _, least) = cheapest_of_all(seed, &value);
+        dearer += u32::from(is_dearer_than_free(seed, least));
     }
     assert!(dearer > 3, "what was to keep cost nothing: {dearer}");
     for seed in 0..8 {
-        let problem = read(&guaranteed_and_beforehand(seed, Size::SMALL)).unwrap();
-        let plan = planned(&problem, seed, 60, None);
-        assert_eq!(check(&problem, &plan.assignment), Ok(plan.cost), "seed {seed}");
-        assert!(
-            reasons(&problem, &plan.assignment)
-                .iter()
-                .all(|one| !one.help.is_empty())
-        );
+        checked(seed, &guaranteed_and_beforehand(seed, Size::SMALL));
     }
 }
 
@@ -93,14 +77,11 @@ fn of_all_plans_that_keep_it_the_cheapest_is_found() {
     for seed in 0..12 {
         let value = more_to_keep(seed, Size::TINY);
         // Not every chance problem has a kind that it names.
-        let Ok(problem) = read(&value) else { continue };
-        let least = every_plan::least(&problem);
-        let plan = planned(&problem, seed, 400, None);
-        assert_eq!(plan.cost, least, "seed {seed}: {value}");
-        assert!(plan.bound <= least, "seed {seed}: {} above {least}", plan.bound);
-        assert_eq!(check(&problem, &plan.assignment), Ok(least), "seed {seed}");
-        let free = cps1::read(&serde_json::from_value(instance(seed, Size::TINY)).unwrap()).unwrap();
-        dearer += u32::from(least > planned(&free, seed, 400, None).cost);
+        if read(&value).is_err() {
+            continue;
+        }
+        let (_, _, least) = cheapest_of_all(seed, &value);
+        dearer += u32::from(is_dearer_than_free(seed, least));
     }
     assert!(dearer > 3, "what was to keep cost nothing: {dearer}");
 }
@@ -108,17 +89,9 @@ fn of_all_plans_that_keep_it_the_cheapest_is_found() {
 #[test]
 fn larger_plans_keep_it_too_also_those_that_begin_with_one_that_does_not() {
     for seed in 0..8 {
-        let problem = read(&more_to_keep(seed, Size::SMALL)).unwrap();
-        let free = cps1::read(&serde_json::from_value(instance(seed, Size::SMALL)).unwrap()).unwrap();
-        let before = planned(&free, seed, 50, None).assignment;
-        let plan = planned(&problem, seed, 60, Some(&before));
-        assert_eq!(check(&problem, &plan.assignment), Ok(plan.cost), "seed {seed}");
-        let unserved = plan
-            .assignment
-            .demands
-            .iter()
-            .filter(|served| served.host.is_none());
-        assert_eq!(reasons(&problem, &plan.assignment).len(), unserved.count());
+        let (problem, plan) = checked_after_a_free_one(seed, &more_to_keep(seed, Size::SMALL));
+        let unserved = plan.demands.iter().filter(|served| served.host.is_none());
+        assert_eq!(reasons(&problem, &plan).len(), unserved.count());
     }
 }
 
@@ -290,7 +263,8 @@ fn what_is_kept_for_another_tenant_is_said() {
     let plan = planned(&problem, 1, 20, None);
     let reasons = reasons(&problem, &plan.assignment);
     let of_d = reasons.iter().find(|one| one.demand == "d").unwrap();
-    assert!(of_d.reason.contains("others leave 1 at most"), "{of_d:?}");
+    let told = "others leave 1 at most, for what is guaranteed is kept: 3 for tenant u";
+    assert!(of_d.reason.contains(told), "{of_d:?}");
     assert!(of_d.help.contains(&"1 more GPUs".to_owned()), "{of_d:?}");
 }
 
@@ -352,6 +326,14 @@ fn what_can_t_be_right_is_refused_by_field() {
         (
             ("/demands/0/lead", json!(1_000_000_000)),
             "demands[0] (d).lead: 1000000000; its window ends at 4",
+        ),
+        (
+            ("/tenants", json!([{"id": "t", "weight": 0}])),
+            "tenants[0] (t).weight: 0; write 1 to",
+        ),
+        (
+            ("/costs/unfair_per_gpu_slot", json!(-1)),
+            "costs.unfair_per_gpu_slot: -1; write 0 to",
         ),
         (("/schema", json!("cps-1")), "schema: \"cps-1\";"),
     ];

@@ -3,9 +3,10 @@
 
 use super::extended::{changed, more_to_keep, read};
 use super::instances::{Size, instance};
+use super::judge::{cheapest_of_all, checked_after_a_free_one, is_dearer_than_free};
 use super::{every_plan, planned};
 use fastrand::Rng;
-use poolwright_planner::horizon::{Assignment, Broken, OffFabric, check, cps1, extended, reasons};
+use poolwright_planner::horizon::{Assignment, Broken, OffFabric, check, extended, reasons};
 use serde_json::{Value, json};
 
 /// A problem made by chance with hosts that don't reach all, hops, narrow uplinks, and demands for one switch.
@@ -75,18 +76,8 @@ fn of_all_plans_within_reach_the_cheapest_is_found() {
     let mut dearer = 0;
     for seed in 0..24 {
         let value = within_reach(seed, Size::TINY);
-        let problem = read(&value).unwrap_or_else(|error| panic!("seed {seed}: {error}: {value}"));
-        let least = every_plan::least(&problem);
-        let plan = planned(&problem, seed, 400, None);
-        assert_eq!(
-            check(&problem, &plan.assignment),
-            Ok(plan.cost),
-            "seed {seed}: {value}"
-        );
-        assert_eq!(plan.cost, least, "seed {seed}: {value}");
-        assert!(plan.bound <= least, "seed {seed}: {} above {least}", plan.bound);
-        let free = cps1::read(&serde_json::from_value(instance(seed, Size::TINY)).unwrap()).unwrap();
-        dearer += u32::from(least > planned(&free, seed, 400, None).cost);
+        let (_, _, least) = cheapest_of_all(seed, &value);
+        dearer += u32::from(is_dearer_than_free(seed, least));
     }
     assert!(dearer > 8, "the fabric cost nothing: {dearer}");
 }
@@ -97,18 +88,8 @@ fn of_all_plans_whose_bars_are_mapped_the_cheapest_is_found() {
     for seed in 0..20 {
         let mut value = instance(seed, Size::TINY);
         add_bars(&mut value, seed, seed % 2 == 0);
-        let problem = read(&value).unwrap_or_else(|error| panic!("seed {seed}: {error}: {value}"));
-        let least = every_plan::least(&problem);
-        let plan = planned(&problem, seed, 400, None);
-        assert_eq!(
-            check(&problem, &plan.assignment),
-            Ok(plan.cost),
-            "seed {seed}: {value}"
-        );
-        assert_eq!(plan.cost, least, "seed {seed}: {value}");
-        assert!(plan.bound <= least, "seed {seed}: {} above {least}", plan.bound);
-        let free = cps1::read(&serde_json::from_value(instance(seed, Size::TINY)).unwrap()).unwrap();
-        dearer += u32::from(least > planned(&free, seed, 400, None).cost);
+        let (_, _, least) = cheapest_of_all(seed, &value);
+        dearer += u32::from(is_dearer_than_free(seed, least));
     }
     assert!(dearer > 5, "windows cost nothing: {dearer}");
 }
@@ -151,13 +132,8 @@ fn larger_plans_keep_all_of_it_together_also_those_that_begin_with_one_that_does
         if seed % 2 == 0 {
             add_holds(&mut value, seed);
         }
-        let problem = read(&value).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        let free = cps1::read(&serde_json::from_value(instance(seed, Size::SMALL)).unwrap()).unwrap();
-        let before = planned(&free, seed, 50, None).assignment;
-        let plan = planned(&problem, seed, 60, Some(&before));
-        assert_eq!(check(&problem, &plan.assignment), Ok(plan.cost), "seed {seed}");
-        assert!(plan.bound <= plan.cost, "seed {seed}");
-        for unserved in reasons(&problem, &plan.assignment) {
+        let (problem, plan) = checked_after_a_free_one(seed, &value);
+        for unserved in reasons(&problem, &plan) {
             assert!(!unserved.help.is_empty(), "seed {seed}: {unserved:?}");
             assert!(
                 !unserved.reason.contains("at least 0 more"),
@@ -303,7 +279,8 @@ fn which_limit_of_the_fabric_is_in_the_way_is_said() {
                 ("/gpus/1/bar_gib", json!(16)),
                 ("/gpus/4/bar_gib", json!(16)),
             ],
-            "no host maps BARs of more than 2 (large, of T24)",
+            "no host maps BARs of more than 2 (large, of T24): those of a GPU are 16 GiB, and the window of large has \
+40 GiB",
         ),
         (
             vec![("/switches", json!([{"id": "s1", "uplink_gpus": 0}]))],

@@ -6,7 +6,9 @@ mod bounds;
 mod every_plan;
 mod extended;
 mod fabric;
+mod fair;
 mod instances;
+mod judge;
 mod payable;
 mod wanted;
 
@@ -245,6 +247,26 @@ fn what_is_not_served_says_why_and_what_would_help() {
             unserved.help.iter().any(|help| help.contains(helps)),
             "{unserved:?}"
         );
+    }
+    let mut full = with_demands(&[(0, 1, 1, 24.0)]);
+    full["hosts"][0]["slots"] = 0.into();
+    full["gpus"][1]["attached_to"] = serde_json::Value::Null;
+    let mut without = full.clone();
+    without["gpus"] = serde_json::json!([]);
+    for (value, why, helps) in [
+        (
+            full,
+            "the largest host has room for 0",
+            "a host with room for 1 GPUs",
+        ),
+        (without, "and there are none at all", "GPUs of 24 GB or more"),
+    ] {
+        let problem = problem(&value);
+        let [unserved] = &reasons(&problem, &planned(&problem, 1, 5, None).assignment)[..] else {
+            panic!("{value}")
+        };
+        assert!(unserved.reason.contains(why), "{unserved:?}");
+        assert_eq!(unserved.help, [helps]);
     }
     let mut cheap = with_demands(&[(0, 8, 1, 24.0)]);
     cheap["demands"][0]["weight"] = 0.001.into();

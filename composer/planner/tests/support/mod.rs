@@ -14,6 +14,7 @@ use poolwright_planner::*;
 use poolwright_sizing::need::{GpuSet, Need};
 use std::collections::{BTreeMap, BTreeSet};
 
+#[derive(Clone)]
 pub struct Rack {
     pub snapshot: Snapshot,
     pub held: Vec<Composition>,
@@ -38,6 +39,7 @@ impl Rack {
                 faults: vec![],
                 requests: 0,
                 elapsed_ms: 0,
+                contested: false,
             },
             held: vec![],
             reserved: vec![],
@@ -135,6 +137,7 @@ impl Rack {
                 switch: Some(SwitchId::new(switch).unwrap()),
                 port: None,
                 uuid: None,
+                slot: None,
                 slots: *slots,
                 slots_known: true,
                 free_window_bytes: None,
@@ -325,7 +328,7 @@ impl Rack {
         for id in &target.gpus {
             let gpu = self.gpu_mut(id.as_str());
             match step.verb {
-                Verb::Preflight | Verb::Verify | Verb::Drain => {}
+                Verb::Preflight | Verb::Verify | Verb::Ready | Verb::Drain => {}
                 Verb::Bind => {
                     assert_eq!(gpu.host_port, None, "{step}: bound already");
                     assert_eq!(gpu.state, GpuState::Free, "{step}: not clean");

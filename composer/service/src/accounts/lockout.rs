@@ -21,7 +21,7 @@ struct Wrong {
 
 /// How often the password was wrong of late, by account.
 #[derive(Debug, Default)]
-pub(super) struct Lockout(Mutex<HashMap<String, Wrong>>);
+pub(crate) struct Lockout(Mutex<HashMap<String, Wrong>>);
 
 impl Lockout {
     pub fn is_locked(&self, name: &str) -> bool {

@@ -17,7 +17,10 @@ pub use role::{Privilege, Role};
 pub use scope::{Binding, Grants, Scope};
 
 use self::lockout::Lockout;
+use crate::clock::WallClock;
+use crate::composer::{Thing, Turn, tell};
 use crate::error::{ErrorCode, ServiceError};
+use poolwright_executor::Clock as _;
 use poolwright_store::{Batch, Store, StoreError, Stored, Versioned, read, read_all};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,7 +70,7 @@ impl Stored for Account {
 }
 
 /// An account, as it may be shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AccountShown {
     pub name: String,
     pub role: Role,
@@ -113,6 +116,9 @@ pub struct AccountChange {
     pub seen: Option<u64>,
 }
 
+/// How often a change that rests on no revision is tried that others come in the way of.
+const CHANGE_TRIES: usize = 16;
+
 /// Accounts that were read when this was the store's last commit.
 #[derive(Default)]
 struct Read {
@@ -126,6 +132,7 @@ pub struct Accounts {
     key: [u8; 32],
     right: Mutex<HashMap<[u8; 32], Instant>>,
     hashing: Semaphore,
+    memory: password::Memory,
     lockout: Lockout,
     read: Mutex<Read>,
     /// Compared with where there is no such account, so that both take the same time.
@@ -143,12 +150,14 @@ impl Accounts {
     ) -> Result<Self, ServiceError> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(password::no_randomness)?;
-        let nobody = password::hash(password::random()?).await?;
+        let memory = password::Memory::default();
+        let nobody = password::hash(password::random()?, &memory).await?;
         let accounts = Self {
             store,
             key,
             right: Mutex::default(),
             hashing: Semaphore::new(HASHES_AT_ONCE),
+            memory,
             read: Mutex::default(),
             lockout: Lockout::default(),
             nobody,
@@ -166,7 +175,7 @@ impl Accounts {
             return Ok(accounts);
         }
         let drawn = password::random()?;
-        let account = first(password::hash(drawn.clone()).await?);
+        let account = first(accounts.hashed(drawn.clone()).await?);
         tell(&drawn)?;
         let mut batch = Batch::new();
         batch.expect(Account::KIND, ADMIN, None).put(&account)?;
@@ -185,7 +194,7 @@ impl Accounts {
     ) -> Result<(), ServiceError> {
         let found = read::<Account>(self.store.as_ref(), ADMIN).await?;
         let drawn = password::random()?;
-        let account = first(password::hash(drawn.clone()).await?);
+        let account = first(self.hashed(drawn.clone()).await?);
         tell(&drawn)?;
         let mut batch = Batch::new();
         let revision = found.map(|found| found.revision);
@@ -240,6 +249,7 @@ impl Accounts {
         };
         let mut batch = Batch::new();
         batch.expect(Account::KIND, &account.name, None).put(&account)?;
+        tell_of(&account.name, Turn::Added, &mut batch)?;
         match self.store.commit(batch).await {
             Err(StoreError::Conflict { .. }) => {
                 let text = format!("there is an account {} already", account.name);
@@ -251,36 +261,68 @@ impl Accounts {
         }
     }
 
-    /// Changes an account. Who logged in with the old password stays logged in.
-    pub async fn change(&self, name: &str, change: AccountChange) -> Result<AccountShown, ServiceError> {
-        let found = self.as_seen(name, change.seen).await?;
-        let mut account = found.value.clone();
-        if let Some(new) = change.password {
-            password::check(&new, name)?;
-            account.password_hash = self.hashed(new).await?;
-            account.must_change_password = false;
-        }
-        account.role = change.role.unwrap_or(account.role);
-        if let Some(bindings) = change.bindings {
-            scope::check(&bindings)?;
-            account.bindings = in_order(bindings);
-        }
-        account.enabled = change.enabled.unwrap_or(account.enabled);
-        account.must_change_password = change
-            .must_change_password
-            .unwrap_or(account.must_change_password);
-        if account != found.value {
-            let mut batch = Batch::new();
-            self.one_stays(name, Some(&account), &mut batch).await?;
-            batch
-                .expect(Account::KIND, name, Some(found.revision))
-                .put(&account)?;
-            self.store.commit(batch).await?;
+    /// Changes an account. Who logged in with the old password stays logged in. Of two at once that rest on no revision
+    /// the second is made of what the first has left; neither is lost.
+    pub async fn change(&self, name: &str, mut change: AccountChange) -> Result<AccountShown, ServiceError> {
+        self.as_seen(name, change.seen).await?;
+        let hash = match change.password.take() {
+            Some(new) => {
+                password::check(&new, name)?;
+                Some(self.hashed(new).await?)
+            }
+            None => None,
+        };
+        let mut tries = 1;
+        loop {
+            match self.changed_once(name, &change, hash.as_ref()).await {
+                Err(error)
+                    if error.code == ErrorCode::Stale && change.seen.is_none() && tries < CHANGE_TRIES =>
+                {
+                    tries += 1;
+                }
+                Err(error) => return Err(error),
+                Ok(()) => break,
+            }
         }
         if change.unlock {
             self.lockout.forget(name);
         }
         self.found(name).await
+    }
+
+    /// One try, with the password's hash.
+    async fn changed_once(
+        &self,
+        name: &str,
+        change: &AccountChange,
+        hash: Option<&String>,
+    ) -> Result<(), ServiceError> {
+        let found = self.as_seen(name, change.seen).await?;
+        let mut account = found.value.clone();
+        if let Some(hash) = hash {
+            account.password_hash.clone_from(hash);
+            account.must_change_password = false;
+        }
+        account.role = change.role.unwrap_or(account.role);
+        if let Some(bindings) = &change.bindings {
+            scope::check(bindings)?;
+            account.bindings = in_order(bindings.clone());
+        }
+        account.enabled = change.enabled.unwrap_or(account.enabled);
+        account.must_change_password = change
+            .must_change_password
+            .unwrap_or(account.must_change_password);
+        if account == found.value {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        self.one_stays(name, Some(&account), &mut batch).await?;
+        batch
+            .expect(Account::KIND, name, Some(found.revision))
+            .put(&account)?;
+        tell_of(name, Turn::Changed, &mut batch)?;
+        self.store.commit(batch).await?;
+        Ok(())
     }
 
     /// An account as the store has it. Every request asks for one, and it is read anew only after something was written.
@@ -321,6 +363,7 @@ impl Accounts {
         batch
             .expect(Account::KIND, name, Some(found.revision))
             .delete(Account::KIND, name);
+        tell_of(name, Turn::Removed, &mut batch)?;
         self.store.commit(batch).await?;
         Ok(())
     }
@@ -363,7 +406,7 @@ impl Accounts {
 
     async fn hashed(&self, password: String) -> Result<String, ServiceError> {
         let _permit = self.hashing.acquire().await.map_err(|e| password::internal(&e))?;
-        password::hash(password).await
+        password::hash(password, &self.memory).await
     }
 
     /// The account, if this is its password, it may log in, and it is not locked.
@@ -381,7 +424,9 @@ impl Accounts {
                 .as_ref()
                 .map_or(&self.nobody, |found| &found.value.password_hash);
             let _permit = self.hashing.acquire().await.map_err(|e| password::internal(&e))?;
-            let right = password::matches(hash.clone(), password.to_owned()).await?;
+            // Somebody may have asked with it while we waited.
+            let right = self.remembered(&digest)
+                || password::matches(hash.clone(), password.to_owned(), &self.memory).await?;
             if found.is_none() || !right {
                 if self.lockout.wrong(name) {
                     let minutes = lockout::LOCKED.as_secs() / 60;
@@ -436,6 +481,11 @@ fn first(password_hash: String) -> Account {
         enabled: true,
         must_change_password: false,
     }
+}
+
+/// Tells whoever listens what became of an account.
+fn tell_of(name: &str, became: Turn, batch: &mut Batch) -> Result<(), StoreError> {
+    tell(batch, WallClock.now(), Thing::Account(name.to_owned()), became)
 }
 
 /// Said twice, or in another order, they are the same.

@@ -15,7 +15,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Where a role holds. As text `pool`, `tenant/NAME` or `fabric/NAME`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(into = "String", try_from = "String")]
 pub enum Scope {
     /// All that is composed, whoever has it.

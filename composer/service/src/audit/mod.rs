@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::error::{ErrorCode, ServiceError};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_store::{Batch, Order, Store, StoreError, Stored, Versioned, read, written};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
@@ -35,7 +36,7 @@ const PAGES: u32 = 100;
 const TRIES: usize = 16;
 
 /// Where the log begins and ends.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Head {
     /// The last entry that is forgotten.
     pub before: Mark,

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The manager in a few numbers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     pub version: String,
     pub now: Timestamp,
@@ -41,10 +41,13 @@ pub struct Status {
     /// Operations that somebody must look at.
     #[serde(default)]
     pub alarms: Vec<OperationAlarm>,
+    /// Days until the certificate ends that clients of this manager are shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_days: Option<i64>,
 }
 
 /// Somebody must look at an operation that has not ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OperationAlarm {
     pub operation: OperationId,
     #[serde(flatten)]
@@ -63,7 +66,7 @@ impl fmt::Display for OperationAlarm {
 }
 
 /// Why a demand is served, or is not.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Why {
     pub demand: DemandRecord,
     pub wanted_now: bool,
@@ -73,7 +76,7 @@ pub struct Why {
 }
 
 /// One thing that was looked at for the operator's peace of mind.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     pub name: String,
     pub result: CheckResult,
@@ -81,7 +84,7 @@ pub struct Check {
     pub hint: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckResult {
     Ok,
@@ -225,6 +228,7 @@ impl Composer {
             open_operations: self.store.open_operations().await?.len(),
             silent: self.silent(),
             alarms: self.alarms().await?,
+            certificate_days: self.certificate_days(),
         })
     }
 
@@ -267,6 +271,10 @@ impl Composer {
             format!("{} of these is missing: {}", gpu.id, why.unwrap_or_default())
         }));
         let serving = self.underway().await?.serving;
+        let lends = match (&record.schedule, &record.job) {
+            (None, None) => self.suspended_by(&record).await?,
+            _ => Vec::new(),
+        };
         match (&record.schedule, wanted_now) {
             _ if serving.contains_key(id) => {
                 because.push(format!("operation {} serves it just now", serving[id]));
@@ -279,7 +287,7 @@ impl Composer {
                     because.push(unplaced.shortfall());
                     because.extend(unplaced.alternatives().iter().map(|tried| format!("  {tried}")));
                 }
-                if plan.composes.iter().any(|c| c.demand.as_ref() == Some(id)) {
+                if lends.is_empty() && plan.composes.iter().any(|c| c.demand.as_ref() == Some(id)) {
                     because.push("could be served now; `poolwright plan` shows how".to_owned());
                 }
             }
@@ -291,11 +299,9 @@ impl Composer {
             (None, false) if record.demand_at(now).is_none() => {
                 because.push("not wanted now: no phase of it is on".to_owned());
             }
-            (None, false) => {
-                let by = self.suspended_by(id).await?.join(", and ");
-                because.push(format!("not wanted now: {by}"));
-            }
+            (None, false) => because.push("not wanted now".to_owned()),
         }
+        because.extend(lends);
         if record.job.is_some() {
             because.extend(self.why_it_waits(id).await?);
         }
@@ -313,6 +319,7 @@ impl Composer {
     pub async fn doctor(&self) -> Result<Vec<Check>, ServiceError> {
         let snapshot = self.discover(&()).await?;
         let mut checks = vec![self.store_check().await];
+        checks.extend(self.certificate_check());
         let about_endpoints = checks.len();
         for endpoint in self.endpoints().await? {
             let id = endpoint.spec.id.as_str();
@@ -352,28 +359,7 @@ impl Composer {
                 "poolwright get faults",
             ),
         });
-        let (mut needy, mut late) = (Vec::new(), Vec::new());
-        for id in self.store.open_operations().await? {
-            let operation = self.operation(&id).await?;
-            if needs_somebody(operation.state) {
-                needy.push(id.to_string());
-            } else if operation.late_by(self.clock.now()).is_some() {
-                late.push(id.to_string());
-            }
-        }
-        checks.push(match (needy.is_empty(), late.is_empty()) {
-            (true, true) => Check::ok("operations", "none needs somebody"),
-            (true, false) => Check::warning(
-                "operations",
-                format!("longer at work than is usual: {}", late.join(", ")),
-                "poolwright ops show ID",
-            ),
-            (false, _) => Check::problem(
-                "operations",
-                format!("somebody must look at {}", needy.join(", ")),
-                "poolwright ops show ID",
-            ),
-        });
+        checks.push(self.operations_check().await?);
         checks.push(match self.trouble() {
             None => Check::ok("calendar", "nothing keeps the pool from following it"),
             Some(trouble) => Check::warning(
@@ -382,6 +368,7 @@ impl Composer {
                 "poolwright schedule list",
             ),
         });
+        checks.push(self.queue_check().await?);
         checks.push(self.returns_check().await?);
         let pauses = self.all_pauses().await?;
         let told: Vec<String> = pauses.iter().map(ToString::to_string).collect();
@@ -410,6 +397,45 @@ impl Composer {
         });
         Ok(checks)
     }
+
+    /// Operations at which somebody must look, which are late, and which look themselves.
+    async fn operations_check(&self) -> Result<Check, ServiceError> {
+        let (mut needy, mut late, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
+        for id in self.store.open_operations().await? {
+            let operation = self.operation(&id).await?;
+            let is_late = operation.late_by(self.clock.now()).is_some();
+            match operation.state {
+                OperationState::Quarantined => needy.push(id),
+                OperationState::Indeterminate if is_late => needy.push(id),
+                OperationState::Indeterminate => unsure.push(id),
+                _ if is_late => late.push(id),
+                _ => {}
+            }
+        }
+        let ids = |ids: &[OperationId]| {
+            let ids: Vec<&str> = ids.iter().map(OperationId::as_str).collect();
+            ids.join(", ")
+        };
+        let show = |ids: &[OperationId]| ids.first().map(|id| format!("poolwright ops show {id}"));
+        Ok(if let Some(show) = show(&needy) {
+            Check::problem(
+                "operations",
+                format!("somebody must look at {}", ids(&needy)),
+                show,
+            )
+        } else if let Some(show) = show(&late) {
+            let told = format!("longer at work than is usual: {}", ids(&late));
+            Check::warning("operations", told, show)
+        } else if let Some(show) = show(&unsure) {
+            let told = format!(
+                "what came of it is not known yet, and is looked at again by itself: {}",
+                ids(&unsure)
+            );
+            Check::warning("operations", told, show)
+        } else {
+            Check::ok("operations", "none needs somebody")
+        })
+    }
 }
 
 /// The first of many.
@@ -421,10 +447,6 @@ fn some(all: &[&Drift]) -> String {
         0 => shown,
         more => format!("{shown}; and {more} more"),
     }
-}
-
-fn needs_somebody(state: OperationState) -> bool {
-    matches!(state, OperationState::Indeterminate | OperationState::Quarantined)
 }
 
 impl Check {

@@ -9,9 +9,11 @@ use super::requests::Request;
 use super::wanting::refuse_queue;
 use crate::demand::{DemandRecord, DemandSpec, Pending};
 use crate::error::{ErrorCode, ServiceError};
+use crate::identity;
 use poolwright_executor::OperationKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId};
-use poolwright_planner::{Composition, Demand, Plan, PlanInput, direct};
+use poolwright_planner::direct::{self, Purpose};
+use poolwright_planner::{Composition, Demand, Plan, PlanInput};
 use poolwright_sizing::calibration::CALIBRATED;
 use poolwright_store::{Batch, Stored};
 use schemars::JsonSchema;
@@ -100,9 +102,9 @@ impl Composer {
         let taken_up = self.take_up_kept(&mut basis, &record.demand).await?;
         let whole = basis.clone();
         let left_out = self.leave_out_stale(&mut basis);
-        let mut plan = self.plan_beside_pauses(&basis).await?;
+        let mut plan = self.plan_beside_returns(&basis, Some(&record)).await?;
         if left_out && plan.unplaced.iter().any(|unplaced| unplaced.demand == id) {
-            plan = self.plan_beside_pauses(&whole).await?;
+            plan = self.plan_beside_returns(&whole, Some(&record)).await?;
         }
         self.may_carry_out(request.kind, &plan).await?;
         if plan.composes.is_empty() {
@@ -281,37 +283,32 @@ impl Composer {
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
-        let gpus = in_order(gpus);
-        let what = format!("attach {} to {host}", names(&gpus));
-        let request = || Request::new(OperationKind::Attach, what.clone(), &(&gpus, host), by, how);
-        let done = self
-            .by_name(request, |input| direct::attach(&gpus, host, input))
-            .await;
-        self.told_who_has_them(done, &gpus).await
+        self.attach_for(gpus, host, &Purpose::default(), by, how).await
     }
 
-    /// The same, in a composition that says what it is for.
+    /// The same, in a composition that says what it is for. A tenant holds no more than it may.
     pub async fn attach_for(
         &self,
         gpus: &[GpuId],
         host: &HostId,
-        label: &str,
+        purpose: &Purpose,
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
-        let gpus = in_order(gpus);
-        let what = format!("attach {} to {host} for {label}", names(&gpus));
+        let gpus = in_order(&self.meant(gpus).await?);
+        let mut what = format!("attach {} to {host}", names(&gpus));
+        if let Some(label) = &purpose.label {
+            what += &format!(" for {label}");
+        }
+        if let Some(tenant) = &purpose.tenant {
+            what += &format!(" for tenant {tenant}");
+        }
         let request = || {
-            Request::new(
-                OperationKind::Attach,
-                what.clone(),
-                &(&gpus, host, label),
-                by,
-                how,
-            )
+            let asked = (&gpus, host, purpose);
+            Request::new(OperationKind::Attach, what.clone(), &asked, by, how)
         };
         let done = self
-            .by_name(request, |input| direct::attach_for(&gpus, host, label, input))
+            .by_name(request, |input| direct::attach_for(&gpus, host, purpose, input))
             .await;
         self.told_who_has_them(done, &gpus).await
     }
@@ -324,7 +321,7 @@ impl Composer {
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
-        let gpus = in_order(gpus);
+        let gpus = in_order(&self.meant(gpus).await?);
         let what = format!("add {} to {composition}", names(&gpus));
         let request = || {
             Request::new(
@@ -343,7 +340,7 @@ impl Composer {
 
     /// Detaches GPUs by name.
     pub async fn detach(&self, gpus: &[GpuId], by: &str, how: &How) -> Result<Change, ServiceError> {
-        let gpus = in_order(gpus);
+        let gpus = in_order(&self.meant(gpus).await?);
         let what = format!("detach {}", names(&gpus));
         let request = || Request::new(OperationKind::Detach, what.clone(), &gpus, by, how);
         self.by_name(request, |input| direct::detach(&gpus, input)).await
@@ -357,11 +354,34 @@ impl Composer {
         by: &str,
         how: &How,
     ) -> Result<Change, ServiceError> {
-        let gpus = in_order(gpus);
+        let gpus = in_order(&self.meant(gpus).await?);
         let what = format!("move {} to {host}", names(&gpus));
         let request = || Request::new(OperationKind::Move, what.clone(), &(&gpus, host), by, how);
         self.by_name(request, |input| direct::move_to(&gpus, host, input))
             .await
+    }
+
+    /// GPUs by their ids, where somebody has named them by UUID or serial number, as hosts do.
+    async fn meant(&self, gpus: &[GpuId]) -> Result<Vec<GpuId>, ServiceError> {
+        let snapshot = self.snapshot().await?;
+        let all = &snapshot.topology.gpus;
+        let meant = |wanted: &GpuId| {
+            if all.iter().any(|gpu| gpu.id == *wanted) {
+                return Ok(wanted.clone());
+            }
+            let called = all.iter().filter(|gpu| identity::is_called(gpu, wanted.as_str()));
+            let called: Vec<&str> = called.map(|gpu| gpu.id.as_str()).collect();
+            match called[..] {
+                // Who there is not is told by whoever plans.
+                [] => Ok(wanted.clone()),
+                [one] => Ok(GpuId::from_lossy(one)),
+                _ => {
+                    let message = format!("{wanted} may be {}", called.join(" or "));
+                    Err(ServiceError::bad_request(message).with_hint("name it as `poolwright get gpus` does"))
+                }
+            }
+        };
+        gpus.iter().map(meant).collect()
     }
 
     async fn told_who_has_them(
@@ -399,6 +419,8 @@ impl Composer {
         let basis = self.basis(Wanted::Named).await?;
         let plan = plan(&self.input(&basis))?;
         self.may_carry_out(request.kind, &plan).await?;
+        self.within_what_tenants_may_hold(&plan).await?;
+        self.spares_owed(&basis, &plan).await?;
         // Whoever asks the same again under its key waits for the answer.
         if request.how.dry_run || plan.steps.is_empty() || request.how.key.is_some() {
             return self.begin(request, plan).await;

@@ -81,15 +81,10 @@ impl Composer {
     }
 
     async fn round(&self, leases: &Arc<Leases>) -> Result<(), ServiceError> {
-        let kept: BTreeSet<ControlEndpointId> = self
-            .endpoints()
-            .await?
-            .into_iter()
-            .map(|kept| kept.spec.id)
-            .collect();
-        let round = leases
-            .round(&kept, &|| self.executor.busy_at(), self.clock.now())
-            .await;
+        let mut kept: BTreeSet<ControlEndpointId> = self.kept_endpoints().await?.into_iter().collect();
+        self.connections.agents.recall().await?;
+        kept.extend(self.connections.agents.endpoints());
+        let round = leases.round(&kept, &|| self.busy_at(), self.clock.now()).await;
         // Whatever came of the rest of it.
         for taken in leases.to_cut_off() {
             self.cut_off(leases.clone(), taken);
@@ -102,6 +97,13 @@ impl Composer {
             self.executor.give_way(&endpoint);
         }
         Ok(())
+    }
+
+    /// Endpoints that may not change hands now.
+    fn busy_at(&self) -> BTreeSet<ControlEndpointId> {
+        let mut busy = self.executor.busy_at();
+        busy.extend(self.rotating_at());
+        busy
     }
 
     /// Adopts what nobody works at and is in charge here.
@@ -234,6 +236,10 @@ async fn end_sessions(
     connections: &Connections,
     endpoint: &ControlEndpointId,
 ) -> Result<Option<CutOff>, DriverError> {
+    if connections.agents.endpoints().contains(endpoint) {
+        // It has no sessions: whoever asks it under an older lease than it has heard of is refused.
+        return Ok(Some(CutOff::Ended(0)));
+    }
     match connections.fabric(endpoint).await? {
         Some(fabric) => fabric.end_other_sessions(CUT).await.map(Some),
         None => Ok(None),

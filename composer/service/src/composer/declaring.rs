@@ -32,7 +32,7 @@ pub struct Declaration {
 }
 
 /// What a declaration comes to.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Declared {
     pub entries: Vec<DeclaredEntry>,
     /// Nothing was kept.
@@ -40,7 +40,7 @@ pub struct Declared {
 }
 
 /// One demand or schedule of a declaration.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeclaredEntry {
     pub kind: DeclaredKind,
     pub id: String,
@@ -53,14 +53,14 @@ pub struct DeclaredEntry {
     pub does_not_fit: Vec<DoesNotFit>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeclaredKind {
     Demand,
     Schedule,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Difference {
     New,
@@ -69,7 +69,7 @@ pub enum Difference {
 }
 
 /// A demand for which there is no room.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DoesNotFit {
     pub demand: DemandId,
     pub reason: String,
@@ -169,7 +169,7 @@ impl Composer {
             Some(before) => {
                 may_be_withdrawn(&before)?;
                 may_be_changed(&before)?;
-                let mut record = self.record_of(spec, None).await?;
+                let mut record = self.declared(spec, None).await?;
                 record.set_up_by = Some(into.by.clone());
                 let found = read::<DemandRecord>(self.store.as_ref(), record.id()).await?;
                 let revision = found.map(|found| found.revision);
@@ -180,7 +180,7 @@ impl Composer {
                 record
             }
             None => {
-                let mut record = self.record_of(spec, None).await?;
+                let mut record = self.declared(spec, None).await?;
                 record.set_up_by = Some(into.by.clone());
                 self.add_to(&mut into.batch, &record).await?;
                 into.calendar |= record.course.is_some();
@@ -196,6 +196,22 @@ impl Composer {
         });
         into.take(record);
         Ok(())
+    }
+
+    /// A demand of the declaration, sized. Of several that are declared, a refusal names the one that it is about.
+    async fn declared(
+        &self,
+        spec: DemandSpec,
+        schedule: Option<ScheduleId>,
+    ) -> Result<DemandRecord, ServiceError> {
+        let id = spec.id.clone();
+        let sized = self.record_of(spec, schedule).await;
+        sized.map_err(|mut refused| {
+            if !refused.message.contains(&format!("demand {id}")) {
+                refused.message = format!("demand {id}: {}", refused.message);
+            }
+            refused
+        })
     }
 
     async fn compare_schedule(
@@ -263,7 +279,7 @@ impl Composer {
             .collect();
         let mut records = Vec::new();
         for demand in &spec.demands {
-            let record = self.record_of(demand.clone(), Some(spec.id.clone())).await?;
+            let record = self.declared(demand.clone(), Some(spec.id.clone())).await?;
             match old.contains(&demand.id) {
                 true => {
                     batch.put(&record)?;
@@ -302,7 +318,7 @@ impl Composer {
             let demand = record.demand_at(now).unwrap_or_else(|| record.demand.clone());
             standing.insert(demand.id.clone(), demand);
         }
-        let basis = self.basis(Wanted::All).await?;
+        let basis = self.basis(Wanted::OnceDone).await?;
         let by_day = self.unplaced_of(&basis, standing.values().cloned().collect());
         for entry in &mut compared.entries {
             if entry.kind == DeclaredKind::Demand {

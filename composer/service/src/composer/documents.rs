@@ -10,15 +10,18 @@ use super::recording::TurnedAway;
 use super::repairing::Repaired;
 use super::reserving::Reservations;
 use super::rotating::Rotation;
+use super::silence::ToldLost;
 use super::suspending::PutAside;
 use super::wanting::CalendarChange;
 use crate::accounts::Account;
+use crate::agent::{Agent, AgentToken};
 use crate::audit::{Head, Page};
 use crate::demand::DemandRecord;
 use crate::endpoint::Endpoint;
 use crate::job::JobRun;
 use crate::leases::{Lease, ManagerRecord, Wish};
 use crate::limits::Limits;
+use crate::quarantine::{GpuHistory, Quarantine};
 use crate::runner::ScheduleRun;
 use crate::schedule::Schedule;
 use crate::sealed::Sealed;
@@ -43,12 +46,16 @@ const OURS: &[&str] = &[
     PutAside::KIND,
     CalendarChange::KIND,
     Account::KIND,
+    Agent::KIND,
+    AgentToken::KIND,
     DemandRecord::KIND,
     Endpoint::KIND,
     Lease::KIND,
     ManagerRecord::KIND,
     Wish::KIND,
     Limits::KIND,
+    Quarantine::KIND,
+    GpuHistory::KIND,
     ScheduleRun::KIND,
     Schedule::KIND,
     Sealed::KIND,
@@ -65,6 +72,7 @@ const OURS: &[&str] = &[
     Page::KIND,
     Subscription::KIND,
     Reservations::KIND,
+    ToldLost::KIND,
 ];
 
 /// The names of all kinds.
@@ -85,12 +93,16 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         PutAside::KIND => again::<PutAside>(json),
         CalendarChange::KIND => again::<CalendarChange>(json),
         Account::KIND => again::<Account>(json),
+        Agent::KIND => again::<Agent>(json),
+        AgentToken::KIND => again::<AgentToken>(json),
         DemandRecord::KIND => again::<DemandRecord>(json),
         Endpoint::KIND => again::<Endpoint>(json),
         Lease::KIND => again::<Lease>(json),
         ManagerRecord::KIND => again::<ManagerRecord>(json),
         Wish::KIND => again::<Wish>(json),
         Limits::KIND => again::<Limits>(json),
+        Quarantine::KIND => again::<Quarantine>(json),
+        GpuHistory::KIND => again::<GpuHistory>(json),
         ScheduleRun::KIND => again::<ScheduleRun>(json),
         Schedule::KIND => again::<Schedule>(json),
         Sealed::KIND => again::<Sealed>(json),
@@ -107,6 +119,7 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Page::KIND => again::<Page>(json),
         Subscription::KIND => again::<Subscription>(json),
         Reservations::KIND => again::<Reservations>(json),
+        ToldLost::KIND => again::<ToldLost>(json),
         kind => return documents::reread(kind, json),
     })
 }

@@ -4,6 +4,7 @@ use super::Composer;
 use super::credentials;
 use super::rotating;
 use super::staleness::Ages;
+use super::{Thing, Turn, tell};
 use crate::endpoint::{Connected, Endpoint, EndpointSpec, Repair, Standing};
 use crate::error::{ErrorCode, ServiceError};
 use crate::vanishing::Shown;
@@ -14,10 +15,11 @@ use poolwright_executor::{Pause, Paused};
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_store::{Batch, Stored, Versioned, read, read_all};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What an endpoint answered when it was tried.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EndpointTest {
     pub gpus: usize,
     pub composable: usize,
@@ -95,10 +97,9 @@ impl Composer {
         let Some(address) = spec.address() else {
             return Ok(());
         };
-        let kept = read_all::<Endpoint>(self.store.as_ref()).await?;
-        let mut kept = kept.into_iter().map(|found| found.value.spec);
-        match kept.find(|other| other.address().as_ref() == Some(&address)) {
-            Some(other) => Err(known_already(spec, &other.id)),
+        self.books.refresh(self.store.as_ref()).await?;
+        match self.books.pages().endpoint_at(&address) {
+            Some(other) => Err(known_already(spec, other)),
             None => Ok(()),
         }
     }
@@ -149,6 +150,8 @@ impl Composer {
         self.is_at_a_new_address(spec).await?;
         self.is_another_service(spec, &look)?;
         batch.expect(Endpoint::KIND, endpoint.id(), None).put(&endpoint)?;
+        let added = Thing::Endpoint(spec.id.clone());
+        tell(&mut batch, endpoint.added, added, Turn::Added)?;
         self.store.commit(batch).await?;
         let kept = &endpoint.spec;
         self.connections.take_into_use(kept, connected.clone()).await;
@@ -234,6 +237,8 @@ impl Composer {
             .delete(Pause::KIND, &Paused::Endpoint(id.clone()).to_string());
         Self::forget_password(&kept.spec, &mut batch);
         rotating::forget(&kept.spec, &mut batch);
+        let removed = Thing::Endpoint(id.clone());
+        tell(&mut batch, self.clock.now(), removed, Turn::Removed)?;
         self.store.commit(batch).await?;
         self.recall_pauses().await?;
         if let Some(connected) = self.connections.remove(id) {

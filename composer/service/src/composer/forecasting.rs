@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use poolwright_model::id::{DemandId, TenantId};
 use poolwright_planner::forecast::{Forecast, History, Series, SeriesError, Window, forecast};
 use poolwright_store::{Batch, Stored, Versioned, read_all};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,6 +32,9 @@ const UNKNOWN: &str = "(unknown)";
 /// All tenants together.
 const ALL: &str = "(all)";
 
+/// How the answer begins where too little was noted, which nobody has to mend.
+pub const NO_FORECAST_YET: &str = "no forecast can be made yet";
+
 /// Which kinds of GPU are asked about.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Kinds {
@@ -43,7 +47,7 @@ pub enum Kinds {
 }
 
 /// What a tenant wants, and is expected to want.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TenantForecast {
     pub tenant: String,
     /// Only GPUs of this kind; without it, of all.
@@ -380,7 +384,7 @@ impl Question {
 }
 
 fn unforecast(error: &SeriesError) -> ServiceError {
-    let message = format!("no forecast can be made yet of what this manager has noted: {error}");
+    let message = format!("{NO_FORECAST_YET} of what this manager has noted: {error}");
     ServiceError::new(ErrorCode::Unavailable, message).with_hint(
         "what is wanted is noted every five minutes: ask again in an hour, or forecast from a file",
     )

@@ -99,6 +99,10 @@ impl Composer {
             host_port: None,
             composition: None,
             tenant: holder.composition.tenant.clone(),
+            learned: known.as_ref().and_then(|known| known.value.learned.clone()),
+            learned_before: known
+                .as_ref()
+                .and_then(|known| known.value.learned_before.clone()),
             operation: known.and_then(|known| known.value.operation),
             since: self.clock.now(),
         })?;

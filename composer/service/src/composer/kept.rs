@@ -4,7 +4,8 @@
 //! lets go of it where somebody can't be served beside it, or another tenant comes to its host. A demand of its tenant
 //! that needs just that takes it up as it is. It is held by nobody: it counts in no share, no wait and no forecast.
 //!
-//! Only what is whole is kept: all that one demand held, at one host. To keep and to take up change no hardware; each is
+//! Only what is whole is kept: all that one demand held, a composition at each of its hosts. What it held at several is
+//! taken up together, or by a demand that one of them is enough for. To keep and to take up change no hardware; each is
 //! one commit, which expects that no operation has a unit of it in hand. All else is an operation of its own kind, within
 //! the limits of what runs by itself.
 
@@ -37,39 +38,38 @@ struct More {
     need: Option<Need>,
 }
 
-/// What a composition is from now on, to be committed as long as it is as it was read and no operation has it in hand.
-pub(super) struct Rewritten {
-    record: CompositionRecord,
-    revision: u64,
-}
+/// What compositions are from now on, to be committed as long as they are as they were read and no operation has them in
+/// hand.
+pub(super) struct Rewritten(Vec<(CompositionRecord, u64)>);
 
 impl Rewritten {
     pub fn add_to(&self, batch: &mut Batch) -> Result<(), StoreError> {
-        let composition = &self.record.composition;
-        for held in &composition.held {
-            batch.expect(Claim::KIND, held.unit.as_str(), None);
+        for (record, revision) in &self.0 {
+            let composition = &record.composition;
+            for held in &composition.held {
+                batch.expect(Claim::KIND, held.unit.as_str(), None);
+            }
+            batch.expect(CompositionRecord::KIND, composition.id.as_str(), Some(*revision));
+            batch.put(record)?;
         }
-        batch.expect(
-            CompositionRecord::KIND,
-            composition.id.as_str(),
-            Some(self.revision),
-        );
-        batch.put(&self.record)?;
         Ok(())
+    }
+
+    fn compositions(&self) -> impl Iterator<Item = &Composition> {
+        self.0.iter().map(|(record, _)| &record.composition)
     }
 
     /// For whoever let go of it.
     pub fn told(&self) -> String {
-        format!(
-            "its GPUs stay attached to {}: {}",
-            self.record.composition.host, self.record.composition.label
-        )
+        let hosts: Vec<&str> = self.compositions().map(|c| c.host.as_str()).collect();
+        let label = self.compositions().next().map_or("", |c| c.label.as_str());
+        format!("its GPUs stay attached to {}: {label}", hosts.join(", "))
     }
 }
 
 impl Composer {
-    /// What a composition is from now on if it is kept in place of being let go of: where that is expected to be wanted
-    /// soon. To be called with the turn.
+    /// What a composition, with all others of its demand, is from now on if it is kept in place of being let go of: where
+    /// that is expected to be wanted soon. To be called with the turn.
     pub(super) async fn keep_in_place(
         &self,
         basis: &Basis,
@@ -78,21 +78,25 @@ impl Composer {
         let Some(policy) = self.options.keep else {
             return Ok(None);
         };
-        let Some(composition) = basis.held.iter().find(|c| c.id == *id) else {
+        let composition = basis.held.iter().find(|c| c.id == *id && c.kept.is_none());
+        let Some((composition, tenant)) = composition.and_then(|c| Some((c, c.tenant.as_ref()?))) else {
             return Ok(None);
         };
-        let Some(tenant) = composition.tenant.as_ref().filter(|_| composition.parts == 1) else {
-            return Ok(None);
-        };
-        if !kept::may_stay(composition, &basis.world()) || self.is_held_by_hand().await? {
-            return Ok(None);
-        }
-        let gpus = composition.gpu_count();
-        let all = kept_of(&basis.held, None);
-        if self.somebody_waits().await? || all.saturating_add(gpus) > policy.most_gpus {
+        let of_it = |c: &&Composition| c.id == *id || c.demand.is_some() && c.demand == composition.demand;
+        let all: Vec<Composition> = basis.held.iter().filter(of_it).cloned().collect();
+        if all.iter().any(|c| c.parts as usize != all.len()) {
             return Ok(None);
         }
-        let kind = self.kind_held(std::slice::from_ref(composition)).await?;
+        let may_stay = all.iter().all(|c| kept::may_stay(c, &basis.world()));
+        if !may_stay || self.is_held_by_hand().await? {
+            return Ok(None);
+        }
+        let gpus = all.iter().map(Composition::gpu_count).sum();
+        let kept = kept_of(&basis.held, None);
+        if self.somebody_waits().await? || kept.saturating_add(gpus) > policy.most_gpus {
+            return Ok(None);
+        }
+        let kind = self.kind_held(&all).await?;
         let gone = composition.demand.as_ref().map(|demand| (demand, gpus));
         let Some(more) = self.expects_more(&policy, tenant, kind.as_deref(), gone).await? else {
             return Ok(None);
@@ -100,18 +104,24 @@ impl Composer {
         let room = more
             .gpus
             .saturating_sub(self.kept_alike(&basis.held, tenant, kind.as_deref()).await?);
-        if room < gpus || self.is_in_use(composition).await {
+        if room < gpus || self.is_in_use(&all).await {
             return Ok(None);
         }
         let now = self.clock.now();
         let by = after(now, more.expected.in_s);
-        let kept = Composition {
+        let part_of = composition.demand.as_ref().filter(|_| all.len() > 1);
+        let kept = all.iter().map(|c| Composition {
             demand: None,
             label: label(&policy, &more, by),
-            kept: Some(Kept { since: now, by }),
-            ..composition.clone()
-        };
-        tracing::info!(composition = %id, %tenant, "{}", kept.label);
+            kept: Some(Kept {
+                since: now,
+                by,
+                part_of: part_of.cloned(),
+            }),
+            ..c.clone()
+        });
+        let kept: Vec<Composition> = kept.collect();
+        tracing::info!(composition = %id, %tenant, "{}", kept[0].label);
         self.rewritten(kept).await
     }
 
@@ -127,19 +137,23 @@ impl Composer {
         }
         let mut fresh = basis.clone();
         self.leave_out_stale(&mut fresh);
-        let Some(found) = kept::serves_as_it_is(demand, &fresh.world()).cloned() else {
+        let found = kept::serves_as_it_is(demand, &fresh.world());
+        if found.is_empty() {
             return Ok(None);
-        };
-        let taken = Composition {
+        }
+        let parts = u32::try_from(found.len()).unwrap_or(u32::MAX);
+        let taken = found.into_iter().zip(1..).map(|(found, part)| Composition {
             demand: Some(demand.id.clone()),
             label: demand.need.label.clone(),
             kept: None,
-            ..found
-        };
-        let rewritten = self.rewritten(taken.clone()).await?;
-        if rewritten.is_some() {
+            part,
+            parts,
+            ..found.clone()
+        });
+        let rewritten = self.rewritten(taken.collect()).await?;
+        for taken in rewritten.iter().flat_map(Rewritten::compositions) {
             tracing::info!(composition = %taken.id, demand = %demand.id, "what was kept is taken up as it is");
-            basis.replace(taken);
+            basis.replace(taken.clone());
         }
         Ok(rewritten)
     }
@@ -179,7 +193,7 @@ impl Composer {
             if let Some(kept) = self.keep_in_place(&basis, id).await? {
                 self.commit_rewritten(&kept).await?;
                 // Each sees what the one before has kept.
-                basis.replace(kept.record.composition);
+                kept.compositions().for_each(|c| basis.replace(c.clone()));
                 some = true;
             }
         }
@@ -193,26 +207,32 @@ impl Composer {
         Ok(())
     }
 
-    /// What is to be written of a composition that is this from now on; `None` where it is gone.
-    async fn rewritten(&self, composition: Composition) -> Result<Option<Rewritten>, ServiceError> {
-        let found = read::<CompositionRecord>(self.store.as_ref(), composition.id.as_str()).await?;
-        Ok(found.map(|found| Rewritten {
-            record: CompositionRecord {
+    /// What is to be written of compositions that are this from now on; `None` where one is gone.
+    async fn rewritten(&self, compositions: Vec<Composition>) -> Result<Option<Rewritten>, ServiceError> {
+        let (operation, since) = (self.new_operation(), self.clock.now());
+        let mut records = Vec::new();
+        for composition in compositions {
+            let found = read::<CompositionRecord>(self.store.as_ref(), composition.id.as_str()).await?;
+            let Some(found) = found else { return Ok(None) };
+            let record = CompositionRecord {
                 composition,
                 // Whatever wrote it before can't be undone as if nothing had happened since.
-                operation: self.new_operation(),
-                since: self.clock.now(),
+                operation: operation.clone(),
+                since,
                 ..found.value
-            },
-            revision: found.revision,
-        }))
+            };
+            records.push((record, found.revision));
+        }
+        Ok(Some(Rewritten(records)))
     }
 
     /// Whether anybody uses the GPUs, or might.
-    async fn is_in_use(&self, composition: &Composition) -> bool {
-        for held in &composition.held {
-            if self.executor.is_in_use(&held.target(&composition.host)).await {
-                return true;
+    async fn is_in_use(&self, compositions: &[Composition]) -> bool {
+        for composition in compositions {
+            for held in &composition.held {
+                if self.executor.is_in_use(&held.target(&composition.host)).await {
+                    return true;
+                }
             }
         }
         false
@@ -465,7 +485,11 @@ impl Composer {
             for composed in &mut plan.composes {
                 composed.demand = None;
                 composed.label = label(policy, more, by);
-                composed.kept = Some(Kept { since: now, by });
+                composed.kept = Some(Kept {
+                    since: now,
+                    by,
+                    part_of: None,
+                });
                 tracing::info!(composition = %composed.id, %tenant, "attached ahead: {}", composed.label);
             }
             if !plan.composes.iter().all(|c| kept::is_free_for(c, &whole.world())) {

@@ -1,6 +1,7 @@
 //! What was lent is called back: rung by rung, each committed before it is done; told where it will be late; and held
 //! against what was guaranteed once it is back. [`crate::lend`] says what is next.
 
+use super::planning::is_short;
 use super::{Check, Composer};
 use crate::error::{ErrorCode, ServiceError};
 use crate::hooks::{HookCall, HookEnd, HookName, Hooks, HowItEnded, Occasion};
@@ -13,7 +14,7 @@ use crate::schedule::{Calendar, Schedule};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_store::{Batch, Stored, Versioned, read};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -168,10 +169,14 @@ impl Composer {
 
     /// What was lent goes back: is it there yet, and in time?
     async fn look_at_return(&self, case: Case) -> Result<Looked, ServiceError> {
-        let aside = self.put_aside().await?;
         let lent_on = self.lent_on(&case.calendar, case.now).await?;
-        let out = |demand: &&DemandId| aside.contains(*demand) && !lent_on.contains(*demand);
-        if case.calendar.suspends.iter().any(|demand| out(&demand)) {
+        let theirs: BTreeSet<DemandId> = case.calendar.suspends.iter().cloned().collect();
+        let ours: BTreeSet<DemandId> = theirs
+            .iter()
+            .filter(|id| !lent_on.contains_key(*id))
+            .cloned()
+            .collect();
+        if self.is_any_away(&ours).await? {
             let ladder = case.calendar.ladder.as_ref();
             let expected = case.lend.expected(ladder, case.returns.early(), case.now);
             let trouble = self.trouble().filter(|trouble| trouble.is_of(&case.found.value));
@@ -197,6 +202,17 @@ impl Composer {
             found, mut lend, now, ..
         } = case;
         lend.back = Some(now);
+        let id = &found.value.spec.id;
+        let lent_on: Vec<String> = lent_on
+            .iter()
+            .map(|(demand, by)| format!("{demand} is not back, and is lent by schedule {by} now"))
+            .collect();
+        if ours.is_empty() {
+            // Of its own it brought nothing back.
+            let outcome = format!("what {id} lent: {}", lent_on.join(", "));
+            let told = ScheduleRun::told(self.new_id(), now, id, outcome, None);
+            return self.keep_lend(found, lend, vec![told]).await;
+        }
         let asked = lend.asked_back().unwrap_or(now);
         let returned = Returned {
             asked,
@@ -206,7 +222,9 @@ impl Composer {
             due: lend.due,
             late: lend.due.is_some_and(|due| due < now),
         };
-        let outcome = format!("what {} lent is {returned}", found.value.spec.id);
+        let outcome = [vec![format!("what {id} lent is {returned}")], lent_on]
+            .concat()
+            .join("; ");
         let mut told = self.told(&found.value, now, outcome, OfLend::Returned(returned.clone()));
         if returned.late {
             told = failed(told);
@@ -214,11 +232,30 @@ impl Composer {
         self.keep_lend(found, lend, vec![told]).await
     }
 
-    /// Of what a schedule lent, what others have borrowed now: it is not for this one to bring it back.
-    async fn lent_on(&self, of: &Calendar, now: Timestamp) -> Result<BTreeSet<DemandId>, ServiceError> {
-        let calendars = self.calendars().await?.into_iter();
-        let others = calendars.filter(|other| other.id != of.id && other.is_open(now));
-        Ok(others.flat_map(|other| other.suspends).collect())
+    /// Of what a schedule lent, what others lend now, and who: it is not for this one to bring it back.
+    async fn lent_on(
+        &self,
+        of: &Calendar,
+        now: Timestamp,
+    ) -> Result<BTreeMap<DemandId, ScheduleId>, ServiceError> {
+        let calendars = self.calendars().await?;
+        let others = calendars
+            .iter()
+            .filter(|other| other.id != of.id && other.is_open(now));
+        let lent = others.flat_map(|other| other.suspends.iter().map(move |demand| (demand, &other.id)));
+        let lent = lent.filter(|(demand, _)| of.suspends.contains(*demand));
+        Ok(lent.map(|(demand, by)| (demand.clone(), by.clone())).collect())
+    }
+
+    /// Whether any of these is not back: the clock has it in hand, or it holds less than it wants.
+    async fn is_any_away(&self, lenders: &BTreeSet<DemandId>) -> Result<bool, ServiceError> {
+        if !self.put_aside().await?.is_disjoint(lenders) {
+            return Ok(true);
+        }
+        let (held, serving) = (self.held().await?, self.underway().await?.serving);
+        let wanted = self.wanted_now().await?;
+        let mut wanted = wanted.iter().filter(|demand| lenders.contains(&demand.id));
+        Ok(wanted.any(|demand| serving.contains_key(&demand.id) || is_short(demand, &held)))
     }
 
     /// The next rung.
@@ -371,6 +408,7 @@ impl Composer {
             hook,
             occasion,
             schedule: Some(case.calendar.id.clone()),
+            gpu: None,
             attempt,
             limit,
             began: case.lend.began,
@@ -405,7 +443,7 @@ impl Composer {
         let mut told = told;
         told.outcome = match call.occasion {
             Occasion::Checkpoint => format!("checkpoint {} of {}: {end}", call.attempt, call.schedule()),
-            Occasion::Notice | Occasion::Alert => format!("{}; hook {}: {end}", told.outcome, call.hook),
+            _ => format!("{}; hook {}: {end}", told.outcome, call.hook),
         };
         told.succeeded &= end.is_success();
         if let Some(OfLend::Rung { end: kept, .. }) = &mut told.lend {

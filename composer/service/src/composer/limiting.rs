@@ -3,17 +3,19 @@
 
 use super::Composer;
 use crate::error::{ErrorCode, ServiceError};
-use crate::limits::{Counted, Limits, Moves, NewLimits, Ran, judge, moved};
+use crate::limits::{Counted, Exceeded, Limits, Moves, NewLimits, Ran, judge, moved, rests};
 use poolwright_executor::Operation;
 use poolwright_model::id::{CompositionId, OperationId, TenantId};
 use poolwright_model::step::{Step, Verb};
 use poolwright_planner::Plan;
+use poolwright_planner::queue::Rests;
 use poolwright_store::{Batch, StoreError, Stored, read};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The limits, and what ran by itself within them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitsStatus {
     #[serde(flatten)]
     pub limits: Limits,
@@ -26,7 +28,7 @@ pub struct LimitsStatus {
 }
 
 /// The most moves that any one had.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MovedMost {
     pub host: u32,
     pub tenant: u32,
@@ -121,6 +123,18 @@ impl Composer {
         automatic.add(id, now);
         automatic.put_into(with)?;
         Ok(())
+    }
+
+    /// The limit that keeps this from beginning now, if one does.
+    pub(super) async fn exceeds(&self, plan: &Plan) -> Result<Option<Exceeded>, ServiceError> {
+        let (limits, ran) = (self.kept_limits().await?, self.ran().await?);
+        Ok(judge(&limits, &ran, &moves_of_plan(plan), self.clock.now()).err())
+    }
+
+    /// What the limits leave to jobs.
+    pub(super) async fn rests(&self) -> Result<Rests, ServiceError> {
+        let (limits, ran) = (self.kept_limits().await?, self.ran().await?);
+        Ok(rests(&limits, &ran, self.clock.now()))
     }
 
     /// What ran by itself in the last hour, an operation each.

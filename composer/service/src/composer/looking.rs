@@ -43,6 +43,8 @@ pub(super) struct Seen {
     looks: u64,
     /// How long the last look at everything took.
     elapsed_ms: u64,
+    /// Nothing is joined sooner just to be told.
+    tell_after: Option<Instant>,
     names: Names,
     /// All sights in one; `None` where one of them has changed.
     joined: Option<Arc<Joined>>,
@@ -50,8 +52,12 @@ pub(super) struct Seen {
     before: Option<Arc<Joined>>,
     /// The last of those whose names the store has.
     settled: Option<Arc<Joined>>,
-    /// When each was read; `None` where one was read again.
-    looked_at: Option<Arc<LookedAt>>,
+    /// How far the store was when each was read; not yet so for those in `read`.
+    looked_at: LookedAt,
+    /// Endpoints that were read, or are gone, since the last answer.
+    read: BTreeSet<ControlEndpointId>,
+    /// When a walk last showed that all was as it is joined.
+    still_so: Option<Timestamp>,
     /// The last answer.
     shown: Option<PoolShown>,
     /// `None` where it must be looked for again.
@@ -85,36 +91,63 @@ struct Names {
 }
 
 impl Seen {
-    /// Something was seen. `anew`: it is otherwise than before, and not only seen again.
-    fn changed(&mut self, anew: bool) {
-        self.looked_at = None;
-        self.amiss = None;
+    /// An endpoint was seen, or is gone. `anew`: it is otherwise than before, and not only seen again.
+    fn changed(&mut self, endpoint: &ControlEndpointId, anew: bool) {
+        self.read.insert(endpoint.clone());
         if anew {
-            self.joined = None;
+            self.all_changed();
         }
+    }
+
+    /// What was seen is to be joined anew.
+    fn all_changed(&mut self) {
+        self.amiss = None;
+        self.joined = None;
+    }
+
+    /// Takes in a walk that was answered, failed or is not believed.
+    fn take_walk(&mut self, look: Look, began: Began) {
+        let source = look.view.source.clone();
+        // A look that failed shows nothing; that is no sign that it is gone.
+        let doubt = match look.answered {
+            true => self.baselines.take_in(&look).err(),
+            false => None,
+        };
+        let anew = match (self.sights.get_mut(&source), doubt) {
+            (Some(sight), None) => sight.walk(look, began),
+            (Some(sight), Some(fault)) => {
+                sight.doubt(look, fault, began);
+                true
+            }
+            (None, doubt) => {
+                let sight = Sight::first(look, doubt, began);
+                self.sights.insert(source.clone(), sight);
+                true
+            }
+        };
+        let contested = self
+            .joined
+            .as_ref()
+            .is_some_and(|joined| joined.snapshot.contested);
+        if !anew && !contested {
+            self.still_so = self.still_so.max(Some(began.at));
+        }
+        self.changed(&source, anew || contested);
     }
 
     /// The pool by all that was seen, and by what is written down.
     fn show(&mut self, joined: &Arc<Joined>, closed: Arc<Closed>, pages: &Pages) -> Arc<Snapshot> {
-        let sights = &self.sights;
-        let looked_at = self.looked_at.get_or_insert_with(|| {
-            Arc::new(LookedAt {
-                endpoints: sights
-                    .iter()
-                    .map(|(id, sight)| (id.clone(), sight.revision()))
-                    .collect(),
-                units: sights.values().flat_map(Sight::unread).collect(),
-            })
-        });
+        let mut read = std::mem::take(&mut self.read);
+        read.retain(|id| self.looked_at.read(id, self.sights.get(id).map(Sight::looked_at)));
         let facts = Facts {
             joined,
             pages,
             closed,
-            looked_at: looked_at.clone(),
+            looked_at: &self.looked_at,
             ids: &self.names.ids,
         };
         let shown = match self.shown.take() {
-            Some(shown) => shown.renewed(facts),
+            Some(shown) => shown.renewed(facts, &read),
             None => PoolShown::new(facts),
         };
         self.shown.insert(shown).snapshot()
@@ -139,9 +172,16 @@ impl Composer {
             let mut seen = self.lock_seen();
             // One that was removed while it was looked at.
             let connected = |id: &ControlEndpointId| self.connections.get(id).is_some();
-            seen.sights.retain(|id, _| kept.contains(id) || connected(id));
+            let gone = seen
+                .sights
+                .keys()
+                .filter(|id| !kept.contains(*id) && !connected(id));
+            for id in gone.cloned().collect::<Vec<_>>() {
+                seen.sights.remove(&id);
+                seen.changed(&id, true);
+            }
             seen.elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            seen.changed(true);
+            seen.all_changed();
         }
         self.snapshot().await
     }
@@ -234,10 +274,10 @@ impl Composer {
         for walk in walks {
             if unknown.remove(&walk.value.endpoint) {
                 let sight = Sight::recalled(walk.value);
+                seen.changed(sight.endpoint(), true);
                 seen.sights.insert(sight.endpoint().clone(), sight);
             }
         }
-        seen.changed(true);
         Ok(unknown)
     }
 
@@ -257,23 +297,7 @@ impl Composer {
 
     pub(super) fn take_in(&self, began: Began, looks: Vec<Look>) {
         let mut seen = self.lock_seen();
-        for look in looks {
-            let source = look.view.source.clone();
-            // A look that failed shows nothing; that is no sign that it is gone.
-            let doubt = match look.answered {
-                true => seen.baselines.take_in(&look).err(),
-                false => None,
-            };
-            match (seen.sights.get_mut(&source), doubt) {
-                (Some(sight), None) => sight.walk(look, began),
-                (Some(sight), Some(fault)) => sight.doubt(look, fault, began),
-                (None, doubt) => {
-                    let sight = Sight::first(look, doubt, began);
-                    seen.sights.insert(source, sight);
-                }
-            }
-        }
-        seen.changed(true);
+        looks.into_iter().for_each(|look| seen.take_walk(look, began));
     }
 
     /// Takes in who is bound where at an endpoint. Says whether that is otherwise than it was known to be.
@@ -299,7 +323,7 @@ impl Composer {
             false => read,
         };
         let news = sight.read(units, read, began, began.instant.elapsed()) | doubted;
-        seen.changed(news);
+        seen.changed(endpoint, news);
         news
     }
 
@@ -311,6 +335,22 @@ impl Composer {
     /// Who answered at an endpoint when it was looked at last.
     pub(super) fn seen_at(&self, endpoint: &ControlEndpointId) -> Option<DriverLabel> {
         self.with_sight(endpoint, |sight| sight.last_walk().label.clone())?
+    }
+
+    /// Joins what was seen, so that what is new is told. That costs the more, the larger the pool is; so it takes a set
+    /// share of the time, and what comes meanwhile is told with the rest.
+    pub(super) async fn tell_news(&self) {
+        /// One part in so many.
+        const SHARE: u32 = 4;
+        let began = Instant::now();
+        let is_due = {
+            let seen = self.lock_seen();
+            seen.baselines.has_news() && seen.tell_after.is_none_or(|after| after <= began)
+        };
+        if is_due {
+            self.joined().await;
+            self.lock_seen().tell_after = Some(began + began.elapsed().saturating_mul(SHARE));
+        }
     }
 
     /// What was seen of the endpoints of which that is so, in the order of their names.
@@ -358,18 +398,19 @@ impl Composer {
         if let Some(sight) = seen.sights.get_mut(&now.endpoint) {
             sight.believe();
         }
+        seen.changed(&now.endpoint, true);
         seen.baselines.believe(now);
-        seen.changed(true);
     }
 
     /// Forgets what an endpoint showed.
     pub(super) fn forget(&self, endpoint: &ControlEndpointId) {
         self.forget_looks_at(endpoint);
+        self.lock_lost().remove(endpoint);
         let mut seen = self.lock_seen();
         seen.sights.remove(endpoint);
         seen.baselines.forget(endpoint);
         seen.names.forget(endpoint);
-        seen.changed(true);
+        seen.changed(endpoint, true);
     }
 
     fn join(&self, seen: &mut Seen) -> Arc<Joined> {
@@ -386,18 +427,18 @@ impl Composer {
         let mut vanished = Vanished::default();
         if let Some(before) = &seen.before {
             vanished.clone_from(&before.vanished);
+            let last = seen.still_so.max(Some(before.snapshot.taken_at));
             vanished.compare(
                 &before.snapshot,
+                last.unwrap_or(before.snapshot.taken_at),
                 &snapshot,
                 &seen.sights.keys().cloned().collect(),
             );
         }
         let answered = seen.sights.iter().filter(|(_, sight)| sight.answers());
-        let joined = Arc::new(Joined {
-            answered: answered.map(|(id, _)| id.clone()).collect(),
-            vanished,
-            snapshot,
-        });
+        let answered = answered.map(|(id, _)| id.clone()).collect();
+        let joined = Arc::new(Joined::new(snapshot, vanished, answered));
+        seen.still_so = None;
         seen.before = Some(joined.clone());
         seen.joined = Some(joined.clone());
         joined

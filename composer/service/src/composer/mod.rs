@@ -6,11 +6,13 @@
 //! * [`lending`]: what was lent is called back, rung by rung.
 //! * [`looking`]: the hardware as seen last, with what we know of it.
 //! * [`endpoints`]: whom to ask.
+//! * [`enrolling`]: agents on hosts. [`renewing`]: their certificates.
 //! * [`wanting`]: demands and schedules.
 //! * [`silence`]: what does not answer.
 //! * [`staleness`]: what is too old to rest a change on.
 //! * [`suspending`]: which demands the clock has put aside.
 //! * [`keeping`]: which demands are kept, when operations decide it.
+//! * [`owing`]: what is lent is given to nobody else past its return.
 //! * [`planning`]: from what is wanted to a plan.
 //! * [`changing`]: compose, release, attach, detach.
 //! * [`giving_up`]: ending the claim on what is gone.
@@ -46,6 +48,7 @@
 
 mod accepting;
 mod adopting;
+mod ahead;
 mod asking;
 mod auditing;
 mod automatic;
@@ -57,6 +60,8 @@ mod declaring;
 pub mod documents;
 mod drifting;
 mod endpoints;
+mod enrolling;
+mod expiring;
 mod failing;
 mod following;
 mod forecasting;
@@ -71,15 +76,19 @@ mod lending;
 mod limiting;
 mod looking;
 mod marking;
+mod owing;
 mod pausing;
 mod pinning;
 mod planning;
 mod polling;
 mod pruning;
+mod quarantining;
+mod queue_told;
 mod queued;
 mod queueing;
 mod readiness;
 mod recording;
+mod renewing;
 mod repairing;
 mod requests;
 mod reserving;
@@ -94,19 +103,24 @@ mod subscribing;
 mod suspending;
 mod telling;
 mod tenants;
+mod tending;
+mod underway;
 mod undoing;
 mod wanting;
 
 pub use accepting::{Accepting, Lost};
 pub use adopting::Adopting;
+pub use ahead::{Ahead, HeldAhead, MOST_HOURS, Moment, UnservedAhead};
 pub use asking::{Check, CheckResult, OperationAlarm, Resolution, Status, Why};
 pub use changing::Release;
 pub use credentials::Credentials;
 pub(crate) use credentials::{Unopened, unsealed};
 pub use declaring::{Declaration, Declared, DeclaredEntry, DeclaredKind, Difference, DoesNotFit};
 pub use endpoints::EndpointTest;
+pub use enrolling::Admitted;
 pub(crate) use following::Tell;
-pub use forecasting::{Kinds, MOST_AHEAD_H, TenantForecast};
+pub use forecasting::{Kinds, MOST_AHEAD_H, NO_FORECAST_YET, TenantForecast};
+pub use hearing::LETTERBOXES;
 pub use limiting::{LimitsStatus, MovedMost};
 pub use pinning::PinChange;
 pub use planning::{Change, How, Seen};
@@ -118,7 +132,8 @@ pub(crate) use rotating::may_log_in;
 pub use scheduling::{DueOpening, MOST_OPENINGS, openings_of};
 pub use silence::Silent;
 pub use staleness::Observed;
-pub use telling::{Became, Happened, Happening, TestEvent, What};
+pub(crate) use telling::tell;
+pub use telling::{Became, Entry as LoggedEvent, Happened, Happening, TestEvent, Thing, Turn, What};
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
 use self::readiness::Stage;
@@ -136,6 +151,7 @@ use crate::leases::{Leases, Sharing};
 use crate::runner::Trouble;
 use crate::sealed::Keys;
 use crate::sessions::Sessions;
+use jiff::Timestamp;
 use poolwright_collector::CollectOptions;
 use poolwright_executor::{Alone, Charge, Executor};
 use poolwright_model::id::{ControlEndpointId, DemandId, OperationId};
@@ -170,6 +186,9 @@ pub struct Options {
     pub hooks: Arc<dyn Hooks>,
     /// What is done with GPUs that will be wanted soon; `None`: nothing.
     pub keep: Option<Keep>,
+    /// Where endpoints that only push events reach this manager, and no other: `https://HOST:PORT`. `None`: they are
+    /// polled.
+    pub pushed_to: Option<String>,
     /// For simulation: with a seed, the same calls give new things the same ids.
     pub seed: Option<u64>,
 }
@@ -186,6 +205,7 @@ impl Default for Options {
             calibration: Calibration::default(),
             hooks: Arc::new(NoHooks),
             keep: None,
+            pushed_to: None,
             seed: None,
         }
     }
@@ -223,11 +243,20 @@ pub struct Parts {
     options: Options,
     stage: Mutex<Stage>,
     seen: Mutex<looking::Seen>,
+    /// Held while what was seen is written down: many who want that at once wait without a copy of all of it each, and
+    /// find little left.
+    keeping: tokio::sync::Mutex<()>,
     /// Held while a plan is made and submitted: each sees what the one before has taken. Operations run side
     /// by side all the same.
     turn: tokio::sync::Mutex<()>,
     /// Operations whose first commit is on its way.
     beginning: beginning::Beginning,
+    /// Endpoints of which was told that they give no answer.
+    lost: Mutex<BTreeSet<ControlEndpointId>>,
+    /// Held while one of them is told.
+    telling_silence: tokio::sync::Mutex<()>,
+    /// Where endpoints push what happens.
+    letterboxes: hearing::Letterboxes,
     /// Endpoints that operations left to be looked at.
     left: Mutex<BTreeSet<ControlEndpointId>>,
     looking: Mutex<following::Looking>,
@@ -236,6 +265,11 @@ pub struct Parts {
     pausing: tokio::sync::Mutex<Option<String>>,
     /// Held while a password is changed.
     rotating: tokio::sync::Mutex<()>,
+    /// Of which endpoint: it does not change hands meanwhile.
+    rotating_at: Mutex<Option<ControlEndpointId>>,
+    enrolling: enrolling::Enrolling,
+    /// When the certificate ends that clients are shown.
+    certificate_end: Mutex<Option<Timestamp>>,
     /// Told when what is wanted, or what there is to serve it, may have changed.
     pub(crate) calendar_changed: Notify,
     /// Told when something may be due of what is lent.
@@ -290,6 +324,7 @@ impl Composer {
             connector.clone(),
             options.sharing.is_some(),
             options.keys.clone(),
+            clock.clone(),
         ));
         let (now, execute, drivers) = (clock.clone(), options.execute.clone(), connections.clone());
         let executor = Executor::with_charge(store, drivers, charge, now, execute, Arc::new(()));
@@ -309,12 +344,19 @@ impl Composer {
             options,
             stage: Mutex::default(),
             seen: Mutex::default(),
+            keeping: tokio::sync::Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             beginning: beginning::Beginning::default(),
+            lost: Mutex::default(),
+            telling_silence: tokio::sync::Mutex::default(),
+            letterboxes: hearing::Letterboxes::default(),
             left: Mutex::default(),
             looking: Mutex::default(),
             pausing: tokio::sync::Mutex::default(),
             rotating: tokio::sync::Mutex::default(),
+            rotating_at: Mutex::default(),
+            enrolling: enrolling::Enrolling::default(),
+            certificate_end: Mutex::default(),
             calendar_changed: Notify::new(),
             lends_changed: Notify::new(),
             queue_changed: Notify::new(),
@@ -382,7 +424,9 @@ impl Composer {
     /// All of a start but its end: nobody may ask it before [`Composer::open_up`].
     pub async fn take_up(&self) -> Result<(), ServiceError> {
         self.recall_ids().await?;
+        self.connections.agents.recall().await?;
         self.recall_pauses().await?;
+        self.recall_silence().await?;
         self.share_secrets().await?;
         self.settle_demands().await?;
         self.look_first().await?;

@@ -3,14 +3,18 @@
 use super::Composer;
 use super::requests::Request;
 use super::staleness::Stale;
+use super::underway::Underway;
 use crate::error::{ErrorCode, ServiceError};
+use crate::limits::Exceeded;
+use jiff::Timestamp;
 use poolwright_executor::{Claim, Operation, OperationKind};
 use poolwright_inventory::Snapshot;
 use poolwright_model::composable::{Composability, WhyNotKind};
-use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, GpuId, HostId, OperationId, PlanId};
+use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, GpuId, HostId, PlanId, UnitId};
 use poolwright_model::topology::{Gpu, Host};
-use poolwright_planner::{Composition, Cordoned, Demand, Plan, PlanInput, Promises, Reserved, World};
-use poolwright_store::StoreError;
+use poolwright_planner::queue::Rests;
+use poolwright_planner::settled::settle;
+use poolwright_planner::{Composition, Cordoned, Demand, Held, Plan, PlanInput, Promises, Reserved, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +56,7 @@ pub struct Seen {
 
 /// What would be changed, and the operation that changes it; no operation for a dry run, and none where
 /// nothing is to be changed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     pub plan: Plan,
     pub operation: Option<Operation>,
@@ -84,6 +88,8 @@ impl Change {
 pub(super) enum Wanted<'a> {
     /// Everything that is wanted now, and nothing else.
     All,
+    /// The same, once all that is underway is done: for judging what is wanted at other times.
+    OnceDone,
     /// What schedules add and suspend, and demands with phases, as it is wanted now; all else stays as it is, wanted or not.
     Scheduled,
     /// This; all compositions of others stay as they are.
@@ -95,7 +101,7 @@ pub(super) enum Wanted<'a> {
 /// Everything that a plan is made of, read at one time.
 #[derive(Clone)]
 pub(super) struct Basis {
-    snapshot: Arc<Snapshot>,
+    pub snapshot: Arc<Snapshot>,
     pub held: Arc<Vec<Composition>>,
     reserved: Vec<Reserved>,
     demands: Vec<Demand>,
@@ -116,33 +122,6 @@ pub(crate) struct Scheduled {
     pub suspended: BTreeSet<DemandId>,
     /// What it leaves where it is, because somebody uses it.
     pub cordoned: Cordoned,
-}
-
-/// What running operations have in hand.
-pub(super) struct Underway {
-    pub reserved: Vec<Reserved>,
-    /// Demands that they are serving.
-    pub serving: BTreeMap<DemandId, OperationId>,
-    /// Demands that they are serving or letting go of.
-    touched: BTreeSet<DemandId>,
-    /// What they build or add to.
-    pub composes: Vec<Composition>,
-}
-
-impl Underway {
-    /// The units alone.
-    fn of(claims: Vec<Claim>) -> Self {
-        let reserved = claims.into_iter().map(|claim| Reserved {
-            unit: claim.unit,
-            host_port: claim.host_port,
-        });
-        Self {
-            reserved: reserved.collect(),
-            serving: BTreeMap::new(),
-            touched: BTreeSet::new(),
-            composes: Vec::new(),
-        }
-    }
 }
 
 impl Basis {
@@ -169,6 +148,20 @@ impl Basis {
         self.cordoned.hosts.extend(hosts.map(|host| host.id.clone()));
     }
 
+    /// Takes these for done: what no composition holds by then is free, but for what nobody knows the outcome of.
+    fn settle(&mut self, claims: &[Claim]) {
+        if !claims.is_empty() {
+            let in_hand = claims.iter().map(|claim| claim.unit.clone()).collect();
+            self.settle_units(&in_hand);
+        }
+    }
+
+    /// These units are where the compositions hold them, or free.
+    pub fn settle_units(&mut self, units: &BTreeSet<UnitId>) {
+        let topology = &mut Arc::make_mut(&mut self.snapshot).topology;
+        settle(topology, &self.held, units);
+    }
+
     /// Gives away no GPU that is bound at these endpoints, for these reasons. What is held there stays.
     pub fn close<R: ToString>(&mut self, kind: WhyNotKind, at: &BTreeMap<ControlEndpointId, R>) {
         let topology = &mut Arc::make_mut(&mut self.snapshot).topology;
@@ -190,9 +183,52 @@ impl Basis {
         self.cordoned.gpus.extend(gpus.iter().cloned());
     }
 
+    /// Gives nothing to these hosts. What they have stays.
+    pub fn close_hosts(&mut self, hosts: impl IntoIterator<Item = HostId>) {
+        self.cordoned.hosts.extend(hosts);
+    }
+
+    /// Gives away nothing of which no move is left for now. What is kept can be taken up without any.
+    fn spare_what_rests(&mut self, rests: &Rests, now: Timestamp) {
+        let mut spent = Cordoned::default();
+        rests.close_spent(now, &mut spent);
+        let kept = self.held.iter().filter(|c| c.kept.is_some());
+        for gpu in kept.flat_map(Composition::gpus) {
+            spent.gpus.remove(gpu);
+        }
+        self.cordoned.gpus.extend(spent.gpus);
+        self.cordoned.hosts.extend(spent.hosts);
+    }
+
+    /// Leaves GPUs where they are that a plan would let go of and that may not be moved any more for now.
+    fn leave_what_rests(&mut self, rests: &Rests, now: Timestamp, (plan, exceeded): (&Plan, &Exceeded)) {
+        let mut spent = Cordoned::default();
+        rests.close_spent(now, &mut spent);
+        let going = plan.releases.iter().flat_map(|c| &c.held);
+        let rests = |held: &&Held| held.gpus.iter().any(|gpu| spent.gpus.contains(gpu));
+        let left = going.filter(rests);
+        let left = left.map(|held| (held.unit.clone(), exceeded.to_string()));
+        self.cordoned.in_use.extend(left);
+    }
+
+    /// Gives away to this demand nothing that may not be moved by itself now.
+    pub fn rest(&mut self, rests: &Rests, demand: &Demand, now: Timestamp) {
+        rests.close(demand, now, &mut self.cordoned);
+    }
+
     /// The same, if these were wanted.
     pub fn wanting(mut self, demands: Vec<Demand>) -> Self {
         self.demands = demands;
+        self
+    }
+
+    /// With these as they are, served or not, and nobody's wish.
+    pub fn leaving(mut self, demands: &[Demand]) -> Self {
+        let left: BTreeSet<&DemandId> = demands.iter().map(|demand| &demand.id).collect();
+        self.demands.retain(|demand| !left.contains(&demand.id));
+        let of_them = |c: &&mut Composition| c.demand.as_ref().is_some_and(|id| left.contains(id));
+        let held = Arc::make_mut(&mut self.held).iter_mut();
+        held.filter(of_them).for_each(|c| c.demand = None);
         self
     }
 
@@ -230,7 +266,7 @@ impl Composer {
     pub async fn plan(&self) -> Result<Plan, ServiceError> {
         let mut basis = self.basis(Wanted::All).await?;
         self.leave_out_stale(&mut basis);
-        self.plan_beside_pauses(&basis).await
+        self.plan_beside_returns(&basis, None).await
     }
 
     /// What would be changed now so that the pool follows the calendar, and nothing beside it. Changes
@@ -242,21 +278,22 @@ impl Composer {
         let coming_back = self.coming_back(&suspended).await?;
         basis.cordoned.in_part = self.some_is_back(&coming_back).await?;
         self.leave_out_stale(&mut basis);
-        let mut plan = self.plan_beside_pauses(&basis).await?;
+        let mut plan = self.plan_beside_returns(&basis, None).await?;
         if self.keep_of_schedules(&plan, &suspended).await? {
             let cordoned = basis.cordoned;
             basis = self.basis(Wanted::Scheduled).await?;
             basis.cordoned = cordoned;
             self.leave_out_stale(&mut basis);
-            plan = self.plan_beside_pauses(&basis).await?;
+            plan = self.plan_beside_returns(&basis, None).await?;
         }
         if !coming_back.is_empty() {
             basis.cordoned.in_use = self.in_use_of(&plan).await;
         }
         if !basis.cordoned.in_use.is_empty() {
-            basis.cordoned.in_part = coming_back;
-            plan = self.plan_beside_pauses(&basis).await?;
+            basis.cordoned.in_part = coming_back.clone();
+            plan = self.plan_beside_returns(&basis, None).await?;
         }
+        let plan = self.around_what_rests(&mut basis, plan, &coming_back).await?;
         let unplaced = plan.unplaced.iter().map(|unplaced| unplaced.demand.clone());
         let stays = |c: &&Composition| plan.deferred.iter().any(|deferred| deferred.composition == c.id);
         let deferred = basis.held.iter().filter(stays).filter_map(|c| c.demand.clone());
@@ -272,6 +309,42 @@ impl Composer {
             },
             plan,
         })
+    }
+
+    /// The plan; or where limits of moves let that not begin now, one that gives away no GPU and goes to no host that may not
+    /// be moved any more for now, if that serves as many and may begin; or else one that does the same and leaves such GPUs
+    /// with whoever has them, too, where nobody but who waits to have them back is served less.
+    async fn around_what_rests(
+        &self,
+        basis: &mut Basis,
+        plan: Plan,
+        coming_back: &BTreeSet<DemandId>,
+    ) -> Result<Plan, ServiceError> {
+        let Some(exceeded) = self.exceeds(&plan).await? else {
+            return Ok(plan);
+        };
+        let (rests, now) = (self.rests().await?, self.clock.now());
+        let mut around = basis.clone();
+        around.spare_what_rests(&rests, now);
+        let other = self.plan_beside_returns(&around, None).await?;
+        if other.unplaced.len() <= plan.unplaced.len() && self.exceeds(&other).await?.is_none() {
+            return Ok(other);
+        }
+        around.leave_what_rests(&rests, now, (&plan, &exceeded));
+        around.cordoned.in_part.extend(coming_back.iter().cloned());
+        let part = self.plan_beside_returns(&around, None).await?;
+        let lacking = |plan: &Plan| {
+            let unplaced = plan.unplaced.iter();
+            unplaced
+                .filter(|unplaced| !coming_back.contains(&unplaced.demand))
+                .count()
+        };
+        if part.steps.is_empty() || lacking(&part) > lacking(&plan) || self.exceeds(&part).await?.is_some() {
+            return Ok(plan);
+        }
+        basis.cordoned.in_use = around.cordoned.in_use;
+        basis.cordoned.in_part = around.cordoned.in_part;
+        Ok(part)
     }
 
     /// Does exactly what the plan says, if what it rests on still stands.
@@ -327,6 +400,9 @@ impl Composer {
         refuse(&plan, "no longer fits", &plan.stale(&basis.snapshot))?;
         let wrong = poolwright_planner::check(&plan, &basis.world());
         refuse(&plan, "may not be applied", &wrong)?;
+        if matches!(wanted, Wanted::All) {
+            self.spares_owed(&basis, &plan).await?;
+        }
         self.may_carry_out(kind, &plan).await?;
         self.begin(request, plan).await
     }
@@ -351,15 +427,22 @@ impl Composer {
         } = match wanted {
             // Demands are not looked at, so nor is whom operations serve.
             Wanted::Named => Underway::of(self.claims().await?),
+            Wanted::OnceDone => Underway::of(Vec::new()),
             _ => self.underway().await?,
         };
-        reserved.extend(self.reserved_beside(reservation).await?);
+        let claims = match wanted {
+            Wanted::OnceDone => self.claims().await?,
+            _ => {
+                reserved.extend(self.reserved_beside(reservation).await?);
+                Vec::new()
+            }
+        };
         let scheduled = match wanted {
             Wanted::Scheduled => self.scheduled().await?,
             _ => BTreeSet::new(),
         };
         let mut demands = match wanted {
-            Wanted::All | Wanted::Scheduled => self.wanted_now().await?,
+            Wanted::All | Wanted::OnceDone | Wanted::Scheduled => self.wanted_now().await?,
             Wanted::Only(_) => self.settled_demands().await?,
             Wanted::Named => Vec::new(),
         };
@@ -368,6 +451,9 @@ impl Composer {
         }
         demands.retain(|demand| !serving.contains_key(&demand.id));
         let mut held = self.held().await?;
+        if let Wanted::OnceDone = wanted {
+            held = self.held_once_done(held, &claims).await?;
+        }
         let promises = match wanted {
             // By name, GPUs are for no tenant.
             Wanted::Named => Promises::default(),
@@ -388,7 +474,7 @@ impl Composer {
         let wants: BTreeSet<&DemandId> = demands.iter().map(|demand| &demand.id).collect();
         let stays = |composition: &Composition| match (&composition.demand, &wanted) {
             (None, _) | (_, Wanted::Named) => false,
-            (Some(demand), Wanted::All) => serving.contains_key(demand),
+            (Some(demand), Wanted::All | Wanted::OnceDone) => serving.contains_key(demand),
             (Some(demand), Wanted::Scheduled) => serving.contains_key(demand) || !scheduled.contains(demand),
             (Some(demand), Wanted::Only(_)) => !wants.contains(demand),
         };
@@ -396,7 +482,7 @@ impl Composer {
             let held = Arc::make_mut(&mut held).iter_mut();
             held.filter(|c| stays(c)).for_each(|c| c.demand = None);
         }
-        Ok(Basis {
+        let mut basis = Basis {
             snapshot: self.snapshot().await?,
             held,
             reserved,
@@ -404,69 +490,36 @@ impl Composer {
             cordoned: Cordoned::default(),
             promises,
             underway: !touched.is_disjoint(&scheduled),
-        })
-    }
-
-    pub(super) async fn underway(&self) -> Result<Underway, ServiceError> {
-        let claims = self.claims().await?;
-        let operations: BTreeSet<OperationId> = claims.iter().map(|claim| claim.operation.clone()).collect();
-        let mut underway = Underway::of(claims);
-        for id in operations {
-            let Some(plan) = self.plan_underway(&id).await? else {
-                // What it has in hand is reserved; more can't be said of it.
-                continue;
-            };
-            let released = plan.releases.iter().filter_map(|c| c.demand.clone());
-            let composed = plan.composes.iter().filter_map(|c| c.demand.clone());
-            let composed: BTreeSet<DemandId> = composed.collect();
-            underway.touched.extend(released.chain(composed.iter().cloned()));
-            let serving = composed.into_iter().map(|demand| (demand, id.clone()));
-            underway.serving.extend(serving);
-            underway.composes.extend(plan.composes.iter().cloned());
-        }
-        Ok(underway)
-    }
-
-    pub(super) async fn claims(&self) -> Result<Vec<Claim>, ServiceError> {
-        // In this order: what begins while we read is in one of them.
-        let mut claims = self.beginning.claims();
-        self.books.refresh(self.store.as_ref()).await?;
-        let pages = self.books.pages();
-        claims.retain(|ahead| !pages.claims.contains_key(ahead.unit.as_str()));
-        claims.extend(pages.claims.values().cloned());
-        Ok(claims)
-    }
-
-    /// The plan of an operation that has something in hand: from memory where this manager works at it, for there may
-    /// be a thousand of them.
-    pub(super) async fn plan_underway(&self, id: &OperationId) -> Result<Option<Arc<Plan>>, ServiceError> {
-        if let Some(plan) = self.executor.plan(id) {
-            return Ok(Some(plan));
-        }
-        match self.executor.get(id).await {
-            Ok(Some(operation)) => Ok(Some(Arc::new(self.plan_of(&operation).await?))),
-            Ok(None) | Err(StoreError::Malformed { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        };
+        basis.settle(&claims);
+        Ok(basis)
     }
 
     /// A plan that gives away nothing at endpoints that are paused, unless more is served with what is there: such a
     /// plan waits for the pause to end, and says more than that there is nothing.
     pub(super) async fn plan_beside_pauses(&self, basis: &Basis) -> Result<Plan, ServiceError> {
-        let paused = self.paused_endpoints().await?;
+        Ok(self.plan_around(basis, &self.paused_endpoints().await?))
+    }
+
+    /// The same with what is paused, and why.
+    pub(super) fn plan_around<R: ToString>(
+        &self,
+        basis: &Basis,
+        paused: &BTreeMap<ControlEndpointId, R>,
+    ) -> Plan {
         let whole = || poolwright_planner::plan(&self.input(basis));
         if paused.is_empty() {
-            return Ok(whole());
+            return whole();
         }
         let mut open = basis.clone();
-        open.close(WhyNotKind::Paused, &paused);
+        open.close(WhyNotKind::Paused, paused);
         let mut plan = poolwright_planner::plan(&self.input(&open));
         if plan.unplaced.is_empty() {
-            return Ok(plan);
+            return plan;
         }
         let whole = whole();
         if whole.unplaced.len() < plan.unplaced.len() {
-            return Ok(whole);
+            return whole;
         }
         let names = |plan: &Plan| -> BTreeSet<DemandId> {
             plan.unplaced
@@ -478,7 +531,7 @@ impl Composer {
             // They can't be served either way, so what is paused is not why.
             plan.unplaced = whole.unplaced;
         }
-        Ok(plan)
+        plan
     }
 
     pub(super) fn input<'a>(&self, basis: &'a Basis) -> PlanInput<'a> {

@@ -88,7 +88,7 @@ impl Composer {
 
     /// Looks at one endpoint for as long as it is kept.
     async fn watch(&self, id: ControlEndpointId, every: Duration, walks: &Semaphore) -> ControlEndpointId {
-        let (news, hints) = (Notify::new(), Hints::default());
+        let (news, hints) = (Notify::new(), Arc::new(Hints::default()));
         tokio::select! {
             biased;
             () = self.watch_owners(&id, every, &news, &hints) => {}
@@ -122,7 +122,16 @@ impl Composer {
                 Err(error) => tracing::warn!(endpoint = %id, "who is bound where can't be noted: {error}"),
             }
             took = began.elapsed();
+            self.tell_what_was_seen(id).await;
         }
+    }
+
+    /// Tells whoever listens what a look has shown, so that nobody need ask for it to be told.
+    async fn tell_what_was_seen(&self, id: &ControlEndpointId) {
+        if let Err(error) = self.tell_silence(id).await {
+            tracing::warn!(endpoint = %id, "that it answers, or does not, can't be told: {error}");
+        }
+        self.tell_news().await;
     }
 
     async fn watch_all(
@@ -152,14 +161,16 @@ impl Composer {
                     () = hinted(hints, period(every, took) - took - least) => {}
                 }
             }
-            let Ok(_walk) = walks.acquire().await else { return };
+            let Ok(permit) = walks.acquire().await else { return };
             let began = Instant::now();
             match self.walk(id).await {
                 Ok(Looked::NotKept) => return,
                 Ok(_) => {}
                 Err(error) => tracing::warn!(endpoint = %id, "what it has can't be noted: {error}"),
             }
+            drop(permit);
             took = began.elapsed();
+            self.tell_what_was_seen(id).await;
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::Composer;
 use super::planning::{Basis, Wanted};
+use super::queue_told::Begins;
 use super::queueing::SOON;
 use super::wanting::{most_slots, pool_kinds};
 use crate::demand::{DemandRecord, DemandSpec};
@@ -12,9 +13,10 @@ use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::OperationState;
 use poolwright_model::composable::WhyNotKind;
 use poolwright_model::id::{DemandId, GpuId, TenantId};
-use poolwright_planner::queue::{self, Ahead, Found, Verdict, WaitingJob, width};
-use poolwright_planner::{Composition, Demand, PlanInput, World};
+use poolwright_planner::queue::{self, Ahead, Found, Rests, WaitingJob, width};
+use poolwright_planner::{Composition, Demand, PlanInput, Reserved, World};
 use poolwright_store::{StoreError, read, read_all};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +25,7 @@ const MOST_EDGES: usize = 48;
 const FARTHEST: SignedDuration = SignedDuration::from_hours(31 * 24);
 
 /// The queue, as it is told.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Queue {
     pub now: Timestamp,
     /// Why no job begins by itself just now, if none does.
@@ -36,7 +38,7 @@ pub struct Queue {
 }
 
 /// A job that has its turn behind it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunningJob {
     pub demand: DemandId,
     pub tenant: TenantId,
@@ -48,10 +50,13 @@ pub struct RunningJob {
     pub ends: Timestamp,
     /// For people: how far it is.
     pub state: String,
+    /// Something failed or is forbidden for it, and is tried again.
+    #[serde(default)]
+    pub held_up: bool,
 }
 
 /// A job that waits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueuedJob {
     /// From 1.
     pub position: u32,
@@ -68,7 +73,10 @@ pub struct QueuedJob {
     pub stopped: u32,
     /// For people.
     pub because: String,
-    /// When it is expected to begin, by what is known of those that run.
+    /// It is not its turn nor room that it waits for: something failed or is forbidden.
+    #[serde(default)]
+    pub held_up: bool,
+    /// When it is expected to begin, by what is known of those that run and of those that wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begins: Option<Timestamp>,
     /// The GPUs that are kept for it then.
@@ -84,6 +92,8 @@ pub(super) struct Line {
     ahead: Vec<Ahead>,
     calendars: BTreeSet<DemandId>,
     in_motion: bool,
+    rests: Rests,
+    reservations: Vec<(Timestamp, Reserved)>,
     /// What waits now.
     found: Found,
 }
@@ -108,7 +118,21 @@ impl Line {
             single.chain(notices.min()).filter(|at| *at > self.now).min()
         };
         let edges = self.ahead.iter().map(|ahead| ahead.at).find(|at| *at > self.now);
-        self.jobs.iter().filter_map(of_job).chain(edges).min()
+        let waits = self.jobs.iter().filter(|record| asked(record).is_some());
+        let waits: Vec<&DemandRecord> = waits.collect();
+        let rests = waits
+            .iter()
+            .filter_map(|record| self.rests.next_end(&record.demand, self.now))
+            .min();
+        let freed = self.reservations.iter().map(|(until, _)| *until);
+        let freed = freed.filter(|_| !waits.is_empty()).min();
+        self.jobs
+            .iter()
+            .filter_map(of_job)
+            .chain(edges)
+            .chain(rests)
+            .chain(freed)
+            .min()
     }
 
     /// As the planner's queue is told it.
@@ -152,6 +176,8 @@ impl Line {
             calendars: self.calendars.clone(),
             fair_share: FAIR_SHARE_H,
             in_motion: self.in_motion,
+            rests: self.rests.clone(),
+            reservations: self.reservations.clone(),
         }
     }
 }
@@ -160,45 +186,30 @@ impl Composer {
     /// The jobs that wait, each with why, and those that run.
     pub async fn queue(&self) -> Result<Queue, ServiceError> {
         let line = self.line_of(self.demands().await?).await?;
-        let outlook = line.of_jobs().outlook();
+        let of_jobs = line.of_jobs();
+        let outlook = of_jobs.outlook();
         let jobs: BTreeMap<&DemandId, &DemandRecord> =
             line.jobs.iter().map(|job| (&job.spec.id, job)).collect();
         let paused = self.queue_is_paused().await?;
+        // While nothing begins, nobody can tell when it will.
+        let mut begins = of_jobs.begins(&outlook);
+        while paused.is_none() && begins.look_on() {
+            // Whoever else asks is answered between two moments.
+            tokio::task::yield_now().await;
+        }
+        let expected = begins.told();
         let mut waiting = Vec::new();
-        for (place, position) in outlook.places.iter().zip(1..) {
+        for (place, position) in outlook.places.into_iter().zip(1..) {
             let Some((record, job)) = jobs.get(&place.demand).and_then(|r| Some((r, r.job.as_ref()?))) else {
                 continue;
             };
-            let (because, begins, kept) = match &place.verdict {
-                Verdict::Starts { .. } if paused.is_some() => (
-                    "it could begin, and what runs by itself is paused".to_owned(),
-                    None,
-                    Vec::new(),
-                ),
-                Verdict::Starts { .. } => ("it is about to begin".to_owned(), Some(line.now), Vec::new()),
-                Verdict::Waits {
-                    because,
-                    expected,
-                    kept,
-                } => (tell(because, job), *expected, kept.clone()),
+            let begins = match expected.begins.get(&place.demand) {
+                _ if paused.is_some() => Begins::Paused,
+                Some(at) => Begins::At(*at),
+                None if expected.never.contains(&place.demand) => Begins::Never,
+                None => Begins::TooFar,
             };
-            let held_up = self
-                .held_up(&place.demand)
-                .map(|why| format!("; tried, and not begun: {why}"));
-            waiting.push(QueuedJob {
-                position,
-                demand: place.demand.clone(),
-                tenant: record.spec.tenant.clone(),
-                label: record.demand.need.label.clone(),
-                gpus: width(&record.demand),
-                submitted: job.submitted,
-                expected_s: job.expected_s,
-                guaranteed: place.guaranteed,
-                stopped: job.stopped,
-                because: format!("{because}{}", held_up.unwrap_or_default()),
-                begins,
-                kept,
-            });
+            waiting.push(self.told_waiting((place, position), (record, job), begins));
         }
         let running = line
             .jobs
@@ -211,6 +222,17 @@ impl Composer {
             running,
             waiting,
         })
+    }
+
+    /// How many jobs run, and how many wait.
+    pub async fn queue_lengths(&self) -> Result<(usize, usize), ServiceError> {
+        let demands = self.demands().await?;
+        let jobs = demands
+            .iter()
+            .filter_map(|record| Some((record, record.job.as_ref()?)));
+        let (waiting, running): (Vec<_>, Vec<_>) =
+            jobs.partition(|(record, job)| job.waits() && record.pending.is_none());
+        Ok((running.len(), waiting.len()))
     }
 
     fn told_running(&self, record: &DemandRecord, line: &Line) -> Option<RunningJob> {
@@ -238,6 +260,7 @@ impl Composer {
             },
         };
         Some(RunningJob {
+            held_up: failure.is_some() || held_up.is_some(),
             demand: record.spec.id.clone(),
             tenant: record.spec.tenant.clone(),
             label: record.demand.need.label.clone(),
@@ -250,33 +273,6 @@ impl Composer {
                 held_up.unwrap_or_default()
             ),
         })
-    }
-
-    /// Where one job stands, for `why`.
-    pub(super) async fn why_it_waits(&self, id: &DemandId) -> Result<Vec<String>, ServiceError> {
-        let queue = self.queue().await?;
-        let mut told: Vec<String> = queue.paused.into_iter().collect();
-        if let Some(job) = queue.running.iter().find(|job| job.demand == *id) {
-            told.push(format!(
-                "job since {}: {}; expected to be over at {}",
-                job.begun, job.state, job.ends
-            ));
-        }
-        if let Some(job) = queue.waiting.iter().find(|job| job.demand == *id) {
-            let QueuedJob {
-                position, because, ..
-            } = job;
-            told.push(format!(
-                "waits at place {position} of {}: {because}",
-                queue.waiting.len()
-            ));
-            let kept = match job.kept.len() {
-                0 => String::new(),
-                count => format!("; {count} GPUs are kept for it then"),
-            };
-            told.extend(job.begins.map(|at| format!("expected to begin at {at}{kept}")));
-        }
-        Ok(told)
     }
 
     /// Says that a job is done: its GPUs are let go of, and its time is kept for those that come.
@@ -324,12 +320,12 @@ impl Composer {
         self.could_be_held(demand).await?;
         let gpus = width(demand);
         let expected = match queue.runs_for {
-            Some(said) => said,
+            Some(said) => *said,
             None => {
                 let runs = read_all::<JobRun>(self.store.as_ref()).await?;
                 let runs: Vec<JobRun> = runs.into_iter().map(|found| found.value).collect();
                 let expected = job::expected(&runs, &demand.tenant, gpus);
-                queue.at_most.map_or(expected, |most| expected.min(most))
+                queue.at_most.map_or(expected, |most| expected.min(*most))
             }
         };
         let asked = Asked {
@@ -416,6 +412,8 @@ impl Composer {
         let mut jobs = demands;
         jobs.retain(|record| record.job.is_some());
         let found = self.found(jobs.iter().filter_map(asked)).await?;
+        let rests = self.rests().await?;
+        let reservations = self.reserved_until().await?;
         let mut in_motion = false;
         for pending in jobs.iter().filter_map(|record| record.pending.as_ref()) {
             let operation = match self.executor.get(pending.operation()).await {
@@ -433,6 +431,8 @@ impl Composer {
             ahead,
             calendars: decided,
             in_motion,
+            rests,
+            reservations,
             found,
         })
     }
@@ -486,27 +486,5 @@ impl Composer {
             }
         });
         Ok(ahead.collect())
-    }
-}
-
-/// Why it waits, for people.
-fn tell(because: &queue::Because, job: &Job) -> String {
-    match because {
-        queue::Because::NoRoom(unplaced) => unplaced.shortfall(),
-        queue::Because::Behind { job, at } => {
-            format!("it would delay job {job}, for which a place is kept at {at}")
-        }
-        queue::Because::Calendar { label, at } => {
-            format!("it is not expected to be over when its GPUs are wanted for {label}, at {at}")
-        }
-        queue::Because::Share { holds, most } => {
-            format!("its tenant holds {holds} GPUs, and may hold {most} at most")
-        }
-        queue::Because::NotBefore(at) => {
-            let why = job.failure.as_deref().unwrap_or("a try failed");
-            format!("{why}; tried again at {at}")
-        }
-        queue::Because::InMotion => "GPUs are being attached or detached for others just now".to_owned(),
-        queue::Because::Many => "many are before it".to_owned(),
     }
 }

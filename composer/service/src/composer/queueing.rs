@@ -312,6 +312,11 @@ impl Composer {
         self.leave_out_stale(&mut basis);
         basis.spare(spare);
         let taken_up = self.take_up_kept(&mut basis, &record.demand).await?;
+        // What is kept is taken up without a move.
+        if taken_up.is_none() {
+            let rests = self.rests().await?;
+            basis.rest(&rests, &record.demand, self.clock.now());
+        }
         let plan = self.plan_beside_pauses(&basis).await?;
         if let Some(unplaced) = plan.unplaced.iter().find(|unplaced| unplaced.demand == *id) {
             tracing::debug!(job = %id, "somebody was faster: {}", unplaced.shortfall());

@@ -11,15 +11,17 @@ use super::Composer;
 use super::keeping::DemandOf;
 use crate::demand::{DemandRecord, DemandSpec};
 use crate::error::{ErrorCode, ServiceError};
+use crate::job::Job;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{OperationState, PlanRecord};
 use poolwright_model::id::{DemandId, HostId, OperationId, TenantId};
 use poolwright_model::units::Bytes;
 use poolwright_sizing::need::Need;
 use poolwright_store::{Batch, Order, Stored, read, read_all, written};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stays::Stays;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};
 
 /// As long as operations are kept.
@@ -34,7 +36,7 @@ const SAME: SignedDuration = SignedDuration::from_hours(1);
 const UNWRITTEN: usize = 1_000;
 
 /// Somebody's wish for GPUs, and what came of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Asked {
     /// The demand; of GPUs attached by name, their composition.
     pub name: String,
@@ -59,8 +61,14 @@ pub struct Asked {
     /// Why it was turned away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Its owner took it back before it was served.
+    #[serde(default)]
+    pub withdrawn: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationId>,
+    /// Seconds that a job of the queue is expected to run, while that is not over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_s: Option<u64>,
 }
 
 /// A wish that left nothing else behind: refused, or withdrawn before it was served.
@@ -76,6 +84,9 @@ pub(super) struct TurnedAway {
     kind: Option<String>,
     min_memory: Bytes,
     why: String,
+    /// Nobody refused it: its owner took it back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    withdrawn: bool,
 }
 
 impl Stored for TurnedAway {
@@ -99,6 +110,7 @@ impl TurnedAway {
             kind: set.and_then(|set| set.kind.clone()),
             min_memory: set.map_or(Bytes::ZERO, |set| set.min_memory_per_gpu),
             why,
+            withdrawn: false,
         }
     }
 
@@ -126,8 +138,10 @@ impl TurnedAway {
             kind: self.kind,
             min_memory: Some(self.min_memory).filter(|least| *least > Bytes::ZERO),
             hosts: Vec::new(),
-            refused: Some(self.why),
+            refused: Some(self.why).filter(|_| !self.withdrawn),
+            withdrawn: self.withdrawn,
             operation: None,
+            expected_s: None,
         }
     }
 }
@@ -161,12 +175,17 @@ impl Composer {
         turned_away.extend(self.unwritten().values().cloned());
         let turned_away = wishes(turned_away);
         let mut asked = stays.told(turned_away);
-        let waits: Vec<Asked> = demands
+        let holds = |one: &&Asked| one.served.is_some() && one.ended.is_none();
+        let hold: BTreeSet<String> = asked.iter().filter(holds).map(|one| one.name.clone()).collect();
+        let waiting = demands.iter().filter(|record| waits(record, &hold)).map(waiting);
+        asked.extend(waiting);
+        let jobs = demands
             .iter()
-            .filter(|record| waits(record, &asked))
-            .map(waiting)
-            .collect();
-        asked.extend(waits);
+            .filter_map(|record| Some((record.spec.id.as_str(), record.job.as_ref()?)));
+        let jobs: BTreeMap<&str, &Job> = jobs.collect();
+        for one in asked.iter_mut().filter(|one| one.ended.is_none()) {
+            one.expected_s = jobs.get(one.name.as_str()).map(|job| job.expected_s);
+        }
         asked.sort_by(|a, b| (a.asked, &a.name).cmp(&(b.asked, &b.name)));
         Ok(asked)
     }
@@ -195,7 +214,10 @@ impl Composer {
         let why = "withdrawn before it was served".to_owned();
         let (since, now) = (record.demand.created, self.clock.now());
         let note = TurnedAway::new(&record.spec, Some(&record.demand.need), since, now, why);
-        self.note_turned_away(note);
+        self.note_turned_away(TurnedAway {
+            withdrawn: true,
+            ..note
+        });
     }
 
     fn unwritten(&self) -> MutexGuard<'_, BTreeMap<String, TurnedAway>> {
@@ -279,11 +301,9 @@ fn wishes(mut turned_away: Vec<TurnedAway>) -> Vec<TurnedAway> {
 }
 
 /// Whether it waits for a plan: one whose time a schedule or its phases decide is wanted when they say so.
-fn waits(record: &DemandRecord, asked: &[Asked]) -> bool {
-    let holds =
-        |one: &Asked| one.name == record.spec.id.as_str() && one.served.is_some() && one.ended.is_none();
+fn waits(record: &DemandRecord, hold: &BTreeSet<String>) -> bool {
     let by_the_clock = record.course.is_some() || record.schedule.is_some();
-    !by_the_clock && record.pending.is_none() && !asked.iter().any(holds)
+    !by_the_clock && record.pending.is_none() && !hold.contains(record.spec.id.as_str())
 }
 
 fn waiting(record: &DemandRecord) -> Asked {
@@ -301,6 +321,8 @@ fn waiting(record: &DemandRecord) -> Asked {
             .filter(|least| *least > Bytes::ZERO),
         hosts: Vec::new(),
         refused: None,
+        withdrawn: false,
         operation: None,
+        expected_s: None,
     }
 }

@@ -193,7 +193,13 @@ impl Composer {
             .filter(|drift| drift.kind == DriftKind::Unbound)
             .map(|drift| drift.gpu)
             .collect();
-        let is_lost = |held: &Held| held.gpus.iter().all(|gpu| unbound.contains(gpu));
+        // What failed is not brought back: it may be a ghost.
+        let failed: BTreeSet<GpuId> = self.books.pages().quarantined.keys().cloned().collect();
+        let is_lost = |held: &Held| {
+            held.gpus
+                .iter()
+                .all(|gpu| unbound.contains(gpu) && !failed.contains(gpu))
+        };
         let compositions = self.compositions().await?.into_iter();
         let lost = compositions.map(|c| (c.id, c.held.into_iter().filter(is_lost).collect::<Vec<_>>()));
         Ok(lost.filter(|(_, held)| !held.is_empty()).collect())

@@ -12,7 +12,8 @@ use crate::error::{ErrorCode, ServiceError};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{Claim, GpuRecord, OperationKind};
 use poolwright_model::id::{GpuId, HostId, HostPortId, UnitId};
-use poolwright_planner::{Composition, Plan, Reserved, direct};
+use poolwright_planner::direct::{self, Purpose};
+use poolwright_planner::{Composition, Plan, Reserved};
 use poolwright_store::{Batch, StoreError, Stored, Versioned, read};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -154,6 +155,16 @@ impl Composer {
         Ok(others.flat_map(Reservation::places).map(Reserved::from).collect())
     }
 
+    /// All that is reserved, and until when.
+    pub(super) async fn reserved_until(&self) -> Result<Vec<(Timestamp, Reserved)>, ServiceError> {
+        let (known, _) = self.known_reservations().await?;
+        let places = known.all.iter().flat_map(|one| {
+            let places = one.places();
+            places.map(|place| (one.until, Reserved::from(place)))
+        });
+        Ok(places.collect())
+    }
+
     /// Of what each of these would be composed, all of them side by side. Changes nothing.
     pub async fn preview(&self, wishes: &[Wish]) -> Result<Vec<Part>, ServiceError> {
         let mut parts: Vec<Part> = Vec::new();
@@ -170,8 +181,11 @@ impl Composer {
             Wished::Named { gpus, host } => {
                 let mut basis = self.basis(Wanted::Named).await?;
                 basis.reserve(before());
-                match direct::attach_for(gpus, host, &wish.label, &self.input(&basis)) {
-                    Ok(plan) => plan,
+                match direct::attach_for(gpus, host, &Purpose::labelled(&wish.label), &self.input(&basis)) {
+                    Ok(plan) => {
+                        self.spares_owed(&basis, &plan).await?;
+                        plan
+                    }
                     Err(refusal) => return Err(self.or_who_has_them(refusal.into(), gpus).await),
                 }
             }
@@ -180,7 +194,7 @@ impl Composer {
                 let mut basis = self.basis(Wanted::Only(&record.demand)).await?;
                 basis.reserve(before());
                 self.leave_out_stale(&mut basis);
-                let plan = self.plan_beside_pauses(&basis).await?;
+                let plan = self.plan_beside_returns(&basis, Some(&record)).await?;
                 let id = &record.demand.id;
                 if let Some(unplaced) = plan.unplaced.iter().find(|unplaced| unplaced.demand == *id) {
                     let error = ServiceError::new(ErrorCode::Unplaced, unplaced.shortfall());
@@ -276,7 +290,8 @@ impl Composer {
         let part = part.clone();
         let mut basis = self.basis_beside(Wanted::Named, Some(id)).await?;
         self.leave_out_stale(&mut basis);
-        let plan = direct::attach_for(&part.gpus(), &part.host, &part.label, &self.input(&basis))?;
+        let purpose = Purpose::labelled(&part.label);
+        let plan = direct::attach_for(&part.gpus(), &part.host, &purpose, &self.input(&basis))?;
         let mut with = Batch::new();
         with.expect(Reservations::KIND, known.id(), revision)
             .put(&known)?;

@@ -3,6 +3,8 @@
 //!
 //! Invariants:
 //! * Both passwords are kept from before the endpoint is asked until a login has shown which one it has.
+//! * Where several managers share the store it is done by the one that is in charge of the endpoint: each commit expects
+//!   that.
 //! * While that is not known nobody but this logs in there, and it counts each login before it is sent: after three
 //!   that may have been refused nothing is sent any more, so that no account is locked.
 
@@ -13,10 +15,14 @@ use crate::error::{ErrorCode, ServiceError};
 use crate::sealed::Sealed;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_driver::{DriverError, ErrorKind};
+use poolwright_executor::Charge;
 use poolwright_model::id::ControlEndpointId;
-use poolwright_store::{Batch, Store, StoreError, Stored, Versioned, read, read_all};
+use poolwright_store::{Batch, Expectation, Store, StoreError, Stored, Versioned, read, read_all};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Logins that may have been refused, of one change in all: services lock accounts after five, as a rule.
 const MOST_REFUSALS: u32 = 3;
@@ -28,6 +34,10 @@ const PAUSE: Duration = Duration::from_secs(5);
 const MINUTELY: Duration = Duration::from_secs(60);
 /// and carried on once nobody has touched it for so long.
 const LEFT: SignedDuration = SignedDuration::from_mins(2);
+/// For what a manager sent that died to be over,
+const OVER: Duration = Duration::from_secs(120);
+/// and for the next look whether it is.
+const TEND: Duration = Duration::from_millis(500);
 /// IPMI takes 20 characters at most.
 const LENGTH: usize = 20;
 
@@ -51,7 +61,7 @@ impl Stored for Rotation {
 }
 
 /// A password was changed, and works.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rotated {
     pub endpoint: ControlEndpointId,
     pub username: String,
@@ -108,6 +118,28 @@ fn draw() -> Result<Password, ServiceError> {
     }
 }
 
+type Place = Mutex<Option<ControlEndpointId>>;
+
+fn locked(place: &Place) -> std::sync::MutexGuard<'_, Option<ControlEndpointId>> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An endpoint stays with this manager until this is dropped, also where nobody waits any more.
+struct Stays<'p>(&'p Place);
+
+impl<'p> Stays<'p> {
+    fn at(place: &'p Place, id: &ControlEndpointId) -> Self {
+        *locked(place) = Some(id.clone());
+        Self(place)
+    }
+}
+
+impl Drop for Stays<'_> {
+    fn drop(&mut self) {
+        *locked(self.0) = None;
+    }
+}
+
 /// One change, as it is carried on.
 struct Underway {
     kept: Versioned<Endpoint>,
@@ -132,6 +164,8 @@ impl Composer {
     /// Gives an endpoint another password, or carries on where that was cut off.
     pub async fn rotate_password(&self, id: &ControlEndpointId) -> Result<Rotated, ServiceError> {
         let _one_at_a_time = self.rotating.lock().await;
+        let _stays_here = Stays::at(&self.rotating_at, id);
+        self.may_rotate_here(id).await?;
         let kept = self.kept_endpoint(id).await?;
         let under_way = match read::<Rotation>(self.store.as_ref(), id.as_str()).await? {
             Some(found) => self.rotation_found(kept, found).await?,
@@ -149,7 +183,7 @@ impl Composer {
                 .unwrap_or_default();
             for Versioned { value, .. } in all {
                 let left = self.clock.now().duration_since(value.touched) >= LEFT;
-                if !left || value.refusals >= MOST_REFUSALS {
+                if !left || value.refusals >= MOST_REFUSALS || self.in_charge(&value.endpoint).is_err() {
                     continue;
                 }
                 if let Err(error) = self.rotate_password(&value.endpoint).await {
@@ -157,6 +191,54 @@ impl Composer {
                 }
             }
         }
+    }
+
+    /// Waits, where this manager is in charge of the endpoint, until nothing of the one before is on its way.
+    async fn may_rotate_here(&self, id: &ControlEndpointId) -> Result<(), ServiceError> {
+        let until = Instant::now() + OVER;
+        loop {
+            let has_it = self
+                .leases
+                .as_ref()
+                .is_some_and(|leases| leases.tenure(id).is_some());
+            match self.in_charge(id) {
+                Err(_) if has_it && Instant::now() < until => tokio::time::sleep(TEND).await,
+                known => return known.map(drop),
+            }
+        }
+    }
+
+    /// What holds for as long as this manager is in charge of the endpoint; an error if it is not. Nothing where there
+    /// are no others.
+    fn in_charge(&self, id: &ControlEndpointId) -> Result<Option<Expectation>, ServiceError> {
+        let Some(leases) = &self.leases else {
+            return Ok(None);
+        };
+        match leases.tenure(id) {
+            Some(tenure) if tenure.from.is_none_or(|from| from <= Instant::now()) => Ok(tenure.proof),
+            _ => {
+                let message = format!(
+                    "{} is in charge of endpoint {id}, and changes its password",
+                    leases.holder(id)
+                );
+                Err(ServiceError::new(ErrorCode::Conflict, message)
+                    .with_hint("ask that one (--server); or try again in a minute, if it is gone"))
+            }
+        }
+    }
+
+    /// A commit that only whoever is in charge of the endpoint can make.
+    fn batch_in_charge(&self, id: &ControlEndpointId) -> Result<Batch, ServiceError> {
+        let mut batch = Batch::new();
+        if let Some(proof) = self.in_charge(id)? {
+            batch.expect(&proof.kind, &proof.id, proof.revision);
+        }
+        Ok(batch)
+    }
+
+    /// The endpoint whose password is changed here.
+    pub(super) fn rotating_at(&self) -> Option<ControlEndpointId> {
+        locked(&self.rotating_at).clone()
     }
 
     async fn rotation_found(
@@ -194,7 +276,7 @@ impl Composer {
             asked: false,
             refusals: 0,
         };
-        let mut batch = Batch::new();
+        let mut batch = self.batch_in_charge(&spec.id)?;
         if let Some(key) = self.options.keys.sealing() {
             batch.put(&key.seal(&new_name_of(spec), new.reveal())?)?;
         }
@@ -253,7 +335,7 @@ impl Composer {
                 Ok(())
             }
             Err(error) => {
-                let mut batch = Batch::new();
+                let mut batch = self.batch_in_charge(under_way.id())?;
                 batch.expect(Rotation::KIND, under_way.id().as_str(), Some(under_way.revision));
                 forget(&under_way.kept.value.spec, &mut batch);
                 self.store.commit(batch).await?;
@@ -306,7 +388,7 @@ impl Composer {
 
     async fn note_rotation(&self, under_way: &mut Underway) -> Result<(), ServiceError> {
         under_way.rotation.touched = self.clock.now();
-        let mut batch = Batch::new();
+        let mut batch = self.batch_in_charge(under_way.id())?;
         batch
             .expect(Rotation::KIND, under_way.rotation.id(), Some(under_way.revision))
             .put(&under_way.rotation)?;
@@ -323,7 +405,7 @@ impl Composer {
             sealed: None,
             ..value.spec.clone()
         };
-        let mut batch = Batch::new();
+        let mut batch = self.batch_in_charge(&id)?;
         batch.expect(Endpoint::KIND, id.as_str(), Some(revision)).expect(
             Rotation::KIND,
             id.as_str(),

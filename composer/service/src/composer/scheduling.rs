@@ -2,6 +2,7 @@
 //! one another or were missed.
 
 use super::{Composer, ScheduleStatus};
+use crate::demand::DemandRecord;
 use crate::error::{ErrorCode, ServiceError};
 use crate::occurrence::{ByHand, Fate, decide};
 use crate::runner::ScheduleRun;
@@ -11,6 +12,7 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 use poolwright_executor::Paused;
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_store::{Batch, Stored, read, read_all};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -20,7 +22,7 @@ pub const MOST_OPENINGS: usize = 1000;
 const LONGEST_RUN_S: u32 = 31 * 24 * 3600;
 
 /// A time in which a window will be open, in its own zone.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DueOpening {
     /// Nothing for a window that is no schedule's yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,16 +76,38 @@ impl Composer {
         Ok(format!("schedule {id} {so}"))
     }
 
-    /// Which schedules suspend a demand now, and until when.
-    pub(super) async fn suspended_by(&self, id: &DemandId) -> Result<Vec<String>, ServiceError> {
-        let now = self.clock.now();
-        let calendars = self.calendars().await?.into_iter();
-        let open = calendars.filter(|calendar| calendar.is_open(now) && calendar.suspends.contains(id));
-        let told = open.map(|calendar| match calendar.next_change(now) {
-            Some(at) => format!("schedule {} suspends it until {at}", calendar.id),
-            None => format!("schedule {} suspends it until it is removed", calendar.id),
-        });
-        Ok(told.collect())
+    /// To which schedules a demand lends now what it holds, or did and lacks it still, and until when.
+    pub(super) async fn suspended_by(&self, record: &DemandRecord) -> Result<Vec<String>, ServiceError> {
+        let (id, now) = (&record.spec.id, self.clock.now());
+        let calendars = self.calendars().await?;
+        let lends = calendars.iter().filter(|calendar| calendar.suspends.contains(id));
+        let (open, closed): (Vec<&Calendar>, Vec<&Calendar>) =
+            lends.partition(|calendar| calendar.is_open(now));
+        let floor = record
+            .spec
+            .floor
+            .map(|floor| format!(", down to its floor of {floor}"));
+        let floor = floor.unwrap_or_default();
+        if !open.is_empty() {
+            let told = open.iter().map(|calendar| {
+                let until = calendar.until_told(now);
+                let due = calendar.lend.as_ref().and_then(|lend| lend.due);
+                let due = due
+                    .map(|due| format!("; all is to be back by {due}"))
+                    .unwrap_or_default();
+                format!("schedule {} suspends it {until}{floor}{due}", calendar.id)
+            });
+            return Ok(told.collect());
+        }
+        if !self.put_aside().await?.contains(id) {
+            return Ok(Vec::new());
+        }
+        let lent_to: Vec<String> = closed.iter().map(|calendar| calendar.id.to_string()).collect();
+        let lent_to = match lent_to.is_empty() {
+            true => String::new(),
+            false => format!(" to {}", lent_to.join(" or ")),
+        };
+        Ok(vec![format!("what it lent{lent_to} is on its way back")])
     }
 
     /// The next openings of all schedules that are not paused, or of this one, the earliest first.
@@ -124,11 +148,9 @@ impl Composer {
         let now = self.clock.now();
         let calendar = found.value.calendar(now);
         let calendar = calendar.map_err(|e| ServiceError::new(ErrorCode::Internal, e.to_string()))?;
-        let calendar = calendar.ok_or_else(|| is_paused(id, "is not run"))?;
+        let mut calendar = calendar.ok_or_else(|| is_paused(id, "is not run"))?;
         if calendar.is_open(now) {
-            let until = calendar.next_change(now);
-            let until = until.map_or_else(String::new, |until| format!(", until {until}"));
-            let message = format!("schedule {id} runs already{until}");
+            let message = format!("schedule {id} runs already, {}", calendar.until_told(now));
             return Err(ServiceError::new(ErrorCode::Conflict, message)
                 .with_hint("see what it does: poolwright schedule runs"));
         }
@@ -150,23 +172,24 @@ impl Composer {
                 format!("schedule {id} does not close any more, so how long it is to run must be said");
             return Err(ServiceError::bad_request(message).with_hint("give a time, such as --for 2h"));
         };
-        let length = calendar.ladder_length();
-        if until
-            .checked_sub(length)
-            .is_ok_and(|called_back| called_back <= now)
-        {
-            let message = format!(
-                "schedule {id} can't run until {until}: its ladder takes up to {} s, and would begin before it",
-                length.as_secs()
-            );
-            return Err(ServiceError::bad_request(message).with_hint("let it run longer: --for TIME"));
-        }
-        found.value.lend = calendar.lend_from(now, Some(until));
-        found.value.by_hand = Some(ByHand {
+        let returns = self.measured().await?.of_schedule(&found.value);
+        let ends = match calendar.suspends.is_empty() {
+            true => Ok(None),
+            false => calendar.end_before(until, &returns, now),
+        };
+        let ends = ends.map_err(|because| {
+            ServiceError::bad_request(format!("schedule {id} is not run: {because}"))
+                .with_hint("let it run longer: --for TIME")
+        })?;
+        let run = ByHand {
             from: now,
-            until,
+            until: ends.unwrap_or(until),
+            back_by: ends.map(|_| until),
             by: by.to_owned(),
-        });
+        };
+        calendar.by_hand = Some(run.clone());
+        found.value.lend = calendar.lend_from(now, Some(run.until));
+        found.value.by_hand = Some(run);
         let mut batch = Batch::new();
         batch
             .expect(Schedule::KIND, id.as_str(), Some(found.revision))

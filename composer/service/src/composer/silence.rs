@@ -1,15 +1,19 @@
 //! Endpoints that give no answer: what is shown of them is as old as their last one, and is told as such.
 
-use super::Composer;
+use super::{Composer, Thing, Turn, tell};
 use crate::error::{ErrorCode, ServiceError};
 use crate::sight::Sight;
 use jiff::Timestamp;
 use poolwright_model::id::ControlEndpointId;
+use poolwright_store::{Batch, Stored, read_all};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{MutexGuard, PoisonError};
 
 /// An endpoint that did not answer when it was asked last.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Silent {
     pub endpoint: ControlEndpointId,
     /// When it answered last; `None`: not since the manager started.
@@ -63,7 +67,102 @@ impl Silent {
     }
 }
 
+/// An endpoint of which a manager told that it gives no answer: once it does again that is told, also by a manager that was
+/// started since.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ToldLost {
+    id: String,
+    endpoint: ControlEndpointId,
+    home: String,
+}
+
+impl ToldLost {
+    fn new(endpoint: ControlEndpointId, home: &str) -> Self {
+        Self {
+            id: format!("{endpoint}@{home}"),
+            endpoint,
+            home: home.to_owned(),
+        }
+    }
+}
+
+impl Stored for ToldLost {
+    const KIND: &'static str = "told-lost";
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
 impl Composer {
+    /// Tells that an endpoint gives no answer, or does again, unless that was told last. Each manager tells what it sees.
+    pub(super) async fn tell_silence(&self, endpoint: &ControlEndpointId) -> Result<(), ServiceError> {
+        if self.untold_turn(endpoint).is_none() {
+            return Ok(());
+        }
+        // Several look at an endpoint at a time, and one of them tells.
+        let _telling = self.telling_silence.lock().await;
+        let Some(became) = self.untold_turn(endpoint) else {
+            return Ok(());
+        };
+        let note = ToldLost::new(endpoint.clone(), self.home());
+        let is_lost = matches!(became, Turn::Lost { .. });
+        let mut batch = Batch::new();
+        match is_lost {
+            true => drop(batch.put(&note)?),
+            false => drop(batch.delete(ToldLost::KIND, note.id())),
+        }
+        let thing = Thing::Endpoint(endpoint.clone());
+        tell(&mut batch, self.clock.now(), thing, became)?;
+        self.store.commit(batch).await?;
+        match is_lost {
+            true => self.lock_lost().insert(endpoint.clone()),
+            false => self.lock_lost().remove(endpoint),
+        };
+        Ok(())
+    }
+
+    /// What is otherwise with an endpoint than was told last. Of one that nobody has asked yet, nothing.
+    fn untold_turn(&self, endpoint: &ControlEndpointId) -> Option<Turn> {
+        let told = self.lock_lost().contains(endpoint);
+        let (silent, answers) = self.with_sight(endpoint, |sight| (Silent::of(sight), sight.answers()))?;
+        match silent {
+            Some(silent) => (!told).then_some(Turn::Lost {
+                because: silent.because,
+            }),
+            None => (told && answers).then_some(Turn::Back),
+        }
+    }
+
+    /// Recalls which endpoints this manager told to be silent before it was started.
+    pub(super) async fn recall_silence(&self) -> Result<(), ServiceError> {
+        let told = read_all::<ToldLost>(self.store.as_ref()).await?;
+        let ours = told.into_iter().map(|found| found.value);
+        let kept = self.endpoints().await?;
+        let (there, gone): (Vec<_>, Vec<_>) = ours
+            .filter(|told| told.home == self.home())
+            .partition(|told| kept.iter().any(|kept| kept.spec.id == told.endpoint));
+        self.lock_lost()
+            .extend(there.into_iter().map(|told| told.endpoint));
+        if !gone.is_empty() {
+            let mut batch = Batch::new();
+            for told in &gone {
+                batch.delete(ToldLost::KIND, told.id());
+            }
+            self.store.commit(batch).await?;
+        }
+        Ok(())
+    }
+
+    /// What stays of this manager over a restart, where several share a store.
+    fn home(&self) -> &str {
+        let sharing = self.options.sharing.as_ref();
+        sharing.map_or("", |sharing| sharing.home.as_str())
+    }
+
+    pub(super) fn lock_lost(&self) -> MutexGuard<'_, BTreeSet<ControlEndpointId>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The endpoints that did not answer when they were asked last, in the order of their names.
     pub fn silent(&self) -> Vec<Silent> {
         self.last_looks(Silent::of)

@@ -14,10 +14,11 @@ use crate::sight::Sight;
 use jiff::Timestamp;
 use poolwright_executor::OperationKind;
 use poolwright_model::control::ControlPoint;
-use poolwright_model::id::ControlEndpointId;
+use poolwright_model::id::{ControlEndpointId, GpuId, HostId};
 use poolwright_model::step::Verb;
 use poolwright_model::topology::{Gpu, Host};
 use poolwright_planner::Plan;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,7 +40,8 @@ pub(super) struct Stale {
 }
 
 /// Something that endpoints showed, and how old that is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Observed{T}")]
 pub struct Observed<T> {
     #[serde(flatten)]
     pub what: T,
@@ -98,35 +100,76 @@ impl<T> Observed<T> {
     }
 }
 
+/// Who tells what is so of a GPU: those that bind it, else those that show it.
+fn tellers(gpu: &Gpu) -> BTreeSet<&ControlEndpointId> {
+    match gpu.control.is_empty() {
+        true => gpu.seen_by.iter().collect(),
+        false => gpu.control.iter().map(|at| &at.endpoint).collect(),
+    }
+}
+
+/// The same of a host: its BMC.
+fn tellers_of_host(host: &Host) -> BTreeSet<&ControlEndpointId> {
+    match &host.bmc {
+        Some(bmc) => BTreeSet::from([bmc]),
+        None => host.seen_by.iter().collect(),
+    }
+}
+
 impl Composer {
     /// The GPUs that are seen, with how old that is.
     pub async fn gpus(&self) -> Result<Vec<Observed<Gpu>>, ServiceError> {
         let snapshot = self.snapshot().await?;
         let ages = self.ages();
-        let observed = snapshot.topology.gpus.iter().map(|gpu| {
-            let binds: BTreeSet<_> = gpu.control.iter().map(|at| &at.endpoint).collect();
-            let shows = gpu.seen_by.iter().filter(|_| binds.is_empty());
-            Observed::by(gpu.clone(), binds.iter().copied().chain(shows), &ages)
-        });
+        let observed = snapshot.topology.gpus.iter();
+        let observed = observed.map(|gpu| Observed::by(gpu.clone(), tellers(gpu).into_iter(), &ages));
         Ok(observed.collect())
+    }
+
+    /// One of them, without a copy of the others.
+    pub async fn gpu(&self, id: &GpuId) -> Result<Option<Observed<Gpu>>, ServiceError> {
+        let snapshot = self.snapshot().await?;
+        let found = snapshot.topology.gpus.iter().find(|gpu| gpu.id == *id);
+        Ok(found.map(|gpu| {
+            let tellers = tellers(gpu);
+            let ages = self.ages_of(|endpoint| tellers.contains(endpoint));
+            Observed::by(gpu.clone(), tellers.into_iter(), &ages)
+        }))
     }
 
     /// The hosts that are seen, with how old that is.
     pub async fn hosts(&self) -> Result<Vec<Observed<Host>>, ServiceError> {
         let snapshot = self.snapshot().await?;
         let ages = self.ages();
-        let observed = snapshot.topology.hosts.iter().map(|host| {
-            let others = host.seen_by.iter().filter(|_| host.bmc.is_none());
-            Observed::by(host.clone(), host.bmc.iter().chain(others), &ages)
-        });
+        let observed = snapshot.topology.hosts.iter();
+        let observed =
+            observed.map(|host| Observed::by(host.clone(), tellers_of_host(host).into_iter(), &ages));
         Ok(observed.collect())
     }
 
+    /// One of them, without a copy of the others.
+    pub async fn host(&self, id: &HostId) -> Result<Option<Observed<Host>>, ServiceError> {
+        let snapshot = self.snapshot().await?;
+        let found = snapshot.topology.hosts.iter().find(|host| host.id == *id);
+        Ok(found.map(|host| {
+            let tellers = tellers_of_host(host);
+            let ages = self.ages_of(|endpoint| tellers.contains(endpoint));
+            Observed::by(host.clone(), tellers.into_iter(), &ages)
+        }))
+    }
+
     pub(super) fn ages(&self) -> Ages {
+        self.ages_of(|_| true)
+    }
+
+    fn ages_of(&self, wanted: impl Fn(&ControlEndpointId) -> bool) -> Ages {
         let ages = self.last_looks(|sight| {
+            let id = &sight.last_walk().view.source;
+            if !wanted(id) {
+                return None;
+            }
             let read = sight.read_last().map(|began| began.at);
-            let id = sight.last_walk().view.source.clone();
-            Some((id, (read, self.stale_sight(sight).is_some())))
+            Some((id.clone(), (read, self.stale_sight(sight).is_some())))
         });
         ages.into_iter().collect()
     }

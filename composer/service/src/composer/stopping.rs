@@ -146,6 +146,7 @@ impl Composer {
             hook,
             occasion,
             schedule: None,
+            gpu: None,
             attempt,
             limit,
             began: rungs.began,
@@ -204,7 +205,7 @@ impl Stopping {
     fn note(&mut self, call: &HookCall, end: HookEnd, now: Timestamp) -> bool {
         match call.occasion {
             Occasion::Notice => self.told = Some(end),
-            Occasion::Alert => return false,
+            Occasion::Alert | Occasion::Quarantine | Occasion::BurnIn => return false,
             Occasion::Checkpoint => {
                 let asked = self.rungs.as_mut().and_then(|rungs| rungs.asked.as_mut());
                 // Whoever comes after it was given up tells nothing new.

@@ -1,5 +1,5 @@
-//! What happened, for whoever listens: the log of events, each with what it is about. Read, never written, but for the
-//! events of a test.
+//! What happened, for whoever listens: the log of events, each with what it is about. Written here is only what no
+//! operation tells: what came into the pool, left it, or changed, and the events of a test.
 //!
 //! Invariant: what is told follows from the log and from what is kept of an operation, so that whoever lost a part of it
 //! is told the same again.
@@ -8,9 +8,10 @@ use super::Composer;
 use crate::error::ServiceError;
 use jiff::Timestamp;
 use poolwright_executor::{Event, Operation, OperationState, PlanRecord, Severity, StepState};
-use poolwright_model::id::{CompositionId, OperationId, UnitId};
+use poolwright_model::id::{ChassisId, CompositionId, ControlEndpointId, GpuId, OperationId, UnitId};
 use poolwright_model::step::Verb;
-use poolwright_store::{Batch, read};
+use poolwright_store::{Batch, StoreError, read};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
@@ -47,8 +48,34 @@ pub enum What {
         severity: Severity,
         message: String,
     },
+    /// Something that no operation changes is otherwise than before.
+    Thing { thing: Thing, became: Turn },
     /// Somebody tries out who listens.
     Test(TestEvent),
+}
+
+/// What is there without any operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Thing {
+    Gpu { id: GpuId, chassis: Option<ChassisId> },
+    Endpoint(ControlEndpointId),
+    Account(String),
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Turn {
+    Added,
+    Changed,
+    Removed,
+    /// It gives no answer, or none that is believed.
+    Lost {
+        because: String,
+    },
+    /// It does again.
+    Back,
 }
 
 /// What became of a composition.
@@ -60,7 +87,7 @@ pub enum Became {
 }
 
 /// What somebody who tries out who listens wants to have told.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TestEvent {
     pub message_id: String,
@@ -77,19 +104,31 @@ pub struct TestEvent {
 }
 
 /// In the log beside the executor's.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-enum Ours {
+pub enum Ours {
     Test {
         at: Timestamp,
         by: String,
         test: TestEvent,
     },
+    Thing {
+        at: Timestamp,
+        thing: Thing,
+        became: Turn,
+    },
 }
 
-#[derive(Deserialize)]
+/// Has a commit tell what became of something.
+pub(crate) fn tell(batch: &mut Batch, at: Timestamp, thing: Thing, became: Turn) -> Result<(), StoreError> {
+    batch.event(&Ours::Thing { at, thing, became }).map(drop)
+}
+
+/// What the log holds.
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum Entry {
+#[schemars(rename = "LoggedEvent")]
+pub enum Entry {
     Executor(Event),
     Ours(Ours),
 }
@@ -163,6 +202,9 @@ impl Composer {
     ) -> Result<Option<(Timestamp, What)>, ServiceError> {
         let event = match entry {
             Entry::Ours(Ours::Test { at, test, .. }) => return Ok(Some((at, What::Test(test)))),
+            Entry::Ours(Ours::Thing { at, thing, became }) => {
+                return Ok(Some((at, What::Thing { thing, became })));
+            }
             Entry::Executor(event) => event,
         };
         Ok(match event {
@@ -223,7 +265,10 @@ impl Composer {
 
     /// What became of the compositions of an operation that is completed: as its plan wanted it, but for what was left
     /// out.
-    async fn came_of(&self, operation: &OperationId) -> Result<Vec<(CompositionId, Became)>, ServiceError> {
+    pub async fn came_of(
+        &self,
+        operation: &OperationId,
+    ) -> Result<Vec<(CompositionId, Became)>, ServiceError> {
         let store = self.store.as_ref();
         let Some(plan) = read::<PlanRecord>(store, operation.as_str()).await? else {
             return Ok(Vec::new());

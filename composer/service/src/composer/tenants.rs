@@ -4,11 +4,11 @@ use super::Composer;
 use super::planning::is_short;
 use super::wanting::pool_kinds;
 use crate::demand::DemandRecord;
-use crate::error::ServiceError;
+use crate::error::{ErrorCode, ServiceError};
 use crate::job::Job;
 use crate::tenant::{NewTenant, Tenant, TenantStatus};
 use poolwright_model::id::{DemandId, TenantId};
-use poolwright_planner::{Composition, Held, Promises, Share};
+use poolwright_planner::{Composition, Held, Plan, Promises, Share};
 use poolwright_store::{Batch, Stored, read_all};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,6 +87,32 @@ impl Composer {
             coming,
             waiting,
         })
+    }
+
+    /// Refuses a plan of what is asked for by name with which a tenant would hold more than it may.
+    pub(super) async fn within_what_tenants_may_hold(&self, plan: &Plan) -> Result<(), ServiceError> {
+        let held = self.held().await?;
+        if plan.composes.iter().all(|composed| composed.tenant.is_none()) {
+            return Ok(());
+        }
+        let coming = self.underway().await?.composes;
+        let promises = self.promises(&held, &coming, &BTreeSet::new()).await?;
+        let (before, after) = (promises.holds(&held), promises.holds(&plan.after(&held)));
+        for (tenant, gpus) in after {
+            let had = before.get(&tenant).copied().unwrap_or_default();
+            let Some(most) = promises.share(&tenant).most else {
+                continue;
+            };
+            if gpus > most && gpus > had {
+                let message = format!(
+                    "tenant {tenant} holds {had} GPUs and may hold {most} at most: with these it would hold {gpus}"
+                );
+                return Err(ServiceError::new(ErrorCode::Conflict, message).with_hint(format!(
+                    "let go of some of what it holds, or let it hold more: poolwright tenant set {tenant} --most {gpus}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     pub async fn tenant(&self, id: &TenantId) -> Result<TenantStatus, ServiceError> {

@@ -15,19 +15,20 @@ use crate::returns::Returns;
 use crate::runner::Trouble;
 use crate::schedule::{Calendar, Schedule, ScheduleSpec, Stopped, wanted};
 use crate::size::Site;
-use crate::window::WindowSpec;
+use crate::window::{Window, WindowSpec};
 use jiff::Timestamp;
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_model::topology::Gpu;
 use poolwright_planner::Demand;
 use poolwright_store::{Batch, Stored, Versioned, read, read_all};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 /// A schedule, and when it is next due.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleStatus {
     #[serde(flatten)]
     pub schedule: Schedule,
@@ -219,6 +220,13 @@ impl Composer {
             let message = format!("schedule {id} neither wants nor suspends anything");
             return Err(ServiceError::bad_request(message)
                 .with_hint("give at least one demand, or one demand to suspend"));
+        }
+        if spec.back_by_close && never_closes(&window, now) {
+            let message = format!(
+                "schedule {id} is to have back by its closing what it lends, and its window never closes"
+            );
+            return Err(ServiceError::bad_request(message)
+                .with_hint("give a time at which it closes, or leave out back_by_close"));
         }
         let opening = window.next_openings(now, 1).into_iter().next();
         let returns = self.measured().await?.of(&spec.suspends);
@@ -505,7 +513,10 @@ impl Composer {
             },
             late: calendar.lend.as_ref().is_some_and(|lend| lend.is_late(now)),
             fate: calendar.mark_at(now).map(|mark| mark.fate.clone()),
-            next_change: calendar.next_change(now),
+            next_change: match calendar.is_open(now) {
+                true => calendar.runs_until(now).filter(|at| *at > now),
+                false => calendar.next_change(now),
+            },
             next_openings: openings.into_iter().map(|opening| opening.opens).collect(),
             trouble: self.trouble().filter(|trouble| trouble.is_of(&schedule)),
             schedule,
@@ -522,6 +533,16 @@ fn never_opens(window: &WindowSpec) -> String {
         ),
         _ => format!(" any more: {window}"),
     }
+}
+
+/// Whether it opens, and is open from then on.
+fn never_closes(window: &Window, now: Timestamp) -> bool {
+    const EDGES: usize = 64;
+    let edges = std::iter::successors(window.next_change(now), |at| window.next_change(*at));
+    let is_open = std::iter::once(now)
+        .chain(edges.take(EDGES))
+        .map(|at| window.is_open(at));
+    !is_open.skip_while(|is_open| !is_open).any(|is_open| !is_open)
 }
 
 /// A job waits for its GPUs; whatever else says when it has them contradicts that.

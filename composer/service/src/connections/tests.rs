@@ -138,6 +138,7 @@ async fn kept() -> (Connections, Arc<dyn Store>, Arc<Sessions>) {
         Arc::new(Slow(sessions.clone())),
         false,
         Keys::default(),
+        Arc::new(crate::clock::WallClock),
     );
     (connections, store, sessions)
 }

@@ -199,6 +199,11 @@ impl Leases {
         self.tenure_of(CALENDAR).is_some()
     }
 
+    /// Whether this manager is in charge of an endpoint.
+    pub fn has(&self, endpoint: &ControlEndpointId) -> bool {
+        self.tenure_of(&lease_of(endpoint)).is_some()
+    }
+
     fn tenure_of(&self, lease: &str) -> Option<Tenure> {
         let state = self.state();
         let mine = state.mine.get(lease)?;
@@ -208,6 +213,7 @@ impl Leases {
                 id: lease.to_owned(),
                 revision: Some(mine.revision),
             }),
+            epoch: Some(mine.epoch),
             from: mine.from,
         })
     }

@@ -130,7 +130,12 @@ impl Choice {
             Addition::Uplinks { each } => match &mut site.switches {
                 Some(switches) if switches.uplink_gpus < *each => switches.uplink_gpus = *each,
                 Some(_) => return Err(pointless("no uplink carries fewer")),
-                None => return Err(pointless("no uplinks are known that would limit anything")),
+                None => {
+                    return Err(pointless(
+                        "no uplinks are known that would limit anything: a scenario gives them as switches = \
+                         {count = N, uplink_gpus = N}",
+                    ));
+                }
             },
         }
         Ok(())

@@ -1,10 +1,9 @@
 //! What can be read of a store while it does not answer.
 
 use crate::conformance::hold_promises;
-use async_trait::async_trait;
 use poolwright_model::id::OperationId;
 use poolwright_store::{
-    Batch, Committed, Document, Event, JournalLine, Order, Remembering, SqliteStore, Store, StoreError,
+    Batch, Committed, Document, Layer, Order, Remembering, SqliteStore, Store, StoreError,
 };
 use serde_json::value::to_raw_value;
 use std::sync::Arc;
@@ -27,10 +26,10 @@ impl Far {
         })
     }
 
-    fn ask(&self) -> Result<&SqliteStore, StoreError> {
+    fn ask(&self) -> Result<(), StoreError> {
         self.asked.fetch_add(1, SeqCst);
         match self.silent.load(SeqCst) {
-            false => Ok(&self.store),
+            false => Ok(()),
             true => Err(StoreError::Unavailable {
                 reason: "the cable is cut".to_owned(),
                 hint: "mend it",
@@ -39,37 +38,22 @@ impl Far {
     }
 }
 
-#[async_trait]
-impl Store for Far {
-    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
-        self.ask()?.get(kind, id).await
+impl Layer for Far {
+    fn below(&self) -> &dyn Store {
+        &self.store
     }
-    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
-        self.ask()?.list(kind).await
+
+    async fn read<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        self.ask()?;
+        call.await
     }
-    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
-        self.ask()?.written(kind, order, limit).await
-    }
-    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
-        self.ask()?.count(kind).await
-    }
+
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
-        self.ask()?.commit(batch).await
-    }
-    async fn revision(&self) -> Result<u64, StoreError> {
-        self.ask()?.revision().await
-    }
-    async fn restored(&self) -> Result<Option<String>, StoreError> {
-        self.ask()?.restored().await
-    }
-    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
-        self.ask()?.journal(operation, after).await
-    }
-    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
-        self.ask()?.open_operations().await
-    }
-    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.ask()?.events_after(seq, limit).await
+        self.ask()?;
+        self.store.commit(batch).await
     }
 }
 

@@ -13,6 +13,7 @@ mod expand;
 mod front;
 mod hostile;
 mod listen;
+mod push;
 mod replay;
 mod reply;
 mod request;
@@ -27,6 +28,7 @@ use data_dir::DataDir;
 use endpoint::Endpoint;
 use front::{App, Front};
 use std::sync::Arc;
+use tokio::task::JoinSet;
 
 pub use data_dir::EndpointsFile;
 pub use error::ServeError;
@@ -39,6 +41,8 @@ pub struct Running {
     emulation: Arc<Emulation>,
     served: Served,
     store: Option<Arc<DataDir>>,
+    /// Who push what happens; they end with it.
+    _pushers: JoinSet<()>,
 }
 
 impl Running {
@@ -98,10 +102,15 @@ pub async fn serve_emulation(
     if let Some(store) = &store {
         store.restore(&emulation)?;
     }
+    let mut pushers = JoinSet::new();
     let mut apps: Vec<App> = Service::all(emulation.rack())
         .map(|service| {
             let endpoint = Endpoint::new(&emulation, service, &front.account, store.clone());
             let (name, kind) = (endpoint.name.clone(), Some(endpoint.kind()));
+            if emulation.rack().options.pushes {
+                let subscriptions = Arc::clone(&endpoint.access.subscriptions);
+                pushers.spawn(push::run(emulation.listen(&name), subscriptions));
+            }
             App {
                 name,
                 kind,
@@ -121,5 +130,6 @@ pub async fn serve_emulation(
         served: front.serve(apps)?,
         emulation,
         store,
+        _pushers: pushers,
     })
 }

@@ -8,7 +8,7 @@ use crate::resources::Service;
 use crate::state::{Change, State};
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bindings, Bound, ControlPoint, DriverError, ErrorKind, Fabric, Listened, Observation, Progress,
+    Bindings, Bound, ControlPoint, DriverError, ErrorKind, Fabric, Listened, Observation, Progress, PushTo,
     ResetSeen, read_each,
 };
 use poolwright_model::driver_label::DriverLabel;
@@ -115,7 +115,11 @@ impl Fabric for InProcessFabric {
         })
     }
 
-    async fn listen(&self, hint: &(dyn Fn() + Send + Sync)) -> Result<Listened, DriverError> {
+    async fn listen(
+        &self,
+        _push_to: Option<&PushTo>,
+        hint: &(dyn Fn() + Send + Sync),
+    ) -> Result<Listened, DriverError> {
         if !self.line.rack().options.events {
             return Ok(Listened::NotOffered);
         }

@@ -56,6 +56,7 @@ impl HostSide for InProcessHost {
             match seen >= target.gpus.len() {
                 true => Confirmation::Seen {
                     evidence: format!("agent {}", self.name()),
+                    learned: Vec::new(),
                 },
                 false => Confirmation::NotSeen {
                     reason: format!("{} sees {seen} of {} GPUs", self.name(), target.gpus.len()),

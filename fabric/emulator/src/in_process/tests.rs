@@ -77,6 +77,9 @@ impl Lab {
             host_port: HostPortId::from_lossy("any"),
             gpus: vec![GpuId::from_lossy("g")],
             known_as: vec![format!("GPU-{}", rack[gpu].uuid)],
+            slot: None,
+            largest_bar: None,
+            epoch: None,
         }
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn build(file: &str, raw: RawRack) -> Result<Rack, RackError> {
                 reset_action: raw.options.reset_action,
                 owner_mark: raw.options.owner_mark,
                 events: raw.options.events,
+                pushes: raw.options.pushes,
                 expand: raw.options.expand,
                 max_sessions: raw.options.max_sessions,
                 session_idle: raw.options.session_idle,

@@ -94,6 +94,7 @@ pub(super) struct RawOptions {
     pub reset_action: bool,
     pub owner_mark: bool,
     pub events: bool,
+    pub pushes: bool,
     pub expand: Expand,
     pub max_sessions: usize,
     #[serde(deserialize_with = "duration")]
@@ -111,6 +112,7 @@ impl Default for RawOptions {
             reset_action: true,
             owner_mark: true,
             events: false,
+            pushes: false,
             expand: Expand::Yes,
             max_sessions: 64,
             session_idle: Duration::from_secs(30 * 60),

@@ -84,6 +84,8 @@ pub struct Options {
     pub owner_mark: bool,
     /// Services tell what happens, as server-sent events.
     pub events: bool,
+    /// Services push what happens to whoever subscribed.
+    pub pushes: bool,
     pub expand: Expand,
     /// Sessions at one endpoint at once; 0: it has none, and takes Basic alone.
     pub max_sessions: usize,

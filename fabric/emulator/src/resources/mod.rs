@@ -88,7 +88,7 @@ pub(crate) fn find(view: &View<'_>, path: &[&str]) -> Option<Resource> {
         ["Managers", rest @ ..] => managers::find(view, rest),
         ["TaskService", rest @ ..] => tasks::find(view, rest),
         ["SessionService", rest @ ..] if sessions::are_offered(view) => sessions::find(view, rest),
-        ["EventService", rest @ ..] if events::are_offered(view) => events::find(rest),
+        ["EventService", rest @ ..] if events::are_offered(view) => events::find(view, rest),
         ["AccountService", rest @ ..] => accounts::find(view, rest),
         _ => None,
     }

@@ -70,7 +70,7 @@ pub use limits::Limits;
 pub use message::Message;
 pub use refusals::Refusals;
 pub use task::TaskState;
-pub use tls::{Fingerprint, Tls, TlsFault};
+pub use tls::{Fingerprint, Tls, TlsFault, client_config};
 pub use transport::Transport;
 pub use write::WriteOptions;
 

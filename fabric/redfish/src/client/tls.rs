@@ -168,7 +168,7 @@ impl TlsFault {
 }
 
 /// A rustls configuration for every rule but the system's CAs, which reqwest knows how to find.
-pub(crate) fn client_config(tls: &Tls) -> Result<ClientConfig, TlsFault> {
+pub fn client_config(tls: &Tls) -> Result<ClientConfig, TlsFault> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()

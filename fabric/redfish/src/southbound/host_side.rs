@@ -101,6 +101,7 @@ impl<'a> HostLook<'a> {
         Ok(if found.len() >= wanted && not_enabled.is_empty() {
             Confirmation::Seen {
                 evidence: format!("bmc {}", self.endpoint),
+                learned: Vec::new(),
             }
         } else if let Some(path) = not_enabled.first() {
             Confirmation::NotSeen {
@@ -246,6 +247,9 @@ mod tests {
             host_port: HostPortId::from_lossy("node-7:PCIe"),
             gpus: vec![],
             known_as: known_as.iter().map(|name| (*name).to_owned()).collect(),
+            slot: None,
+            largest_bar: None,
+            epoch: None,
         }
     }
 

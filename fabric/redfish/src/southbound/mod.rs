@@ -23,9 +23,10 @@ use control::{Call, Turns};
 use errors::driver_error;
 use host_side::{HostLook, only_the_host_knows};
 use jiff::civil::Date;
+use listening::Subscribed;
 use poolwright_driver::{
     Bindings, Bound, Confirmation, CutOff, DriverError, ErrorKind, Fabric, Holder, HostSide, HostTarget,
-    Listened, Observation, Progress, ResetSeen, Room, TaskSeen,
+    Listened, Observation, Progress, PushTo, ResetSeen, Room, TaskSeen,
 };
 use poolwright_model::control::ControlPoint;
 use poolwright_model::fault::FaultKind;
@@ -41,6 +42,7 @@ pub struct RedfishDriver {
     name: ControlEndpointId,
     client: Client,
     turns: Arc<Turns>,
+    subscribed: Arc<Subscribed>,
 }
 
 impl RedfishDriver {
@@ -71,6 +73,7 @@ impl RedfishDriver {
             name,
             client,
             turns: Arc::default(),
+            subscribed: Arc::default(),
         }
     }
 
@@ -93,6 +96,7 @@ impl RedfishDriver {
     }
 
     async fn end_session(&self) {
+        self.subscribed.end(&self.client).await;
         if let Err(error) = self.client.close().await {
             tracing::warn!(endpoint = %self.name, %error, "the session could not be deleted");
         }
@@ -185,8 +189,12 @@ impl Fabric for RedfishDriver {
         changed
     }
 
-    async fn listen(&self, hint: &(dyn Fn() + Send + Sync)) -> Result<Listened, DriverError> {
-        listening::listen(&self.client, hint).await
+    async fn listen(
+        &self,
+        push_to: Option<&PushTo>,
+        hint: &(dyn Fn() + Send + Sync),
+    ) -> Result<Listened, DriverError> {
+        listening::listen(&self.client, &self.subscribed, push_to, hint).await
     }
 
     fn in_this_session(&self) -> Option<Arc<dyn Fabric>> {
@@ -194,6 +202,7 @@ impl Fabric for RedfishDriver {
             name: self.name.clone(),
             client: self.client.in_this_session(),
             turns: Arc::clone(&self.turns),
+            subscribed: Arc::clone(&self.subscribed),
         }))
     }
 

@@ -63,6 +63,9 @@ fn target(gpus: usize, known_as: &[&str]) -> HostTarget {
             .map(|n| GpuId::from_lossy(&format!("gpu-{n}")))
             .collect(),
         known_as: known_as.iter().map(|name| (*name).to_owned()).collect(),
+        slot: None,
+        largest_bar: None,
+        epoch: None,
     }
 }
 
@@ -96,7 +99,8 @@ async fn a_gpu_is_confirmed_by_uuid_when_it_is_enabled() {
     assert_eq!(
         seen,
         Confirmation::Seen {
-            evidence: "bmc box-1".into()
+            evidence: "bmc box-1".into(),
+            learned: Vec::new(),
         }
     );
     let other = driver

@@ -1,8 +1,6 @@
 //! A store that tells how long its commits take.
 
-use async_trait::async_trait;
-use poolwright_model::id::OperationId;
-use poolwright_store::{Batch, Committed, Document, Event, JournalLine, Order, Store, StoreError};
+use poolwright_store::{Batch, Committed, Layer, Store, StoreError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -66,40 +64,16 @@ impl Metered {
     }
 }
 
-#[async_trait]
-impl Store for Metered {
-    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
-        self.store.get(kind, id).await
+impl Layer for Metered {
+    fn below(&self) -> &dyn Store {
+        &*self.store
     }
-    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
-        self.store.list(kind).await
-    }
-    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
-        self.store.written(kind, order, limit).await
-    }
-    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
-        self.store.count(kind).await
-    }
+
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         let began = Instant::now();
         self.begins();
         let committed = self.store.commit(batch).await;
         self.ends(began.elapsed());
         committed
-    }
-    async fn revision(&self) -> Result<u64, StoreError> {
-        self.store.revision().await
-    }
-    async fn restored(&self) -> Result<Option<String>, StoreError> {
-        self.store.restored().await
-    }
-    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
-        self.store.journal(operation, after).await
-    }
-    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
-        self.store.open_operations().await
-    }
-    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.store.events_after(seq, limit).await
     }
 }

@@ -2,12 +2,9 @@
 
 use super::super::gate::unpoisoned;
 use super::Plant;
-use async_trait::async_trait;
 use poolwright_executor::{Claim, CompositionRecord, KeyRecord, Operation};
-use poolwright_model::id::{CompositionId, OperationId};
-use poolwright_store::{
-    Batch, Committed, Document, Event, JournalLine, Order, Store, StoreError, Stored, read_all,
-};
+use poolwright_model::id::CompositionId;
+use poolwright_store::{Batch, Committed, Layer, Store, StoreError, Stored, read_all};
 use std::sync::{Arc, Mutex};
 
 /// After so many commits a store that hangs does.
@@ -79,39 +76,15 @@ impl BadStore {
     }
 }
 
-#[async_trait]
-impl Store for BadStore {
-    async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
-        self.store.get(kind, id).await
+impl Layer for BadStore {
+    fn below(&self) -> &dyn Store {
+        &*self.store
     }
-    async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
-        self.store.list(kind).await
-    }
-    async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
-        self.store.written(kind, order, limit).await
-    }
-    async fn count(&self, kind: &str) -> Result<u64, StoreError> {
-        self.store.count(kind).await
-    }
+
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         let claims = self.claims().await?;
         let committed = self.store.commit(batch).await?;
         self.spoil(claims).await?;
         Ok(committed)
-    }
-    async fn revision(&self) -> Result<u64, StoreError> {
-        self.store.revision().await
-    }
-    async fn restored(&self) -> Result<Option<String>, StoreError> {
-        self.store.restored().await
-    }
-    async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
-        self.store.journal(operation, after).await
-    }
-    async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {
-        self.store.open_operations().await
-    }
-    async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.store.events_after(seq, limit).await
     }
 }

@@ -118,6 +118,9 @@ impl HostSide for BadHost {
     fn endpoint(&self) -> &ControlEndpointId {
         self.host.endpoint()
     }
+    async fn started(&self, target: &HostTarget, deadline: Duration) -> Result<Option<String>, DriverError> {
+        self.host.started(target, deadline).await
+    }
     async fn preflight(&self, target: &HostTarget, deadline: Duration) -> Result<Room, DriverError> {
         self.host.preflight(target, deadline).await
     }

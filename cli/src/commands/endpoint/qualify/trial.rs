@@ -208,13 +208,16 @@ impl Trial<'_> {
             host_port: port.id.clone(),
             gpus: vec![gpu.id.clone()],
             known_as: gpu.uuid.iter().chain(&gpu.serial).cloned().collect(),
+            slot: None,
+            largest_bar: None,
+            epoch: None,
         };
         let options = self.options;
         let look = async {
             let began = Instant::now();
             loop {
                 match host_side.verify(&target, options.host_deadline).await? {
-                    Confirmation::Seen { evidence } => return Ok(evidence),
+                    Confirmation::Seen { evidence, .. } => return Ok(evidence),
                     Confirmation::CannotTell { reason } => return Ok(format!("it can't tell: {reason}")),
                     Confirmation::NotSeen { reason } if began.elapsed() >= options.verify_deadline => {
                         let message = format!("the host does not see it: {reason}");

@@ -3,10 +3,10 @@
 //! The ids of messages are DMTF's (registries ResourceEvent and TaskEvent); the texts are ours.
 
 use crate::redfish::names::plain;
-use crate::redfish::{time, uri};
+use crate::redfish::{aggregation, time, uri};
 use axum::body::Bytes;
 use poolwright_redfish_model::{Event, EventRecord, EventType, Health, Ref};
-use poolwright_service::{Became, Happening, OperationState, Severity, TestEvent, What};
+use poolwright_service::{Became, Happening, OperationState, Severity, TestEvent, Thing, Turn, What};
 use serde_json::{Value, json};
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,14 @@ pub(crate) const REGISTRIES: [(&str, &str, &str); 2] =
     [("ResourceEvent", "1.4", "1.4.3"), ("TaskEvent", "1.0", "1.0.5")];
 
 /// The kinds of resources that events tell of.
-pub(crate) const RESOURCE_TYPES: [&str; 3] = ["ComputerSystem", "ResourceBlock", "Task"];
+pub(crate) const RESOURCE_TYPES: [&str; 6] = [
+    "AggregationSource",
+    "ComputerSystem",
+    "ManagerAccount",
+    "PCIeDevice",
+    "ResourceBlock",
+    "Task",
+];
 
 /// Which event it is: the number of the log's entry, and which one of what that entry tells. They grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -204,7 +211,60 @@ fn told(what: &What) -> Vec<Told> {
                 resource_type: "Task",
             }]
         }
+        What::Thing { thing, became } => vec![of_thing(thing, became)],
         What::Test(_) => Vec::new(),
+    }
+}
+
+fn of_thing(thing: &Thing, became: &Turn) -> Told {
+    let (what, name, origin, resource_type) = match thing {
+        Thing::Gpu { id, chassis } => {
+            let name = plain(id.as_str());
+            let chassis = chassis.as_ref().map(|chassis| plain(chassis.as_str()));
+            let origin = chassis.map_or_else(|| uri::at("Chassis"), |chassis| uri::device(&chassis, &name));
+            ("GPU", name, origin, "PCIeDevice")
+        }
+        Thing::Endpoint(id) => {
+            let name = plain(id.as_str());
+            let origin = aggregation::place(&name);
+            ("Endpoint", name, origin, "AggregationSource")
+        }
+        Thing::Account(name) => {
+            let name = plain(name);
+            let origin = uri::at(&format!("AccountService/Accounts/{name}"));
+            ("Account", name, origin, "ManagerAccount")
+        }
+    };
+    let (message, severity, text) = match became {
+        Turn::Added => ("ResourceEvent.ResourceCreated", Health::OK, "is there".to_owned()),
+        Turn::Changed => (
+            "ResourceEvent.ResourceChanged",
+            Health::OK,
+            "was changed".to_owned(),
+        ),
+        Turn::Removed => ("ResourceEvent.ResourceRemoved", Health::OK, "is gone".to_owned()),
+        Turn::Lost { because } => (
+            "ResourceEvent.ResourceStatusChangedCritical",
+            Health::Critical,
+            format!("gives no answer: {because}"),
+        ),
+        Turn::Back => (
+            "ResourceEvent.ResourceStatusChangedOK",
+            Health::OK,
+            "answers again".to_owned(),
+        ),
+    };
+    let args = match became {
+        Turn::Lost { .. } | Turn::Back => vec![name.clone(), severity.to_string()],
+        Turn::Added | Turn::Changed | Turn::Removed => Vec::new(),
+    };
+    Told {
+        message,
+        args,
+        text: format!("{what} {name} {text}."),
+        severity,
+        origin,
+        resource_type,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whether any demand is left for the sake of lower priorities: whether it would find a place with theirs taken away.
 
 use super::super::problem::{Demand, Need, Problem};
+use super::super::promised::Kept;
 use super::super::solution::Served;
 use super::{Broken, Judge, Key};
 use std::collections::HashMap;
@@ -17,9 +18,8 @@ pub(super) fn may_be_left(demand: &Demand) -> Result<(), Broken> {
 struct Used {
     hosts: Vec<Vec<u32>>,
     groups: Vec<Vec<u32>>,
-    /// By tenant with a quota, and of all together.
+    /// By tenant with a quota.
     quotas: Vec<Vec<u32>>,
-    all: Vec<u32>,
 }
 
 impl Judge<'_> {
@@ -51,6 +51,7 @@ impl Judge<'_> {
             judge: self,
             hosts: hosts.collect(),
             served,
+            kept: problem.kept(),
         };
         placed.judge()
     }
@@ -62,6 +63,8 @@ struct Placed<'j, 'a> {
     /// By demand.
     hosts: Vec<Option<usize>>,
     served: HashMap<Key<'j>, &'j Served>,
+    /// What tenants are guaranteed, by slot.
+    kept: Vec<Kept>,
 }
 
 impl Placed<'_, '_> {
@@ -101,7 +104,6 @@ impl Placed<'_, '_> {
             hosts: none(problem.hosts.len()),
             groups: none(problem.groups.len()),
             quotas: none(problem.quotas.len()),
-            all: vec![0; problem.slots],
         };
         for (demand, host) in problem.demands.iter().zip(&self.hosts) {
             let served = self.served.get(&demand.key());
@@ -119,7 +121,6 @@ impl Placed<'_, '_> {
                 for slot in demand.window.clone() {
                     used.hosts[*host][slot] += count;
                     used.groups[group][slot] += count;
-                    used.all[slot] += count;
                     if let Some(tenant) = tenant {
                         used.quotas[tenant][slot] += count;
                     }
@@ -150,7 +151,8 @@ impl Placed<'_, '_> {
                 && apart(*host).is_none()
         };
         let needs = demand.needs.iter().filter(|need| {
-            has_gpus(problem, used, demand, need) && may_use(problem, used, demand, u32::from(need.gpus))
+            let gpus = u32::from(need.gpus);
+            may_use(problem, used, demand, gpus) && self.has_gpus(used, demand, need)
         });
         let fewest = needs.map(|need| u32::from(need.gpus)).min()?;
         let has_room = |host: &usize| {
@@ -164,6 +166,53 @@ impl Placed<'_, '_> {
     }
 }
 
+impl Placed<'_, '_> {
+    /// Whether there are GPUs of one kind that others' guarantees leave.
+    fn has_gpus(&self, used: &Used, demand: &Demand, need: &Need) -> bool {
+        let (problem, wants) = (self.judge.problem, u32::from(need.gpus));
+        let is_good = |index: &usize, kind: usize| {
+            let group = &problem.groups[*index];
+            let may = demand.runs.is_none_or(|runs| runs.group == *index);
+            may && group.kind == kind && group.memory_gb >= need.memory_gb
+        };
+        let may = |kind: &usize| need.kinds.as_ref().is_none_or(|kinds| kinds.contains(kind));
+        (0..problem.kinds.len()).filter(may).any(|kind| {
+            let good: Vec<usize> = (0..problem.groups.len())
+                .filter(|index| is_good(index, kind))
+                .collect();
+            let free = good.iter().map(|index| {
+                let most = used.groups[*index][demand.window.clone()].iter().max();
+                u32::from(problem.groups[*index].count).saturating_sub(most.copied().unwrap_or(0))
+            });
+            free.sum::<u32>() >= wants && self.leaves_guarantees(used, demand, &good, wants)
+        })
+    }
+
+    /// Whether so many of these groups leave what others are guaranteed.
+    fn leaves_guarantees(&self, used: &Used, demand: &Demand, groups: &[usize], gpus: u32) -> bool {
+        let problem = self.judge.problem;
+        let leaves = |slot: usize, set: &Vec<usize>| {
+            let count: u32 = set
+                .iter()
+                .map(|group| u32::from(problem.groups[*group].count))
+                .sum();
+            let in_use: u32 = set.iter().map(|group| used.groups[*group][slot]).sum();
+            let of = self.kept[slot].of.iter().zip(&problem.quotas).zip(&used.quotas);
+            let of = of.filter(|(((_, suits), _), _)| suits.iter().all(|group| set.contains(group)));
+            let kept = of.map(|(((kept, _), quota), used)| {
+                let own = if quota.tenant == demand.tenant { gpus } else { 0 };
+                kept.saturating_sub(used[slot] + own)
+            });
+            in_use + gpus + kept.sum::<u32>() <= count
+        };
+        demand.window.clone().all(|slot| {
+            let sets = self.kept[slot].sets.iter();
+            let mut concerned = sets.filter(|set| groups.iter().any(|group| set.contains(group)));
+            concerned.all(|set| leaves(slot, set))
+        })
+    }
+}
+
 /// Whether hosts and GPUs are limited in number alone.
 fn counts_alone(problem: &Problem) -> bool {
     let of_hosts =
@@ -173,43 +222,10 @@ fn counts_alone(problem: &Problem) -> bool {
         && !problem.demands.iter().any(|demand| demand.one_switch)
 }
 
-/// Whether there are GPUs of one kind.
-fn has_gpus(problem: &Problem, used: &Used, demand: &Demand, need: &Need) -> bool {
-    let of_kind = |kind: usize| -> u32 {
-        let groups = problem.groups.iter().zip(&used.groups).enumerate();
-        let good = groups.filter(|(index, (group, _))| {
-            let may = demand.runs.is_none_or(|runs| runs.group == *index);
-            may && group.kind == kind && group.memory_gb >= need.memory_gb
-        });
-        let free = good.map(|(_, (group, used))| {
-            let most = used[demand.window.clone()].iter().max().copied().unwrap_or(0);
-            u32::from(group.count).saturating_sub(most)
-        });
-        free.sum()
-    };
-    let may = |kind: &usize| need.kinds.as_ref().is_none_or(|kinds| kinds.contains(kind));
-    (0..problem.kinds.len())
-        .filter(may)
-        .any(|kind| of_kind(kind) >= u32::from(need.gpus))
-}
-
-/// Whether its tenant may use so many more, and others' guarantees leave them.
+/// Whether its tenant may use so many more.
 fn may_use(problem: &Problem, used: &Used, demand: &Demand, gpus: u32) -> bool {
-    let count: u32 = problem.groups.iter().map(|group| u32::from(group.count)).sum();
-    let guaranteed = problem.quotas.iter().any(|quota| quota.guaranteed > 0);
-    demand.window.clone().all(|slot| {
-        let mut kept = 0;
-        for (place, quota) in problem.quotas.iter().enumerate() {
-            let own = if quota.tenant == demand.tenant { gpus } else { 0 };
-            let has = used.quotas[place][slot] + own;
-            if own > 0 && has > quota.most {
-                return false;
-            }
-            let wants = problem.demands.iter();
-            let wants = wants.filter(|other| other.tenant == quota.tenant && other.window.contains(&slot));
-            let wants: u32 = wants.map(|other| u32::from(other.gpus())).sum();
-            kept += wants.min(quota.guaranteed).min(quota.most).saturating_sub(has);
-        }
-        !guaranteed || used.all[slot] + gpus + kept <= count
-    })
+    let mut quotas = problem.quotas.iter().zip(&used.quotas);
+    let own = quotas.find(|(quota, _)| quota.tenant == demand.tenant);
+    let mut slots = demand.window.clone();
+    own.is_none_or(|(quota, used)| slots.all(|slot| used[slot] + gpus <= quota.most))
 }

@@ -17,7 +17,7 @@ const MOST_GPUS: u64 = 1_000_000;
 const MOST_GIB: f64 = 1e6;
 const MIB: f64 = 1024.0;
 /// No price is larger.
-const MOST_VALUE: f64 = 1e7;
+pub(super) const MOST_VALUE: f64 = 1e7;
 
 /// What is said of the fabric as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -70,6 +70,9 @@ pub struct CostsExtension {
     /// Each further switch that a demand's GPUs are behind, for a slot.
     #[serde(default)]
     pub split_per_slot: f64,
+    /// A GPU that a tenant is short of its fair share, for a slot; left out: what is unmet costs, where tenants have weights.
+    #[serde(default)]
+    pub unfair_per_gpu_slot: Option<f64>,
 }
 
 /// Reads all of it into a problem. Before pinned GPUs are taken out of the pool.

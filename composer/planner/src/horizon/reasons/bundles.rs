@@ -2,26 +2,26 @@
 //! place beside the others.
 
 use super::super::bundle::{Bundle, Phase};
-use super::super::insertion::Inserter;
 use super::super::problem::Problem;
 use super::super::state::State;
+use super::ending::Scratch;
 use super::{Unserved, Why, units, why};
 use fastrand::Rng;
 
 /// What is to be said of a bundle; `None` where all of it is served.
-pub(super) fn of_bundle(state: &mut State<'_>, bundle: &Bundle, inserter: &mut Inserter) -> Option<Unserved> {
+pub(super) fn of_bundle(state: &mut State<'_>, bundle: &Bundle, scratch: &mut Scratch) -> Option<Unserved> {
     let problem = state.problem;
     let served = |part: &usize| state.placement(*part).is_some();
     let missing = bundle.demands().find(|part| !served(part))?;
     let partly = bundle.demands().any(|part| served(&part));
     let (reason, help) = match partly {
-        true => of_missing(state, bundle, missing, inserter),
+        true => of_missing(state, bundle, missing, scratch),
         false => (bundle.phases.iter().enumerate())
             .find_map(|(place, phase)| {
                 let (reason, help) = short_of(problem, phase)?;
                 Some((format!("{}{reason}", named(bundle, place)), help))
             })
-            .unwrap_or_else(|| tried(state, bundle, inserter)),
+            .unwrap_or_else(|| tried(state, bundle, scratch)),
     };
     Some(Unserved {
         demand: problem.demands[missing].id.clone(),
@@ -87,7 +87,7 @@ fn short_of(problem: &Problem, phase: &Phase) -> Option<Why> {
 }
 
 /// Why parts are missing of what runs.
-fn of_missing(state: &State<'_>, bundle: &Bundle, missing: usize, inserter: &mut Inserter) -> Why {
+fn of_missing(state: &mut State<'_>, bundle: &Bundle, missing: usize, scratch: &mut Scratch) -> Why {
     let phase = bundle
         .phases
         .iter()
@@ -99,7 +99,7 @@ fn of_missing(state: &State<'_>, bundle: &Bundle, missing: usize, inserter: &mut
         .filter(|part| state.placement(*part).is_none())
         .count();
     let problem = state.problem;
-    let (reason, help) = why(state, missing, inserter);
+    let (reason, help) = why(state, missing, scratch);
     if problem.demands[missing].runs.is_some() {
         let from = problem.demands[missing].window.start;
         return (format!("it runs and is ended before slot {from}: {reason}"), help);
@@ -113,15 +113,16 @@ fn of_missing(state: &State<'_>, bundle: &Bundle, missing: usize, inserter: &mut
 }
 
 /// Places the fewest parts as long as there is a place for them, and says what is in the way of the first that has none.
-fn tried(state: &mut State<'_>, bundle: &Bundle, inserter: &mut Inserter) -> Why {
+fn tried(state: &mut State<'_>, bundle: &Bundle, scratch: &mut Scratch) -> Why {
     let mut placed = Vec::new();
     let (mut cost, mut reason) = (0, None);
     'phases: for (place, phase) in bundle.phases.iter().enumerate() {
         for part in phase.parts.clone().take(phase.least) {
             let hosts = 0..state.problem.hosts.len();
-            let found = hosts.filter_map(|host| inserter.at(state, part, host, &mut Rng::with_seed(0)));
+            let found =
+                hosts.filter_map(|host| scratch.inserter.at(state, part, host, &mut Rng::with_seed(0)));
             let Some(found) = found.min_by_key(|found| found.cost) else {
-                let (said, help) = why(state, part, inserter);
+                let (said, help) = why(state, part, scratch);
                 let beside = match part - phase.parts.start {
                     0 => String::new(),
                     others => format!(

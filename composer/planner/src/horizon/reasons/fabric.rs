@@ -45,7 +45,7 @@ pub(super) fn in_the_way(
             }
         }
     }
-    nearest.map(|hurdle| told(problem, (demand, need), state.is_some(), hurdle))
+    nearest.map(|hurdle| told(problem, (demand, need), state, hurdle))
 }
 
 /// There are GPUs and there is room, and at no host are they together for as long as they stay attached.
@@ -131,7 +131,7 @@ fn hurdle(
 fn told(
     problem: &Problem,
     (demand, need): (&Demand, &Need),
-    now: bool,
+    state: Option<&State<'_>>,
     hurdle: Hurdle,
 ) -> (String, Vec<String>) {
     let Hurdle {
@@ -140,9 +140,11 @@ fn told(
         host,
         kind,
     } = hurdle;
-    let (gpus, host, kind) = (u32::from(need.gpus), &problem.hosts[host], &problem.kinds[kind]);
-    let (id, lacking) = (&host.id, gpus - most);
-    let free = if now {
+    let (gpus, lacking) = (u32::from(need.gpus), u32::from(need.gpus) - most);
+    let bars = bars(problem, (demand, need), state, &hurdle);
+    let (host, kind) = (&problem.hosts[host], &problem.kinds[kind]);
+    let id = &host.id;
+    let free = if state.is_some() {
         let (from, to) = (demand.window.start, demand.window.end - 1);
         format!(" that are free in slots {from} to {to}")
     } else {
@@ -167,9 +169,19 @@ fn told(
             ],
         ),
         Limit::Window => (
-            format!("{wants}, and no host maps BARs of more than {most}{free} ({id}, of {kind})"),
+            format!(
+                "{wants}, and no host maps BARs of more than {most}{free} ({id}, of {kind}): those of a GPU are {} \
+GiB, and the window of {id} has {} GiB{}",
+                gib(bars.of_a_gpu),
+                gib(bars.window),
+                match bars.taken {
+                    0 => String::new(),
+                    taken => format!(", of which others take {}", gib(taken)),
+                }
+            ),
             vec![format!(
-                "a larger window for BARs at {id}, for {lacking} more GPUs of {kind}"
+                "a window for BARs of {} GiB at {id} (bar_gib)",
+                gib(bars.taken + u64::from(gpus) * bars.of_a_gpu)
             )],
         ),
         Limit::Uplink => (
@@ -186,4 +198,38 @@ fn told(
             ],
         ),
     }
+}
+
+/// What the window of a host must hold, in MiB.
+struct Bars {
+    of_a_gpu: u64,
+    window: u64,
+    /// By what runs there meanwhile.
+    taken: u64,
+}
+
+fn bars(
+    problem: &Problem,
+    (demand, need): (&Demand, &Need),
+    state: Option<&State<'_>>,
+    hurdle: &Hurdle,
+) -> Bars {
+    let groups = problem.groups_for(need);
+    let reached = groups
+        .iter()
+        .flatten()
+        .filter(|group| problem.groups[**group].kind == hurdle.kind && problem.reaches(hurdle.host, **group));
+    let window = problem.hosts[hurdle.host].bar.unwrap_or(0);
+    let free = state.map_or(window, |state| {
+        state.carried().free_bar(problem, hurdle.host, &demand.window)
+    });
+    Bars {
+        of_a_gpu: reached.map(|group| problem.groups[*group].bar).min().unwrap_or(0),
+        window,
+        taken: window.saturating_sub(free),
+    }
+}
+
+fn gib(mib: u64) -> f64 {
+    mib as f64 / 1024.0
 }

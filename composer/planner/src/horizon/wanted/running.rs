@@ -177,7 +177,7 @@ pub(in crate::horizon) fn can_go_on(problem: &Problem) -> Result<(), Invalid> {
             parts: vec![(runs.group, demand.gpus())],
         };
         if !super::super::search::fits(&state, index, &placement) {
-            let (reason, _) = reasons::why(&state, index, &mut Default::default());
+            let (reason, _) = reasons::why(&mut state, index, &mut Default::default());
             let allowed = "what runs and may not be ended stays: it must have its place";
             return invalid(field, reason, allowed);
         }

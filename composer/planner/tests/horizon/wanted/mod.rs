@@ -9,7 +9,8 @@ mod together;
 
 use super::extended::read;
 use super::instances::gpu;
-use super::{every_plan, planned};
+use super::judge::{cheapest_of_all, checked};
+use super::planned;
 use poolwright_planner::horizon::{Assignment, Broken, Problem, check, extended, reasons};
 use serde_json::{Value, json};
 
@@ -17,38 +18,6 @@ use serde_json::{Value, json};
 fn extended(mut value: Value) -> Value {
     value["schema"] = extended::SCHEMA.into();
     value
-}
-
-/// The plan that is found costs what the cheapest of all plans does, passes the check at that, and is not below its
-/// bound.
-fn cheapest_of_all(seed: u64, value: &Value) -> (Problem, Assignment, i64) {
-    let problem = read(value).unwrap_or_else(|error| panic!("seed {seed}: {error}: {value}"));
-    let least = every_plan::least(&problem);
-    let plan = planned(&problem, seed, 400, None);
-    assert_eq!(
-        check(&problem, &plan.assignment),
-        Ok(plan.cost),
-        "seed {seed}: {value}"
-    );
-    assert_eq!(plan.cost, least, "seed {seed}: {value}");
-    assert!(plan.bound <= least, "seed {seed}: {} above {least}", plan.bound);
-    (problem, plan.assignment, least)
-}
-
-/// A plan of a larger problem passes the check, and says something of everything that is not served.
-fn checked(seed: u64, value: &Value) -> Assignment {
-    let problem = read(value).unwrap_or_else(|error| panic!("seed {seed}: {error}: {value}"));
-    let plan = planned(&problem, seed, 60, None);
-    assert_eq!(
-        check(&problem, &plan.assignment),
-        Ok(plan.cost),
-        "seed {seed}: {value}"
-    );
-    assert!(plan.bound <= plan.cost, "seed {seed}");
-    let unserved = reasons(&problem, &plan.assignment);
-    let said = |one: &poolwright_planner::horizon::Unserved| !one.reason.is_empty() && !one.help.is_empty();
-    assert!(unserved.iter().all(said), "{unserved:?}");
-    plan.assignment
 }
 
 /// Two hosts with room for four and two, two GPUs of each of two types, and these demands.

@@ -93,6 +93,26 @@ fn why_no_option_can_be_had_is_said_of_each() {
 }
 
 #[test]
+fn gpus_that_are_pinned_are_told_where_too_few_are_left() {
+    let mut value = small(json!([demand(&json!({"gpus": 2, "min_mem_gb": 40}))]));
+    for gpu in [2, 3] {
+        value["gpus"][gpu]["pinned"] = json!(true);
+    }
+    let (reason, help) = why(&value);
+    assert!(
+        reason.contains("of T40 there are 0 beside 2 that are pinned"),
+        "{reason}"
+    );
+    assert_eq!(
+        help,
+        [
+            "2 more GPUs of T40",
+            "2 of those that are pinned let go (pinned: false)"
+        ]
+    );
+}
+
+#[test]
 fn options_that_can_t_be_right_are_refused_by_field() {
     let cases = [
         (

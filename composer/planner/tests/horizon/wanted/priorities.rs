@@ -1,5 +1,6 @@
 //! Demands of several priorities.
 
+use super::super::every_plan;
 use super::super::instances::{Size, instance};
 use super::*;
 use fastrand::Rng;
@@ -37,16 +38,7 @@ fn higher_priorities_go_first_and_then_the_cost_decides() {
     let mut dearer = 0;
     for seed in 0..10 {
         let value = with_priorities(seed, Size::TINY, 2);
-        let problem = read(&value).unwrap();
-        let least = every_plan::least(&problem);
-        let plan = planned(&problem, seed, 400, None);
-        assert_eq!(
-            check(&problem, &plan.assignment),
-            Ok(plan.cost),
-            "seed {seed}: {value}"
-        );
-        assert_eq!(plan.cost, least, "seed {seed}: {value}");
-        assert!(plan.bound <= least, "seed {seed}: {} above {least}", plan.bound);
+        let (problem, _, least) = cheapest_of_all(seed, &value);
         let mut without = problem.clone();
         without.classes.clear();
         without.demands.iter_mut().for_each(|demand| demand.priority = 0);

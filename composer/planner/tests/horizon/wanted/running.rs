@@ -106,6 +106,39 @@ fn a_demand_of_a_higher_priority_ends_what_may_be_ended_and_nothing_else() {
 }
 
 #[test]
+fn what_runs_and_may_be_ended_is_named_where_another_finds_no_place() {
+    // Not worth the end of what runs, and of no priority that would go before it.
+    let cheap = |preemptible: &Value| {
+        let mut value = two(preemptible);
+        (value["demands"][1]["priority"], value["demands"][1]["weight"]) = (json!(0), json!(0.1));
+        why(&value)
+    };
+    let (reason, help) = cheap(&json!({"notice": 2, "stop": 5}));
+    assert!(reason.contains("at most 0 of one kind (T40)"), "{reason}");
+    let end = "d ended from slot 2 on, which may be (2 GPUs of T40@s0 at large): by a higher weight, or a priority above 0";
+    assert!(help.contains(&end.to_owned()), "{help:?}");
+    let (_, help) = cheap(&Value::Null);
+    assert!(!help.iter().any(|help| help.contains("ended")), "{help:?}");
+    // With a notice that ends after its window began, ending it would not help.
+    let (_, help) = cheap(&json!({"notice": 5}));
+    assert!(!help.iter().any(|help| help.contains("ended")), "{help:?}");
+    // One of two that run would not do; both would.
+    let mut value = two(&json!({"notice": 1}));
+    let mut other = value["demands"][0].clone();
+    other["id"] = json!("c");
+    for demand in [&mut value["demands"][0], &mut other] {
+        demand["gpus"] = json!(1);
+        demand["running"]["gpus"]["T40@s0"] = json!(1);
+    }
+    value["demands"].as_array_mut().unwrap().push(other);
+    (value["demands"][1]["priority"], value["demands"][1]["weight"]) = (json!(0), json!(0.1));
+    let (_, help) = why(&value);
+    let both =
+        |help: &String| help.contains("d ended from slot 1") && help.contains(" and c ended from slot 1");
+    assert!(help.iter().any(both), "{help:?}");
+}
+
+#[test]
 fn what_is_moved_or_ended_all_the_same_is_found_out() {
     let problem = read(&two(&json!({"notice": 2}))).unwrap();
     let rest = |host: Value| json!({"demand": "d", "phase": 2, "host": host, "gpus": {}});

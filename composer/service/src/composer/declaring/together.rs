@@ -69,21 +69,41 @@ impl Compared {
         let entries = self.entries.iter_mut();
         for entry in entries.filter(|entry| entry.kind == DeclaredKind::Schedule) {
             let others = open.iter().filter(|calendar| calendar.id.as_str() != entry.id);
-            let others: Vec<&str> = others.map(|calendar| calendar.id.as_str()).collect();
+            let others: Vec<&Calendar> = others.copied().collect();
             if others.len() == open.len() {
                 continue;
             }
+            let names: Vec<&str> = others.iter().map(|calendar| calendar.id.as_str()).collect();
+            let until: Vec<String> = others
+                .iter()
+                .map(|calendar| open_until(calendar, moment))
+                .collect();
+            let help = format!(
+                "another window for {}, or for {}: {}",
+                entry.id,
+                names.join(" or "),
+                until.join(", ")
+            );
             for lack in lacking {
                 if entry.does_not_fit.iter().any(|told| told.demand == lack.demand) {
                     continue;
                 }
-                let others = others.join(", ");
+                let names = names.join(", ");
                 entry.does_not_fit.push(DoesNotFit {
-                    reason: format!("while {others} is open, too, as at {moment}: {}", lack.reason),
-                    ..(*lack).clone()
+                    demand: lack.demand.clone(),
+                    reason: format!("while {names} is open, too, as at {moment}: {}", lack.reason),
+                    help: Some(help.clone()),
                 });
             }
         }
+    }
+}
+
+/// Until when one is open that is open at this moment.
+fn open_until(calendar: &Calendar, moment: Timestamp) -> String {
+    match calendar.window.next_closing(moment) {
+        Some(closes) => format!("{} is open until {closes}", calendar.id),
+        None => format!("{} does not close any more", calendar.id),
     }
 }
 

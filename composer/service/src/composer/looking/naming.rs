@@ -8,12 +8,13 @@
 
 use super::{Joined, Names};
 use crate::books::Pages;
-use crate::composer::Composer;
+use crate::composer::{Composer, Thing, Turn, tell};
 use crate::error::{ErrorCode, ServiceError};
 use crate::sight::Sight;
+use crate::vanishing::{Shown, names_at};
 use poolwright_inventory::{Snapshot, is_provisional, remember};
 use poolwright_model::id::{ControlEndpointId, HostId};
-use poolwright_model::topology::{Host, Topology};
+use poolwright_model::topology::{Gpu, Host, Topology};
 use poolwright_planner::Plan;
 use poolwright_store::{Batch, Committed, Order, StoreError, Stored, Versioned, read, written};
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,10 @@ impl Stored for Speakers {
 
 fn is_named_otherwise(error: &StoreError) -> bool {
     matches!(error, StoreError::Conflict { kind, .. } if kind == Ids::KIND)
+}
+
+fn is_told_already(error: &StoreError) -> bool {
+    matches!(error, StoreError::Conflict { kind, .. } if kind == Shown::KIND)
 }
 
 impl Names {
@@ -182,7 +187,7 @@ impl Composer {
                 seen.before = seen.settled.clone();
             }
             seen.names.recall(ids, speakers);
-            seen.changed(true);
+            seen.all_changed();
         }
         Ok(())
     }
@@ -219,6 +224,10 @@ impl Composer {
                 tracing::warn!("what other managers call things can't be read: {error}");
             }
             let joined = self.join_what_was_seen().await;
+            // As a rule nothing was seen since it was written down: then no sight is looked at.
+            if self.is_written_down(&joined) {
+                return joined;
+            }
             tries += 1;
             match self.write_down_what_was_seen().await {
                 Err(error) if is_named_otherwise(&error) && tries < TRIES => {
@@ -227,11 +236,20 @@ impl Composer {
                     }
                     continue;
                 }
+                // Another manager has told it.
+                Err(error) if is_told_already(&error) && tries < TRIES => continue,
                 Err(error) => tracing::warn!("what was seen can't be written down: {error}"),
                 Ok(()) => self.lock_seen().settled = Some(joined.clone()),
             }
             return joined;
         }
+    }
+
+    fn is_written_down(&self, joined: &Arc<Joined>) -> bool {
+        let seen = self.lock_seen();
+        let settled = seen.settled.as_ref();
+        let is_settled = settled.is_some_and(|settled| Arc::ptr_eq(settled, joined));
+        is_settled && !seen.names.to_keep && !seen.baselines.has_news()
     }
 
     async fn join_what_was_seen(&self) -> Arc<Joined> {
@@ -263,10 +281,14 @@ impl Composer {
     }
 
     async fn write_down_what_was_seen(&self) -> Result<(), StoreError> {
-        let (names, shown, walks) = {
+        let _alone = self.keeping.lock().await;
+        let (names, joined, shown, walks) = {
             let seen = self.lock_seen();
             let walks: Vec<_> = seen.sights.values().filter_map(Sight::to_keep).collect();
-            (seen.names.to_keep(), seen.baselines.to_keep(), walks)
+            // What is not joined has no names to be told by yet.
+            let joined = seen.joined.clone();
+            let shown = joined.as_ref().map(|_| seen.baselines.to_keep());
+            (seen.names.to_keep(), joined, shown.unwrap_or_default(), walks)
         };
         let mut batch = Batch::new();
         if let Some((ids, speakers, revision)) = &names {
@@ -274,6 +296,9 @@ impl Composer {
             batch.put(ids)?.put(speakers)?;
         }
         for shown in &shown {
+            if let Some(joined) = &joined {
+                self.tell_comings(shown, joined, &mut batch).await?;
+            }
             batch.put(shown)?;
         }
         for (walk, _) in &walks {
@@ -294,6 +319,46 @@ impl Composer {
             }
         }
         Ok(())
+    }
+
+    /// Tells which GPUs an endpoint shows that it did not show before, and the other way round. Of what was shown there
+    /// first, that the endpoint was added tells enough.
+    async fn tell_comings(
+        &self,
+        shown: &Shown,
+        joined: &Joined,
+        batch: &mut Batch,
+    ) -> Result<(), StoreError> {
+        let endpoint = shown.endpoint.as_str();
+        let Some(before) = read::<Shown>(self.store.as_ref(), endpoint).await? else {
+            return Ok(());
+        };
+        let there = joined.snapshot.topology.gpus.iter();
+        let mut known: BTreeMap<&str, &Gpu> = BTreeMap::new();
+        for gpu in there.chain(joined.vanished.gpus()) {
+            for name in names_at(gpu, &shown.endpoint) {
+                known.entry(name).or_insert(gpu);
+            }
+        }
+        let thing = |name: &String| {
+            let gpu = known.get(name.as_str())?;
+            Some(Thing::Gpu {
+                id: gpu.id.clone(),
+                chassis: gpu.chassis.clone(),
+            })
+        };
+        let gone = before.value.gpus.difference(&shown.gpus);
+        let gone = gone.filter_map(thing).map(|gpu| (gpu, Turn::Removed));
+        let new = shown.gpus.difference(&before.value.gpus);
+        let new = new.filter_map(thing).map(|gpu| (gpu, Turn::Added));
+        let told: Vec<(Thing, Turn)> = gone.chain(new).collect();
+        if !told.is_empty() {
+            // Of several managers that see it, one tells it.
+            batch.expect(Shown::KIND, endpoint, Some(before.revision));
+        }
+        let now = self.clock.now();
+        told.into_iter()
+            .try_for_each(|(thing, became)| tell(batch, now, thing, became))
     }
 
     /// Everything that the plan composes at is called so still, and is when `with` is committed.

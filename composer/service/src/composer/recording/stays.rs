@@ -10,7 +10,7 @@ use poolwright_executor::{Operation, OperationKind};
 use poolwright_model::id::{CompositionId, DemandId};
 use poolwright_model::topology::Topology;
 use poolwright_model::units::Bytes;
-use poolwright_planner::{Composition, Plan};
+use poolwright_planner::{Composition, Plan, Wanted};
 use poolwright_sizing::need::GpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,8 +45,13 @@ impl<'a> Stays<'a> {
 
     /// Somebody wanted this.
     pub fn wish(&mut self, record: &DemandRecord) {
-        let wish = (record.demand.created, record.demand.need.alternatives.clone());
-        let wishes = self.wishes.entry(record.spec.id.clone()).or_default();
+        let need = &record.demand.need;
+        self.wanted(&record.spec.id, record.demand.created, &need.alternatives);
+    }
+
+    fn wanted(&mut self, demand: &DemandId, since: Timestamp, alternatives: &[GpuSet]) {
+        let wish = (since, alternatives.to_vec());
+        let wishes = self.wishes.entry(demand.clone()).or_default();
         if !wishes.contains(&wish) {
             wishes.push(wish);
             wishes.sort_by_key(|(at, _)| *at);
@@ -59,6 +64,14 @@ impl<'a> Stays<'a> {
         let made: BTreeSet<&CompositionId> = plan.composes.iter().map(|made| &made.id).collect();
         for gone in plan.releases.iter().filter(|gone| !made.contains(&gone.id)) {
             self.release(&gone.id, ended);
+        }
+        for Wanted {
+            demand,
+            since,
+            alternatives,
+        } in &plan.wanted
+        {
+            self.wanted(demand, *since, alternatives);
         }
         let mut new: Vec<(Option<&DemandId>, Vec<&Composition>)> = Vec::new();
         for made in &plan.composes {
@@ -77,6 +90,10 @@ impl<'a> Stays<'a> {
         }
         for (_, parts) in new {
             let mut stay = self.begun(&parts, operation.created, ended);
+            if operation.kind == OperationKind::Schedule {
+                // Until its window opened nobody waited.
+                stay.asked.asked = operation.created.min(ended);
+            }
             stay.asked.operation = Some(operation.id.clone());
             stay.at_once = operation.kind == OperationKind::Compose;
             self.open.push(stay);
@@ -165,7 +182,9 @@ impl<'a> Stays<'a> {
                 min_memory: least.filter(|least| any && *least > Bytes::ZERO),
                 hosts: hosts.into_iter().collect(),
                 refused: None,
+                withdrawn: false,
                 operation: None,
+                expected_s: None,
             },
             standing: parts.iter().map(|part| part.id.clone()).collect(),
             confirmed: false,

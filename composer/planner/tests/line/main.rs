@@ -1,159 +1,14 @@
 //! The queue before a pool as it is seen: who starts now, and for what the others wait.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
+mod moves;
+mod scene;
+#[path = "../support/mod.rs"]
 mod support;
 
-use jiff::{SignedDuration, Timestamp};
-use poolwright_model::id::{DemandId, TenantId};
-use poolwright_planner::queue::{Ahead, Because, Line, Outlook, RunningJob, Share, Verdict, WaitingJob};
-use poolwright_planner::{Composition, Demand, PlanInput, World};
-use poolwright_sizing::need::Need;
+use poolwright_planner::queue::{Because, Share, WaitingJob};
+use scene::*;
 use std::collections::BTreeSet;
-use support::Rack;
-
-fn hour(hours: i64) -> Timestamp {
-    Timestamp::UNIX_EPOCH + SignedDuration::from_hours(hours)
-}
-
-fn demand(id: &str, gpus: u32) -> Demand {
-    Demand {
-        id: DemandId::new(id).unwrap(),
-        tenant: TenantId::from_lossy("one"),
-        priority: 0,
-        need: Need::of_kind("red", gpus),
-        created: hour(0),
-    }
-}
-
-/// Its turn is its number.
-fn waits(id: &str, gpus: u32, hours: i64, turn: i64) -> WaitingJob {
-    WaitingJob {
-        demand: demand(id, gpus),
-        turn: hour(turn),
-        expected: SignedDuration::from_hours(hours),
-        may_stop: false,
-        not_before: None,
-    }
-}
-
-fn of(tenant: &str, mut job: WaitingJob) -> WaitingJob {
-    job.demand.tenant = TenantId::from_lossy(tenant);
-    job
-}
-
-/// Eight GPUs, and two hosts that take four each.
-struct Scene {
-    rack: Rack,
-    running: Vec<RunningJob>,
-    ahead: Vec<Ahead>,
-    calendars: BTreeSet<DemandId>,
-}
-
-impl Scene {
-    fn new() -> Self {
-        Self {
-            rack: Rack::new()
-                .gpus("f/s", "red", 80.0, 8)
-                .host("h1", "f/s", 4)
-                .host("h2", "f/s", 4),
-            running: Vec::new(),
-            ahead: Vec::new(),
-            calendars: BTreeSet::new(),
-        }
-    }
-
-    fn world(&self) -> World<'_> {
-        self.rack.world()
-    }
-
-    /// A job that got its GPUs before.
-    fn runs(mut self, id: &str, gpus: u32, ends: i64) -> Self {
-        let demands = [demand(id, gpus)];
-        let plan = poolwright_planner::plan(&PlanInput {
-            id: format!("plan-{id}").parse().unwrap(),
-            parent: None,
-            now: hour(0),
-            seed: 0,
-            world: World {
-                demands: &demands,
-                held: &self
-                    .rack
-                    .held
-                    .iter()
-                    .map(|c| Composition {
-                        demand: None,
-                        ..c.clone()
-                    })
-                    .collect::<Vec<_>>(),
-                ..self.world()
-            },
-        });
-        assert!(plan.unplaced.is_empty(), "{plan:?}");
-        self.rack.execute(&plan, 1);
-        self.running.push(RunningJob {
-            demand: demands[0].id.clone(),
-            ends: hour(ends),
-            may_stop: id.starts_with("patient"),
-            tenant: demands[0].tenant.clone(),
-            priority: 0,
-            began: hour(0),
-        });
-        self
-    }
-
-    fn wants(mut self, at: i64, wanted: &[(&str, u32)]) -> Self {
-        let wanted: Vec<Demand> = wanted.iter().map(|(id, gpus)| demand(id, *gpus)).collect();
-        self.calendars
-            .extend(wanted.iter().map(|demand| demand.id.clone()));
-        self.ahead.push(Ahead {
-            at: hour(at),
-            wanted,
-            label: format!("hour {at}"),
-        });
-        self
-    }
-
-    fn guarantees(mut self, tenant: &str, share: Share) -> Self {
-        let shares = &mut self.rack.promises.shares;
-        shares.insert(TenantId::from_lossy(tenant), share);
-        self
-    }
-
-    fn outlook(&self, waiting: Vec<WaitingJob>) -> Outlook {
-        Line {
-            world: self.world(),
-            now: hour(0),
-            waiting,
-            running: self.running.clone(),
-            ahead: self.ahead.clone(),
-            calendars: self.calendars.clone(),
-            fair_share: 2.0,
-            in_motion: false,
-        }
-        .outlook()
-    }
-
-    fn starts(&self, waiting: Vec<WaitingJob>) -> Vec<String> {
-        let places = self.outlook(waiting).places.into_iter();
-        let starts = places.filter(|place| matches!(place.verdict, Verdict::Starts { .. }));
-        starts.map(|place| place.demand.to_string()).collect()
-    }
-
-    fn because(&self, waiting: Vec<WaitingJob>, id: &str) -> (Because, Option<Timestamp>) {
-        let places = self.outlook(waiting).places.into_iter();
-        match places
-            .filter(|place| place.demand.as_str() == id)
-            .last()
-            .unwrap()
-            .verdict
-        {
-            Verdict::Waits {
-                because, expected, ..
-            } => (because, expected),
-            Verdict::Starts { .. } => panic!("{id} starts"),
-        }
-    }
-}
 
 #[test]
 fn the_first_that_does_not_fit_has_a_place_kept_and_nobody_delays_it() {
@@ -335,5 +190,94 @@ fn all_that_starts_fits_beside_what_runs() {
             .sum();
         assert!(gpus <= free, "round {round}: {gpus} of {free}");
         assert_eq!(started, scene.starts(jobs));
+    }
+}
+
+#[test]
+fn when_each_begins_follows_from_those_before_it_and_from_what_is_kept() {
+    let line = || {
+        vec![
+            waits("a", 4, 2, 0),
+            waits("b", 4, 3, 1),
+            waits("c", 4, 1, 2),
+            waits("d", 4, 1, 3),
+        ]
+    };
+    assert_eq!(
+        Scene::new().begins(line()),
+        ["a 0", "b 0", "c 2", "d 3"],
+        "two at a time"
+    );
+    // Eight that span both hosts have their place kept from the third hour on.
+    let mut wide = waits("wide", 8, 1, 0);
+    wide.demand.need.spannable = true;
+    let behind = vec![wide, waits("long", 2, 9, 1), waits("short", 2, 3, 2)];
+    let scene = Scene::new().runs("runs", 4, 3);
+    assert_eq!(scene.begins(behind), ["long 4", "short 0", "wide 3"]);
+    // What can't begin is named by no hour, and told apart.
+    let vast = || vec![waits("vast", 5, 1, 0), waits("small", 1, 1, 1)];
+    assert_eq!(scene.begins(vast()), ["small 0"]);
+    assert_eq!(scene.never(vast()), ["vast"]);
+}
+
+#[test]
+fn what_a_client_has_reserved_is_nobody_elses_until_that_is_over() {
+    let wide = || vec![spanning(waits("wide", 8, 2, 0)), waits("narrow", 4, 2, 1)];
+    let scene = Scene::new().runs("runs", 4, 1).reserves(7, 3);
+    assert_eq!(scene.begins(wide()), ["narrow 1", "wide 3"]);
+    // For the wide one a place is kept from when the reservation is over.
+    let (_, kept) = scene.because(wide(), "wide");
+    assert_eq!(kept, Some(hour(3)));
+}
+
+#[test]
+fn calendars_stops_and_tenants_are_seen_beforehand() {
+    let evening = Scene::new()
+        .wants(0, &[])
+        .wants(4, &[("night", 4), ("other", 4)])
+        .wants(12, &[]);
+    let jobs = vec![
+        waits("long", 4, 5, 0),
+        waits("short", 4, 4, 1),
+        waits("next", 4, 1, 2),
+    ];
+    assert_eq!(evening.begins(jobs), ["long 12", "next 0", "short 0"]);
+    let stopped = Scene::new()
+        .runs("busy", 4, 99)
+        .runs("patient", 4, 99)
+        .guarantees(
+            "lab",
+            Share {
+                guaranteed: 4,
+                ..Share::default()
+            },
+        );
+    let ours = of("lab", waits("ours", 4, 1, 0));
+    assert_eq!(
+        stopped.begins(vec![ours, waits("theirs", 4, 1, 1)]),
+        ["ours 0", "theirs 1"]
+    );
+    let few = Share {
+        most: Some(4),
+        ..Share::default()
+    };
+    let lab = |id, turn| of("lab", waits(id, 4, 2, turn));
+    let limited = Scene::new().guarantees("lab", few);
+    assert_eq!(
+        limited.begins(vec![lab("one", 0), lab("two", 1)]),
+        ["one 0", "two 2"]
+    );
+}
+
+/// Of two jobs that want the same each is told for itself why it waits.
+#[test]
+fn a_job_that_waits_is_not_told_the_name_of_another() {
+    let scene = Scene::new().runs("a", 4, 3).runs("b", 4, 5);
+    for id in ["first", "second"] {
+        let (because, _) = scene.because(vec![waits("first", 4, 1, 0), waits("second", 4, 1, 1)], id);
+        let Because::NoRoom(unplaced) = because else {
+            panic!("{because:?}")
+        };
+        assert_eq!(unplaced.demand.as_str(), id);
     }
 }

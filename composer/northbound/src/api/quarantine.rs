@@ -1,0 +1,80 @@
+//! GPUs that failed: out of use, burnt in, and replaced; and what each has gone through.
+
+use super::described::Paths;
+use super::{Answer, Body, Id, Listed, Many};
+use crate::{Api, auth::Asker};
+use axum::Json;
+use axum::extract::{Extension, State};
+use poolwright_model::id::GpuId;
+use poolwright_service::quarantine::{Failure, History, Quarantine};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::time::Duration;
+
+pub(super) fn routes(paths: Paths) -> Paths {
+    paths
+        .get("/quarantine", all)
+        .get("/gpus/{id}/history", history)
+        .post("/gpus/{id}/quarantine", quarantine)
+        .post("/gpus/{id}/return", give_back)
+        .post("/gpus/{id}/replaced", replaced)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Return {
+    /// The burn-in is ended after so many seconds, at most a day.
+    #[serde(default = "an_hour")]
+    limit_s: u32,
+}
+
+fn an_hour() -> u32 {
+    3600
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Replaced {
+    /// The GPU that came in its place.
+    #[schemars(with = "String")]
+    by: GpuId,
+}
+
+async fn all(State(api): State<Api>) -> Listed<Quarantine> {
+    Ok(Many(api.composer.quarantined().await?))
+}
+
+async fn history(State(api): State<Api>, Id(id): Id<GpuId>) -> Answer<History> {
+    Ok(Json(api.composer.gpu_history(&id).await?))
+}
+
+async fn quarantine(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Id(id): Id<GpuId>,
+    Body(failure): Body<Failure>,
+) -> Answer<Quarantine> {
+    let composer = by.composer(&api);
+    Ok(Json(composer.quarantine_gpu(&id, &failure, &by.account).await?))
+}
+
+async fn give_back(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Id(id): Id<GpuId>,
+    Body(Return { limit_s }): Body<Return>,
+) -> Answer<Quarantine> {
+    let limit = Duration::from_secs(limit_s.into());
+    Ok(Json(by.composer(&api).return_gpu(&id, limit, &by.account).await?))
+}
+
+async fn replaced(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Id(id): Id<GpuId>,
+    Body(body): Body<Replaced>,
+) -> Answer<History> {
+    Ok(Json(
+        by.composer(&api).replace_gpu(&id, &body.by, &by.account).await?,
+    ))
+}

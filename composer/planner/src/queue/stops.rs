@@ -1,0 +1,144 @@
+//! Which jobs that run are to make way: for what calendars want, and for what tenants are guaranteed.
+
+use super::line::{Lacking, Line, RunningJob, Then};
+use super::outlook::{Because, MOST_KEPT, Place, Stop, Verdict};
+use crate::Composition;
+use jiff::Timestamp;
+use poolwright_model::id::{DemandId, TenantId};
+use std::collections::BTreeSet;
+
+impl Line<'_> {
+    /// Which jobs that may be stopped are to make way, and when: for what calendars want, and for what tenants are
+    /// guaranteed. The highest priority and the longest run go last.
+    pub(super) fn stops(&self, places: &[Place]) -> Vec<Stop> {
+        let mut stops: Vec<Stop> = Vec::new();
+        for ahead in &self.ahead {
+            let told = |id: &DemandId| stops.iter().any(|stop| stop.demand == *id);
+            let there = |id: &DemandId| {
+                self.may_stop()
+                    .any(|(other, ends)| other == id && ends > ahead.at)
+            };
+            let lacking = self.lacking_at(ahead.at, &[], &BTreeSet::new());
+            let spared = self.within_their_share(&lacking);
+            let candidates = self.least_first(|id| there(id) && !told(id) && !spared.contains(id));
+            let lacks = |gone: &BTreeSet<DemandId>| self.lacking_at(ahead.at, &[], gone).count();
+            let before: BTreeSet<DemandId> = stops.iter().map(|stop| stop.demand.clone()).collect();
+            for demand in fewest(&candidates, &before, lacks) {
+                stops.push(Stop {
+                    demand,
+                    at: ahead.at,
+                    label: ahead.label.clone(),
+                });
+            }
+        }
+        let waits = |place: &&Place| {
+            let no_room = matches!(
+                &place.verdict,
+                Verdict::Waits {
+                    because: Because::NoRoom(_),
+                    ..
+                }
+            );
+            place.guaranteed && no_room
+        };
+        let mut kept: Vec<Composition> = Vec::new();
+        for place in places.iter().filter(waits).take(MOST_KEPT) {
+            let Some(job) = self.waiting.iter().find(|job| job.demand.id == place.demand) else {
+                continue;
+            };
+            let before: BTreeSet<DemandId> = stops.iter().map(|stop| stop.demand.clone()).collect();
+            let served = |gone: &BTreeSet<DemandId>| {
+                let then = Then {
+                    at: self.now,
+                    beside: &kept,
+                    gone,
+                    spare: &BTreeSet::new(),
+                    rests: &self.rests,
+                };
+                self.at(&job.demand, &then)
+            };
+            let lacks = |gone: &BTreeSet<DemandId>| usize::from(served(gone).is_err());
+            let over = self.above_their_share(&job.demand.tenant);
+            let candidates = self.least_first(|id| over.contains(id) && !before.contains(id));
+            let new = fewest(&candidates, &before, lacks);
+            let gone = before.iter().chain(&new).cloned().collect();
+            let composes = served(&gone).unwrap_or_default();
+            kept.extend(composes);
+            stops.extend(new.into_iter().map(|demand| Stop {
+                demand,
+                at: self.now,
+                label: format!("what tenant {} is guaranteed", job.demand.tenant),
+            }));
+        }
+        stops
+    }
+
+    fn may_stop(&self) -> impl Iterator<Item = (&DemandId, Timestamp)> {
+        self.running
+            .iter()
+            .filter(|job| job.may_stop)
+            .map(|job| (&job.demand, job.ends))
+    }
+
+    /// Running jobs that may be stopped, whoever is to be stopped first before the others.
+    fn least_first(&self, takes: impl Fn(&DemandId) -> bool) -> Vec<DemandId> {
+        let mut jobs: Vec<_> = self
+            .running
+            .iter()
+            .filter(|job| job.may_stop && takes(&job.demand))
+            .collect();
+        jobs.sort_by(|a, b| (a.priority, b.began, &a.demand).cmp(&(b.priority, a.began, &b.demand)));
+        jobs.into_iter().map(|job| job.demand.clone()).collect()
+    }
+
+    /// Jobs of tenants that hold no more than they are guaranteed, where that goes before all that is lacking.
+    fn within_their_share(&self, lacking: &Lacking) -> BTreeSet<DemandId> {
+        let holds = self.holds();
+        let within = |job: &&RunningJob| {
+            let holds = holds.get(&job.tenant).copied().unwrap_or_default();
+            holds <= self.share(&job.tenant).guaranteed && lacking.count_before(&job.tenant, true) == 0
+        };
+        let jobs = self.running.iter().filter(within);
+        jobs.map(|job| job.demand.clone()).collect()
+    }
+
+    /// Jobs of other tenants that hold more than they are guaranteed.
+    fn above_their_share(&self, but: &TenantId) -> BTreeSet<DemandId> {
+        let holds = self.holds();
+        let above = |tenant: &TenantId| {
+            holds.get(tenant).copied().unwrap_or_default() > self.share(tenant).guaranteed
+        };
+        let jobs = self
+            .running
+            .iter()
+            .filter(|job| job.tenant != *but && above(&job.tenant));
+        jobs.map(|job| job.demand.clone()).collect()
+    }
+}
+
+/// Of the candidates those that must go so that as little is lacking as if all went; none, if that is no less.
+fn fewest(
+    candidates: &[DemandId],
+    gone_anyway: &BTreeSet<DemandId>,
+    lacks: impl Fn(&BTreeSet<DemandId>) -> usize,
+) -> Vec<DemandId> {
+    if candidates.is_empty() {
+        return Vec::new();
+    }
+    let mut gone: BTreeSet<DemandId> = gone_anyway.iter().chain(candidates).cloned().collect();
+    let least = lacks(&gone);
+    if lacks(gone_anyway) <= least {
+        return Vec::new();
+    }
+    for candidate in candidates.iter().rev() {
+        gone.remove(candidate);
+        if lacks(&gone) > least {
+            gone.insert(candidate.clone());
+        }
+    }
+    candidates
+        .iter()
+        .filter(|candidate| gone.contains(*candidate))
+        .cloned()
+        .collect()
+}

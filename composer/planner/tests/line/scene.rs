@@ -1,0 +1,207 @@
+//! A pool with jobs before it.
+
+use crate::support::Rack;
+use jiff::{SignedDuration, Timestamp};
+use poolwright_model::id::{DemandId, TenantId};
+use poolwright_planner::queue::{
+    Ahead, Because, Line, Outlook, Rests, RunningJob, Share, Verdict, WaitingJob,
+};
+use poolwright_planner::{Composition, Demand, PlanInput, Reserved, World};
+use poolwright_sizing::need::Need;
+use std::collections::BTreeSet;
+
+pub fn hour(hours: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_hours(hours)
+}
+
+pub fn demand(id: &str, gpus: u32) -> Demand {
+    Demand {
+        id: DemandId::new(id).unwrap(),
+        tenant: TenantId::from_lossy("one"),
+        priority: 0,
+        need: Need::of_kind("red", gpus),
+        created: hour(0),
+    }
+}
+
+/// Its turn is its number.
+pub fn waits(id: &str, gpus: u32, hours: i64, turn: i64) -> WaitingJob {
+    WaitingJob {
+        demand: demand(id, gpus),
+        turn: hour(turn),
+        expected: SignedDuration::from_hours(hours),
+        may_stop: false,
+        not_before: None,
+    }
+}
+
+pub fn of(tenant: &str, mut job: WaitingJob) -> WaitingJob {
+    job.demand.tenant = TenantId::from_lossy(tenant);
+    job
+}
+
+/// On several hosts.
+pub fn spanning(mut job: WaitingJob) -> WaitingJob {
+    job.demand.need.spannable = true;
+    job
+}
+
+/// Eight GPUs, and two hosts that take four each.
+pub struct Scene {
+    pub rack: Rack,
+    pub running: Vec<RunningJob>,
+    pub ahead: Vec<Ahead>,
+    pub calendars: BTreeSet<DemandId>,
+    pub rests: Rests,
+    pub reservations: Vec<(Timestamp, Reserved)>,
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        Self {
+            rack: Rack::new()
+                .gpus("f/s", "red", 80.0, 8)
+                .host("h1", "f/s", 4)
+                .host("h2", "f/s", 4),
+            running: Vec::new(),
+            ahead: Vec::new(),
+            calendars: BTreeSet::new(),
+            rests: Rests::default(),
+            reservations: Vec::new(),
+        }
+    }
+
+    pub fn world(&self) -> World<'_> {
+        self.rack.world()
+    }
+
+    /// A job that got its GPUs before.
+    pub fn runs(mut self, id: &str, gpus: u32, ends: i64) -> Self {
+        let demands = [demand(id, gpus)];
+        let plan = poolwright_planner::plan(&PlanInput {
+            id: format!("plan-{id}").parse().unwrap(),
+            parent: None,
+            now: hour(0),
+            seed: 0,
+            world: World {
+                demands: &demands,
+                held: &self
+                    .rack
+                    .held
+                    .iter()
+                    .map(|c| Composition {
+                        demand: None,
+                        ..c.clone()
+                    })
+                    .collect::<Vec<_>>(),
+                ..self.world()
+            },
+        });
+        assert!(plan.unplaced.is_empty(), "{plan:?}");
+        self.rack.execute(&plan, 1);
+        self.running.push(RunningJob {
+            demand: demands[0].id.clone(),
+            ends: hour(ends),
+            may_stop: id.starts_with("patient"),
+            tenant: demands[0].tenant.clone(),
+            priority: 0,
+            began: hour(0),
+        });
+        self
+    }
+
+    pub fn wants(mut self, at: i64, wanted: &[(&str, u32)]) -> Self {
+        let wanted: Vec<Demand> = wanted.iter().map(|(id, gpus)| demand(id, *gpus)).collect();
+        self.calendars
+            .extend(wanted.iter().map(|demand| demand.id.clone()));
+        self.ahead.push(Ahead {
+            at: hour(at),
+            wanted,
+            label: format!("hour {at}"),
+        });
+        self
+    }
+
+    pub fn guarantees(mut self, tenant: &str, share: Share) -> Self {
+        let shares = &mut self.rack.promises.shares;
+        shares.insert(TenantId::from_lossy(tenant), share);
+        self
+    }
+
+    pub fn line(&self, waiting: Vec<WaitingJob>) -> Line<'_> {
+        Line {
+            world: self.world(),
+            now: hour(0),
+            waiting,
+            running: self.running.clone(),
+            ahead: self.ahead.clone(),
+            calendars: self.calendars.clone(),
+            fair_share: 2.0,
+            in_motion: false,
+            rests: self.rests.clone(),
+            reservations: self.reservations.clone(),
+        }
+    }
+
+    pub fn outlook(&self, waiting: Vec<WaitingJob>) -> Outlook {
+        self.line(waiting).outlook()
+    }
+
+    /// When they are expected to begin, in the order of their names.
+    pub fn begins_at(&self, waiting: Vec<WaitingJob>, told: impl Fn(SignedDuration) -> i64) -> Vec<String> {
+        let line = self.line(waiting);
+        let mut begins = line.begins(&line.outlook());
+        while begins.look_on() {}
+        let begins = begins.told().begins.into_iter();
+        let begins = begins.map(|(job, at)| format!("{job} {}", told(at.duration_since(hour(0)))));
+        begins.collect()
+    }
+
+    /// Those for which nothing that is known makes room.
+    pub fn never(&self, waiting: Vec<WaitingJob>) -> Vec<String> {
+        let line = self.line(waiting);
+        let mut begins = line.begins(&line.outlook());
+        while begins.look_on() {}
+        let never = begins.told().never.into_iter();
+        never.map(|job| job.to_string()).collect()
+    }
+
+    /// A client has reserved this GPU.
+    pub fn reserves(mut self, gpu: usize, until: i64) -> Self {
+        let reserved = Reserved {
+            unit: format!("g{gpu:03}").parse().unwrap(),
+            host_port: None,
+        };
+        self.rack.reserved.push(reserved.clone());
+        self.reservations.push((hour(until), reserved));
+        self
+    }
+
+    /// The same in hours.
+    pub fn begins(&self, waiting: Vec<WaitingJob>) -> Vec<String> {
+        self.begins_at(waiting, |span| span.as_hours())
+    }
+
+    pub fn begins_in_minutes(&self, waiting: Vec<WaitingJob>) -> Vec<String> {
+        self.begins_at(waiting, |span| span.as_mins())
+    }
+
+    pub fn starts(&self, waiting: Vec<WaitingJob>) -> Vec<String> {
+        let places = self.outlook(waiting).places.into_iter();
+        let starts = places.filter(|place| matches!(place.verdict, Verdict::Starts { .. }));
+        starts.map(|place| place.demand.to_string()).collect()
+    }
+
+    pub fn because(&self, waiting: Vec<WaitingJob>, id: &str) -> (Because, Option<Timestamp>) {
+        let places = self.outlook(waiting).places.into_iter();
+        match places
+            .filter(|place| place.demand.as_str() == id)
+            .last()
+            .unwrap()
+            .verdict
+        {
+            Verdict::Waits { because, kept } => (because, kept.map(|(at, _)| at)),
+            Verdict::Starts { .. } => panic!("{id} starts"),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Agents on hosts are enrolled by tokens, and may be revoked.
+//!
+//! A host is one that a BMC or a fabric shows, by the UUID of its SMBIOS. Whoever tries tokens that there are not is
+//! counted as whoever tries passwords is.
+
+use super::Composer;
+use crate::accounts::lockout::Lockout;
+use crate::agent::{self, Agent, AgentToken, Authority, Enrolled, Enrolment, NewToken, TokenMade};
+use crate::error::{ErrorCode, ServiceError};
+use poolwright_model::id::HostId;
+use poolwright_store::{Batch, StoreError, Stored, Versioned, read, read_all};
+use std::sync::Arc;
+
+/// How often an enrolment is tried that others come in the way of, at other managers.
+const TRIES: usize = 16;
+
+/// While agents are enrolled.
+#[derive(Default)]
+pub(super) struct Enrolling {
+    /// Tokens that there are not, by the address that they came from.
+    wrong: Lockout,
+    /// One at a time: many may come with one token.
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// An enrolment that a token allows, for the audit log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admitted {
+    pub host: HostId,
+    /// The token's name; it opens nothing.
+    pub token: String,
+    /// Who made it.
+    pub by: String,
+}
+
+/// What an enrolment rests on.
+struct Admission {
+    token: Versioned<AgentToken>,
+    before: Option<Versioned<Agent>>,
+    host: HostId,
+    uuid: String,
+}
+
+impl Composer {
+    /// Who signs the certificates of agents, from now on.
+    pub fn signs_for_agents(&self, authority: Arc<dyn Authority>) {
+        self.connections.agents.signed_by(authority);
+    }
+
+    /// Makes a token. Those that are over are forgotten meanwhile.
+    pub async fn make_agent_token(&self, new: NewToken, by: &str) -> Result<TokenMade, ServiceError> {
+        let now = self.clock.now();
+        let (token, text) = new.make(self.new_id(), by, now)?;
+        let mut batch = Batch::new();
+        for found in read_all::<AgentToken>(self.store.as_ref()).await? {
+            if found.value.is_over(now) {
+                batch.delete(AgentToken::KIND, &found.value.id);
+            }
+        }
+        batch.put(&token)?;
+        self.store.commit(batch).await?;
+        Ok(TokenMade {
+            token: text,
+            id: token.id,
+            uuids: token.uuids,
+            uses: token.uses,
+            ends: token.ends,
+        })
+    }
+
+    /// Whether somebody who comes from an address may enrol an agent; `None`: there is no such token.
+    pub async fn may_enrol(&self, asked: &Enrolment, from: &str) -> Result<Option<Admitted>, ServiceError> {
+        if self.enrolling.wrong.is_locked(from) {
+            let message = format!("{from} has shown too many tokens that there are not");
+            return Err(ServiceError::new(ErrorCode::Unavailable, message)
+                .with_hint("wait for a quarter of an hour, and look at the token"));
+        }
+        let Some(admission) = self.admission(asked).await? else {
+            self.enrolling.wrong.wrong(from);
+            return Ok(None);
+        };
+        self.enrolling.wrong.forget(from);
+        Ok(Some(Admitted {
+            host: admission.host,
+            token: admission.token.value.id,
+            by: admission.token.value.by,
+        }))
+    }
+
+    /// Enrols an agent: its key is signed, and from now on it speaks for its host, instead of any before it.
+    pub async fn enrol(&self, asked: &Enrolment) -> Result<Enrolled, ServiceError> {
+        let _turn = self.enrolling.turn.lock().await;
+        for _ in 0..TRIES {
+            let Some(admission) = self.admission(asked).await? else {
+                return Err(ServiceError::new(
+                    ErrorCode::Conflict,
+                    "the token was over just before",
+                ));
+            };
+            match self.try_to_enrol(asked, admission).await {
+                // Somebody else enrols at another manager.
+                Err(StoreError::Conflict { .. }) => {}
+                result => return result?,
+            }
+        }
+        let message = "others enrol agents at other managers just now";
+        Err(ServiceError::new(ErrorCode::Unavailable, message).with_hint("try again in a moment"))
+    }
+
+    async fn admission(&self, asked: &Enrolment) -> Result<Option<Admission>, ServiceError> {
+        let Some((id, secret)) = agent::parts(&asked.token) else {
+            return Ok(None);
+        };
+        let token = read::<AgentToken>(self.store.as_ref(), id).await?;
+        let Some(token) = token.filter(|found| found.value.opens(secret)) else {
+            return Ok(None);
+        };
+        let uuid = agent::canonical(&asked.uuid)?;
+        agent::check_address(&asked.address)?;
+        let host = self.host_of(&uuid).await?;
+        let before = read::<Agent>(self.store.as_ref(), host.as_str()).await?;
+        let agent = before.as_ref().map(|found| &found.value);
+        token.value.admits(&uuid, agent, self.clock.now())?;
+        Ok(Some(Admission {
+            token,
+            before,
+            host,
+            uuid,
+        }))
+    }
+
+    /// The one host with this UUID.
+    async fn host_of(&self, uuid: &str) -> Result<HostId, ServiceError> {
+        let snapshot = self.snapshot().await?;
+        let hosts = snapshot.topology.hosts.iter();
+        let found: Vec<&HostId> = hosts
+            .filter(|host| {
+                host.uuid
+                    .as_deref()
+                    .and_then(|uuid| agent::canonical(uuid).ok())
+                    .as_deref()
+                    == Some(uuid)
+            })
+            .map(|host| &host.id)
+            .collect();
+        match found[..] {
+            [host] => Ok(host.clone()),
+            [] => {
+                let message = format!("no BMC and no fabric shows a host with the UUID {uuid}");
+                Err(ServiceError::new(ErrorCode::NotFound, message).with_hint(
+                    "add its BMC first (poolwright endpoint add); poolwright get hosts -o json has the UUIDs",
+                ))
+            }
+            _ => {
+                let names: Vec<String> = found.iter().map(ToString::to_string).collect();
+                let message = format!("{} all say that their UUID is {uuid}", names.join(", "));
+                Err(ServiceError::new(ErrorCode::Conflict, message)
+                    .with_hint("give each host a UUID of its own, in its firmware"))
+            }
+        }
+    }
+
+    async fn try_to_enrol(
+        &self,
+        asked: &Enrolment,
+        admission: Admission,
+    ) -> Result<Result<Enrolled, ServiceError>, StoreError> {
+        let Some(authority) = self.connections.agents.authority() else {
+            let message = "nobody signs certificates of agents here: the manager is not served";
+            return Ok(Err(ServiceError::new(ErrorCode::Internal, message)));
+        };
+        let now = self.clock.now();
+        let mut enrolled = Agent {
+            host: admission.host,
+            uuid: admission.uuid.clone(),
+            address: asked.address.clone(),
+            enrolment: self.new_id(),
+            key: String::new(),
+            enrolled: now,
+            by: admission.token.value.by.clone(),
+            ends: now,
+            renewed: None,
+            revoked: None,
+        };
+        let signed = match authority.sign_agent(&asked.csr, &enrolled.names(), now) {
+            Ok(signed) => signed,
+            Err(error) => return Ok(Err(error)),
+        };
+        (enrolled.key, enrolled.ends) = (signed.key, signed.ends);
+        let mut token = admission.token.value;
+        token.used.insert(admission.uuid);
+        let before = admission.before.map(|found| found.revision);
+        let mut batch = Batch::new();
+        batch
+            .expect(AgentToken::KIND, &token.id, Some(admission.token.revision))
+            .expect(Agent::KIND, enrolled.id(), before)
+            .put(&token)?
+            .put(&enrolled)?;
+        self.store.commit(batch).await?;
+        tracing::info!(host = %enrolled.host, address = enrolled.address, "an agent is enrolled");
+        let answer = Enrolled {
+            host: enrolled.host.clone(),
+            uuid: enrolled.uuid.clone(),
+            certificate: signed.certificate,
+            authority: authority.certificate().to_owned(),
+            ends: enrolled.ends,
+        };
+        self.connections.agents.note(enrolled);
+        Ok(Ok(answer))
+    }
+
+    /// Those that were ever enrolled, in the order of their hosts.
+    pub async fn agents(&self) -> Result<Vec<Agent>, ServiceError> {
+        let all = read_all::<Agent>(self.store.as_ref()).await?;
+        let mut all: Vec<Agent> = all.into_iter().map(|found| found.value).collect();
+        all.sort_by(|a, b| a.host.cmp(&b.host));
+        Ok(all)
+    }
+
+    /// That of a host.
+    pub async fn agent(&self, host: &HostId) -> Result<Agent, ServiceError> {
+        Ok(self.kept_agent(host).await?.value)
+    }
+
+    pub(super) async fn kept_agent(&self, host: &HostId) -> Result<Versioned<Agent>, ServiceError> {
+        let found = read::<Agent>(self.store.as_ref(), host.as_str()).await?;
+        found.ok_or_else(|| {
+            ServiceError::new(
+                ErrorCode::NotFound,
+                format!("no agent was ever enrolled for the host {host}"),
+            )
+            .with_hint("poolwright host agents has those that were")
+        })
+    }
+
+    /// From now on nobody asks it, and the host's BMC speaks again.
+    pub async fn revoke_agent(&self, host: &HostId) -> Result<Agent, ServiceError> {
+        let Versioned { value, revision } = self.kept_agent(host).await?;
+        if !value.speaks() {
+            return Ok(value);
+        }
+        let revoked = Agent {
+            revoked: Some(self.clock.now()),
+            ..value
+        };
+        let mut batch = Batch::new();
+        batch
+            .expect(Agent::KIND, host.as_str(), Some(revision))
+            .put(&revoked)?;
+        self.store.commit(batch).await?;
+        self.connections.agents.note(revoked.clone());
+        Ok(revoked)
+    }
+}

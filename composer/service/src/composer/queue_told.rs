@@ -1,0 +1,178 @@
+//! What is said of jobs: by `queue`, `why` and `doctor`.
+
+use super::Composer;
+use super::asking::Check;
+use super::queued::{Queue, QueuedJob};
+use crate::demand::DemandRecord;
+use crate::error::ServiceError;
+use crate::job::Job;
+use jiff::Timestamp;
+use poolwright_model::id::DemandId;
+use poolwright_planner::queue::{self, Place, Verdict, width};
+
+/// What is known of when a job begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begins {
+    At(Timestamp),
+    /// Nothing begins by itself.
+    Paused,
+    /// Nothing makes room for it that is known to end, open or close.
+    Never,
+    /// Too many are before it to look so far ahead.
+    TooFar,
+}
+
+/// Why it waits, for people.
+fn tell(because: &queue::Because, job: &Job) -> String {
+    match because {
+        queue::Because::NoRoom(unplaced) => unplaced.shortfall(),
+        queue::Because::Behind { job, at } => {
+            format!("it would delay job {job}, for which a place is kept at {at}")
+        }
+        queue::Because::Calendar { label, at } => {
+            format!("it is not expected to be over when its GPUs are wanted for {label}, at {at}")
+        }
+        queue::Because::Share { holds, most } => {
+            format!("its tenant holds {holds} GPUs, and may hold {most} at most")
+        }
+        queue::Because::NotBefore(at) => {
+            let why = job.failure.as_deref().unwrap_or("a try failed");
+            format!("{why}; tried again at {at}")
+        }
+        queue::Because::Rests(until) => format!(
+            "what is free was moved in the last hour as often as the limits of what runs by itself allow, until {until}; \
+             more may with: poolwright limits set"
+        ),
+        queue::Because::Above { most } => format!(
+            "limits let no more than {most} GPUs be moved at once by what runs by itself; more may with: poolwright \
+             limits set"
+        ),
+        queue::Because::InMotion => "GPUs are being attached or detached for others just now".to_owned(),
+        queue::Because::Many => "many are before it".to_owned(),
+    }
+}
+
+impl Composer {
+    /// A job that waits, with its place in the line.
+    pub(super) fn told_waiting(
+        &self,
+        (place, position): (Place, u32),
+        (record, job): (&DemandRecord, &Job),
+        begins: Begins,
+    ) -> QueuedJob {
+        let held_up = self.held_up(&place.demand);
+        let starts = matches!(place.verdict, Verdict::Starts { .. });
+        let (because, kept, kept_back) = match place.verdict {
+            Verdict::Starts { .. } if begins == Begins::Paused => (
+                "it could begin, and what runs by itself is paused".to_owned(),
+                None,
+                false,
+            ),
+            Verdict::Starts { .. } if held_up.is_some() => ("it has room".to_owned(), None, true),
+            Verdict::Starts { .. } => ("it is about to begin".to_owned(), None, false),
+            Verdict::Waits { because, kept } => {
+                use queue::Because::{Above, NotBefore, Rests};
+                let kept_back = matches!(because, Above { .. } | Rests(_) | NotBefore(_));
+                (tell(&because, job), kept, kept_back || held_up.is_some())
+            }
+        };
+        let (begins, unknown) = match begins {
+            // Nobody knows when one begins that was tried in vain.
+            _ if starts && held_up.is_some() => (None, ""),
+            Begins::At(at) => (Some(at), ""),
+            Begins::Paused => (None, ""),
+            Begins::Never => (
+                None,
+                "; when it begins is not known: nothing that is known to end, open or close makes room for it",
+            ),
+            Begins::TooFar => (None, "; when it begins is not known: too many are before it"),
+        };
+        let tried = held_up.map(|why| format!("; tried, and not begun: {why}"));
+        QueuedJob {
+            position,
+            demand: place.demand,
+            tenant: record.spec.tenant.clone(),
+            label: record.demand.need.label.clone(),
+            gpus: width(&record.demand),
+            submitted: job.submitted,
+            expected_s: job.expected_s,
+            guaranteed: place.guaranteed,
+            stopped: job.stopped,
+            because: format!("{because}{unknown}{}", tried.unwrap_or_default()),
+            held_up: kept_back,
+            begins,
+            kept: kept.map(|(_, gpus)| gpus).unwrap_or_default(),
+        }
+    }
+
+    /// Where one job stands, for `why`.
+    pub(super) async fn why_it_waits(&self, id: &DemandId) -> Result<Vec<String>, ServiceError> {
+        let queue = self.queue().await?;
+        let mut told: Vec<String> = queue.paused.into_iter().collect();
+        if let Some(job) = queue.running.iter().find(|job| job.demand == *id) {
+            told.push(format!(
+                "job since {}: {}; expected to be over at {}",
+                job.begun, job.state, job.ends
+            ));
+        }
+        if let Some(job) = queue.waiting.iter().find(|job| job.demand == *id) {
+            let QueuedJob {
+                position, because, ..
+            } = job;
+            told.push(format!(
+                "waits at place {position} of {}: {because}",
+                queue.waiting.len()
+            ));
+            let kept = match job.kept.len() {
+                0 => String::new(),
+                count => format!("; {count} GPUs are kept for it then"),
+            };
+            told.extend(job.begins.map(|at| format!("expected to begin at {at}{kept}")));
+        }
+        Ok(told)
+    }
+
+    /// Jobs that something keeps back which is not their turn: each with what it is, and until when.
+    pub(super) async fn queue_check(&self) -> Result<Check, ServiceError> {
+        let Queue {
+            paused,
+            running,
+            waiting,
+            ..
+        } = self.queue().await?;
+        if let Some(why) = paused.filter(|_| !waiting.is_empty()) {
+            let told = format!("no job begins: {why}; waiting: {}", waiting.len());
+            return Ok(Check::warning(
+                "queue",
+                told,
+                "poolwright resume, once that is right: see pauses below",
+            ));
+        }
+        let waits = waiting.iter().filter(|job| job.held_up).map(|job| {
+            let begins = job.begins.map(|at| format!("; expected to begin at {at}"));
+            format!(
+                "job {} waits: {}{}",
+                job.demand,
+                job.because,
+                begins.unwrap_or_default()
+            )
+        });
+        let runs = running.iter().filter(|job| job.held_up);
+        let runs = runs.map(|job| format!("job {}: {}", job.demand, job.state));
+        let told: Vec<String> = runs.chain(waits).collect();
+        let first = running.iter().filter(|job| job.held_up).map(|job| &job.demand);
+        let first = first
+            .chain(waiting.iter().filter(|job| job.held_up).map(|job| &job.demand))
+            .next();
+        Ok(match first {
+            None => Check::ok("queue", "nothing keeps jobs back but their turns"),
+            Some(first) => Check::warning(
+                "queue",
+                told.join("; "),
+                format!(
+                    "it is tried again by itself; see poolwright why demand/{first}, and poolwright limits"
+                ),
+            ),
+        })
+    }
+}

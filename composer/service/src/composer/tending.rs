@@ -1,0 +1,195 @@
+//! Tending: what the hosts' agents tell of GPUs that fail, and of those that a composition holds and that went without a
+//! word, takes them out of use. By the clock, a host at a time; while an agent is silent nothing is known, and nothing
+//! done.
+//!
+//! Where most of what a host should have is gone at once, it is a fault of the host, and told: no GPU is to blame.
+
+use super::Composer;
+use crate::agent::Agent;
+use crate::error::ServiceError;
+use crate::identity;
+use crate::quarantine::{Cause, Failure, GpuHistory};
+use futures_util::StreamExt;
+use poolwright_driver::{Ailment, Failing, HostTarget};
+use poolwright_executor::Drivers;
+use poolwright_inventory::Snapshot;
+use poolwright_model::id::{GpuId, HostId};
+use poolwright_model::lifecycle::GpuState;
+use poolwright_model::topology::Gpu;
+use poolwright_planner::Held;
+use poolwright_store::read;
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+/// Hosts that are asked at a time.
+const AT_ONCE: usize = 16;
+/// For an answer.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// Who takes GPUs out of use by itself.
+const BY: &str = "the manager";
+/// Fewer than these are never the host's fault.
+const FEWEST: usize = 2;
+
+impl Composer {
+    /// Tends the hosts' GPUs for as long as the pool is polled.
+    pub(crate) async fn keep_tending(&self) {
+        let Some(every) = self.options.poll else {
+            return std::future::pending().await;
+        };
+        loop {
+            tokio::time::sleep(every.max(Duration::from_secs(1))).await;
+            self.has_calendar().await;
+            if let Err(error) = self.tend().await {
+                tracing::warn!("which GPUs fail can't be looked at: {error}");
+            }
+        }
+    }
+
+    /// Asks each agent once.
+    pub(super) async fn tend(&self) -> Result<(), ServiceError> {
+        self.take_out_mistaken().await?;
+        let agents = self.agents().await?.into_iter().filter(Agent::speaks);
+        let agents: Vec<HostId> = agents.map(|agent| agent.host).collect();
+        if agents.is_empty() {
+            return Ok(());
+        }
+        let snapshot = self.snapshot().await?;
+        let expected = &self.expected(&snapshot).await?;
+        let asked = futures_util::stream::iter(agents).for_each_concurrent(AT_ONCE, |host| {
+            let snapshot = snapshot.clone();
+            async move {
+                let expected = expected.get(&host).map_or(&[][..], Vec::as_slice);
+                if let Err(error) = self.tend_host(&host, expected, &snapshot).await {
+                    tracing::info!(%host, "which of its GPUs fail can't be told: {error}");
+                }
+            }
+        });
+        asked.await;
+        Ok(())
+    }
+
+    /// Takes GPUs out of use that are not who they were.
+    async fn take_out_mistaken(&self) -> Result<(), ServiceError> {
+        self.books.refresh(self.store.as_ref()).await?;
+        let mistaken = {
+            let pages = self.books.pages();
+            let mut mistaken = identity::mistaken(pages.records.values().map(|record| &record.value));
+            mistaken.retain(|gpu, _| !pages.quarantined.contains_key(gpu));
+            mistaken
+        };
+        for (gpu, says) in mistaken {
+            let failure = Failure {
+                cause: Cause::Identity,
+                says,
+                firmware: None,
+                event: None,
+            };
+            if let Err(error) = self.quarantine_gpu(&gpu, &failure, BY).await {
+                tracing::warn!(%gpu, "it is not who it was, and can't be taken out of use: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    async fn tend_host(
+        &self,
+        host: &HostId,
+        expected: &[HostTarget],
+        snapshot: &Snapshot,
+    ) -> Result<(), ServiceError> {
+        let Some(side) = self.connections.host(host).await? else {
+            return Ok(());
+        };
+        let ailments = side.ailing(expected, DEADLINE).await?;
+        let is_gone = |ailment: &Ailment| ailment.failing == Failing::Gone;
+        let gone = ailments.iter().filter(|ailment| is_gone(ailment)).count();
+        let host_is_at_fault = gone >= FEWEST && gone * 2 > expected.len();
+        if host_is_at_fault {
+            let all = expected.len();
+            tracing::warn!(%host, "{gone} of {all} GPUs that it should have are gone at once: it is not believed");
+        }
+        let believed = ailments
+            .into_iter()
+            .filter(|ailment| !is_gone(ailment) || !host_is_at_fault);
+        for ailment in believed {
+            // One that is nobody's of ours is left to whoever has it; and of one at another host that one is heard.
+            let gpu = known_as(snapshot, &ailment).filter(|gpu| {
+                is_at(snapshot, host, gpu) || expected.iter().any(|target| target.gpus.contains(gpu))
+            });
+            if let Some(gpu) = gpu {
+                self.take_ailment(&gpu, ailment).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What compositions hold at each host that was attached, and no operation has in hand.
+    async fn expected(&self, snapshot: &Snapshot) -> Result<BTreeMap<HostId, Vec<HostTarget>>, ServiceError> {
+        let attached = snapshot.topology.gpus.iter();
+        let attached = attached.filter(|gpu| gpu.state == GpuState::Attached);
+        let attached: HashSet<&GpuId> = attached.map(|gpu| &gpu.id).collect();
+        let compositions = self.compositions().await?;
+        let pages = self.books.pages();
+        let is_settled = |held: &Held| {
+            let in_use = |gpu| attached.contains(gpu) && !pages.quarantined.contains_key(gpu);
+            !pages.is_in_hand(&held.unit) && !held.known_as.is_empty() && held.gpus.iter().all(in_use)
+        };
+        let mut expected: BTreeMap<HostId, Vec<HostTarget>> = BTreeMap::new();
+        for composition in compositions {
+            let held = composition.held.into_iter().filter(is_settled);
+            let targets = held.map(|held| HostTarget {
+                host: composition.host.clone(),
+                host_port: held.host_port,
+                gpus: held.gpus,
+                known_as: held.known_as,
+                slot: None,
+                largest_bar: None,
+                epoch: None,
+            });
+            expected
+                .entry(composition.host.clone())
+                .or_default()
+                .extend(targets);
+        }
+        Ok(expected)
+    }
+
+    /// Takes a GPU out of use for what its host tells, once for each failure.
+    async fn take_ailment(&self, gpu: &GpuId, ailment: Ailment) -> Result<(), ServiceError> {
+        let is_gone = ailment.failing == Failing::Gone;
+        if is_gone && self.books.pages().quarantined.contains_key(gpu) {
+            return Ok(());
+        }
+        let history = read::<GpuHistory>(self.store.as_ref(), gpu.as_str()).await?;
+        let known = history.is_some_and(|found| found.value.knows(&ailment.event));
+        if known && !is_gone {
+            return Ok(());
+        }
+        let failure = Failure {
+            cause: match ailment.failing {
+                Failing::Xid(number) => Cause::Xid(number),
+                Failing::FatalAer => Cause::FatalAer,
+                Failing::Gone => Cause::Gone,
+            },
+            says: ailment.says,
+            firmware: None,
+            event: Some(ailment.event),
+        };
+        self.quarantine_gpu(gpu, &failure, BY).await.map(drop)
+    }
+}
+
+fn is_at(snapshot: &Snapshot, host: &HostId, gpu: &GpuId) -> bool {
+    let gpu = snapshot.topology.gpu(gpu);
+    gpu.is_some_and(|gpu| gpu.host.as_ref() == Some(host))
+}
+
+/// The GPU that has one of the names that its host told.
+fn known_as(snapshot: &Snapshot, ailment: &Ailment) -> Option<GpuId> {
+    let is_it = |gpu: &&Gpu| {
+        let mut names = ailment.known_as.iter();
+        names.any(|name| identity::is_called(gpu, name))
+    };
+    let gpu = snapshot.topology.gpus.iter().find(is_it);
+    gpu.map(|gpu| gpu.id.clone())
+}

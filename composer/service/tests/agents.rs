@@ -1,0 +1,406 @@
+//! Agents of hosts, from their tokens to their end, at managers whose hosts a BMC shows.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use poolwright_driver::{
+    Bound, Confirmation, ControlPoint, DriverError, Fabric, Holder, HostSide, HostTarget, Observation,
+    Progress, ResetSeen, Room,
+};
+use poolwright_executor::Clock as Now;
+use poolwright_model::id::{ControlEndpointId, HostId};
+use poolwright_model::topology::{Host, PowerState};
+use poolwright_service::agent::{
+    Agent, AgentSpec, Authority, ConnectedAgent, Enrolled, Enrolment, Identity, NewToken, Renewal, Signed,
+};
+use poolwright_service::clock::Clock;
+use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Standing, Trust};
+use poolwright_service::{Composer, ErrorCode, Options, ServiceError};
+use poolwright_store::{SqliteStore, Store};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const ONE: &str = "4c4c4544-0042-3510-8052-b4c04f4d3701";
+const TWO: &str = "4c4c4544-0042-3510-8052-b4c04f4d3702";
+const STRANGE: &str = "4c4c4544-0042-3510-8052-b4c04f4d3703";
+const MONTH: SignedDuration = SignedDuration::from_hours(30 * 24);
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// A clock that the test moves.
+struct Hands(Mutex<Timestamp>);
+
+impl Now for Hands {
+    fn now(&self) -> Timestamp {
+        *self.0.lock().unwrap()
+    }
+}
+
+#[async_trait]
+impl Clock for Hands {
+    async fn sleep_until(&self, _: Timestamp) {
+        std::future::pending().await
+    }
+}
+
+/// Signs whatever it is given.
+struct Pen;
+
+impl Authority for Pen {
+    fn certificate(&self) -> &'static str {
+        "the authority"
+    }
+
+    fn sign_agent(&self, csr: &str, names: &[String], now: Timestamp) -> Result<Signed, ServiceError> {
+        if csr.is_empty() {
+            return Err(ServiceError::bad_request("no request"));
+        }
+        Ok(Signed {
+            certificate: format!("{csr} for {}", names.join(" and ")),
+            key: format!("key of {csr}"),
+            ends: now + MONTH,
+        })
+    }
+
+    fn identity(&self, _: Timestamp) -> Result<Identity, ServiceError> {
+        let [certificate, key] = ["the manager", "its key"].map(str::to_owned);
+        Ok(Identity { certificate, key })
+    }
+}
+
+/// Everybody out there: a BMC that shows two hosts, and agents.
+#[derive(Default)]
+struct World {
+    /// By what names agents were asked for.
+    asked: Mutex<Vec<String>>,
+    /// What they were given.
+    given: Mutex<Vec<String>>,
+    silent: Mutex<bool>,
+}
+
+struct Everybody(Arc<World>);
+
+#[async_trait]
+impl Connector for Everybody {
+    async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
+        let bmc = Arc::new(Bmc(spec.id.clone()));
+        Ok(Connected {
+            fabric: bmc.clone(),
+            host_side: bmc,
+        })
+    }
+
+    async fn connect_agent(&self, spec: &AgentSpec) -> Result<ConnectedAgent, DriverError> {
+        self.0.asked.lock().unwrap().push(spec.name.clone());
+        Ok(ConnectedAgent {
+            host_side: Arc::new(Bmc(spec.endpoint.clone())),
+            renewal: Arc::new(AtAgent(self.0.clone())),
+        })
+    }
+}
+
+struct AtAgent(Arc<World>);
+
+#[async_trait]
+impl Renewal for AtAgent {
+    async fn request(&self, _: Duration) -> Result<String, DriverError> {
+        match *self.0.silent.lock().unwrap() {
+            true => Err(DriverError::no_effect("it does not answer")),
+            false => Ok("another key".to_owned()),
+        }
+    }
+
+    async fn give(&self, certificate: &str, _: Duration) -> Result<(), DriverError> {
+        self.0.given.lock().unwrap().push(certificate.to_owned());
+        Ok(())
+    }
+}
+
+struct Bmc(ControlEndpointId);
+
+fn nothing<T>() -> Result<T, DriverError> {
+    Err(DriverError::cannot_tell("it only shows hosts"))
+}
+
+#[async_trait]
+impl Fabric for Bmc {
+    fn endpoint(&self) -> &ControlEndpointId {
+        &self.0
+    }
+    async fn observe(&self, _: &dyn Progress) -> Result<Observation, DriverError> {
+        let host = |(name, uuid): (&str, &str)| Host {
+            id: HostId::from_lossy(name),
+            name: name.to_owned(),
+            power_state: PowerState::On,
+            ports: Vec::new(),
+            uuid: Some(uuid.to_owned()),
+            serial: None,
+            model: None,
+            bmc: Some(self.0.clone()),
+            seen_by: BTreeSet::from([self.0.clone()]),
+        };
+        let mut observation = Observation::default();
+        observation.topology.hosts = [("one", ONE), ("two", TWO)].map(host).into();
+        Ok(observation)
+    }
+    async fn bind(&self, _: &ControlPoint, _: &ControlPoint, _: Duration) -> Result<(), DriverError> {
+        nothing()
+    }
+    async fn unbind(&self, _: &ControlPoint, _: &ControlPoint, _: Duration) -> Result<(), DriverError> {
+        nothing()
+    }
+    async fn bound(&self, _: &ControlPoint, _: Duration) -> Result<Bound, DriverError> {
+        nothing()
+    }
+    async fn reset(&self, _: &ControlPoint, _: Duration) -> Result<ResetSeen, DriverError> {
+        nothing()
+    }
+}
+
+#[async_trait]
+impl HostSide for Bmc {
+    fn endpoint(&self) -> &ControlEndpointId {
+        &self.0
+    }
+    async fn preflight(&self, _: &HostTarget, _: Duration) -> Result<Room, DriverError> {
+        nothing()
+    }
+    async fn verify(&self, _: &HostTarget, _: Duration) -> Result<Confirmation, DriverError> {
+        nothing()
+    }
+    async fn holders(&self, _: &HostTarget, _: Duration) -> Result<Vec<Holder>, DriverError> {
+        nothing()
+    }
+    async fn drain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
+        nothing()
+    }
+    async fn undrain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
+        nothing()
+    }
+}
+
+struct Pool {
+    world: Arc<World>,
+    clock: Arc<Hands>,
+    store: Arc<dyn Store>,
+}
+
+impl Pool {
+    fn new() -> Self {
+        Self {
+            world: Arc::default(),
+            clock: Arc::new(Hands(Mutex::new("2026-03-02T12:00:00Z".parse().unwrap()))),
+            store: Arc::new(SqliteStore::in_memory().unwrap()),
+        }
+    }
+
+    /// A manager of the pool's store.
+    async fn manager(&self) -> Composer {
+        let options = Options {
+            poll: None,
+            ..Options::default()
+        };
+        let line = Arc::new(Everybody(self.world.clone()));
+        let composer = Composer::open(self.store.clone(), line, self.clock.clone(), options);
+        let composer = composer.await.unwrap();
+        composer.signs_for_agents(Arc::new(Pen));
+        composer
+    }
+
+    async fn first_manager(&self) -> Composer {
+        let composer = self.manager().await;
+        let bmc = EndpointSpec {
+            id: ControlEndpointId::from_lossy("bmc"),
+            url: "https://bmc".to_owned(),
+            username: None,
+            password: None,
+            sealed: None,
+            password_file: None,
+            trust: Trust::System,
+            insecure_http: false,
+        };
+        composer.add_endpoint(bmc, Standing::Observed).await.unwrap();
+        composer
+    }
+
+    fn pass(&self, time: SignedDuration) {
+        *self.clock.0.lock().unwrap() += time;
+    }
+}
+
+async fn token(composer: &Composer, uuids: &[&str]) -> String {
+    let new = NewToken {
+        uuids: uuids.iter().map(|uuid| (*uuid).to_owned()).collect(),
+        ..NewToken::default()
+    };
+    composer.make_agent_token(new, "kim").await.unwrap().token
+}
+
+fn asked(token: &str, uuid: &str) -> Enrolment {
+    Enrolment {
+        token: token.to_owned(),
+        uuid: uuid.to_owned(),
+        address: "10.0.0.7:8444".to_owned(),
+        csr: "a key".to_owned(),
+    }
+}
+
+/// As the door does it.
+async fn enrol(composer: &Composer, token: &str, uuid: &str) -> Result<Enrolled, ServiceError> {
+    let asked = asked(token, uuid);
+    let admitted = composer.may_enrol(&asked, "10.0.0.7").await?;
+    assert_eq!(admitted.expect("a token that there is").by, "kim");
+    composer.enrol(&asked).await
+}
+
+#[track_caller]
+fn refused(result: Result<Enrolled, ServiceError>, code: ErrorCode, words: &str) {
+    let error = result.unwrap_err();
+    assert!(error.code == code && error.message.contains(words), "{error:?}");
+    assert!(error.hint.is_some(), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_token_enrols_the_hosts_that_it_names_each_once_until_it_ends() {
+    let pool = Pool::new();
+    let composer = pool.first_manager().await;
+    let bulk = token(&composer, &[ONE, TWO, STRANGE]).await;
+    let enrolled = enrol(&composer, &bulk, &ONE.to_uppercase()).await.unwrap();
+    assert_eq!(
+        (enrolled.uuid.as_str(), enrolled.authority.as_str()),
+        (ONE, "the authority")
+    );
+    assert!(
+        enrolled.certificate.contains(&format!("agent-{ONE}")),
+        "{enrolled:?}"
+    );
+    refused(
+        enrol(&composer, &bulk, ONE).await,
+        ErrorCode::Forbidden,
+        "already",
+    );
+    refused(
+        enrol(&composer, &bulk, STRANGE).await,
+        ErrorCode::NotFound,
+        STRANGE,
+    );
+    pool.pass(SignedDuration::from_hours(1));
+    refused(
+        enrol(&composer, &bulk, TWO).await,
+        ErrorCode::Forbidden,
+        "was good until",
+    );
+    let single = token(&composer, &[]).await;
+    refused(
+        enrol(&composer, &single, ONE).await,
+        ErrorCode::Forbidden,
+        "has an agent",
+    );
+    let ran = composer
+        .enrol(&Enrolment {
+            csr: String::new(),
+            ..asked(&single, TWO)
+        })
+        .await;
+    assert_eq!(ran.unwrap_err().code, ErrorCode::BadRequest);
+    enrol(&composer, &single, TWO)
+        .await
+        .expect("what could not be signed has used up nothing");
+    let agents = composer.agents().await.unwrap();
+    assert_eq!(agents.len(), 2);
+    assert!(agents.iter().all(Agent::speaks), "{agents:?}");
+    // The one that was over was forgotten when the next was made.
+    assert_eq!(composer.may_enrol(&asked(&bulk, TWO), "10.0.0.7").await, Ok(None));
+    composer.close().await;
+}
+
+#[tokio::test]
+async fn who_tries_tokens_that_there_are_not_is_turned_away_and_others_are_not() {
+    let pool = Pool::new();
+    let composer = pool.first_manager().await;
+    let good = token(&composer, &[ONE]).await;
+    for _ in 0..5 {
+        let wrong = asked(&"0".repeat(good.len()), ONE);
+        assert_eq!(composer.may_enrol(&wrong, "10.0.0.7").await, Ok(None));
+    }
+    let locked = composer.may_enrol(&asked(&good, ONE), "10.0.0.7").await;
+    assert_eq!(locked.unwrap_err().code, ErrorCode::Unavailable);
+    let elsewhere = composer.may_enrol(&asked(&good, ONE), "10.0.0.8").await;
+    assert!(elsewhere.unwrap().is_some());
+    composer.close().await;
+}
+
+#[tokio::test]
+async fn an_enrolment_that_was_replaced_or_revoked_is_asked_for_no_more() {
+    let pool = Pool::new();
+    let composer = pool.first_manager().await;
+    let first = token(&composer, &[ONE]).await;
+    let host = enrol(&composer, &first, ONE).await.unwrap().host;
+    let before = composer.agent(&host).await.unwrap();
+    composer.renew_agent(&host).await.unwrap();
+    let again = token(&composer, &[ONE]).await;
+    enrol(&composer, &again, ONE).await.unwrap();
+    let after = composer.agent(&host).await.unwrap();
+    assert_ne!(after.enrolment, before.enrolment);
+    composer.renew_agent(&host).await.unwrap();
+    let asked = pool.world.asked.lock().unwrap().clone();
+    assert_eq!(asked, [before.names()[0].clone(), after.names()[0].clone()]);
+
+    // Whoever restarts, or comes beside it, knows it from the store.
+    let other = pool.manager().await;
+    other.renew_agent(&host).await.unwrap();
+    let revoked = composer.revoke_agent(&host).await.unwrap();
+    assert!(!revoked.speaks());
+    assert_eq!(
+        composer.revoke_agent(&host).await.unwrap(),
+        revoked,
+        "it is done once"
+    );
+    for manager in [&composer, &other] {
+        let refused = manager.renew_agent(&host).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Conflict);
+    }
+    composer.close().await;
+    other.close().await;
+}
+
+#[tokio::test]
+async fn a_certificate_is_renewed_ten_days_before_its_end_as_soon_as_the_agent_answers() {
+    let pool = Pool::new();
+    let composer = pool.first_manager().await;
+    let token = token(&composer, &[ONE]).await;
+    let host = enrol(&composer, &token, ONE).await.unwrap().host;
+    let enrolled = composer.agent(&host).await.unwrap();
+    pool.pass(19 * DAY);
+    composer.renew_agents().await.unwrap();
+    assert_eq!(
+        composer.agent(&host).await.unwrap(),
+        enrolled,
+        "it is good for long"
+    );
+    pool.pass(2 * DAY);
+    *pool.world.silent.lock().unwrap() = true;
+    composer.renew_agents().await.unwrap();
+    assert_eq!(
+        composer.agent(&host).await.unwrap(),
+        enrolled,
+        "it did not answer"
+    );
+    // A week in which its manager does not reach it.
+    pool.pass(7 * DAY);
+    *pool.world.silent.lock().unwrap() = false;
+    composer.renew_agents().await.unwrap();
+    let renewed = composer.agent(&host).await.unwrap();
+    assert_eq!(renewed.ends, enrolled.enrolled + 28 * DAY + MONTH);
+    assert_eq!(
+        (renewed.key.as_str(), renewed.enrolment),
+        ("key of another key", enrolled.enrolment)
+    );
+    assert_eq!(pool.world.given.lock().unwrap().len(), 1);
+    pool.pass(MONTH);
+    let ended = composer.renew_agent(&host).await.unwrap_err();
+    assert!(ended.message.contains("its certificate ended"), "{ended:?}");
+    assert!(ended.hint.unwrap().contains("host token --uuid"));
+    composer.close().await;
+}

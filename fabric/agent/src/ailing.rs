@@ -1,0 +1,90 @@
+//! GPUs of a host that fail, by what its kernel and its driver tell: errors that the NVIDIA driver logged, fatal errors on
+//! the link, a function that answers nothing any more, and one that should be there and went without a word.
+//!
+//! Each has a name that is its own for as long as the host runs, so that whoever asks twice counts it once.
+
+use crate::answers::{self, Missing};
+use crate::host;
+use crate::sight::{Device, Sight};
+use crate::wire::Target;
+use poolwright_driver::{Ailment, Failing};
+use poolwright_pcie::{Xid, xids};
+use std::path::Path;
+
+/// Errors after which the GPU itself is not to be trusted, by NVIDIA's table of Xid errors; all others may be the doing of
+/// whoever computes on it.
+const FATAL: [u32; 8] = [
+    // An error in its memory that could not be corrected.
+    48, // A row of its memory could not be taken out of use.
+    64, // Its links to other GPUs failed.
+    74, // It has fallen off the bus.
+    79, // An error in its memory was not contained.
+    95, // Its own processor does not answer, or failed.
+    119, 120, // An error that it could not recover from.
+    140,
+];
+
+/// What fails on the host below a root.
+pub(crate) fn ailments(root: &Path, sight: &Sight, expected: &[Target]) -> Vec<Ailment> {
+    let boot = host::identity(root).boot_id.unwrap_or_default();
+    // Where the log may not be read, the rest is told all the same.
+    let logged = xids(root).unwrap_or_default();
+    let mut found = Vec::new();
+    for device in sight.gpus() {
+        let gpu = device.gpu();
+        let tell =
+            |failing, event: String, says: String| ailment(&device, failing, format!("{boot}/{event}"), says);
+        if gpu.answers == Some(false) {
+            let says = "its config space reads all ones".to_owned();
+            found.push(tell(Failing::Gone, format!("{}/dead", gpu.address), says));
+        }
+        if let Some(fatal) = gpu.errors.map(|errors| errors.fatal).filter(|fatal| *fatal > 0) {
+            let says = format!("{fatal} fatal errors on its link");
+            found.push(tell(
+                Failing::FatalAer,
+                format!("{}/aer/{fatal}", gpu.address),
+                says,
+            ));
+        }
+        let its = logged
+            .iter()
+            .filter(|xid| xid.function == gpu.address && FATAL.contains(&xid.number));
+        found.extend(its.map(
+            |Xid {
+                 sequence,
+                 number,
+                 says,
+                 ..
+             }| { tell(Failing::Xid(*number), format!("kmsg/{sequence}"), says.clone()) },
+        ));
+    }
+    found.extend(expected.iter().filter_map(|target| gone(&boot, sight, target)));
+    found
+}
+
+/// One that should be there, where this host can tell that it is not.
+fn gone(boot: &str, sight: &Sight, target: &Target) -> Option<Ailment> {
+    let Err(Missing::Gone(says)) = answers::found(sight, target) else {
+        return None;
+    };
+    Some(Ailment {
+        address: String::new(),
+        slot: target.slot.clone(),
+        known_as: target.known_as.clone(),
+        failing: Failing::Gone,
+        event: format!("{boot}/gone/{}", target.known_as.join("+")),
+        says,
+    })
+}
+
+fn ailment(device: &Device<'_>, failing: Failing, event: String, says: String) -> Ailment {
+    let names = [device.uuid(), device.pcie_serial(), device.board_serial()];
+    Ailment {
+        address: device.address().to_string(),
+        slot: device.slot.map(|slot| slot.name.clone()),
+        known_as: names.into_iter().flatten().map(str::to_owned).collect(),
+        failing,
+        event,
+        says,
+    }
+}

@@ -1,0 +1,281 @@
+//! What a manager asks of a host, answered by looking at it once. Changes nothing.
+
+use crate::check::{Check, Verdict, verdict};
+use crate::holders::{self, How};
+use crate::preflight::{Coming, preflight};
+use crate::sight::{Device, Named, Sight};
+use crate::verify::{Expected, verify};
+use crate::wire::{HolderSaid, Target};
+use poolwright_driver::{Confirmation, DriverError, Learned, LinkSeen, Room};
+use poolwright_model::id::GpuId;
+use poolwright_model::units::Bytes;
+use poolwright_pcie::{Link, NvmlState, Slot};
+use std::path::Path;
+
+/// Vendor of NVIDIA's devices.
+const NVIDIA: u16 = 0x10de;
+/// Of those who hold a GPU no more are named.
+const MOST_NAMED: usize = 200;
+
+/// Whether what is asked for could come to its slot.
+pub(crate) fn room(root: &Path, sight: &Sight, target: &Target) -> Room {
+    let Some(name) = &target.slot else {
+        return Room::CannotTell {
+            reason: "which of this host's slots it comes to is not known".to_owned(),
+        };
+    };
+    let slot = match sight.slot(name) {
+        Ok(slot) => slot,
+        Err(reason) => return Room::NotEnough { reason },
+    };
+    let kernel = crate::host::identity(root).kernel;
+    let bars = target.largest_bar.into_iter().collect();
+    let coming = Coming { bars, ids: None };
+    let mut checks = match sight.port_of(slot) {
+        Some(port) => preflight(root, &sight.look, kernel.as_deref(), port.address, &coming),
+        None => vec![empty(sight, slot)],
+    };
+    if target.largest_bar.is_none() || sight.port_of(slot).is_none() {
+        checks.push(Check::cannot_tell(
+            "window",
+            "what its registers will want, or get, is not known",
+        ));
+    }
+    let told = |least: Verdict| in_words(&checks, least);
+    match verdict(&checks) {
+        Verdict::Good => Room::Enough,
+        Verdict::CannotTell => Room::CannotTell {
+            reason: format!("slot {name}: {}", told(Verdict::CannotTell)),
+        },
+        Verdict::Bad => Room::NotEnough {
+            reason: format!("slot {name}: {}", told(Verdict::Bad)),
+        },
+    }
+}
+
+fn empty(sight: &Sight, slot: &Slot) -> Check {
+    match sight.in_slot(slot).first() {
+        None => Check::good("empty", "nothing is there"),
+        Some(device) => Check::bad("empty", format!("{} is there", device.address())),
+    }
+}
+
+/// What the checks say that come to this.
+fn in_words(checks: &[Check], least: Verdict) -> String {
+    let bad = checks.iter().filter(|check| check.verdict == least);
+    let words: Vec<String> = bad
+        .map(|check| format!("{}: {}", check.check, check.says))
+        .collect();
+    words.join("; ")
+}
+
+/// Whether the GPUs are there and can be used.
+pub(crate) fn confirmed(sight: &Sight, target: &Target) -> Confirmation {
+    let devices = match found(sight, target) {
+        Ok(devices) => devices,
+        Err(Missing::Gone(reason) | Missing::Other(reason)) => return Confirmation::NotSeen { reason },
+        Err(Missing::NotTold(reason)) => return Confirmation::CannotTell { reason },
+    };
+    if devices.len() < target.gpus.len() {
+        let reason = format!("{} of {} GPUs are there", devices.len(), target.gpus.len());
+        return Confirmation::NotSeen { reason };
+    }
+    let (mut evidence, mut learned) = (Vec::new(), Vec::new());
+    for (device, gpu) in devices.iter().zip(ids(target, &devices)) {
+        let checks = checks(sight, device);
+        if verdict(&checks) != Verdict::Good {
+            let wrong = [Verdict::Bad, Verdict::CannotTell].map(|least| in_words(&checks, least));
+            let wrong: Vec<String> = wrong.into_iter().filter(|words| !words.is_empty()).collect();
+            let reason = format!("{}: {}", device.address(), wrong.join("; "));
+            return Confirmation::NotSeen { reason };
+        }
+        evidence.push(shown(device, &device.named(target)));
+        learned.push(learn(device, gpu));
+    }
+    Confirmation::Seen {
+        evidence: evidence.join(", "),
+        learned,
+    }
+}
+
+/// Everything that must hold for a GPU to be used.
+fn checks(sight: &Sight, device: &Device<'_>) -> Vec<Check> {
+    let mut checks = verify(&sight.look, device.address(), &Expected::default());
+    let is_nvidia = device.gpu().ids.is_some_and(|ids| ids.vendor == NVIDIA) && device.gpu().is_gpu();
+    if is_nvidia {
+        checks.extend(driver(sight, device));
+    }
+    checks
+}
+
+/// Where the driver's library is installed, the driver is expected to show the GPU.
+fn driver(sight: &Sight, device: &Device<'_>) -> Option<Check> {
+    // Handed to a guest, whose driver is out of sight.
+    if device.gpu().driver.as_deref() == Some("vfio-pci") {
+        return None;
+    }
+    match &sight.nvml {
+        NvmlState::NotAsked | NvmlState::Absent => None,
+        NvmlState::NoDriver => Some(Check::bad(
+            "driver",
+            "the NVIDIA driver is installed and not loaded",
+        )),
+        NvmlState::Failed { why } => Some(Check::bad(
+            "driver",
+            format!("the NVIDIA driver can't be asked: {why}"),
+        )),
+        NvmlState::Ready { .. } => Some(match device.uuid() {
+            Some(uuid) => Check::good("driver", uuid),
+            None => Check::bad("driver", "the NVIDIA driver doesn't show it"),
+        }),
+    }
+}
+
+fn shown(device: &Device<'_>, named: &Named) -> String {
+    let by = match named {
+        Named::Yes(name) => format!("as {name}"),
+        Named::Unknown | Named::No(_) => "by its place alone".to_owned(),
+    };
+    match device.slot {
+        Some(slot) => format!("{} in slot {}, {by}", device.address(), slot.name),
+        None => format!("{}, {by}", device.address()),
+    }
+}
+
+fn learn(device: &Device<'_>, gpu: GpuId) -> Learned {
+    let link = |link: Link| LinkSeen {
+        mt_per_s: link.mt_per_s,
+        width: link.width,
+    };
+    Learned {
+        gpu,
+        address: device.address().to_string(),
+        slot: device.slot.map(|slot| slot.name.clone()),
+        pcie_serial: device.pcie_serial().map(str::to_owned),
+        board_serial: device.board_serial().map(str::to_owned),
+        uuid: device.uuid().map(str::to_owned),
+        link: device.gpu().link.map(link),
+        best_link: device.gpu().best_link.map(link),
+        largest_bar: device
+            .functions
+            .iter()
+            .flat_map(|function| &function.bars)
+            .filter(|bar| bar.prefetchable)
+            .map(|bar| Bytes(bar.bytes))
+            .max(),
+    }
+}
+
+/// Who uses the GPUs. Where not everybody could be looked into, it is not known.
+pub(crate) fn held(root: &Path, sight: &Sight, target: &Target) -> Result<Vec<HolderSaid>, DriverError> {
+    let devices = match found(sight, target) {
+        Ok(devices) => devices,
+        // What is not there is held by nobody.
+        Err(Missing::Gone(_)) => return Ok(Vec::new()),
+        Err(Missing::Other(why) | Missing::NotTold(why)) => return Err(DriverError::no_effect(why)),
+    };
+    let (mut said, mut unseen) = (Vec::new(), 0);
+    for (device, gpu) in devices.iter().zip(ids(target, &devices)) {
+        for function in &device.functions {
+            let is_gpu = function.address == device.address();
+            let says = device.driver_says.filter(|_| is_gpu);
+            let held = holders::holders(root, function.address, says);
+            unseen = unseen.max(held.unseen);
+            said.extend(held.holders.into_iter().map(|holder| HolderSaid {
+                gpu: gpu.clone(),
+                pid: holder.pid,
+                command: format!("{} ({} {})", holder.by, how(holder.how), holder.what),
+            }));
+        }
+    }
+    // Who is known to hold it is told, whoever else may.
+    if said.is_empty() && unseen > 0 {
+        let message = format!("{unseen} processes of this host could not be looked into");
+        return Err(DriverError::no_effect(message).with_hint("let the agent run as root"));
+    }
+    let more = said.len().saturating_sub(MOST_NAMED);
+    said.truncate(MOST_NAMED);
+    if let Some(last) = said.last_mut().filter(|_| more > 0) {
+        last.command = format!("{}, and {more} more", last.command);
+    }
+    Ok(said)
+}
+
+fn how(how: How) -> &'static str {
+    match how {
+        How::Computing => "computes on",
+        How::Open => "has open",
+        How::Mapped => "has mapped",
+        How::Mounted => "mounted from",
+        How::Swap => "swaps to",
+        How::BuiltOn => "built on",
+    }
+}
+
+/// Why the devices of a target are not at hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// It is not on this host.
+    Gone(String),
+    /// Something else is where it should be.
+    Other(String),
+    /// Nothing says where it would be.
+    NotTold(String),
+}
+
+/// The devices that a target means: those in its slot, else those with its names.
+pub(crate) fn found<'a>(sight: &'a Sight, target: &'a Target) -> Result<Vec<Device<'a>>, Missing> {
+    let names = target.known_as.join(" or ");
+    if let Some(name) = &target.slot {
+        let slot = sight.slot(name).map_err(Missing::Other)?;
+        let devices = sight.in_slot(slot);
+        if devices.is_empty() {
+            return Err(Missing::Gone(format!("slot {name} is empty")));
+        }
+        let other = devices.iter().find_map(|device| match device.named(target) {
+            Named::No(own) => Some(format!("slot {name} holds {own}, and {names} is expected")),
+            _ => None,
+        });
+        return other.map_or(Ok(devices), |why| Err(Missing::Other(why)));
+    }
+    if target.known_as.is_empty() {
+        let why = "neither its slot nor a UUID or serial number of it is known";
+        return Err(Missing::NotTold(why.to_owned()));
+    }
+    let all = sight.gpus();
+    let nameless: Vec<String> = all
+        .iter()
+        .filter(|device| device.named(target) == Named::Unknown)
+        .map(|device| device.address().to_string())
+        .collect();
+    let devices: Vec<Device<'_>> = all
+        .into_iter()
+        .filter(|device| matches!(device.named(target), Named::Yes(_)))
+        .collect();
+    match (devices.is_empty(), nameless.is_empty()) {
+        (false, _) => Ok(devices),
+        (true, true) => Err(Missing::Gone(format!("no GPU of this host is {names}"))),
+        // One of them may be it.
+        (true, false) => Err(Missing::Other(format!(
+            "no GPU of this host is known as {names}, and {} could be: neither UUID nor serial number can be compared",
+            nameless.join(", ")
+        ))),
+    }
+}
+
+/// Which GPU each device is: by the place of its name among the known ones, where each GPU has one; else in their order.
+pub(crate) fn ids(target: &Target, devices: &[Device<'_>]) -> Vec<GpuId> {
+    let one_each = target.known_as.len() == target.gpus.len();
+    let of = |(at, device): (usize, &Device<'_>)| {
+        let by_name = target.known_as.iter().position(|known| {
+            let alone = Target {
+                known_as: vec![known.clone()],
+                ..Target::default()
+            };
+            matches!(device.named(&alone), Named::Yes(_))
+        });
+        let at = by_name.filter(|_| one_each).unwrap_or(at);
+        target.gpus.get(at).or(target.gpus.last()).cloned()
+    };
+    devices.iter().enumerate().filter_map(of).collect()
+}

@@ -1,0 +1,239 @@
+//! A GPU taken from its driver and out of the kernel's sight, so that the fabric may take it away; and all of that undone.
+//!
+//! Invariants: what is about to be done is on the disk before it is done, so that it can be undone after a crash; a drain
+//! that fails is taken back at once, and one whose taking back failed, or that hangs, says that its outcome is unknown;
+//! nothing is taken from whoever uses it.
+
+mod record;
+
+use crate::answers::{self, Missing, found};
+use crate::folder::Folder;
+use crate::hooks::{BEFORE_DETACH, DETACH_UNDONE, Hooks};
+use crate::host;
+use crate::sight::{Device, Sight};
+use crate::wire::Target;
+use poolwright_driver::DriverError;
+use poolwright_pcie::{Address, ChangeError, Machine, Nvml};
+use record::{Part, Record};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The NVIDIA driver may take so long to show a GPU that came back.
+const DRIVER: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The host that a GPU is taken from.
+pub(crate) struct Drain<'a> {
+    pub root: &'a Path,
+    pub folder: &'a Folder,
+    pub nvml: &'a dyn Fn() -> Nvml,
+}
+
+/// Why it did not come about.
+struct Failed {
+    why: String,
+    /// It may come about later.
+    unknown: bool,
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self { why, unknown: false }
+    }
+}
+
+impl From<ChangeError> for Failed {
+    fn from(error: ChangeError) -> Self {
+        Self {
+            unknown: error.is_unknown(),
+            why: error.to_string(),
+        }
+    }
+}
+
+impl Drain<'_> {
+    /// Takes the GPUs from this host. What is not there has gone already.
+    pub fn drain(&self, target: &Target) -> Result<(), DriverError> {
+        let mut record = self.record(target)?;
+        match self.let_go(target, &mut record) {
+            Ok(()) => Ok(()),
+            Err(Failed { why, unknown: true }) => Err(DriverError::unknown(why).with_hint(
+                "see what hangs: dmesg, lsmod; nvidia_drm and nvidia_uvm may hold the last GPU of a host, a hook unloads them",
+            )),
+            Err(Failed { why, .. }) => match self.take_back(&mut record) {
+                Ok(()) => Err(DriverError::no_effect(why)),
+                Err(undo) => Err(DriverError::unknown(format!(
+                    "{why}; and what was done before could not be undone: {}",
+                    undo.why
+                ))),
+            },
+        }
+    }
+
+    /// Takes back what a drain has done, part by part, the last one first.
+    pub fn undrain(&self, target: &Target) -> Result<(), DriverError> {
+        let mut record = self.record(target)?;
+        self.take_back(&mut record)
+            .map_err(|failed| DriverError::unknown(format!("not undone: {}", failed.why)))
+    }
+
+    /// What is left to be undone of an earlier drain, or nothing.
+    fn record(&self, target: &Target) -> Result<Record, DriverError> {
+        let boot_id = host::identity(self.root).boot_id;
+        Record::open(self.folder, target, boot_id).map_err(DriverError::no_effect)
+    }
+
+    fn let_go(&self, target: &Target, record: &mut Record) -> Result<(), Failed> {
+        let hooks = Hooks::read(self.folder)?;
+        let sight = self.sight();
+        let devices = match found(&sight, target) {
+            Ok(devices) => devices,
+            Err(Missing::Gone(_)) => return Ok(()),
+            Err(Missing::Other(why) | Missing::NotTold(why)) => return Err(why.into()),
+        };
+        record.renew(self.folder, target)?;
+        if hooks.has(BEFORE_DETACH) {
+            record.begin(self.folder, Part::Hook)?;
+            run(&hooks, BEFORE_DETACH, target)?;
+        }
+        // After new work was stopped: who holds it now is the last.
+        self.nobody_holds(&sight, target)?;
+        for device in &devices {
+            self.quiet(device, record)?;
+        }
+        self.nobody_holds(&self.sight(), target)?;
+        for device in &devices {
+            self.take_out(&sight, device, record)?;
+        }
+        Ok(record.whole(self.folder)?)
+    }
+
+    fn sight(&self) -> Sight {
+        Sight::of(self.root, &(self.nvml)())
+    }
+
+    fn nobody_holds(&self, sight: &Sight, target: &Target) -> Result<(), Failed> {
+        let held = answers::held(self.root, sight, target).map_err(|error| error.message)?;
+        let names: Vec<String> = held
+            .iter()
+            .map(|holder| match holder.pid {
+                Some(pid) => format!("{} by process {pid}, {}", holder.gpu, holder.command),
+                None => format!("{} by {}", holder.gpu, holder.command),
+            })
+            .collect();
+        match names.is_empty() {
+            true => Ok(()),
+            false => Err(format!("in use: {}", names.join("; ")).into()),
+        }
+    }
+
+    /// Tells the NVIDIA driver, where it has the GPU, that it is used no more.
+    fn quiet(&self, device: &Device<'_>, record: &mut Record) -> Result<(), Failed> {
+        let Some(says) = device.driver_says else {
+            return Ok(());
+        };
+        let gpu = device.address();
+        let nvml = (self.nvml)();
+        if says.persistence == Some(true) {
+            record.begin(self.folder, Part::Persistence { gpu })?;
+            nvml.set_persistence(gpu, false)?;
+        }
+        record.begin(self.folder, Part::Draining { gpu })?;
+        nvml.set_draining(gpu, true)?;
+        Ok(())
+    }
+
+    /// Takes all functions of a device from their drivers and out of sight: the last one first, the GPU's own at the end.
+    fn take_out(&self, sight: &Sight, device: &Device<'_>, record: &mut Record) -> Result<(), Failed> {
+        let machine = Machine::at(self.root);
+        for function in device.functions.iter().rev() {
+            if let Some(driver) = machine.driver_of(function.address) {
+                record.begin(
+                    self.folder,
+                    Part::Unbound {
+                        function: function.address,
+                        driver,
+                    },
+                )?;
+                machine.unbind(function.address)?;
+            }
+        }
+        for function in device.functions.iter().rev() {
+            let slot = device.slot.or_else(|| sight.slot_of(function));
+            let removed = Part::Removed {
+                function: function.address,
+                port: function.port,
+                slot: slot.map(|slot| slot.name.clone()),
+            };
+            record.begin(self.folder, removed)?;
+            machine.remove(function.address)?;
+        }
+        Ok(())
+    }
+
+    fn take_back(&self, record: &mut Record) -> Result<(), Failed> {
+        while let Some(part) = record.last() {
+            self.undo(part, &record.target())?;
+            record.undone(self.folder)?;
+        }
+        Ok(())
+    }
+
+    fn undo(&self, part: Part, target: &Target) -> Result<(), Failed> {
+        let machine = Machine::at(self.root);
+        match part {
+            Part::Removed { function, .. } if machine.has(function) => {}
+            Part::Removed { function, port, slot } => self.bring_back(function, port, slot.as_deref())?,
+            Part::Unbound { function, driver } => {
+                // As a rule the kernel has found its driver by itself.
+                if machine.driver_of(function).is_none() {
+                    machine.bind(function, &driver)?;
+                }
+            }
+            Part::Draining { gpu } => self.told(|nvml| nvml.set_draining(gpu, false))?,
+            Part::Persistence { gpu } => self.told(|nvml| nvml.set_persistence(gpu, true))?,
+            Part::Hook => run(&Hooks::read(self.folder)?, DETACH_UNDONE, target)?,
+        }
+        Ok(())
+    }
+
+    /// Tells the driver something as soon as it has the GPU again: it needs a while for one that came back.
+    fn told(&self, tell: impl Fn(&Nvml) -> Result<bool, String>) -> Result<(), Failed> {
+        let until = Instant::now() + DRIVER;
+        loop {
+            match tell(&(self.nvml)()) {
+                Ok(_) => return Ok(()),
+                Err(why) if Instant::now() >= until => return Err(why.into()),
+                Err(_) => std::thread::park_timeout(PAUSE),
+            }
+        }
+    }
+
+    /// Where pciehp is at work the slot is turned off and on; elsewhere the bus is scanned.
+    fn bring_back(&self, function: Address, port: Option<Address>, slot: Option<&str>) -> Result<(), Failed> {
+        let machine = Machine::at(self.root);
+        let ports = machine.look().ports;
+        let port = ports.iter().find(|other| Some(other.address) == port);
+        match (port, slot) {
+            (Some(port), Some(slot)) if port.native => {
+                machine.power(slot, false)?;
+                machine.power(slot, true)?;
+                machine.arrives(function)?;
+            }
+            _ => machine.rescan(port, function)?,
+        }
+        Ok(())
+    }
+}
+
+/// Runs a hook to its end.
+pub(crate) fn run(hooks: &Hooks, name: &str, target: &Target) -> Result<(), String> {
+    let gpus: Vec<&str> = target.gpus.iter().map(|gpu| gpu.as_str()).collect();
+    let about = [
+        ("POOLWRIGHT_GPUS", gpus.join(" ")),
+        ("POOLWRIGHT_KNOWN_AS", target.known_as.join(" ")),
+        ("POOLWRIGHT_SLOT", target.slot.clone().unwrap_or_default()),
+    ];
+    // Verbs run in threads of their own, which may wait.
+    tokio::runtime::Handle::current().block_on(hooks.run(name, &about))
+}

@@ -1,0 +1,145 @@
+//! What a drain has done so far, on the disk: one file for each GPU that was drained.
+
+use crate::folder::Folder;
+use crate::wire::Target;
+use poolwright_pcie::Address;
+use serde::{Deserialize, Serialize};
+
+/// One thing that a drain does, with what it takes to undo it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "part", rename_all = "kebab-case")]
+pub(super) enum Part {
+    Hook,
+    /// It was on.
+    Persistence {
+        gpu: Address,
+    },
+    Draining {
+        gpu: Address,
+    },
+    Unbound {
+        function: Address,
+        driver: String,
+    },
+    Removed {
+        function: Address,
+        port: Option<Address>,
+        slot: Option<String>,
+    },
+}
+
+impl Part {
+    /// A start of the host undoes it, too.
+    fn ends_with_the_kernel(&self) -> bool {
+        !matches!(self, Self::Hook)
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Record {
+    name: String,
+    kept: Kept,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    boot_id: Option<String>,
+    target: Target,
+    /// Begun, in this order.
+    parts: Vec<Part>,
+    /// All of it was done: the GPU was gone then.
+    #[serde(default)]
+    whole: bool,
+}
+
+impl Record {
+    /// What an earlier drain of the same GPUs has left to undo. Of what it did to a kernel that runs no more nothing is left.
+    pub fn open(folder: &Folder, target: &Target, boot_id: Option<String>) -> Result<Self, String> {
+        let gpu = target.gpus.first().ok_or("no GPU is named")?;
+        let plain = |c: char| {
+            if c.is_ascii_alphanumeric() || c == '-' {
+                c
+            } else {
+                '_'
+            }
+        };
+        let name = format!(
+            "drain-{}.json",
+            gpu.as_str().chars().map(plain).collect::<String>()
+        );
+        let text = folder.read_if_any(&name).map_err(|error| error.to_string())?;
+        let mut kept = match text {
+            Some(text) => serde_json::from_str(&text).map_err(|error| {
+                let place = folder.path().join(&name);
+                format!(
+                    "{}, which says what an earlier drain did, can't be read: {error}",
+                    place.display()
+                )
+            })?,
+            None => Kept {
+                boot_id: boot_id.clone(),
+                target: target.clone(),
+                parts: Vec::new(),
+                whole: false,
+            },
+        };
+        if kept.boot_id != boot_id {
+            kept.parts.retain(|part| !part.ends_with_the_kernel());
+            kept.boot_id = boot_id;
+        }
+        Ok(Self { name, kept })
+    }
+
+    /// Whom it is about.
+    pub fn target(&self) -> Target {
+        self.kept.target.clone()
+    }
+
+    /// Keeps that a part is about to be done. One that was begun before is not undone twice.
+    pub fn begin(&mut self, folder: &Folder, part: Part) -> Result<(), String> {
+        if self.kept.parts.contains(&part) {
+            return Ok(());
+        }
+        self.kept.parts.push(part);
+        self.write(folder)
+    }
+
+    /// Forgets a drain that was whole: the GPU has come back since, perhaps elsewhere.
+    pub fn renew(&mut self, folder: &Folder, target: &Target) -> Result<(), String> {
+        if self.kept.whole {
+            (self.kept.parts, self.kept.whole) = (Vec::new(), false);
+            self.write(folder)?;
+        }
+        self.kept.target = target.clone();
+        Ok(())
+    }
+
+    /// Keeps that all of it is done.
+    pub fn whole(&mut self, folder: &Folder) -> Result<(), String> {
+        self.kept.whole = true;
+        self.write(folder)
+    }
+
+    /// The part that is undone next.
+    pub fn last(&self) -> Option<Part> {
+        self.kept.parts.last().cloned()
+    }
+
+    /// Keeps that the last part is undone.
+    pub fn undone(&mut self, folder: &Folder) -> Result<(), String> {
+        self.kept.parts.pop();
+        self.write(folder)
+    }
+
+    fn write(&self, folder: &Folder) -> Result<(), String> {
+        let kept = match self.kept.parts.is_empty() {
+            true => folder.remove(&self.name),
+            false => {
+                let text = serde_json::to_string(&self.kept).map_err(|error| error.to_string())?;
+                folder.write(&self.name, &text)
+            }
+        };
+        kept.map_err(|error| error.to_string())
+    }
+}

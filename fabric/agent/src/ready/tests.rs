@@ -1,0 +1,190 @@
+//! A GPU is made ready with a stand-in for its driver's library, which keeps what it is set to in files.
+
+#[path = "../../../pcie/tests/tree/mod.rs"]
+mod tree;
+
+use super::Ready;
+use crate::folder::Folder;
+use crate::wire::Target;
+use poolwright_driver::{DriverError, ErrorKind};
+use poolwright_model::id::GpuId;
+use poolwright_pcie::Nvml;
+use std::fs;
+use std::path::PathBuf;
+use tree::{GPU, Host, gpu_config, host, library};
+
+fn it() -> Target {
+    Target {
+        gpus: vec![GpuId::from_lossy("gpu-1")],
+        slot: Some("10".to_owned()),
+        ..Target::default()
+    }
+}
+
+struct Bench {
+    host: Host,
+    /// The stand-in for the driver's library.
+    driver: PathBuf,
+    folder: Folder,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (host, _) = host(&gpu_config());
+        let folder = Folder::at(host.root.path().join("agent"));
+        folder.make().unwrap();
+        Self {
+            driver: library(&host),
+            folder,
+            host,
+        }
+    }
+
+    fn make(&self) -> Result<String, DriverError> {
+        let nvml = || Nvml::load_from(&self.driver);
+        self.ready(&nvml).make(&it())
+    }
+
+    fn unmake(&self) -> Result<(), DriverError> {
+        let nvml = || Nvml::load_from(&self.driver);
+        self.ready(&nvml).unmake(&it())
+    }
+
+    fn ready<'a>(&'a self, nvml: &'a dyn Fn() -> Nvml) -> Ready<'a> {
+        Ready {
+            root: self.host.root.path(),
+            folder: &self.folder,
+            nvml,
+        }
+    }
+
+    fn profile(&self, text: &str) {
+        self.folder.write("profile.toml", text).unwrap();
+    }
+
+    /// Where the stand-in keeps a value.
+    fn at(&self, name: &str) -> PathBuf {
+        self.host.root.path().join(format!("tmp/nvml_{name}_{GPU}"))
+    }
+
+    fn is(&self, name: &str) -> Option<String> {
+        Some(fs::read_to_string(self.at(name)).ok()?.trim().to_owned())
+    }
+
+    fn put(&self, name: &str, value: &str) {
+        fs::create_dir_all(self.host.root.path().join("tmp")).unwrap();
+        fs::write(self.at(name), value).unwrap();
+    }
+
+    fn keeps_something(&self) -> bool {
+        self.folder.path().join("ready-gpu-1.json").exists()
+    }
+}
+
+#[test]
+fn what_is_different_is_set_and_what_was_so_or_is_not_offered_is_told() {
+    let bench = Bench::new();
+    bench.profile("ecc = true\nmig = true\ncompute-mode = \"exclusive-process\"\npower-limit-watts = 300");
+    let said = bench.make().unwrap();
+    for words in [
+        format!("{GPU} is well"),
+        "ECC on, as it was".to_owned(),
+        format!("MIG: not offered by {GPU}"),
+        "compute mode exclusive-process (it was compute mode default)".to_owned(),
+        "power limit 300 W (it was power limit 700 W)".to_owned(),
+    ] {
+        assert!(said.contains(&words), "{words}: {said}");
+    }
+    assert_eq!(
+        (bench.is("compute"), bench.is("power")),
+        (Some("3".into()), Some("300000".into()))
+    );
+
+    // Again: nothing is different, and what it was before is not forgotten.
+    let again = bench.make().unwrap();
+    assert!(again.contains("power limit 300 W, as it was"), "{again}");
+    bench.unmake().unwrap();
+    assert_eq!(
+        (bench.is("compute"), bench.is("power")),
+        (Some("0".into()), Some("700000".into()))
+    );
+    assert!(!bench.keeps_something());
+    bench.unmake().unwrap();
+}
+
+#[test]
+fn what_does_not_come_about_leaves_nothing_behind() {
+    for (profile, words) in [
+        (
+            "compute-mode = \"prohibited\"\npower-limit-watts = 100",
+            "power limit 100 W",
+        ),
+        ("persistence = true\npower-limit-watts = 900", "power limit 900 W"),
+        (
+            "ecc = false",
+            "ECC off: 0000:01:00.0 takes it with its next reset only",
+        ),
+        ("speed = 11", "profile.toml"),
+    ] {
+        let bench = Bench::new();
+        bench.profile(profile);
+        let error = bench.make().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NoEffect, "{error}");
+        assert!(error.message.contains(words), "{error}");
+        let zero_or_never = |name| bench.is(name).is_none_or(|value| value == "0");
+        assert!(
+            zero_or_never("compute") && zero_or_never("persistence"),
+            "{profile}"
+        );
+        assert!(bench.is("ecc_next").is_none_or(|value| value == "1"));
+        assert!(!bench.keeps_something());
+    }
+}
+
+#[test]
+fn a_gpu_that_is_not_well_is_refused_and_it_is_said_why() {
+    for (sign, words) in [
+        (
+            "remap_pending",
+            "rows of its memory are to be remapped at its next reset",
+        ),
+        ("remap_failure", "a row of its memory could not be remapped"),
+    ] {
+        let bench = Bench::new();
+        bench.put(sign, "1");
+        bench.profile("power-limit-watts = 300");
+        let error = bench.make().unwrap_err();
+        assert!(error.message.contains(words), "{error}");
+        assert_eq!(bench.is("power"), None, "it is looked at before anything is set");
+    }
+}
+
+#[test]
+fn errors_of_what_was_in_its_place_before_are_not_its_own() {
+    let xid = |sequence| format!("3,{sequence},1,-;NVRM: Xid (PCI:0000:01:00): 79, fallen off the bus.\n");
+    let came = |sequence| format!("6,{sequence},1,-;pci {GPU}: [10de:2330] type 00 class 0x030200\n");
+    let log = |text: String| {
+        let bench = Bench::new();
+        fs::create_dir_all(bench.host.root.path().join("dev")).unwrap();
+        fs::write(bench.host.root.path().join("dev/kmsg"), text).unwrap();
+        bench.make()
+    };
+    log(xid(1) + &came(2)).unwrap();
+    for its_own in [came(1) + &xid(2), xid(1), came(1) + &xid(2) + &came(3) + &xid(4)] {
+        let error = log(its_own).unwrap_err();
+        assert!(error.message.contains("Xid 79: fallen off the bus."), "{error}");
+    }
+}
+
+#[test]
+fn the_settings_of_another_gpu_that_sits_there_now_are_left_alone() {
+    let bench = Bench::new();
+    bench.profile("power-limit-watts = 300");
+    bench.make().unwrap();
+    let kept = bench.folder.read("ready-gpu-1.json").unwrap();
+    let other = kept.replace("GPU-00000000", "GPU-11111111");
+    assert_ne!(kept, other);
+    bench.folder.write("ready-gpu-1.json", &other).unwrap();
+    bench.unmake().unwrap();
+    assert_eq!(bench.is("power").as_deref(), Some("300000"));
+}

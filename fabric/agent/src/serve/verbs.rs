@@ -1,0 +1,79 @@
+//! The verbs, each a function from a request to what is said.
+
+use super::{Agent, renewal};
+use crate::drain::Drain;
+use crate::ready::Ready;
+use crate::sight::Sight;
+use crate::wire::{AilingAsked, ConfirmationSaid, Done, ReadySaid, Request, RoomSaid};
+use crate::{ailing, answers};
+use poolwright_driver::DriverError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::sync::PoisonError;
+
+/// Blocks for as long as the host takes.
+pub(super) fn answer(agent: &Agent, verb: &str, body: &[u8]) -> Result<Value, DriverError> {
+    let request: Request = read(body)?;
+    let target = &request.target;
+    let nvml = || agent.nvml();
+    let sight = || Sight::of(agent.root(), &nvml());
+    let drain = Drain {
+        root: agent.root(),
+        folder: &agent.folder,
+        nvml: &nvml,
+    };
+    let ready = Ready {
+        root: agent.root(),
+        folder: &agent.folder,
+        nvml: &nvml,
+    };
+    match verb {
+        "hello" => said(&Done {}),
+        "inventory" => said(&crate::inventory(agent.root(), &agent.nvml())),
+        "preflight" => said(&RoomSaid::from(answers::room(agent.root(), &sight(), target))),
+        "verify" => said(&ConfirmationSaid::from(answers::confirmed(&sight(), target))),
+        "ailing" => {
+            let AilingAsked { expected } = read(body)?;
+            said(&ailing::ailments(agent.root(), &sight(), &expected))
+        }
+        "holders" => said(&answers::held(agent.root(), &sight(), target)?),
+        "renew" => said(&renewal::request(agent)?),
+        "renewed" => said(&renewal::take(agent, body)?),
+        "ready" => changed(agent, &request, || {
+            let evidence = ready.make(target)?;
+            Ok(ReadySaid { evidence })
+        }),
+        "unready" => changed(agent, &request, || ready.unmake(target).map(|()| Done {})),
+        "drain" => changed(agent, &request, || drain.drain(target).map(|()| Done {})),
+        "undrain" => changed(agent, &request, || drain.undrain(target).map(|()| Done {})),
+        other => {
+            let other: String = other.chars().take(40).collect();
+            Err(
+                DriverError::cannot_tell(format!("this agent has no verb {other:?}"))
+                    .with_hint("update the older one of manager and agent"),
+            )
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, DriverError> {
+    serde_json::from_slice(body)
+        .map_err(|error| DriverError::no_effect(format!("the request can't be read: {error}")))
+}
+
+/// One change at a time, and none under an epoch that is over.
+fn changed<T: Serialize>(
+    agent: &Agent,
+    request: &Request,
+    change: impl FnOnce() -> Result<T, DriverError>,
+) -> Result<Value, DriverError> {
+    let _turn = agent.changes.lock().unwrap_or_else(PoisonError::into_inner);
+    agent.under(request)?;
+    said(&change()?)
+}
+
+fn said(what: &impl Serialize) -> Result<Value, DriverError> {
+    serde_json::to_value(what)
+        .map_err(|error| DriverError::no_effect(format!("the answer can't be written: {error}")))
+}

@@ -1,0 +1,283 @@
+//! What a manager asks an agent, and what it is told.
+
+use super::certificates::{Authority, show};
+use super::tree::{GIB, GPU, Host, PORT, gpu_config, host};
+use super::{BOOT, LONG, SERIAL, manager, name_host, serving, target};
+use poolwright_agent::AgentHost;
+use poolwright_agent::folder::Folder;
+use poolwright_agent::serve::Running;
+use poolwright_driver::{Confirmation, ErrorKind, Failing, HostSide, Room};
+use poolwright_model::units::Bytes;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use tempfile::TempDir;
+
+/// A host with a GPU, its agent and its manager.
+pub struct Pool {
+    pub host: Host,
+    pub authority: Authority,
+    pub folder: Folder,
+    pub agent: Running,
+    pub manager: AgentHost,
+    _place: TempDir,
+}
+
+pub async fn pool() -> Pool {
+    let (host, _) = host(&gpu_config());
+    name_host(host.root.path());
+    let authority = Authority::new();
+    let (place, folder) = authority.folder(&authority.agent());
+    let agent = serving(host.root.path(), &folder).await;
+    let manager = manager(&authority, &authority.manager(), agent.address);
+    Pool {
+        host,
+        authority,
+        folder,
+        agent,
+        manager,
+        _place: place,
+    }
+}
+
+fn take_out(host: &Host) {
+    let sys = host.root.path().join("sys");
+    fs::remove_dir_all(sys.join(format!("devices/pci0000:00/{PORT}/{GPU}"))).unwrap();
+    fs::remove_file(sys.join("bus/pci/devices").join(GPU)).unwrap();
+}
+
+#[tokio::test]
+async fn a_gpu_in_its_slot_is_confirmed_with_all_its_names() {
+    let pool = pool().await;
+    for target in [target(Some("10"), &[SERIAL]), target(None, &[SERIAL])] {
+        let Confirmation::Seen { evidence, learned } = pool.manager.verify(&target, LONG).await.unwrap()
+        else {
+            panic!("{target:?}")
+        };
+        for word in ["agent agent-host-1", GPU, "slot 10", SERIAL] {
+            assert!(evidence.contains(word), "{word}: {evidence}");
+        }
+        let [gpu] = &learned[..] else {
+            panic!("{learned:?}")
+        };
+        assert_eq!((gpu.gpu.as_str(), gpu.address.as_str()), ("gpu-1", GPU));
+        assert_eq!(gpu.pcie_serial.as_deref(), Some(SERIAL));
+        assert_eq!(gpu.slot.as_deref(), Some("10"));
+        assert_eq!(
+            gpu.best_link.map(|link| (link.mt_per_s, link.width)),
+            Some((32_000, 16))
+        );
+    }
+    let started = pool.manager.started(&target(None, &[]), LONG).await.unwrap();
+    assert_eq!(started.as_deref(), Some(BOOT));
+    let inventory = pool.manager.inventory(LONG).await.unwrap();
+    assert_eq!(inventory["gpus"][0]["address"], GPU);
+    pool.agent.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_seen_and_what_can_not_be_found_is_not_guessed() {
+    let pool = pool().await;
+    let verify = async |slot: Option<&str>, known_as: &[&str]| {
+        pool.manager.verify(&target(slot, known_as), LONG).await.unwrap()
+    };
+    let Confirmation::NotSeen { reason } = verify(Some("11"), &[SERIAL]).await else {
+        panic!()
+    };
+    assert!(reason.contains("no slot 11: it has 10"), "{reason}");
+    let unknown = verify(None, &[]).await;
+    assert!(matches!(unknown, Confirmation::CannotTell { .. }), "{unknown:?}");
+    let uuid = "GPU-1536a21c-5202-4040-8e1c-e1f07f82ee3f";
+    // No driver tells its UUID: it may be the one.
+    let Confirmation::NotSeen { reason } = verify(None, &[uuid]).await else {
+        panic!()
+    };
+    assert!(
+        reason.contains(GPU) && reason.contains("can be compared"),
+        "{reason}"
+    );
+    let by_place = verify(Some("10"), &[uuid]).await;
+    let Confirmation::Seen { evidence, .. } = by_place else {
+        panic!("{by_place:?}")
+    };
+    assert!(evidence.contains("by its place alone"), "{evidence}");
+    take_out(&pool.host);
+    let Confirmation::NotSeen { reason } = verify(Some("10"), &[uuid]).await else {
+        panic!()
+    };
+    assert_eq!(reason, "slot 10 is empty");
+}
+
+#[tokio::test]
+async fn there_is_room_in_an_empty_slot_for_what_its_window_holds() {
+    let pool = pool().await;
+    let room = async |gib: Option<u64>| {
+        let mut target = target(Some("10"), &[SERIAL]);
+        target.largest_bar = gib.map(|gib| Bytes(gib * GIB));
+        pool.manager.preflight(&target, LONG).await.unwrap()
+    };
+    let Room::NotEnough { reason } = room(Some(128)).await else {
+        panic!()
+    };
+    assert!(reason.contains(&format!("{GPU} is there")), "{reason}");
+    take_out(&pool.host);
+    assert_eq!(room(Some(128)).await, Room::Enough);
+    let Room::NotEnough { reason } = room(Some(512)).await else {
+        panic!()
+    };
+    assert!(reason.contains("hpmmioprefsize"), "{reason}");
+    assert!(matches!(room(None).await, Room::CannotTell { .. }));
+}
+
+#[tokio::test]
+async fn whoever_holds_it_is_named_and_nobody_unseen_counts_as_nobody() {
+    let pool = pool().await;
+    let holders = async || pool.manager.holders(&target(Some("10"), &[SERIAL]), LONG).await;
+    assert_eq!(holders().await.unwrap(), []);
+    let root = pool.host.root.path();
+    fs::create_dir_all(root.join(format!("proc/driver/nvidia/gpus/{GPU}"))).unwrap();
+    let said = root.join(format!("proc/driver/nvidia/gpus/{GPU}/information"));
+    fs::write(said, "Device Minor: \t 0\n").unwrap();
+    let process = root.join("proc/77");
+    fs::create_dir_all(process.join("fd")).unwrap();
+    fs::write(process.join("cmdline"), "train\0--now\0").unwrap();
+    // A process whose mappings can't be read is one that was not looked into.
+    fs::create_dir(process.join("maps")).unwrap();
+    let unseen = holders().await.unwrap_err();
+    assert_eq!(unseen.kind, ErrorKind::NoEffect);
+    assert!(unseen.message.contains("1 processes"), "{unseen}");
+    fs::remove_dir(process.join("maps")).unwrap();
+    fs::write(process.join("maps"), "").unwrap();
+    assert_eq!(holders().await.unwrap(), []);
+    symlink("/dev/nvidia0", process.join("fd/3")).unwrap();
+    let held = holders().await.unwrap();
+    let [holder] = &held[..] else { panic!("{held:?}") };
+    assert_eq!((holder.pid, holder.gpu.as_str()), (Some(77), "gpu-1"));
+    assert_eq!(holder.command, "train --now (has open /dev/nvidia0)");
+}
+
+#[tokio::test]
+async fn a_manager_that_was_replaced_changes_nothing_any_more_also_after_a_restart() {
+    let Pool {
+        host,
+        authority,
+        folder,
+        agent,
+        manager: first,
+        _place,
+    } = pool().await;
+    let under = |epoch: u64| {
+        let mut target = target(Some("10"), &[SERIAL]);
+        target.epoch = Some(epoch);
+        target
+    };
+    let stale = async |manager: &AgentHost| {
+        let error = manager.undrain(&under(6), LONG).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+        assert!(
+            error.message.contains("epoch 7 was seen, and this request has 6"),
+            "{error}"
+        );
+        // It may look as before.
+        first_looks(manager).await;
+    };
+    let _ = first.undrain(&under(7), LONG).await;
+    stale(&first).await;
+    agent.stop().await;
+    let again = serving(host.root.path(), &folder).await;
+    stale(&manager(&authority, &authority.manager(), again.address)).await;
+}
+
+async fn first_looks(manager: &AgentHost) {
+    let mut asks = target(Some("10"), &[SERIAL]);
+    asks.epoch = Some(6);
+    manager.verify(&asks, LONG).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_shown_without_a_restart_and_one_that_is_none_is_not() {
+    let pool = pool().await;
+    let asks = async || {
+        let new = manager(&pool.authority, &pool.authority.manager(), pool.agent.address);
+        new.started(&target(None, &[]), LONG).await
+    };
+    show(&pool.folder, &pool.authority.sign_until("agent-elsewhere", 4000));
+    let other = asks().await.unwrap_err();
+    assert!(other.message.contains("certificate of another host"), "{other}");
+    show(&pool.folder, &pool.authority.agent());
+    asks().await.unwrap();
+    pool.folder.write("agent.pem", "garbage").unwrap();
+    asks().await.unwrap();
+}
+
+#[test]
+fn what_an_agent_keeps_is_its_own() {
+    let authority = Authority::new();
+    let (_place, folder) = authority.folder(&authority.agent());
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(folder.path()), 0o700);
+    assert_eq!(mode(&folder.path().join("agent.key")), 0o600);
+    assert_eq!(mode(&folder.path().join("agent.json")), 0o600);
+}
+
+/// Faults 45 and 52: what the driver logs and what the link counts is told once for each, with the names of the GPU.
+#[tokio::test]
+async fn what_fails_is_told_with_its_names_and_what_an_application_did_is_not() {
+    let pool = pool().await;
+    let root = pool.host.root.path();
+    assert_eq!(pool.manager.ailing(&[], LONG).await.unwrap(), []);
+    fs::create_dir(root.join("dev")).unwrap();
+    let log = format!(
+        "6,7,1,-;NVRM: Xid (PCI:{place}): 13, pid=77, name=train, Graphics Exception\n\
+         3,8,2,-;NVRM: Xid (PCI:{place}): 79, GPU has fallen off the bus.\n\
+         3,9,3,-;NVRM: Xid (PCI:0000:ff:00): 79, GPU has fallen off the bus.\n",
+        place = GPU.trim_end_matches(".0")
+    );
+    fs::write(root.join("dev/kmsg"), log).unwrap();
+    let device = root.join("sys/bus/pci/devices").join(GPU);
+    fs::write(device.join("aer_dev_fatal"), "DLP 1\nTOTAL_ERR_FATAL 1\n").unwrap();
+    let told = pool.manager.ailing(&[], LONG).await.unwrap();
+    let short: Vec<_> = told.iter().map(|one| (one.failing, one.event.as_str())).collect();
+    let (aer, log) = (format!("{BOOT}/{GPU}/aer/1"), format!("{BOOT}/kmsg/8"));
+    assert_eq!(
+        short,
+        [
+            (Failing::FatalAer, aer.as_str()),
+            (Failing::Xid(79), log.as_str())
+        ]
+    );
+    assert!(
+        told.iter()
+            .all(|one| one.known_as == [SERIAL] && one.slot.as_deref() == Some("10"))
+    );
+    assert_eq!(
+        pool.manager.ailing(&[], LONG).await.unwrap(),
+        told,
+        "and again, by the same names"
+    );
+    pool.agent.stop().await;
+}
+
+/// As firmware that drives slots (ACPI) has it: another name, and a port that says of itself that it takes nothing.
+#[tokio::test]
+async fn a_slot_that_the_firmware_drives_is_found_by_the_number_of_its_port() {
+    let pool = pool().await;
+    let sys = pool.host.root.path().join("sys");
+    fs::rename(sys.join("bus/pci/slots/10"), sys.join("bus/pci/slots/0")).unwrap();
+    let config = sys.join("bus/pci/devices").join(PORT).join("config");
+    let mut bytes = fs::read(&config).unwrap();
+    // Hot-Plug Capable, of the Slot Capabilities.
+    bytes[0x54] &= !0x40;
+    fs::write(&config, bytes).unwrap();
+    let seen = pool
+        .manager
+        .verify(&target(Some("10"), &[SERIAL]), LONG)
+        .await
+        .unwrap();
+    assert!(matches!(seen, Confirmation::Seen { .. }), "{seen:?}");
+    take_out(&pool.host);
+    let mut coming = target(Some("10"), &[SERIAL]);
+    coming.largest_bar = Some(Bytes(128 * GIB));
+    let room = pool.manager.preflight(&coming, LONG).await.unwrap();
+    assert_eq!(room, Room::Enough);
+    pool.agent.stop().await;
+}

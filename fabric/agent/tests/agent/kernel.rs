@@ -1,0 +1,121 @@
+//! A kernel of files: does what is written into a tree of sysfs, as long as it lives.
+
+use super::tree::{GPU, Host, PORT};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime};
+
+/// See the module.
+pub struct Kernel {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    pub driver: PathBuf,
+    pub place: PathBuf,
+    link: PathBuf,
+}
+
+/// What it refuses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mood {
+    Willing,
+    /// A function that is to go stays.
+    Keeps,
+}
+
+impl Kernel {
+    /// Of a tree with one GPU under a port; `native` as the port says.
+    pub fn of(host: &Host, mood: Mood) -> Self {
+        let sys = host.root.path().join("sys");
+        let place = sys.join(format!("devices/pci0000:00/{PORT}/{GPU}"));
+        let driver = sys.join("bus/pci/drivers/nvidia");
+        fs::create_dir_all(&driver).unwrap();
+        fs::write(driver.join("bind"), "").unwrap();
+        fs::write(driver.join("unbind"), "").unwrap();
+        fs::write(place.join("remove"), "").unwrap();
+        let _ = fs::remove_file(place.join("driver"));
+        symlink(&driver, place.join("driver")).unwrap();
+        fs::write(sys.join(format!("devices/pci0000:00/{PORT}/rescan")), "").unwrap();
+        let mut kernel = Self {
+            over: Arc::default(),
+            thread: None,
+            driver,
+            link: sys.join("bus/pci/devices").join(GPU),
+            place,
+        };
+        kernel.run(mood);
+        kernel
+    }
+
+    fn run(&mut self, mood: Mood) {
+        let (over, place, link, driver) = (
+            self.over.clone(),
+            self.place.clone(),
+            self.link.clone(),
+            self.driver.clone(),
+        );
+        let port = place.parent().unwrap().to_owned();
+        let power = link
+            .parent()
+            .and_then(Path::parent)
+            .unwrap()
+            .join("slots/10/power");
+        let aside = place.with_file_name("aside");
+        let mut before = written(&power);
+        self.thread = Some(thread::spawn(move || {
+            while !over.load(Relaxed) {
+                if took(&driver.join("unbind")) {
+                    let _ = fs::remove_file(place.join("driver"));
+                }
+                if took(&driver.join("bind")) {
+                    let _ = symlink(&driver, place.join("driver"));
+                }
+                let off = fs::read_to_string(&power).is_ok_and(|power| power.trim() == "0");
+                if (took(&place.join("remove")) || off) && mood == Mood::Willing && place.exists() {
+                    fs::remove_file(&link).unwrap();
+                    fs::rename(&place, &aside).unwrap();
+                }
+                // A slot that is on, and was written to, was turned off and on.
+                let on = !off && written(&power) != before;
+                before = written(&power);
+                if (took(&port.join("rescan")) || on) && aside.exists() {
+                    fs::rename(&aside, &place).unwrap();
+                    symlink(&place, &link).unwrap();
+                }
+                thread::park_timeout(Duration::from_millis(5));
+            }
+        }));
+    }
+
+    pub fn is_bound(&self) -> bool {
+        self.link.exists() && self.place.join("driver").exists()
+    }
+
+    pub fn is_there(&self) -> bool {
+        self.link.exists()
+    }
+}
+
+/// When a file was written last.
+fn written(file: &Path) -> Option<SystemTime> {
+    fs::metadata(file).ok()?.modified().ok()
+}
+
+/// Whether something was written there; it is read once.
+fn took(file: &Path) -> bool {
+    let written = fs::read_to_string(file).is_ok_and(|text| !text.is_empty());
+    if written {
+        fs::write(file, "").unwrap();
+    }
+    written
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        self.over.store(true, Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
