@@ -70,7 +70,8 @@ class LabManager:
         end = time.monotonic() + limit
         while not (found := is_so()):
             if time.monotonic() > end:
-                latest = self.poolwright("get", "operations", "-o", "table").out.splitlines()[:3]
-                raise RuntimeError(f"waited {limit} s for this: {what}; operations: {latest}")
+                latest = max(self.get("operations"), key=lambda one: one["created"], default=None)
+                told = {key: latest[key] for key in ("kind", "state", "stop", "waiting_for")} if latest else None
+                raise RuntimeError(f"waited {limit} s for this: {what}; the last operation: {told}")
             time.sleep(0.1)
         return found

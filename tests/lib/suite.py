@@ -104,7 +104,8 @@ class Finished:
 
     def __str__(self):
         command = " ".join(map(str, self.arguments))
-        return f"`{command}` ended with {self.code}; stderr: {self.err[-600:]}; stdout: {self.out[-300:]}"
+        # What went wrong comes first: a report may show no more than the beginning.
+        return f"ended with {self.code}; stderr: {self.err[-600:]}; stdout: {self.out[-300:]}; it was `{command}`"
 
 
 def run(*arguments, timeout=120, **options):

@@ -26,18 +26,11 @@ pub(crate) enum Ended {
 }
 
 /// Asks for a device that is plugged in, and waits until it is out.
-pub(crate) async fn unplug(mut monitor: Monitor, host: &Host, device: &str, end: Instant) -> Ended {
-    let asked = timeout_at(end, monitor.execute("device_del", json!({ "id": device }))).await;
-    match asked {
-        Ok(Ok(_)) => {}
-        // Somebody asked before: what is waited for is the same.
-        Ok(Err(Trouble::Refused(why))) if why.contains("in the process of unplug") => {}
-        Ok(Err(Trouble::Refused(why))) => return Ended::Refused(why),
-        Ok(Err(Trouble::Off(why) | Trouble::Lost(why))) => {
-            return Ended::Pending(format!("no answer to device_del: {why}"));
-        }
-        Err(_) => return Ended::Pending("no answer to device_del in time".to_owned()),
-    }
+pub(crate) async fn unplug(monitor: Monitor, host: &Host, device: &str, end: Instant) -> Ended {
+    let monitor = match ask(monitor, host, device, end).await {
+        Ok(monitor) => monitor,
+        Err(ended) => return ended,
+    };
     let mut held = Some(monitor);
     loop {
         let waited = match held.take() {
@@ -55,6 +48,31 @@ pub(crate) async fn unplug(mut monitor: Monitor, host: &Host, device: &str, end:
         if held.is_none() {
             sleep_until(end.min(Instant::now() + LEFT)).await;
         }
+    }
+}
+
+/// Asks until the guest listens: while a kernel powers a slot on, its indicator blinks, and QEMU refuses for it.
+async fn ask(mut monitor: Monitor, host: &Host, device: &str, end: Instant) -> Result<Monitor, Ended> {
+    loop {
+        let asked = timeout_at(end, monitor.execute("device_del", json!({ "id": device }))).await;
+        let busy = match asked {
+            Ok(Ok(_)) => return Ok(monitor),
+            // Somebody asked before: what is waited for is the same.
+            Ok(Err(Trouble::Refused(why))) if why.contains("in the process of unplug") => return Ok(monitor),
+            Ok(Err(Trouble::Refused(why))) if why.contains("guest is busy") => why,
+            Ok(Err(Trouble::Refused(why))) => return Err(Ended::Refused(why)),
+            Ok(Err(Trouble::Off(why) | Trouble::Lost(why))) => {
+                return Err(Ended::Pending(format!("no answer to device_del: {why}")));
+            }
+            Err(_) => return Err(Ended::Pending("no answer to device_del in time".to_owned())),
+        };
+        drop(monitor);
+        sleep_until(end.min(Instant::now() + LEFT)).await;
+        monitor = match timeout_at(end, connect(host)).await {
+            Ok(Ok(monitor)) => monitor,
+            Ok(Err(Trouble::Off(_))) => return Err(Ended::Out),
+            Ok(Err(_)) | Err(_) => return Err(Ended::Refused(busy)),
+        };
     }
 }
 

@@ -18,6 +18,8 @@ pub enum How {
     Stubborn,
     /// It says that it won't let go.
     Refuses,
+    /// Its kernel still powers the slot on, and hears no wish until it is through.
+    PowersOn,
     /// It is gone when it is asked this, before or after it was done.
     DiesBefore(&'static str),
     DiesAfter(&'static str),
@@ -234,6 +236,10 @@ fn add(state: &mut State, arguments: &Value) -> Result<Value, String> {
 fn delete(state: &mut State, device: String) -> (Result<Value, String>, Vec<Value>) {
     if !state.devices.contains_key(&device) {
         return (Err(format!("Device '{device}' not found")), vec![]);
+    }
+    if state.how == How::PowersOn {
+        let why = "Hot-unplug failed: guest is busy (power indicator blinking)";
+        return (Err(why.to_owned()), vec![]);
     }
     if !state.leaving.insert(device.clone()) {
         let why = format!("Device {device} is already in the process of unplug");

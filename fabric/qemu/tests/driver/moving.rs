@@ -98,6 +98,32 @@ async fn a_guest_that_refuses_to_let_go_has_changed_nothing() {
 }
 
 #[tokio::test]
+async fn a_guest_that_still_powers_its_slot_on_is_asked_again_until_it_listens() {
+    let lab = Lab::new();
+    lab.bind("gpu-a", "left/wide").await.unwrap();
+    lab.left.is(How::PowersOn);
+    let through = async {
+        while lab.left.asked("device_del") < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        lab.left.is(How::Well);
+    };
+    let (unbound, ()) = tokio::join!(lab.unbind("gpu-a", "left/wide", DEADLINE), through);
+    unbound.unwrap();
+    assert_eq!(lab.bound("gpu-a").await, Ok(Bound::Free));
+
+    lab.bind("gpu-a", "left/wide").await.unwrap();
+    lab.left.is(How::PowersOn);
+    let error = lab.unbind("gpu-a", "left/wide", SHORT).await.unwrap_err();
+    assert_eq!(
+        error.kind,
+        ErrorKind::NoEffect,
+        "it was refused each time: {error}"
+    );
+    assert!(error.message.contains("power indicator"), "{error}");
+}
+
+#[tokio::test]
 async fn nobody_knows_what_became_of_a_device_when_its_guest_died_and_reading_back_tells() {
     for how in [How::DiesBefore("device_add"), How::DiesAfter("device_add")] {
         let lab = Lab::new();
