@@ -113,7 +113,7 @@ struct VerifyArgs {
     #[arg(long, value_name = "COUNT")]
     bars: Option<usize>,
     /// The least that its link must carry: GT/s at its best, and lanes now
-    #[arg(long, value_name = "SPEEDxWIDTH", value_parser = parse_link)]
+    #[arg(long, value_name = "SPEEDxWIDTH")]
     link: Option<Link>,
     /// The driver that must be bound
     #[arg(long, value_name = "NAME")]
@@ -285,20 +285,6 @@ fn parse_ids(text: &str) -> Result<Ids, String> {
         subsystem_vendor: 0,
         subsystem_device: 0,
     })
-}
-
-/// `32x16`: GT/s and lanes.
-fn parse_link(text: &str) -> Result<Link, String> {
-    let parts = text
-        .split_once('x')
-        .and_then(|(speed, width)| speed.parse::<f64>().ok().zip(width.parse().ok()));
-    match parts {
-        Some((speed, width)) if (1.0..1000.0).contains(&speed) && width > 0 => Ok(Link {
-            mt_per_s: (speed * 1000.0).round() as u32,
-            width,
-        }),
-        _ => Err(format!("{text:?} is no link such as 32x16: GT/s and lanes")),
-    }
 }
 
 fn as_text(inventory: &Inventory, gpus: &Table, width: Option<u16>) -> String {

@@ -250,6 +250,7 @@ impl Metal {
             gpus: target.gpus.clone(),
             known_as: target.known_as.clone(),
             slot: target.slot.clone(),
+            ids: target.ids.clone(),
             largest_bar: None,
             epoch: None,
         };

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, TenantId, UnitId};
 use poolwright_model::step::Target;
+use poolwright_model::topology::PciIds;
 use serde::{Deserialize, Serialize};
 
 /// A host and the GPUs that it holds for a demand. All compositions of one demand belong together: they come
@@ -61,6 +62,9 @@ pub struct Held {
     /// What the host's kernel calls the slot of the port, where the fabric knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
+    /// The PCI ids that each of the GPUs has, where its fabric tells them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ids: Option<PciIds>,
 }
 
 impl Held {
@@ -75,6 +79,7 @@ impl Held {
             port_at: self.port_at.clone(),
             known_as: self.known_as.clone(),
             slot: self.slot.clone(),
+            ids: self.ids.clone(),
         }
     }
 

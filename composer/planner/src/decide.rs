@@ -27,6 +27,7 @@ use crate::survey::{Condition, Survey, way};
 use crate::unplaced::Unplaced;
 use crate::{sequence, suits, why};
 use poolwright_model::id::{CompositionId, DemandId, HostPortId, UnitId};
+use poolwright_model::topology::{Gpu, PciIds};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -517,7 +518,16 @@ pub(crate) fn held(survey: &Survey<'_>, unit: usize, port: &HostPortId) -> Optio
         port_at: port_at.clone(),
         known_as: names.cloned().collect(),
         slot: port_facts.slot.clone(),
+        ids: common_ids(&facts.gpus),
     })
+}
+
+/// The PCI ids of these GPUs, where all of them have the same.
+fn common_ids(gpus: &[&Gpu]) -> Option<PciIds> {
+    let (first, others) = gpus.split_first()?;
+    let ids = first.pci_ids.as_ref()?;
+    let is_same = |gpu: &&Gpu| gpu.pci_ids.as_ref() == Some(ids);
+    others.iter().all(is_same).then(|| ids.clone())
 }
 
 /// Which composition a unit will be in, of those that stand and those that the plan makes.

@@ -66,7 +66,7 @@ pub enum Violation {
     NotReachable { gpu: GpuId, port: HostPortId },
     #[error("{unit} and {port} are not named at one manager as the snapshot shows them")]
     ControlMismatch { unit: UnitId, port: HostPortId },
-    #[error("{unit} is not known to its host by the names that the plan gives")]
+    #[error("{unit} is not known to its host by the names and PCI ids that the plan gives")]
     WrongNames { unit: UnitId },
     #[error("{port} may have to take {worst} GPUs at once, and takes {limit}")]
     TooManySlots {

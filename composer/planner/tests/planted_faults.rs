@@ -85,7 +85,7 @@ fn waits_for_a_slot(plan: &Plan) -> usize {
 type Fault = fn(&mut Plan, &mut Rack);
 type StepFault = fn(&mut Plan);
 
-const FAULTS: [(&str, Fault); 57] = [
+const FAULTS: [(&str, Fault); 58] = [
     ("KeptNotHeld", |plan, _| {
         plan.keeps.push("nobody".parse().unwrap())
     }),
@@ -235,6 +235,10 @@ const FAULTS: [(&str, Fault); 57] = [
     }),
     ("WrongNames", |plan, _| {
         plan.composes[0].held[0].known_as = vec!["GPU-of-somebody".into()]
+    }),
+    ("WrongNames", |plan, _| {
+        let ids = |device: &str| serde_json::json!({"vendor": "10de", "device": device});
+        plan.composes[0].held[0].ids = serde_json::from_value(ids("20b0")).unwrap()
     }),
     ("TooManySlots", |_, rack| {
         rack.host_mut("host-2").ports[0].slots = 3

@@ -9,7 +9,7 @@ use crate::wire::{HolderSaid, Target};
 use poolwright_driver::{Confirmation, DriverError, Learned, LinkSeen, Room};
 use poolwright_model::id::GpuId;
 use poolwright_model::units::Bytes;
-use poolwright_pcie::{Link, NvmlState, Slot};
+use poolwright_pcie::{Ids, Link, NvmlState, Slot};
 use std::path::Path;
 
 /// Vendor of NVIDIA's devices.
@@ -29,8 +29,10 @@ pub(crate) fn room(root: &Path, sight: &Sight, target: &Target) -> Room {
         Err(reason) => return Room::NotEnough { reason },
     };
     let kernel = crate::host::identity(root).kernel;
-    let bars = target.largest_bar.into_iter().collect();
-    let coming = Coming { bars, ids: None };
+    let coming = Coming {
+        bars: target.largest_bar.into_iter().collect(),
+        ids: pci_ids(target),
+    };
     let mut checks = match sight.port_of(slot) {
         Some(port) => preflight(root, &sight.look, kernel.as_deref(), port.address, &coming),
         None => vec![empty(sight, slot)],
@@ -53,6 +55,19 @@ pub(crate) fn room(root: &Path, sight: &Sight, target: &Target) -> Room {
     }
 }
 
+/// The ids that the manager names, as numbers; what it doesn't know of them is 0.
+fn pci_ids(target: &Target) -> Option<Ids> {
+    let number = |id: &str| u16::from_str_radix(id, 16).ok();
+    let ids = target.ids.as_ref()?;
+    let optional = |id: &Option<String>| id.as_deref().and_then(number).unwrap_or_default();
+    Some(Ids {
+        vendor: number(&ids.vendor)?,
+        device: number(&ids.device)?,
+        subsystem_vendor: optional(&ids.subsystem_vendor),
+        subsystem_device: optional(&ids.subsystem),
+    })
+}
+
 fn empty(sight: &Sight, slot: &Slot) -> Check {
     match sight.in_slot(slot).first() {
         None => Check::good("empty", "nothing is there"),
@@ -69,8 +84,8 @@ fn in_words(checks: &[Check], least: Verdict) -> String {
     words.join("; ")
 }
 
-/// Whether the GPUs are there and can be used.
-pub(crate) fn confirmed(sight: &Sight, target: &Target) -> Confirmation {
+/// Whether the GPUs are there and can be used; `least` is what this host wants of their links, where that is said.
+pub(crate) fn confirmed(sight: &Sight, target: &Target, least: Option<Link>) -> Confirmation {
     let devices = match found(sight, target) {
         Ok(devices) => devices,
         Err(Missing::Gone(reason) | Missing::Other(reason)) => return Confirmation::NotSeen { reason },
@@ -80,16 +95,22 @@ pub(crate) fn confirmed(sight: &Sight, target: &Target) -> Confirmation {
         let reason = format!("{} of {} GPUs are there", devices.len(), target.gpus.len());
         return Confirmation::NotSeen { reason };
     }
+    let expected = Expected {
+        link: least,
+        ..expected(target)
+    };
     let (mut evidence, mut learned) = (Vec::new(), Vec::new());
     for (device, gpu) in devices.iter().zip(ids(target, &devices)) {
-        let checks = checks(sight, device);
+        let checks = checks(sight, device, &expected);
         if verdict(&checks) != Verdict::Good {
             let wrong = [Verdict::Bad, Verdict::CannotTell].map(|least| in_words(&checks, least));
             let wrong: Vec<String> = wrong.into_iter().filter(|words| !words.is_empty()).collect();
             let reason = format!("{}: {}", device.address(), wrong.join("; "));
             return Confirmation::NotSeen { reason };
         }
-        evidence.push(shown(device, &device.named(target)));
+        let link = checks.iter().find(|check| check.check == "link");
+        let link = link.map(|check| format!(", link {}", check.says));
+        evidence.push(shown(device, &device.named(target)) + &link.unwrap_or_default());
         learned.push(learn(device, gpu));
     }
     Confirmation::Seen {
@@ -98,9 +119,19 @@ pub(crate) fn confirmed(sight: &Sight, target: &Target) -> Confirmation {
     }
 }
 
+/// What the manager expects of each of them.
+fn expected(target: &Target) -> Expected {
+    let ids = pci_ids(target);
+    Expected {
+        vendor: ids.map(|ids| ids.vendor),
+        device: ids.map(|ids| ids.device),
+        ..Expected::default()
+    }
+}
+
 /// Everything that must hold for a GPU to be used.
-fn checks(sight: &Sight, device: &Device<'_>) -> Vec<Check> {
-    let mut checks = verify(&sight.look, device.address(), &Expected::default());
+fn checks(sight: &Sight, device: &Device<'_>, expected: &Expected) -> Vec<Check> {
+    let mut checks = verify(&sight.look, device.address(), expected);
     let is_nvidia = device.gpu().ids.is_some_and(|ids| ids.vendor == NVIDIA) && device.gpu().is_gpu();
     if is_nvidia {
         checks.extend(driver(sight, device));

@@ -18,7 +18,7 @@ use crate::sight::{Device, Sight};
 use crate::wire::Target;
 use poolwright_driver::DriverError;
 use poolwright_pcie::{Address, Nvml, Setting};
-use profile::Profile;
+pub(crate) use profile::Profile;
 use record::{Part, Record};
 use std::path::Path;
 

@@ -10,7 +10,8 @@ pub struct Expected {
     pub device: Option<u16>,
     /// Registers in memory that it has.
     pub bars: Option<usize>,
-    /// The least that its link must carry: at its best, for an idle GPU slows it down to save power.
+    /// The least that its link must carry: at its best, for an idle GPU slows it down to save power. Where that is not
+    /// said, the width that both its ends have.
     pub link: Option<Link>,
     pub driver: Option<String>,
 }
@@ -27,7 +28,8 @@ pub fn verify(look: &Look, at: Address, expected: &Expected) -> Vec<Check> {
     }
     checks.extend(ids(function.ids, expected));
     checks.push(bars(function, expected));
-    checks.extend(expected.link.map(|least| link(function, least)));
+    let least = expected.link.or_else(|| of_both_ends(look, function));
+    checks.extend(least.map(|least| link(function, least)));
     checks.extend(expected.driver.as_ref().map(|driver| {
         let bound = function.driver.as_deref().unwrap_or("none");
         Check::that(
@@ -96,6 +98,19 @@ fn bars(function: &Function, expected: &Expected) -> Check {
             "its config space can't be read, nor how many there should be",
         ),
     }
+}
+
+/// What a link can carry whose other end is the port above. `None`: it has none, or one of the two can't be read.
+fn of_both_ends(look: &Look, function: &Function) -> Option<Link> {
+    let above = look
+        .functions
+        .iter()
+        .find(|other| Some(other.address) == function.port)?;
+    let (own, others) = (function.best_link?, above.best_link?);
+    Some(Link {
+        mt_per_s: own.mt_per_s.min(others.mt_per_s),
+        width: own.width.min(others.width),
+    })
 }
 
 fn link(function: &Function, least: Link) -> Check {

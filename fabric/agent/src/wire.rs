@@ -6,6 +6,7 @@
 
 use poolwright_driver::{Confirmation, DriverError, ErrorKind, Holder, HostTarget, Learned, Room};
 use poolwright_model::id::GpuId;
+use poolwright_model::topology::PciIds;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,6 +54,8 @@ pub struct Target {
     #[serde(default)]
     pub slot: Option<String>,
     #[serde(default)]
+    pub ids: Option<PciIds>,
+    #[serde(default)]
     pub largest_bar: Option<Bytes>,
 }
 
@@ -72,6 +75,7 @@ impl From<&HostTarget> for Request {
                 gpus: target.gpus.clone(),
                 known_as: target.known_as.clone(),
                 slot: target.slot.clone(),
+                ids: target.ids.clone(),
                 largest_bar: target.largest_bar,
             },
         }

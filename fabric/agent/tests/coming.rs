@@ -91,6 +91,16 @@ fn a_port_that_is_taken_and_a_kernel_without_the_module_are_told() {
     assert_eq!(of(&preflight_of(&host, &[]), "driver").0, Verdict::CannotTell);
 }
 
+/// Its module is the guest's, and none of this host's is needed.
+#[test]
+fn a_host_that_hands_gpus_to_guests_needs_no_module_for_them() {
+    let host = empty_host();
+    install(&host, "alias pci:v00001002d*sv*sd*bc03sc*i* amdgpu\n");
+    assert_eq!(of(&preflight_of(&host, &[]), "driver").0, Verdict::Bad);
+    fs::create_dir_all(host.root.path().join("sys/bus/pci/drivers/vfio-pci")).unwrap();
+    assert_eq!(of(&preflight_of(&host, &[]), "driver").0, Verdict::Good);
+}
+
 fn h100() -> Expected {
     Expected {
         vendor: Some(0x10de),
@@ -114,6 +124,36 @@ fn a_gpu_that_has_all_it_should_is_good_though_its_link_idles() {
     let checks = verify_of(&host, &h100());
     assert_eq!(verdict(&checks), Verdict::Good, "{checks:?}");
     assert_eq!(of(&checks, "link").1, "2.5 GT/s x16, at best 32 GT/s x16");
+}
+
+/// Nobody has said what is expected of it: it is what the GPU and the port above it can do.
+#[test]
+fn a_link_that_has_trained_down_is_bad_though_nobody_said_what_it_must_be() {
+    let (host, place) = host(&gpu_config());
+    let link = || {
+        verify_of(&host, &Expected::default())
+            .into_iter()
+            .find(|check| check.check == "link")
+    };
+    let port = place.parent().unwrap();
+    let (current, port_width) = (place.join("current_link_width"), port.join("max_link_width"));
+    fs::write(&current, "8\n").unwrap();
+    assert_eq!(link(), None, "what the port can do is not known");
+
+    fs::write(port.join("max_link_speed"), "16.0 GT/s PCIe\n").unwrap();
+    fs::write(&port_width, "16\n").unwrap();
+    let link_of_half = link().unwrap();
+    assert_eq!(link_of_half.verdict, Verdict::Bad);
+    assert_eq!(
+        link_of_half.says,
+        "2.5 GT/s x8, at best 32 GT/s x16, and 16 GT/s x16 at least is expected"
+    );
+    fs::write(&port_width, "8\n").unwrap();
+    assert_eq!(
+        link().unwrap().verdict,
+        Verdict::Good,
+        "more than the port has can't be"
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use crate::{Ailment, DriverError, Learned};
 use async_trait::async_trait;
 use poolwright_model::id::{ControlEndpointId, GpuId, HostId, HostPortId};
+use poolwright_model::topology::PciIds;
 use poolwright_model::units::Bytes;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub struct HostTarget {
     pub known_as: Vec<String>,
     /// What the host's kernel calls the slot of this port, where the fabric knows it.
     pub slot: Option<String>,
+    /// The PCI ids that each of these GPUs has, where that is known.
+    pub ids: Option<PciIds>,
     /// What the largest register of each wants of the window above it, where that is known.
     pub largest_bar: Option<Bytes>,
     /// Number of the lease under which a manager asks: who has a lower one than was seen before changes nothing. `None`

@@ -7,6 +7,7 @@
 
 use crate::control::ControlPoint;
 use crate::id::{CompositionId, GpuId, HostId, HostPortId, UnitId};
+use crate::topology::PciIds;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -95,6 +96,9 @@ pub struct Target {
     /// What the host's kernel calls the slot of the port, where the fabric knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
+    /// The PCI ids that each of the GPUs has, where its fabric tells them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ids: Option<PciIds>,
 }
 
 impl fmt::Display for Step {

@@ -38,7 +38,7 @@ pub use attribute::{Fault, Why};
 pub use bar::Bar;
 pub use change::ChangeError;
 pub use function::{Function, Ids};
-pub use link::Link;
+pub use link::{Link, NoLink};
 pub use machine::{Look, Machine};
 pub use nvml::{Nvml, NvmlGpu, NvmlState, Process};
 pub use port::{Hotplug, Port, PortKind, Window};

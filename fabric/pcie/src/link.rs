@@ -3,6 +3,8 @@
 use crate::attribute::{Reader, Why, decimal};
 use serde::Serialize;
 use std::path::Path;
+use std::str::FromStr;
+use thiserror::Error;
 
 /// A link as it is, or at its best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -12,6 +14,28 @@ pub struct Link {
     /// Lanes.
     pub width: u8,
 }
+
+/// `32x16`: GT/s and lanes.
+impl FromStr for Link {
+    type Err = NoLink;
+
+    fn from_str(text: &str) -> Result<Self, NoLink> {
+        let parts = text.split_once('x');
+        let parts = parts.and_then(|(speed, width)| speed.parse::<f64>().ok().zip(width.parse().ok()));
+        match parts {
+            Some((speed, width)) if (1.0..1000.0).contains(&speed) && width > 0 => Ok(Self {
+                mt_per_s: (speed * 1000.0).round() as u32,
+                width,
+            }),
+            _ => Err(NoLink(text.to_owned())),
+        }
+    }
+}
+
+/// A text that is no link.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is no link such as 32x16: GT/s and lanes")]
+pub struct NoLink(String);
 
 /// The link of a function now, or at its best (`which` is `current` or `max`). `None`: it has none, it is down, or it can't
 /// be read. An idle GPU may run slower than it can, to save power: that is no fault by itself.

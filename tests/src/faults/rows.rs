@@ -257,11 +257,10 @@ pub const ROWS: [Row; 71] = [
         "A host has no room for the GPU's BARs or buses",
         "The attach fails and is undone; the reason names what is short",
     ),
-    open(
+    covered(
         50,
         "A link trains down",
-        "Degraded, or undone below what the policy allows",
-        "the host agent",
+        "Undone below what the host's profile allows; told otherwise",
     ),
     open(
         51,

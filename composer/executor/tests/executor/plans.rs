@@ -27,6 +27,7 @@ pub fn held(unit: &str, host: &str) -> Held {
         port_at: point(&port(host)),
         known_as: vec![],
         slot: None,
+        ids: None,
     }
 }
 

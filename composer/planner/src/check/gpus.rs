@@ -70,7 +70,9 @@ fn is_the_unit(facts: &Facts<'_>, held: &Held, found: &mut Vec<Violation>) {
         .filter_map(|id| facts.gpus.get(*id))
         .flat_map(|gpu| gpu.uuid.iter().chain(&gpu.serial))
         .collect();
-    if held.known_as.iter().any(|name| !names.contains(name)) {
+    let mut gpus = named.iter().filter_map(|id| facts.gpus.get(*id));
+    let has_other_ids = held.ids.is_some() && gpus.any(|gpu| gpu.pci_ids != held.ids);
+    if has_other_ids || held.known_as.iter().any(|name| !names.contains(name)) {
         let unit = held.unit.clone();
         found.push(Violation::WrongNames { unit });
     }

@@ -143,6 +143,7 @@ impl Composer {
                 gpus: held.gpus,
                 known_as: held.known_as,
                 slot: None,
+                ids: None,
                 largest_bar: None,
                 epoch: None,
             });

@@ -1,8 +1,9 @@
 //! What this host's GPUs are to be set to: `profile.toml` in the agent's folder.
 
 use crate::folder::Folder;
-use poolwright_pcie::{ComputeMode, Setting};
-use serde::Deserialize;
+use poolwright_pcie::{ComputeMode, Link, Setting};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 /// In the agent's folder.
 const FILE: &str = "profile.toml";
@@ -10,7 +11,10 @@ const FILE: &str = "profile.toml";
 /// What is not named is left as it is.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Profile {
+pub(crate) struct Profile {
+    /// `32x8`: less of a link is not taken; see [`crate::verify::Expected::link`].
+    #[serde(default, deserialize_with = "link")]
+    pub least_link: Option<Link>,
     persistence: Option<bool>,
     ecc: Option<bool>,
     mig: Option<bool>,
@@ -30,7 +34,7 @@ impl Profile {
         }
     }
 
-    /// In the order in which they are set: with MIG others may begin anew.
+    /// What is set, in that order: with MIG others may begin anew.
     pub fn settings(&self) -> Vec<Setting> {
         let settings = [
             self.persistence.map(Setting::Persistence),
@@ -44,6 +48,11 @@ impl Profile {
     }
 }
 
+fn link<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Link>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(D::Error::custom)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,7 +60,7 @@ mod tests {
     #[test]
     fn a_profile_is_read_and_one_that_makes_no_sense_is_refused_as_a_whole() {
         let profile: Profile =
-            toml::from_str("mig = false\ncompute-mode = \"exclusive-process\"\npower-limit-watts = 300")
+            toml::from_str("mig = false\ncompute-mode = \"exclusive-process\"\npower-limit-watts = 300\nleast-link = \"16x8\"")
                 .unwrap();
         let wanted = [
             Setting::Mig(false),
@@ -59,11 +68,17 @@ mod tests {
             Setting::PowerLimit(300_000),
         ];
         assert_eq!(profile.settings(), wanted);
+        let least = Link {
+            mt_per_s: 16_000,
+            width: 8,
+        };
+        assert_eq!(profile.least_link, Some(least));
         for text in [
             "fan = 3",
             "mig = \"7g\"",
             "power-limit-watts = -1",
             "compute-mode = \"mine\"",
+            "least-link = \"wide\"",
         ] {
             assert!(toml::from_str::<Profile>(text).is_err(), "{text}");
         }

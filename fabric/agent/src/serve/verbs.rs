@@ -2,7 +2,7 @@
 
 use super::{Agent, renewal};
 use crate::drain::Drain;
-use crate::ready::Ready;
+use crate::ready::{Profile, Ready};
 use crate::sight::Sight;
 use crate::wire::{AilingAsked, ConfirmationSaid, Done, ReadySaid, Request, RoomSaid};
 use crate::{ailing, answers};
@@ -32,7 +32,11 @@ pub(super) fn answer(agent: &Agent, verb: &str, body: &[u8]) -> Result<Value, Dr
         "hello" => said(&Done {}),
         "inventory" => said(&crate::inventory(agent.root(), &agent.nvml())),
         "preflight" => said(&RoomSaid::from(answers::room(agent.root(), &sight(), target))),
-        "verify" => said(&ConfirmationSaid::from(answers::confirmed(&sight(), target))),
+        "verify" => {
+            let profile = Profile::read(&agent.folder).map_err(DriverError::no_effect)?;
+            let confirmed = answers::confirmed(&sight(), target, profile.least_link);
+            said(&ConfirmationSaid::from(confirmed))
+        }
         "ailing" => {
             let AilingAsked { expected } = read(body)?;
             said(&ailing::ailments(agent.root(), &sight(), &expected))

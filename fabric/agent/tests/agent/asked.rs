@@ -7,6 +7,7 @@ use poolwright_agent::AgentHost;
 use poolwright_agent::folder::Folder;
 use poolwright_agent::serve::Running;
 use poolwright_driver::{Confirmation, ErrorKind, Failing, HostSide, Room};
+use poolwright_model::topology::PciIds;
 use poolwright_model::units::Bytes;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -105,6 +106,83 @@ async fn what_is_not_there_is_not_seen_and_what_can_not_be_found_is_not_guessed(
         panic!()
     };
     assert_eq!(reason, "slot 10 is empty");
+}
+
+/// Fault 50: undone below what this host's profile allows, and where it says nothing, below what both ends can do.
+#[tokio::test]
+async fn row_50_a_link_that_trained_down_is_no_gpu_unless_the_host_s_profile_allows_it() {
+    let pool = pool().await;
+    let verify = async || pool.manager.verify(&target(Some("10"), &[SERIAL]), LONG).await;
+    let sys = pool
+        .host
+        .root
+        .path()
+        .join(format!("sys/devices/pci0000:00/{PORT}"));
+    fs::write(sys.join("max_link_speed"), "32.0 GT/s PCIe\n").unwrap();
+    fs::write(sys.join("max_link_width"), "16\n").unwrap();
+    let seen = verify().await.unwrap();
+    assert!(matches!(seen, Confirmation::Seen { .. }), "{seen:?}");
+
+    fs::write(sys.join(GPU).join("current_link_width"), "8\n").unwrap();
+    let Confirmation::NotSeen { reason } = verify().await.unwrap() else {
+        panic!()
+    };
+    assert!(
+        reason.contains("link: 2.5 GT/s x8, at best 32 GT/s x16"),
+        "{reason}"
+    );
+
+    let profile = pool.folder.path().join("profile.toml");
+    fs::write(&profile, "least-link = \"32x8\"\n").unwrap();
+    let Confirmation::Seen { evidence, .. } = verify().await.unwrap() else {
+        panic!()
+    };
+    assert!(
+        evidence.ends_with("link 2.5 GT/s x8, at best 32 GT/s x16"),
+        "it is told: {evidence}"
+    );
+    fs::write(&profile, "least-link = \"wide\"\n").unwrap();
+    let error = verify().await.unwrap_err();
+    assert!(
+        error.message.contains("least-link") || error.message.contains("\"wide\" is no link"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn another_kind_of_gpu_than_the_fabric_tells_is_refused_and_so_is_one_without_a_module() {
+    let pool = pool().await;
+    let mut target = target(Some("10"), &[SERIAL]);
+    let is = |device: &str| PciIds {
+        vendor: "10de".to_owned(),
+        device: device.to_owned(),
+        subsystem_vendor: None,
+        subsystem: None,
+    };
+    target.ids = Some(is("2330"));
+    let seen = pool.manager.verify(&target, LONG).await.unwrap();
+    assert!(matches!(seen, Confirmation::Seen { .. }), "{seen:?}");
+    target.ids = Some(is("20b0"));
+    let Confirmation::NotSeen { reason } = pool.manager.verify(&target, LONG).await.unwrap() else {
+        panic!()
+    };
+    assert!(
+        reason.contains("10de:2330, and 10de:20b0 is expected"),
+        "{reason}"
+    );
+
+    take_out(&pool.host);
+    let root = pool.host.root.path();
+    fs::write(root.join("proc/sys/kernel/osrelease"), "6.1.0-pool\n").unwrap();
+    fs::create_dir_all(root.join("lib/modules/6.1.0-pool")).unwrap();
+    fs::write(root.join("lib/modules/6.1.0-pool/modules.alias"), "# none\n").unwrap();
+    let Room::NotEnough { reason } = pool.manager.preflight(&target, LONG).await.unwrap() else {
+        panic!()
+    };
+    assert!(
+        reason.contains("no module for 10de:20b0 is installed for kernel 6.1.0-pool"),
+        "{reason}"
+    );
 }
 
 #[tokio::test]

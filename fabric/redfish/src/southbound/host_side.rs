@@ -248,6 +248,7 @@ mod tests {
             gpus: vec![],
             known_as: known_as.iter().map(|name| (*name).to_owned()).collect(),
             slot: None,
+            ids: None,
             largest_bar: None,
             epoch: None,
         }
