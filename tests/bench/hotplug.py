@@ -9,6 +9,7 @@ from datetime import datetime
 
 import bench
 import managed
+import with_agents
 from gpu import Gpu
 from guest import initramfs
 from suite import POOLWRIGHT, ROOT, SUITE_DIR, Suite
@@ -87,7 +88,7 @@ def operations(lab, times, mode, repetitions):
 
 def idle(lab):
     """An agent that nobody asks anything."""
-    managed.enrol(lab, ["one"])
+    with_agents.enrol(lab, ["one"])
     guest = lab.guests["one"]
 
     def used():

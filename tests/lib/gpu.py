@@ -64,6 +64,8 @@ class Gpu:
     def __init__(self, serial=0x48252D000A3B11C7, lanes=16):
         """lanes: what its link has now; more are possible."""
         self.serial, self.lanes, self.dead = serial, lanes, False
+        # Whether it answers whoever plugs it in.
+        self.plugs_in = True
 
     def listen(self, path):
         """Is plugged in by whoever connects there: as a lab does (docs/LAB.md)."""
@@ -75,6 +77,9 @@ class Gpu:
     def serve_all(self, listener):
         while True:
             link, _ = listener.accept()
+            if not self.plugs_in:
+                link.close()
+                continue
             self.power_on()
             threading.Thread(target=self.serve, args=(link,), daemon=True).start()
 

@@ -29,6 +29,7 @@ class LabManager:
 
     def start(self):
         command = [POOLWRIGHT, "serve", "--listen", "127.0.0.1:0", "--data-dir", self.folder, "--request-deadline", "20s"]
+        command += ["--confirm-deadline", "20s"]
         # As guests know this machine.
         command += ["--name", "10.0.2.2"]
         before = self.log.stat().st_size if self.log.exists() else 0

@@ -62,6 +62,9 @@ pub struct ServeArgs {
     /// for so long and a quarter
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = some_time)]
     request_deadline: Duration,
+    /// How long a host may take until it sees a GPU that was bound to it; after that the attach is undone
+    #[arg(long, value_name = "TIME", default_value = "180s", value_parser = some_time)]
+    confirm_deadline: Duration,
     /// Size demands with constants corrected by measured peaks, as `size calibrate --out` writes them; every need that
     /// they change says so, with this file
     #[arg(long, value_name = "FILE.json")]
@@ -204,6 +207,7 @@ pub async fn run(args: ServeArgs) -> Outcome {
     };
     options.execute.act_deadline = args.request_deadline;
     options.execute.host_deadline = options.execute.host_deadline.min(args.request_deadline);
+    options.execute.verify_deadline = args.confirm_deadline;
     options.calibration = calibration.unwrap_or_default();
     options.keep = args.keep.policy();
     options.pushed_to.clone_from(&args.pushed_to);

@@ -1,0 +1,113 @@
+"""Stories of guests with an agent: it confirms what came, names who uses it, and what goes wrong is undone."""
+
+import json
+
+from managed import CRAMPED, ONE, OTHER, UUID
+
+def enrol(lab, names):
+    """Agents in these guests, by one token for all of them."""
+    uuids = [word for name in names for word in ("--uuid", lab.guests[name].uuid)]
+    token = lab.manager.poolwright("host", "token", *uuids)
+    lab.ended_well(token, "a token for agents")
+    port = lab.manager.api.url.rsplit(":")[-1]
+    for name in names:
+        guest = lab.guests[name]
+        guest.join_network()
+        guest.put("/tmp/token", token.out)
+        guest.put("/tmp/ca.pem", (lab.manager.folder / "tls/ca.pem").read_text())
+        status, said = guest.sh(
+            f"poolwright agent enrol --manager https://10.0.2.2:{port} --ca /tmp/ca.pem --token-file /tmp/token"
+            f" --address {guest.agent_at} --dir /tmp/agent 2>&1"
+        )
+        lab.check(status == 0, f"{name}: its agent is enrolled", said)
+        guest.sh("poolwright agent serve --dir /tmp/agent </dev/null >/tmp/agent.log 2>&1 & echo $! >/tmp/agent.pid")
+        lab.manager.until(f"{name}: its agent listens", lambda: "listens" in guest.sh("cat /tmp/agent.log")[1], 30)
+
+
+def confirming(lab):
+    """It confirms what came, names who uses it, and is not passed over when it hangs."""
+    enrol(lab, (ONE, OTHER, CRAMPED))
+    guest = lab.guests[ONE]
+    lab.ended_well(lab.attach(ONE), "attached with an agent")
+    step = lab.last_step("verify")
+    lab.check(UUID in step["evidence"] and "0000:01:00.0" in step["evidence"], "the agent says what it saw", step)
+    lab.check(lab.where() == (ONE, "attached"), "and so it is attached, and not just bound", lab.where())
+
+    guest.sh("sleep 500 & echo $! >/tmp/nvml_processes")
+    busy = lab.detach()
+    lab.check(busy.code != 0 and "sleep 500" in busy.err, "a GPU in use is not pulled; who uses it is named", busy)
+    lab.is_at(ONE, "a GPU in use")
+    guest.sh("kill $(cat /tmp/nvml_processes); rm /tmp/nvml_processes")
+
+    guest.sh("kill -STOP $(cat /tmp/agent.pid)")
+    hung = lab.detach()
+    lab.check(hung.code != 0, "an agent that hangs is not passed over", hung)
+    lab.is_at(ONE, "while its agent hangs")
+    guest.sh("kill -CONT $(cat /tmp/agent.pid)")
+    lab.ended_well(lab.move(OTHER), "moved from agent to agent")
+    lab.is_at(OTHER, "with the other agent")
+
+    lab.ended_well(lab.detach(), "detached with an agent")
+    guest.sh("kill -STOP $(cat /tmp/agent.pid)")
+    refused = lab.attach(ONE)
+    lab.check(refused.code != 0, "nothing comes to a host whose agent hangs", refused)
+    lab.over("it is undone")
+    lab.is_at(None, "with an agent that hung")
+    guest.sh("kill -CONT $(cat /tmp/agent.pid)")
+
+
+def hooks(guest, **lines):
+    """What the agent there runs from now on: shell lines by their hooks."""
+    text = "".join(f"{name.replace('_', '-')} = {json.dumps(['/bin/sh', '-c', line])}\n" for name, line in lines.items())
+    guest.put("/tmp/agent/hooks.toml", text)
+
+
+def is_undone(lab, refused, what, why):
+    """An attach that failed says why and left nothing behind."""
+    lab.check(refused.code != 0 and why in refused.err, what, refused)
+    lab.is_at(None, what)
+    lab.suite.equal(lab.where(), (None, "free"), f"manager: {what}: the GPU is free")
+
+
+def undone(lab):
+    """An attach that fails is undone at whatever step that is, and a detach leaves the GPU where it was."""
+    guest = lab.guests[ONE]
+    is_undone(lab, lab.attach(CRAMPED), "no room for it is told before it comes", "hpmmioprefsize")
+    lab.gpu.plugs_in = False
+    is_undone(lab, lab.attach(ONE), "a device that does not answer", "slot 1 is empty")
+    lab.gpu.plugs_in, lab.gpu.lanes = True, 8
+    is_undone(lab, lab.attach(ONE), "a link that has trained down", "at best 32 GT/s x16, and")
+    lab.gpu.lanes = 16
+    hooks(guest, health_check="echo 'memory test failed'; exit 1")
+    is_undone(lab, lab.attach(ONE), "a GPU that is not well", "memory test failed")
+    hooks(guest, after_attach="echo came >>/tmp/told; exit 1", before_detach="echo goes >>/tmp/told")
+    is_undone(lab, lab.attach(ONE), "a scheduler that does not take it", "after-attach")
+    told = guest.sh("cat /tmp/told")[1].split()
+    lab.check(told[:2] == ["came", "goes"], "who was told that it came is told that it goes", told)
+
+    hooks(guest, before_detach="exit 1", detach_undone="echo stays >>/tmp/stays")
+    lab.ended_well(lab.attach(ONE), "attached where a hook will not let it go")
+    refused = lab.detach()
+    lab.check(refused.code != 0 and "before-detach" in refused.err, "a hook that fails holds up a detach", refused)
+    lab.is_at(ONE, "a detach that was held up")
+    lab.suite.equal(lab.where(), (ONE, "attached"), "manager: a detach that was held up: it is in use as before")
+    lab.check(guest.sh("cat /tmp/stays")[1].split(), "and the host is told that it stays")
+    hooks(guest)
+    lab.ended_well(lab.detach(), "detached once nothing holds it up")
+
+
+def dying(lab):
+    """A GPU that dies in a guest is taken out of use by what its agent tells."""
+    lab.ended_well(lab.attach(ONE), "attached where it will die")
+    lab.gpu.dead = True
+
+    def is_out_of_use():
+        listed = lab.manager.poolwright("gpu", "list", "-o", "json").json()
+        return [one for one in listed if one["gpu"] == lab.name]
+
+    # The manager asks agents every half minute.
+    failed = lab.manager.until("a dead GPU is out of use", is_out_of_use, 120)
+    lab.check("gone" in json.dumps(failed), "and why is kept", failed)
+
+
+STORIES = (confirming, undone, dying)
