@@ -32,8 +32,10 @@ pub(crate) fn ailments(root: &Path, sight: &Sight, expected: &[Target]) -> Vec<A
     let mut found = Vec::new();
     for device in sight.gpus() {
         let gpu = device.gpu();
-        let tell =
-            |failing, event: String, says: String| ailment(&device, failing, format!("{boot}/{event}"), says);
+        let names = names(sight, &device, expected);
+        let tell = |failing, event: String, says: String| {
+            ailment(&device, &names, failing, format!("{boot}/{event}"), says)
+        };
         if gpu.answers == Some(false) {
             let says = "its config space reads all ones".to_owned();
             found.push(tell(Failing::Gone, format!("{}/dead", gpu.address), says));
@@ -62,9 +64,26 @@ pub(crate) fn ailments(root: &Path, sight: &Sight, expected: &[Target]) -> Vec<A
     found
 }
 
-/// One that should be there, where this host can tell that it is not.
+/// What a device is called; one that is dead says no name any more, and is who should be in its slot.
+fn names(sight: &Sight, device: &Device<'_>, expected: &[Target]) -> Vec<String> {
+    let own = [device.uuid(), device.pcie_serial(), device.board_serial()];
+    let own: Vec<String> = own.into_iter().flatten().map(str::to_owned).collect();
+    let place = device.slot.map(|slot| slot.address).filter(|_| own.is_empty());
+    let is_there = |target: &&Target| {
+        let slot = target.slot.as_deref().and_then(|name| sight.slot(name).ok());
+        place.is_some() && slot.map(|slot| slot.address) == place
+    };
+    let expected = expected.iter().find(is_there);
+    expected.map_or(own, |target| target.known_as.clone())
+}
+
+/// One that should be there, where this host can tell that it is not, in its slot nor in another.
 fn gone(boot: &str, sight: &Sight, target: &Target) -> Option<Ailment> {
-    let Err(Missing::Gone(says)) = answers::found(sight, target) else {
+    let anywhere = Target {
+        slot: None,
+        ..target.clone()
+    };
+    let Err(Missing::Gone(says)) = answers::found(sight, &anywhere) else {
         return None;
     };
     Some(Ailment {
@@ -77,12 +96,11 @@ fn gone(boot: &str, sight: &Sight, target: &Target) -> Option<Ailment> {
     })
 }
 
-fn ailment(device: &Device<'_>, failing: Failing, event: String, says: String) -> Ailment {
-    let names = [device.uuid(), device.pcie_serial(), device.board_serial()];
+fn ailment(device: &Device<'_>, names: &[String], failing: Failing, event: String, says: String) -> Ailment {
     Ailment {
         address: device.address().to_string(),
         slot: device.slot.map(|slot| slot.name.clone()),
-        known_as: names.into_iter().flatten().map(str::to_owned).collect(),
+        known_as: names.to_vec(),
         failing,
         event,
         says,

@@ -142,7 +142,7 @@ impl Composer {
                 host_port: held.host_port,
                 gpus: held.gpus,
                 known_as: held.known_as,
-                slot: None,
+                slot: held.slot,
                 ids: None,
                 largest_bar: None,
                 epoch: None,

@@ -6,7 +6,7 @@ use super::{BOOT, LONG, SERIAL, manager, name_host, serving, target};
 use poolwright_agent::AgentHost;
 use poolwright_agent::folder::Folder;
 use poolwright_agent::serve::Running;
-use poolwright_driver::{Confirmation, ErrorKind, Failing, HostSide, Room};
+use poolwright_driver::{Confirmation, ErrorKind, Failing, HostSide, HostTarget, Room};
 use poolwright_model::topology::PciIds;
 use poolwright_model::units::Bytes;
 use std::fs;
@@ -333,6 +333,29 @@ async fn what_fails_is_told_with_its_names_and_what_an_application_did_is_not() 
         "and again, by the same names"
     );
     pool.agent.stop().await;
+}
+
+/// Fault 44: it answers nothing, so it has no name any more; who should be in its slot is known.
+#[tokio::test]
+async fn a_gpu_that_is_dead_is_told_by_the_name_of_the_one_that_should_be_in_its_slot() {
+    let pool = pool().await;
+    let config = pool
+        .host
+        .root
+        .path()
+        .join("sys/bus/pci/devices")
+        .join(GPU)
+        .join("config");
+    fs::write(config, [0xff; 64]).unwrap();
+    let names = async |expected: &[HostTarget]| {
+        let told = pool.manager.ailing(expected, LONG).await.unwrap();
+        let all: Vec<_> = told.into_iter().map(|one| (one.failing, one.known_as)).collect();
+        all
+    };
+    let known = (Failing::Gone, vec!["GPU-1".to_owned()]);
+    assert_eq!(names(&[target(Some("10"), &["GPU-1"])]).await, [known]);
+    let nobody = (Failing::Gone, Vec::new());
+    assert_eq!(names(&[]).await, [nobody], "who is expected nowhere is nobody");
 }
 
 /// As firmware that drives slots (ACPI) has it: another name, and a port that says of itself that it takes nothing.
