@@ -1,7 +1,8 @@
 //! An agent at work: it listens, and answers its manager.
 //!
-//! Invariants: nobody else is served; requests, answers, connections, looks under way and their time are bounded; what
-//! changes the host is refused under a lower epoch than was seen, also after a restart.
+//! Invariants: nobody else is served; requests, answers, connections, looks under way and their time are bounded; the host
+//! is changed by one request at a time, and what changes it is refused under a lower epoch than was seen, also after a
+//! restart.
 
 mod connections;
 mod renewal;
@@ -25,14 +26,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
 use tokio::task::JoinHandle;
 
 /// Looks at the host at a time; one that hangs in the kernel keeps its place.
 const LOOKS: usize = 4;
 /// How long a request may take to arrive, and to find a place.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a verb may take before its caller is told that it goes on.
+/// How long a change may wait for those before it; and a verb may take before its caller is told that it goes on.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// Where everything lies.
@@ -41,6 +42,8 @@ pub struct Options {
     /// The folder that holds `sys` and `proc` of the host: `/`, but in tests.
     pub root: PathBuf,
     pub folder: Folder,
+    /// The NVIDIA driver's library, where it is not this machine's own: a stand-in, in tests.
+    pub library: Option<PathBuf>,
 }
 
 /// Why an agent can't serve.
@@ -76,15 +79,20 @@ impl Running {
 pub(crate) struct Agent {
     root: PathBuf,
     folder: Folder,
+    library: Option<PathBuf>,
     record: Mutex<Record>,
-    /// Held by whoever changes something.
-    changes: Mutex<()>,
+    /// Held by whoever changes something. Waited for without a place among the looks: a slow change holds up no look.
+    changes: Arc<tokio::sync::Mutex<()>>,
     looks: Arc<Semaphore>,
 }
 
 /// Serves until it is stopped, with the certificate in the folder, also after it was renewed.
 pub async fn serve(listener: TcpListener, options: Options) -> Result<Running, ServeError> {
-    let Options { root, folder } = options;
+    let Options {
+        root,
+        folder,
+        library,
+    } = options;
     let unusable = |why| ServeError::Certificate {
         folder: folder.path().display().to_string(),
         why,
@@ -98,8 +106,9 @@ pub async fn serve(listener: TcpListener, options: Options) -> Result<Running, S
     let agent = Arc::new(Agent {
         root,
         folder: folder.clone(),
+        library,
         record: Mutex::new(record),
-        changes: Mutex::default(),
+        changes: Arc::default(),
         looks: Arc::new(Semaphore::new(LOOKS)),
     });
     let router = Router::new()
@@ -149,6 +158,7 @@ fn status(kind: ErrorKind) -> StatusCode {
 impl Agent {
     /// Runs a verb apart: whatever hangs in the kernel holds up no answer but its own.
     async fn carry_out(self: Arc<Self>, verb: String, body: Bytes) -> Result<Value, DriverError> {
+        let turn = self.turn(&verb).await?;
         let place = tokio::time::timeout(PATIENCE, self.looks.clone().acquire_owned()).await;
         let Ok(Ok(place)) = place else {
             let message = format!("{LOOKS} requests before this one have not ended: nothing was done");
@@ -157,7 +167,7 @@ impl Agent {
         };
         let asked = verb.clone();
         let work = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _held = (turn, place);
             verbs::answer(&self, &verb, &body)
         });
         match tokio::time::timeout(LONGEST, work).await {
@@ -170,6 +180,22 @@ impl Agent {
         }
     }
 
+    /// One change at a time; whoever only looks needs no turn.
+    async fn turn(&self, verb: &str) -> Result<Option<OwnedMutexGuard<()>>, DriverError> {
+        if !verbs::changes(verb) {
+            return Ok(None);
+        }
+        let turn = tokio::time::timeout(LONGEST, self.changes.clone().lock_owned()).await;
+        turn.map(Some).map_err(|_| {
+            let message = format!(
+                "what was to be changed on this host before has not ended within {} s: nothing was done",
+                LONGEST.as_secs()
+            );
+            DriverError::no_effect(message)
+                .with_hint("see what hangs on the host: dmesg, ps -eo stat,cmd; or its hooks: hooks.toml")
+        })
+    }
+
     fn root(&self) -> &Path {
         &self.root
     }
@@ -177,9 +203,10 @@ impl Agent {
     /// The driver's library, of the machine that this runs on alone. Loaded for each look: it would keep the driver from
     /// being unloaded, and what it knew before a GPU came is stale.
     fn nvml(&self) -> Nvml {
-        match self.root == Path::new("/") {
-            true => Nvml::load(),
-            false => Nvml::not_asked(),
+        match &self.library {
+            Some(library) => Nvml::load_from(library),
+            None if self.root == Path::new("/") => Nvml::load(),
+            None => Nvml::not_asked(),
         }
     }
 

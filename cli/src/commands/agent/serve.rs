@@ -38,7 +38,11 @@ pub async fn serve(args: &ServeArgs) -> Outcome {
     let listener = TcpListener::bind(args.listen)
         .map_err(|error| failed(format!("can't listen at {}: {error}", args.listen)))?;
     let folder = Folder::at(&args.dir);
-    let options = Options { root, folder };
+    let options = Options {
+        root,
+        folder,
+        library: None,
+    };
     let agent = begin(listener, options).await.map_err(|error| {
         failed(format!("the agent can't serve: {error}"))
             .with_hint("its key and certificate come into that folder when it is enrolled: docs/HOSTS.md")

@@ -10,9 +10,13 @@ use poolwright_driver::DriverError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::sync::PoisonError;
 
-/// Blocks for as long as the host takes.
+/// Whether a verb changes the host: no two of these go on at a time.
+pub(super) fn changes(verb: &str) -> bool {
+    matches!(verb, "ready" | "unready" | "drain" | "undrain")
+}
+
+/// Blocks for as long as the host takes. To be called with the turn, where the verb [changes] the host.
 pub(super) fn answer(agent: &Agent, verb: &str, body: &[u8]) -> Result<Value, DriverError> {
     let request: Request = read(body)?;
     let target = &request.target;
@@ -66,13 +70,12 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, DriverError> {
         .map_err(|error| DriverError::no_effect(format!("the request can't be read: {error}")))
 }
 
-/// One change at a time, and none under an epoch that is over.
+/// No change is made under an epoch that is over.
 fn changed<T: Serialize>(
     agent: &Agent,
     request: &Request,
     change: impl FnOnce() -> Result<T, DriverError>,
 ) -> Result<Value, DriverError> {
-    let _turn = agent.changes.lock().unwrap_or_else(PoisonError::into_inner);
     agent.under(request)?;
     said(&change()?)
 }

@@ -22,7 +22,7 @@ use poolwright_driver::HostTarget;
 use poolwright_model::id::{ControlEndpointId, GpuId, HostId, HostPortId};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub const BOOT: &str = "5d7c2a3e-6f1b-4a57-9d0e-3b1f7f2f9c11";
@@ -39,10 +39,16 @@ pub fn name_host(root: &Path) {
 }
 
 pub async fn serving(root: &Path, folder: &Folder) -> Running {
+    serving_with(root, folder, None).await
+}
+
+/// The same, with the library of the NVIDIA driver.
+pub async fn serving_with(root: &Path, folder: &Folder, library: Option<PathBuf>) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let options = Options {
         root: root.to_owned(),
         folder: folder.clone(),
+        library,
     };
     serve(listener, options).await.unwrap()
 }

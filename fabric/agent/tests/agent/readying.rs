@@ -4,6 +4,7 @@ use super::asked::pool;
 use super::{LONG, SERIAL, target};
 use poolwright_driver::{ErrorKind, HostSide};
 use std::fs;
+use tokio::task::JoinSet;
 
 fn hooks(folder: &std::path::Path, health: &str, after: &str) -> std::path::PathBuf {
     let log = folder.join("log");
@@ -78,6 +79,39 @@ async fn a_command_that_fails_has_it_undone() {
         assert!(!pool.folder.path().join("ready-gpu-1.json").exists());
         fs::remove_file(log).unwrap();
     }
+}
+
+/// More of them than the looks that an agent makes at a time.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_that_are_slow_to_be_made_ready_hold_up_no_look() {
+    let pool = pool().await;
+    let gate = pool.folder.path().join("gate");
+    let wait = format!("until [ -e {} ]; do sleep 0.02; done", gate.display());
+    let log = hooks(pool.folder.path(), &wait, "exit 0");
+    let it = target(Some("10"), &[SERIAL]);
+    let mut all = JoinSet::new();
+    for _ in 0..5 {
+        let (manager, it) = (pool.manager.clone(), it.clone());
+        all.spawn(async move { manager.make_ready(&it, LONG).await });
+    }
+    let told = || fs::read_to_string(&log).unwrap_or_default();
+    while told().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // By the last of these all five have come.
+    for _ in 0..20 {
+        assert_eq!(pool.manager.holders(&it, LONG).await.unwrap(), []);
+    }
+    assert_eq!(told(), "look gpu-1\n", "the first goes on");
+    fs::write(&gate, "").unwrap();
+    for ready in all.join_all().await {
+        ready.unwrap();
+    }
+    assert_eq!(
+        told(),
+        "look gpu-1\ncome gpu-1\n".repeat(5),
+        "one after the other"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
