@@ -243,11 +243,15 @@ impl Pursuit<'_> {
         if self.goal == Goal::Bound {
             return metal.bind(target, pass).await;
         }
-        if let Err(error) = host::nobody_uses(self.cx, self.live, target).await {
+        let at_host = match self.way {
+            Way::Do => target.clone(),
+            Way::Undo => host::as_it_came(self.live, target),
+        };
+        if let Err(error) = host::nobody_uses(self.cx, self.live, &at_host).await {
             return Ok(Err(error));
         }
         if self.way == Way::Undo
-            && let Err(error) = host::let_go(self.cx, target, pass).await?
+            && let Err(error) = host::let_go(self.cx, &at_host, pass).await?
         {
             return Ok(Err(error));
         }

@@ -13,7 +13,7 @@ use crate::operation::StepRecord;
 use crate::pause::Pass;
 use crate::restart;
 use crate::state::StepState;
-use poolwright_driver::{Confirmation, DriverError, ErrorKind, Holder, Learned, Room};
+use poolwright_driver::{Confirmation, DriverError, ErrorKind, Learned, Room, in_use};
 use poolwright_model::step::{Target, Verb};
 
 /// The evidence where the host's side can't tell.
@@ -41,7 +41,10 @@ pub(crate) async fn preflight(cx: &Context, live: &Live, index: u32) -> Result<(
             return failed(cx, live, &record, message).await;
         }
     };
-    looked(cx, live, index, evidence).await
+    let mut line = StepLine::new(index, StepState::Done);
+    line.evidence = Some(evidence);
+    line.boot = cx.metal.started(target).await.ok().flatten();
+    note::carried(cx, live, line).await
 }
 
 /// Waits until the host sees the GPUs.
@@ -58,13 +61,19 @@ pub(crate) async fn verify(cx: &Context, live: &Live, index: u32) -> Result<(), 
             Err(error) if error.kind == ErrorKind::CannotTell => {
                 return unconfirmed(cx, live, &record, &said(&error)).await;
             }
-            Ok(Confirmation::NotSeen { reason }) => reason,
+            Ok(Confirmation::NotSeen { reason, learned }) if learned.is_empty() => reason,
+            Ok(Confirmation::NotSeen { reason, learned }) => {
+                return another(cx, live, &record, reason, learned).await;
+            }
             // It may be back before the deadline.
             Err(error) => said(&error),
         };
         if tokio::time::Instant::now() >= until {
             let waited = cx.options.verify_deadline.as_secs_f32();
-            let message = format!("{}: not within {waited} s: {missing}", record.step);
+            let mut message = format!("{}: not within {waited} s: {missing}", record.step);
+            if let Some(restarted) = restart::since_preflight(cx, live, target).await {
+                message = format!("{message}; {restarted}");
+            }
             return failed(cx, live, &record, message).await;
         }
         let gpus: Vec<_> = target.gpus.iter().map(ToString::to_string).collect();
@@ -82,12 +91,45 @@ async fn seen(
     evidence: String,
     learned: Vec<Learned>,
 ) -> Result<(), Halt> {
-    let index = record.step.index;
+    match is_another(live, record, &learned).await {
+        Some(why) => exchanged(cx, live, record, &why, learned).await,
+        None => {
+            let restarted = restart::since_preflight(cx, live, &record.step.target).await;
+            let evidence = [evidence].into_iter().chain(restarted).collect::<Vec<_>>();
+            note::confirmed(cx, live, record.step.index, evidence.join("; "), learned).await
+        }
+    }
+}
+
+/// Others sit in the slot than those that the fabric has bound there. What is known of them from before is not taken for
+/// theirs: only where they are others than a host had told of is it kept what this one tells.
+async fn another(
+    cx: &Context,
+    live: &Live,
+    record: &StepRecord,
+    reason: String,
+    learned: Vec<Learned>,
+) -> Result<(), Halt> {
+    match is_another(live, record, &learned).await {
+        Some(why) => exchanged(cx, live, record, &why, learned).await,
+        None => exchanged(cx, live, record, &reason, Vec::new()).await,
+    }
+}
+
+async fn is_another(live: &Live, record: &StepRecord, learned: &[Learned]) -> Option<String> {
     let unit = &record.step.target.unit;
-    let Some(why) = live.ask_gpus(|gpus| gpus.is_another(unit, &learned)).await else {
-        return note::confirmed(cx, live, index, evidence, learned).await;
-    };
-    let mut line = StepLine::new(index, StepState::Failed);
+    live.ask_gpus(|gpus| gpus.is_another(unit, learned)).await
+}
+
+/// It goes back at once: waiting brings nobody else.
+async fn exchanged(
+    cx: &Context,
+    live: &Live,
+    record: &StepRecord,
+    why: &str,
+    learned: Vec<Learned>,
+) -> Result<(), Halt> {
+    let mut line = StepLine::new(record.step.index, StepState::Failed);
     line.learned = learned;
     let message = format!("{}: {why}; see what was exchanged there", record.step);
     note::failed(cx, live, line, message, None).await
@@ -105,16 +147,13 @@ async fn unconfirmed(cx: &Context, live: &Live, record: &StepRecord, reason: &st
     failed(cx, live, record, message).await
 }
 
-/// Makes the host let go of the GPUs, once nobody uses them.
+/// Makes the host let go of the GPUs. It stops new work and sees who uses them by itself: asked before that, what a hook
+/// would have ended would hold them.
 pub(crate) async fn drain(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
     let record = live.step(index)?;
     let target = &record.step.target;
     let (mut attempts, mut unsure) = (record.attempts, record.state != StepState::Pending);
     loop {
-        live.show(index, Some(format!("{} to say who uses the GPUs", target.host)));
-        if let Err(error) = nobody_uses(cx, live, target).await {
-            return undrained(cx, live, &record, (attempts, unsure), &error).await;
-        }
         // Before it lets go: after a start in between it has the GPUs again.
         let boot = match restart::boot(cx, target).await {
             Ok(boot) => boot,
@@ -178,8 +217,28 @@ async fn undrained(
     let mut line = StepLine::new(record.step.index, StepState::Failed);
     (line.attempts, line.unsure) = (attempts, unsure);
     // Where the drain may have begun, it is taken back first.
-    let change = (attempts > 0 && !unsure).then_some(Change::DrainUndone);
-    note::failed(cx, live, line, message, change).await
+    let is_undone = attempts > 0 && !unsure;
+    let change = is_undone.then_some(Change::DrainUndone);
+    note::failed(cx, live, line, message, change).await?;
+    match is_undone {
+        true => look_again(cx, live, record.step.index).await,
+        false => Ok(()),
+    }
+}
+
+/// It was attached before it was to be let go of; one look says whether it is again.
+async fn look_again(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
+    let target = live.step(index)?.step.target;
+    if let Ok(Confirmation::Seen { .. }) = cx.metal.verify(&target).await {
+        let entry = Entry {
+            lines: vec![],
+            changes: vec![(index, Change::Confirmed)],
+            begins: Begins::Nothing,
+            proof: None,
+        };
+        live.write(entry).await?;
+    }
+    Ok(())
 }
 
 /// Takes back what a host was made to do: that it let go of GPUs, or that it made them ready.
@@ -225,20 +284,10 @@ pub(crate) async fn take_back(cx: &Context, live: &Live, index: u32) -> Result<(
     line.attempts = attempts;
     let change = is_drain.then_some(Change::DrainUndone);
     note::outcome(cx, live, line, change, Way::Undo).await?;
-    if !is_drain {
-        return Ok(());
+    match is_drain {
+        true => look_again(cx, live, index).await,
+        false => Ok(()),
     }
-    // It was attached before; one look says whether it is again.
-    if let Ok(Confirmation::Seen { .. }) = cx.metal.verify(target).await {
-        let entry = Entry {
-            lines: vec![],
-            changes: vec![(index, Change::Confirmed)],
-            begins: Begins::Nothing,
-            proof: None,
-        };
-        live.write(entry).await?;
-    }
-    Ok(())
 }
 
 /// Nobody uses the GPUs, or the host can't tell, or somebody gave a reason to pull them all the same.
@@ -254,11 +303,7 @@ pub(crate) async fn nobody_uses(cx: &Context, live: &Live, target: &Target) -> R
 pub(crate) async fn used(cx: &Context, target: &Target) -> Result<(), DriverError> {
     match cx.metal.holders(target).await {
         Ok(holders) if holders.is_empty() => Ok(()),
-        Ok(holders) => {
-            let names: Vec<_> = holders.iter().map(name).collect();
-            let message = format!("in use on {}: {}", target.host, names.join(", "));
-            Err(DriverError::no_effect(message).with_hint("end it, or force with a reason"))
-        }
+        Ok(holders) => Err(in_use(&format!(" on {}", target.host), &holders)),
         Err(error) if error.kind == ErrorKind::CannotTell => Ok(()),
         Err(error) => {
             let message = format!("{} doesn't say who uses it: {error}", target.host);
@@ -283,10 +328,19 @@ pub(crate) async fn let_go(
     })
 }
 
-fn name(Holder { gpu, pid, command }: &Holder) -> String {
-    match pid {
-        Some(pid) => format!("{gpu} by {command} (process {pid})"),
-        None => format!("{gpu} by {command}"),
+/// How the host is asked for what a bind has brought it. One that has not confirmed it by its names is asked for its slot:
+/// what sits there is to go, whoever it is.
+pub(crate) fn as_it_came(live: &Live, target: &Target) -> Target {
+    let is_confirmed = live.ask(|operation| {
+        let verify = operation.step_of(Verb::Verify, target);
+        verify.is_some_and(|record| record.state == StepState::Done)
+    });
+    match target.slot.is_some() && !is_confirmed {
+        true => Target {
+            known_as: Vec::new(),
+            ..target.clone()
+        },
+        false => target.clone(),
     }
 }
 

@@ -128,7 +128,7 @@ pub(crate) async fn confirmed(
     Ok(())
 }
 
-/// The same for a step of which nothing was asked.
+/// The same with more in its line; also for a step of which nothing was asked.
 pub(crate) async fn carried(cx: &Context, live: &Live, line: StepLine) -> Result<(), Halt> {
     let index = line.index;
     live.carry(entry(index, Line::Step(line), None)).await?;

@@ -10,7 +10,7 @@ use crate::line::{Line, Noted, StepLine};
 use crate::state::{IllegalTransition, OperationEvent, OperationState, StepState};
 use jiff::Timestamp;
 use poolwright_model::id::{ControlEndpointId, OperationId, PlanId, TenantId, UnitId};
-use poolwright_model::step::{Step, Verb};
+use poolwright_model::step::{Step, Target, Verb};
 use poolwright_store::Stored;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -263,6 +263,14 @@ impl Operation {
     /// The step with this index. Steps stand at the place that their index says; submission checks it.
     pub fn step(&self, index: u32) -> Option<&StepRecord> {
         self.steps.get(index as usize)
+    }
+
+    /// The step that does this to a unit at a host's port.
+    pub(crate) fn step_of(&self, verb: Verb, target: &Target) -> Option<&StepRecord> {
+        self.steps.iter().find(|record| {
+            let of = &record.step.target;
+            record.step.verb == verb && of.unit == target.unit && of.host_port == target.host_port
+        })
     }
 
     /// All units that it has in hand.

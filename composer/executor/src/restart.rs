@@ -1,12 +1,15 @@
-//! A host that starts between two steps: what it was made to let go of it has again.
+//! A host that starts between two steps: what it was made to let go of it has again, and what it said of its room was
+//! said by a kernel that runs no more.
 //!
-//! Which start a host was drained under is kept with the step; before the GPU is unbound it is compared with the one
-//! that runs. A host that doesn't tell its starts is taken for one that did not start again.
+//! Which start a host was drained under, or asked for room, is kept with the step; before the GPU is unbound, or once the
+//! host sees it, it is compared with the one that runs. A host that doesn't tell its starts is taken for one that did not
+//! start again.
 
 use crate::context::Context;
 use crate::host;
 use crate::ledger::Halt;
 use crate::live::Live;
+use crate::operation::Operation;
 use crate::pause::Pass;
 use poolwright_driver::{DriverError, ErrorKind};
 use poolwright_model::step::{Target, Verb};
@@ -32,7 +35,7 @@ pub(crate) async fn drained(
     pass: Pass<'_>,
 ) -> Result<Result<(), DriverError>, Halt> {
     let (before, is_forced) =
-        live.ask(|operation| (drained_under(operation, target), operation.force.is_some()));
+        live.ask(|operation| (under(operation, Verb::Drain, target), operation.force.is_some()));
     let Some(before) = before else {
         return Ok(Ok(()));
     };
@@ -51,12 +54,15 @@ pub(crate) async fn drained(
     }
 }
 
-/// The start under which the host let go of what is to be unbound.
-fn drained_under(operation: &crate::Operation, target: &Target) -> Option<String> {
-    let mut steps = operation.steps.iter();
-    let drain = steps.find(|record| {
-        let of = &record.step.target;
-        record.step.verb == Verb::Drain && of.unit == target.unit && of.host_port == target.host_port
-    })?;
-    drain.boot.clone()
+/// That the host has started since it said that there is room, for people. It is no failure: the host is seen to have the
+/// GPUs, or not, under the start that runs.
+pub(crate) async fn since_preflight(cx: &Context, live: &Live, target: &Target) -> Option<String> {
+    let before = live.ask(|operation| under(operation, Verb::Preflight, target))?;
+    let now = cx.metal.started(target).await.ok()??;
+    (now != before).then(|| format!("{} has started again since it was asked for room", target.host))
+}
+
+/// The start of the host under which a step was done.
+fn under(operation: &Operation, verb: Verb, target: &Target) -> Option<String> {
+    operation.step_of(verb, target)?.boot.clone()
 }

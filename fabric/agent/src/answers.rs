@@ -88,12 +88,13 @@ fn in_words(checks: &[Check], least: Verdict) -> String {
 pub(crate) fn confirmed(sight: &Sight, target: &Target, least: Option<Link>) -> Confirmation {
     let devices = match found(sight, target) {
         Ok(devices) => devices,
-        Err(Missing::Gone(reason) | Missing::Other(reason)) => return Confirmation::NotSeen { reason },
+        Err(Missing::Gone(reason) | Missing::Unknown(reason)) => return Confirmation::not_seen(reason),
+        Err(Missing::Another { reason, learned }) => return Confirmation::NotSeen { reason, learned },
         Err(Missing::NotTold(reason)) => return Confirmation::CannotTell { reason },
     };
     if devices.len() < target.gpus.len() {
         let reason = format!("{} of {} GPUs are there", devices.len(), target.gpus.len());
-        return Confirmation::NotSeen { reason };
+        return Confirmation::not_seen(reason);
     }
     let expected = Expected {
         link: least,
@@ -106,7 +107,7 @@ pub(crate) fn confirmed(sight: &Sight, target: &Target, least: Option<Link>) -> 
             let wrong = [Verdict::Bad, Verdict::CannotTell].map(|least| in_words(&checks, least));
             let wrong: Vec<String> = wrong.into_iter().filter(|words| !words.is_empty()).collect();
             let reason = format!("{}: {}", device.address(), wrong.join("; "));
-            return Confirmation::NotSeen { reason };
+            return Confirmation::not_seen(reason);
         }
         let link = checks.iter().find(|check| check.check == "link");
         let link = link.map(|check| format!(", link {}", check.says));
@@ -203,7 +204,7 @@ pub(crate) fn held(root: &Path, sight: &Sight, target: &Target) -> Result<Vec<Ho
         Ok(devices) => devices,
         // What is not there is held by nobody.
         Err(Missing::Gone(_)) => return Ok(Vec::new()),
-        Err(Missing::Other(why) | Missing::NotTold(why)) => return Err(DriverError::no_effect(why)),
+        Err(missing) => return Err(DriverError::no_effect(missing.why())),
     };
     let (mut said, mut unseen) = (Vec::new(), 0);
     for (device, gpu) in devices.iter().zip(ids(target, &devices)) {
@@ -248,17 +249,28 @@ fn how(how: How) -> &'static str {
 pub(crate) enum Missing {
     /// It is not on this host.
     Gone(String),
-    /// Something else is where it should be.
-    Other(String),
+    /// Others sit in its slot.
+    Another { reason: String, learned: Vec<Learned> },
+    /// It may be here: what there is can't be compared.
+    Unknown(String),
     /// Nothing says where it would be.
     NotTold(String),
+}
+
+impl Missing {
+    /// In words.
+    pub fn why(self) -> String {
+        let (Self::Gone(why) | Self::Another { reason: why, .. } | Self::Unknown(why) | Self::NotTold(why)) =
+            self;
+        why
+    }
 }
 
 /// The devices that a target means: those in its slot, else those with its names.
 pub(crate) fn found<'a>(sight: &'a Sight, target: &'a Target) -> Result<Vec<Device<'a>>, Missing> {
     let names = target.known_as.join(" or ");
     if let Some(name) = &target.slot {
-        let slot = sight.slot(name).map_err(Missing::Other)?;
+        let slot = sight.slot(name).map_err(Missing::Unknown)?;
         let devices = sight.in_slot(slot);
         if devices.is_empty() {
             return Err(Missing::Gone(format!("slot {name} is empty")));
@@ -267,7 +279,15 @@ pub(crate) fn found<'a>(sight: &'a Sight, target: &'a Target) -> Result<Vec<Devi
             Named::No(own) => Some(format!("slot {name} holds {own}, and {names} is expected")),
             _ => None,
         });
-        return other.map_or(Ok(devices), |why| Err(Missing::Other(why)));
+        let Some(reason) = other else {
+            return Ok(devices);
+        };
+        let ids = ids(target, &devices);
+        let learned = devices.iter().zip(ids).map(|(device, gpu)| learn(device, gpu));
+        return Err(Missing::Another {
+            reason,
+            learned: learned.collect(),
+        });
     }
     if target.known_as.is_empty() {
         let why = "neither its slot nor a UUID or serial number of it is known";
@@ -287,7 +307,7 @@ pub(crate) fn found<'a>(sight: &'a Sight, target: &'a Target) -> Result<Vec<Devi
         (false, _) => Ok(devices),
         (true, true) => Err(Missing::Gone(format!("no GPU of this host is {names}"))),
         // One of them may be it.
-        (true, false) => Err(Missing::Other(format!(
+        (true, false) => Err(Missing::Unknown(format!(
             "no GPU of this host is known as {names}, and {} could be: neither UUID nor serial number can be compared",
             nameless.join(", ")
         ))),

@@ -5,6 +5,7 @@
 
 mod certificates;
 mod failure;
+mod names;
 
 use crate::wire::{
     self, AilingAsked, Answer, CertificateRequest, ConfirmationSaid, Done, HolderSaid, LARGEST_ANSWER,
@@ -208,16 +209,23 @@ impl AgentHost {
         DriverError::new(kind, format!("{} at {} {what}", self.endpoint, self.address))
     }
 
-    /// What is told of other GPUs than those that were asked about is no answer.
+    /// What is told of other GPUs than those that were asked about is no answer; nor are names that are none.
     fn about(&self, target: &HostTarget, learned: &[Learned]) -> Result<(), DriverError> {
-        match learned.iter().find(|learned| !target.gpus.contains(&learned.gpu)) {
-            Some(other) => Err(self.stranger(&other.gpu)),
+        if let Some(other) = learned.iter().find(|learned| !target.gpus.contains(&learned.gpu)) {
+            return Err(self.stranger(&other.gpu));
+        }
+        match learned.iter().find_map(names::refused) {
+            Some(what) => Err(self.malformed(what)),
             None => Ok(()),
         }
     }
 
     fn stranger(&self, gpu: &impl std::fmt::Display) -> DriverError {
-        let what = format!("answers for {gpu}, which it was not asked about");
+        self.malformed(format!("answers for {gpu}, which it was not asked about"))
+    }
+
+    /// Nothing was asked to change.
+    fn malformed(&self, what: String) -> DriverError {
         self.error(ErrorKind::NoEffect, what)
             .with_fault(FaultKind::Malformed)
     }
@@ -261,9 +269,11 @@ impl HostSide for AgentHost {
                 let evidence = format!("agent {}: {}", self.endpoint, printable(&evidence));
                 Confirmation::Seen { evidence, learned }
             }
-            ConfirmationSaid::NotSeen { reason } => Confirmation::NotSeen {
-                reason: printable(&reason),
-            },
+            ConfirmationSaid::NotSeen { reason, learned } => {
+                self.about(target, &learned)?;
+                let reason = printable(&reason);
+                Confirmation::NotSeen { reason, learned }
+            }
             ConfirmationSaid::CannotTell { reason } => Confirmation::CannotTell {
                 reason: printable(&reason),
             },

@@ -12,7 +12,7 @@ use crate::hooks::{BEFORE_DETACH, DETACH_UNDONE, Hooks};
 use crate::host;
 use crate::sight::{Device, Sight};
 use crate::wire::Target;
-use poolwright_driver::DriverError;
+use poolwright_driver::{DriverError, ErrorKind, Holder, in_use};
 use poolwright_pcie::{Address, ChangeError, Machine, Nvml};
 use record::{Part, Record};
 use std::path::Path;
@@ -32,13 +32,24 @@ pub(crate) struct Drain<'a> {
 /// Why it did not come about.
 struct Failed {
     why: String,
+    hint: Option<String>,
     /// It may come about later.
     unknown: bool,
 }
 
 impl From<String> for Failed {
     fn from(why: String) -> Self {
-        Self { why, unknown: false }
+        DriverError::no_effect(why).into()
+    }
+}
+
+impl From<DriverError> for Failed {
+    fn from(error: DriverError) -> Self {
+        Self {
+            unknown: error.kind == ErrorKind::OutcomeUnknown,
+            why: error.message,
+            hint: error.hint,
+        }
     }
 }
 
@@ -47,6 +58,7 @@ impl From<ChangeError> for Failed {
         Self {
             unknown: error.is_unknown(),
             why: error.to_string(),
+            hint: None,
         }
     }
 }
@@ -57,11 +69,14 @@ impl Drain<'_> {
         let mut record = self.record(target)?;
         match self.let_go(target, &mut record) {
             Ok(()) => Ok(()),
-            Err(Failed { why, unknown: true }) => Err(DriverError::unknown(why).with_hint(
+            Err(Failed { why, unknown: true, .. }) => Err(DriverError::unknown(why).with_hint(
                 "see what hangs: dmesg, lsmod; nvidia_drm and nvidia_uvm may hold the last GPU of a host, a hook unloads them",
             )),
-            Err(Failed { why, .. }) => match self.take_back(&mut record) {
-                Ok(()) => Err(DriverError::no_effect(why)),
+            Err(Failed { why, hint, .. }) => match self.take_back(&mut record) {
+                Ok(()) => Err(DriverError {
+                    hint,
+                    ..DriverError::no_effect(why)
+                }),
                 Err(undo) => Err(DriverError::unknown(format!(
                     "{why}; and what was done before could not be undone: {}",
                     undo.why
@@ -89,7 +104,7 @@ impl Drain<'_> {
         let devices = match found(&sight, target) {
             Ok(devices) => devices,
             Err(Missing::Gone(_)) => return Ok(()),
-            Err(Missing::Other(why) | Missing::NotTold(why)) => return Err(why.into()),
+            Err(missing) => return Err(missing.why().into()),
         };
         record.renew(self.folder, target)?;
         if hooks.has(BEFORE_DETACH) {
@@ -113,17 +128,11 @@ impl Drain<'_> {
     }
 
     fn nobody_holds(&self, sight: &Sight, target: &Target) -> Result<(), Failed> {
-        let held = answers::held(self.root, sight, target).map_err(|error| error.message)?;
-        let names: Vec<String> = held
-            .iter()
-            .map(|holder| match holder.pid {
-                Some(pid) => format!("{} by process {pid}, {}", holder.gpu, holder.command),
-                None => format!("{} by {}", holder.gpu, holder.command),
-            })
-            .collect();
-        match names.is_empty() {
+        let held = answers::held(self.root, sight, target)?;
+        let holders: Vec<Holder> = held.into_iter().map(Holder::from).collect();
+        match holders.is_empty() {
             true => Ok(()),
-            false => Err(format!("in use: {}", names.join("; ")).into()),
+            false => Err(in_use("", &holders).into()),
         }
     }
 

@@ -57,8 +57,7 @@ impl Ready<'_> {
         let (hooks, profile) = (Hooks::read(self.folder)?, Profile::read(self.folder)?);
         let nvml = (self.nvml)();
         let sight = Sight::of(self.root, &nvml);
-        let devices = found(&sight, target)
-            .map_err(|(Missing::Gone(why) | Missing::Other(why) | Missing::NotTold(why))| why)?;
+        let devices = found(&sight, target).map_err(Missing::why)?;
         let mut said = Vec::new();
         for device in &devices {
             said.push(health::of(self.root, &nvml, device)?);

@@ -185,6 +185,8 @@ pub enum ConfirmationSaid {
     },
     NotSeen {
         reason: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        learned: Vec<Learned>,
     },
     CannotTell {
         reason: String,
@@ -195,7 +197,7 @@ impl From<Confirmation> for ConfirmationSaid {
     fn from(confirmation: Confirmation) -> Self {
         match confirmation {
             Confirmation::Seen { evidence, learned } => Self::Seen { evidence, learned },
-            Confirmation::NotSeen { reason } => Self::NotSeen { reason },
+            Confirmation::NotSeen { reason, learned } => Self::NotSeen { reason, learned },
             Confirmation::CannotTell { reason } => Self::CannotTell { reason },
         }
     }

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use poolwright_model::id::{ControlEndpointId, GpuId, HostId, HostPortId};
 use poolwright_model::topology::PciIds;
 use poolwright_model::units::Bytes;
+use std::fmt;
 use std::time::Duration;
 
 /// What the host is asked about.
@@ -15,7 +16,8 @@ pub struct HostTarget {
     pub host: HostId,
     pub host_port: HostPortId,
     pub gpus: Vec<GpuId>,
-    /// UUIDs or serial numbers by which the host knows these GPUs.
+    /// UUIDs or serial numbers by which the host knows these GPUs. Where there is none, and a slot, whatever sits there is
+    /// meant.
     pub known_as: Vec<String>,
     /// What the host's kernel calls the slot of this port, where the fabric knows it.
     pub slot: Option<String>,
@@ -49,13 +51,25 @@ pub enum Confirmation {
         evidence: String,
         learned: Vec<Learned>,
     },
-    /// Not seen, or not all of them.
+    /// Not seen, or not all of them. Where others sit in the slot that was named, they are `learned`: no wait brings
+    /// those that were meant.
     NotSeen {
         reason: String,
+        learned: Vec<Learned>,
     },
     CannotTell {
         reason: String,
     },
+}
+
+impl Confirmation {
+    /// They are not there, or not all of them, and may still come.
+    pub fn not_seen(reason: impl Into<String>) -> Self {
+        Self::NotSeen {
+            reason: reason.into(),
+            learned: Vec::new(),
+        }
+    }
 }
 
 /// Somebody who uses a GPU.
@@ -64,6 +78,24 @@ pub struct Holder {
     pub gpu: GpuId,
     pub pid: Option<u32>,
     pub command: String,
+}
+
+impl fmt::Display for Holder {
+    /// Such as `gpu-1 by python3 train.py (process 4711)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { gpu, pid, command } = self;
+        match pid {
+            Some(pid) => write!(f, "{gpu} by {command} (process {pid})"),
+            None => write!(f, "{gpu} by {command}"),
+        }
+    }
+}
+
+/// The refusal to let go of GPUs that somebody uses. `place` is where, such as ` on host-1`.
+pub fn in_use(place: &str, holders: &[Holder]) -> DriverError {
+    let names: Vec<_> = holders.iter().map(Holder::to_string).collect();
+    let message = format!("in use{place}: {}", names.join(", "));
+    DriverError::no_effect(message).with_hint("end it, or force with a reason")
 }
 
 /// Something that speaks for a host: its BMC, or an agent on it.
@@ -107,7 +139,8 @@ pub trait HostSide: Send + Sync {
         true
     }
 
-    /// Makes the host let go of the GPUs. `CannotTell` where this endpoint can't do that.
+    /// Makes the host let go of the GPUs: new work is stopped first, then it is seen who uses them, and while somebody does
+    /// it is refused ([`in_use`]) and nothing of it is left. `CannotTell` where this endpoint can't do that.
     async fn drain(&self, target: &HostTarget, deadline: Duration) -> Result<(), DriverError>;
 
     /// Takes a drain back.

@@ -24,7 +24,7 @@ pub use ailment::{Ailment, Failing};
 pub use bindings::{AT_ONCE, Bindings, read_each};
 pub use error::{DriverError, ErrorKind, Late};
 pub use fabric::{Bound, CutOff, Fabric, Listened, PushTo, ResetSeen, TaskSeen};
-pub use host::{Confirmation, Holder, HostSide, HostTarget, Room};
+pub use host::{Confirmation, Holder, HostSide, HostTarget, Room, in_use};
 pub use learned::{Learned, LinkSeen, same_name};
 pub use observation::{Observation, Progress};
 pub use quirk::Quirk;

@@ -16,8 +16,30 @@ async fn a_gpu_in_use_is_not_pulled_and_the_answer_names_who_holds_it() {
     assert_eq!(done.state, OperationState::RolledBack);
     let error = done.error().unwrap();
     assert!(error.contains("python3 train.py (process 4711)"), "{error}");
-    assert_eq!(kit.rack.times_asked(Call::Drain, "u1"), 0);
-    assert_eq!(kit.gpu("u1").await.state.name(), "attached", "nothing was begun");
+    assert!(!kit.rack.is_drained("u1"), "the host kept it");
+    assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 0);
+    assert_eq!(
+        kit.gpu("u1").await.state.name(),
+        "attached",
+        "nothing is left of it"
+    );
+    kit.all_is_well().await;
+}
+
+/// The host stops new work first: who uses a GPU is asked after that, and again once it is to be unbound.
+#[tokio::test(start_paused = true)]
+async fn what_a_hook_of_the_host_ends_holds_nothing_up() {
+    let kit = Kit::new();
+    kit.given(attach()).await;
+    kit.rack.hold("u1", "python3 train.py");
+    kit.rack.end_work();
+    let before = kit.rack.asked().len();
+    kit.given(release()).await;
+    let asked: Vec<_> = kit.rack.asked().split_off(before);
+    let calls: Vec<_> = asked.into_iter().map(|(call, _)| call).collect();
+    let place = |call| calls.iter().position(|other| *other == call).unwrap();
+    assert!(place(Call::Drain) < place(Call::Holders), "{calls:?}");
+    assert!(place(Call::Holders) < place(Call::Unbind), "{calls:?}");
     kit.all_is_well().await;
 }
 
@@ -241,6 +263,41 @@ async fn a_host_that_started_again_and_does_not_let_go_keeps_its_gpu() {
         assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 0, "{how:?}");
         let error = done.error().unwrap_or_default();
         assert!(error.contains("does not let go"), "{how:?}: {error}");
+        kit.all_is_well().await;
+    }
+}
+
+/// Fault 48: it is seen under the start that runs, and that it is another one is told.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_starts_in_the_middle_of_an_attach_is_told_of() {
+    for comes in [true, false] {
+        let kit = Kit::new();
+        let executor = kit.executor();
+        kit.rack.hide("u1");
+        let id = executor.submit(submission(attach())).await.unwrap();
+        crate::kit::until(&executor, &id, |operation| {
+            operation.waits().iter().any(|wait| wait.contains("h1 to see u1"))
+        })
+        .await;
+        kit.rack.start_again();
+        if comes {
+            kit.rack.unhide_all();
+        }
+        let done = crate::kit::ended(&executor, &id).await;
+        let told = match comes {
+            true => done.steps[2].evidence.clone().unwrap(),
+            false => done.error().unwrap(),
+        };
+        assert!(
+            told.contains("h1 has started again since it was asked for room"),
+            "{told}"
+        );
+        assert_eq!(
+            done.state == OperationState::Completed,
+            comes,
+            "{:?}",
+            done.error()
+        );
         kit.all_is_well().await;
     }
 }

@@ -87,6 +87,8 @@ struct State {
     /// The highest epoch under which a host was asked to let go.
     epoch: Option<u64>,
     holders: BTreeMap<String, Vec<Holder>>,
+    /// The hosts end what uses a GPU before they let go of it.
+    ends_work: bool,
     /// Units that a host was given since their last reset.
     dirty: BTreeSet<String>,
     /// GPUs that no host sees, though bound.
@@ -256,6 +258,11 @@ impl Rack {
             .push(holder);
     }
 
+    /// The hosts have a hook that ends what uses a GPU, before they let go of it.
+    pub fn end_work(&self) {
+        self.state().ends_work = true;
+    }
+
     pub fn hide(&self, gpu: &str) {
         self.state().unseen.insert(gpu.to_owned());
     }
@@ -285,6 +292,11 @@ impl Rack {
     /// The hosts start again, so many times, each time right after one has let go of a GPU.
     pub fn start_again_after_drains(&self, times: u32) {
         self.state().starts_to_come = times;
+    }
+
+    /// The hosts start again.
+    pub fn start_again(&self) {
+        self.state().starts += 1;
     }
 
     /// The highest epoch under which a host was asked to let go of a GPU.

@@ -2,7 +2,7 @@
 
 use super::certificates::{Authority, show};
 use super::tree::{GIB, GPU, Host, PORT, gpu_config, host};
-use super::{BOOT, LONG, SERIAL, manager, name_host, serving, target};
+use super::{BOOT, LONG, SERIAL, manager, name_host, serving, serving_with, target};
 use poolwright_agent::AgentHost;
 use poolwright_agent::folder::Folder;
 use poolwright_agent::serve::Running;
@@ -11,6 +11,7 @@ use poolwright_model::topology::PciIds;
 use poolwright_model::units::Bytes;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// A host with a GPU, its agent and its manager.
@@ -24,11 +25,16 @@ pub struct Pool {
 }
 
 pub async fn pool() -> Pool {
+    pool_with(|_| None).await
+}
+
+/// The same, with the library of the NVIDIA driver.
+pub async fn pool_with(library: impl FnOnce(&Host) -> Option<PathBuf>) -> Pool {
     let (host, _) = host(&gpu_config());
     name_host(host.root.path());
     let authority = Authority::new();
     let (place, folder) = authority.folder(&authority.agent());
-    let agent = serving(host.root.path(), &folder).await;
+    let agent = serving_with(host.root.path(), &folder, library(&host)).await;
     let manager = manager(&authority, &authority.manager(), agent.address);
     Pool {
         host,
@@ -81,7 +87,7 @@ async fn what_is_not_there_is_not_seen_and_what_can_not_be_found_is_not_guessed(
     let verify = async |slot: Option<&str>, known_as: &[&str]| {
         pool.manager.verify(&target(slot, known_as), LONG).await.unwrap()
     };
-    let Confirmation::NotSeen { reason } = verify(Some("11"), &[SERIAL]).await else {
+    let Confirmation::NotSeen { reason, .. } = verify(Some("11"), &[SERIAL]).await else {
         panic!()
     };
     assert!(reason.contains("no slot 11: it has 10"), "{reason}");
@@ -89,7 +95,7 @@ async fn what_is_not_there_is_not_seen_and_what_can_not_be_found_is_not_guessed(
     assert!(matches!(unknown, Confirmation::CannotTell { .. }), "{unknown:?}");
     let uuid = "GPU-1536a21c-5202-4040-8e1c-e1f07f82ee3f";
     // No driver tells its UUID: it may be the one.
-    let Confirmation::NotSeen { reason } = verify(None, &[uuid]).await else {
+    let Confirmation::NotSeen { reason, .. } = verify(None, &[uuid]).await else {
         panic!()
     };
     assert!(
@@ -102,7 +108,7 @@ async fn what_is_not_there_is_not_seen_and_what_can_not_be_found_is_not_guessed(
     };
     assert!(evidence.contains("by its place alone"), "{evidence}");
     take_out(&pool.host);
-    let Confirmation::NotSeen { reason } = verify(Some("10"), &[uuid]).await else {
+    let Confirmation::NotSeen { reason, .. } = verify(Some("10"), &[uuid]).await else {
         panic!()
     };
     assert_eq!(reason, "slot 10 is empty");
@@ -297,7 +303,10 @@ fn what_an_agent_keeps_is_its_own() {
     assert_eq!(mode(&folder.path().join("agent.json")), 0o600);
 }
 
-/// Faults 45 and 52: what the driver logs and what the link counts is told once for each, with the names of the GPU.
+/// What the driver logs and what the link counts is told once for each, with the names of the GPU.
+///
+/// Fault 45: what the driver logs.
+/// Fault 52: what the link counts.
 #[tokio::test]
 async fn what_fails_is_told_with_its_names_and_what_an_application_did_is_not() {
     let pool = pool().await;

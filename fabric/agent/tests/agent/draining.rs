@@ -83,7 +83,7 @@ async fn one_that_is_in_use_stays_and_new_work_goes_on() {
     assert!(
         error
             .message
-            .contains("in use: gpu-1 by process 77, train (has open /dev/nvidia0)"),
+            .contains("in use: gpu-1 by train (has open /dev/nvidia0) (process 77)"),
         "{error}"
     );
     assert!(kernel.is_bound() && !kept(&pool));

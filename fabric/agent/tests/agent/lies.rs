@@ -4,6 +4,7 @@ use super::certificates::Authority;
 use super::liar::{http, liar};
 use super::{BOOT, LONG, SERIAL, manager, target};
 use poolwright_driver::{DriverError, ErrorKind, HostSide};
+use poolwright_model::fault::FaultKind;
 use std::time::Duration;
 
 /// What a manager makes of these bytes: of a look, and of a change.
@@ -76,6 +77,43 @@ async fn an_answer_about_another_gpu_is_refused() {
     let asks = manager(&authority, &authority.manager(), address);
     let error = asks.holders(&target(None, &[SERIAL]), LONG).await.unwrap_err();
     assert!(error.message.contains("gpu-2"), "{error}");
+}
+
+#[tokio::test]
+async fn names_that_are_none_are_refused_whether_it_is_seen_or_another_is() {
+    let (seen, not_seen) = (r#""seen", "evidence": "I am""#, r#""not-seen", "reason": "no""#);
+    let long = "9".repeat(65);
+    for (verdict, name, what) in [
+        (seen, r#""address": "a\u001b[2J""#.to_owned(), "address"),
+        (seen, r#""address": "", "slot": "1\n2""#.to_owned(), "slot"),
+        (
+            seen,
+            format!(r#""address": "", "pcie_serial": "{long}""#),
+            "PCIe serial number",
+        ),
+        (
+            not_seen,
+            format!(r#""address": "", "board_serial": "{long}""#),
+            "board serial number",
+        ),
+        (not_seen, format!(r#""address": "", "uuid": "{long}""#), "UUID"),
+    ] {
+        let body = format!(r#"{{"verdict": {verdict}, "learned": [{{"gpu": "gpu-1", {name}}}]}}"#);
+        let authority = Authority::new();
+        let address = liar(&authority, http("200 OK", &said(&body))).await;
+        let verifies = manager(&authority, &authority.manager(), address);
+        let error = verifies.verify(&target(None, &[SERIAL]), LONG).await.unwrap_err();
+        assert_eq!(
+            (error.kind, error.fault),
+            (ErrorKind::NoEffect, FaultKind::Malformed)
+        );
+        let words = format!("tells of gpu-1 what is no {what}, ");
+        assert!(error.message.contains(&words), "{error}");
+        assert!(
+            !error.message.contains('\u{1b}') && !error.message.contains(&long),
+            "{error:?}"
+        );
+    }
 }
 
 #[tokio::test]

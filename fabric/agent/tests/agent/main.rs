@@ -7,6 +7,7 @@ mod tree;
 mod asked;
 mod certificates;
 mod draining;
+mod exchanged;
 mod kernel;
 mod liar;
 mod lies;

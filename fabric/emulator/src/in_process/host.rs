@@ -5,7 +5,7 @@ use crate::rack::{GpuIx, HostIx, PortIx};
 use crate::state::{HostPower, State};
 use async_trait::async_trait;
 use jiff::Timestamp;
-use poolwright_driver::{Confirmation, DriverError, ErrorKind, Holder, HostSide, HostTarget, Room};
+use poolwright_driver::{Confirmation, DriverError, Holder, HostSide, HostTarget, Room, in_use};
 use poolwright_model::id::{ControlEndpointId, GpuId};
 use std::time::Duration;
 
@@ -58,9 +58,11 @@ impl HostSide for InProcessHost {
                     evidence: format!("agent {}", self.name()),
                     learned: Vec::new(),
                 },
-                false => Confirmation::NotSeen {
-                    reason: format!("{} sees {seen} of {} GPUs", self.name(), target.gpus.len()),
-                },
+                false => Confirmation::not_seen(format!(
+                    "{} sees {seen} of {} GPUs",
+                    self.name(),
+                    target.gpus.len()
+                )),
             }
         };
         self.line
@@ -84,10 +86,8 @@ impl HostSide for InProcessHost {
                 self.holders_now(state, now, target)
             })
             .await?;
-        if let Some(holder) = holders.first() {
-            let pid = holder.pid.unwrap_or_default();
-            let text = format!("{} is used by {} (pid {pid})", holder.gpu, holder.command);
-            return Err(DriverError::new(ErrorKind::Conflict, text).with_hint("end it first"));
+        if !holders.is_empty() {
+            return Err(in_use(&format!(" on {}", target.host), &holders));
         }
         self.set_draining(target, true);
         Ok(())

@@ -104,22 +104,18 @@ impl<'a> HostLook<'a> {
                 learned: Vec::new(),
             }
         } else if let Some(path) = not_enabled.first() {
-            Confirmation::NotSeen {
-                reason: format!("{path} is there, but not Enabled"),
-            }
+            Confirmation::not_seen(format!("{path} is there, but not Enabled"))
         } else if let Some(fault) = faults.first() {
             Confirmation::CannotTell {
                 reason: unread(fault),
             }
         } else {
             let names = target.known_as.join(", ");
-            Confirmation::NotSeen {
-                reason: format!(
-                    "{} shows {} of {wanted} GPUs known as {names}",
-                    self.endpoint,
-                    found.len()
-                ),
-            }
+            Confirmation::not_seen(format!(
+                "{} shows {} of {wanted} GPUs known as {names}",
+                self.endpoint,
+                found.len()
+            ))
         })
     }
 

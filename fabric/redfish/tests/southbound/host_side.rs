@@ -129,7 +129,7 @@ async fn a_gpu_that_still_starts_is_not_seen_and_an_unread_host_cannot_tell() {
         .verify(&target(1, &[UUID]), DEADLINE)
         .await
         .unwrap();
-    let Confirmation::NotSeen { reason } = seen else {
+    let Confirmation::NotSeen { reason, .. } = seen else {
         panic!("{seen:?}")
     };
     assert!(reason.contains("not Enabled"), "{reason}");

@@ -220,7 +220,7 @@ impl Trial<'_> {
                 match host_side.verify(&target, options.host_deadline).await? {
                     Confirmation::Seen { evidence, .. } => return Ok(evidence),
                     Confirmation::CannotTell { reason } => return Ok(format!("it can't tell: {reason}")),
-                    Confirmation::NotSeen { reason } if began.elapsed() >= options.verify_deadline => {
+                    Confirmation::NotSeen { reason, .. } if began.elapsed() >= options.verify_deadline => {
                         let message = format!("the host does not see it: {reason}");
                         return Err(DriverError::no_effect(message));
                     }

@@ -1,8 +1,8 @@
 //! The hosts of the fake rack: what each of them says of its GPUs, and lets go of.
 
-use super::{Call, Rack};
+use super::{Call, Rack, State};
 use async_trait::async_trait;
-use poolwright_driver::{Confirmation, DriverError, Holder, HostSide, HostTarget, Room};
+use poolwright_driver::{Confirmation, DriverError, Holder, HostSide, HostTarget, Learned, Room, in_use};
 use poolwright_model::id::ControlEndpointId;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,37 +35,48 @@ impl HostSide for Rack {
     async fn verify(&self, target: &HostTarget, _: Duration) -> Result<Confirmation, DriverError> {
         let gpu = target.gpus[0].to_string();
         let port = target.host_port.to_string();
-        let never = Confirmation::NotSeen {
-            reason: "nothing there".to_owned(),
-        };
+        let never = Confirmation::not_seen("nothing there");
+        let asked = target.clone();
         self.perform(Call::Verify, &gpu.clone(), Some(never), move |state| {
             let bound = state.bound.entry(gpu.clone()).or_default().contains(&port);
+            if bound && let Some(other) = another(state, &asked) {
+                return Ok(Confirmation::NotSeen {
+                    reason: in_its_slot(&other),
+                    learned: vec![other],
+                });
+            }
             Ok(if bound && !state.unseen.contains(&gpu) {
                 Confirmation::Seen {
                     evidence: "agent".to_owned(),
                     learned: state.told.get(&gpu).cloned().into_iter().collect(),
                 }
             } else {
-                Confirmation::NotSeen {
-                    reason: "not enumerated".to_owned(),
-                }
+                Confirmation::not_seen("not enumerated")
             })
         })
         .await
     }
 
     async fn holders(&self, target: &HostTarget, _: Duration) -> Result<Vec<Holder>, DriverError> {
-        let gpu = target.gpus[0].to_string();
+        let (gpu, asked) = (target.gpus[0].to_string(), target.clone());
         self.perform(Call::Holders, &gpu.clone(), None, move |state| {
+            is_it(state, &asked)?;
             Ok(state.holders.get(&gpu).cloned().unwrap_or_default())
         })
         .await
     }
 
     async fn drain(&self, target: &HostTarget, _: Duration) -> Result<(), DriverError> {
-        let gpu = target.gpus[0].to_string();
+        let (gpu, asked) = (target.gpus[0].to_string(), target.clone());
         let epoch = target.epoch;
         self.perform(Call::Drain, &gpu.clone(), Some(()), move |state| {
+            is_it(state, &asked)?;
+            if state.ends_work {
+                state.holders.remove(&gpu);
+            }
+            if let Some(holders) = state.holders.get(&gpu) {
+                return Err(in_use(&format!(" on {}", asked.host), holders));
+            }
             state.drained.insert(gpu.clone());
             state.epoch = state.epoch.max(epoch);
             if state.starts_to_come > 0 {
@@ -120,4 +131,23 @@ impl HostSide for Rack {
         })
         .await
     }
+}
+
+/// As an agent has it: who sits in a slot that was named, where that goes by another name than is expected.
+fn another(state: &State, target: &HostTarget) -> Option<Learned> {
+    target.slot.as_ref()?;
+    let told = state.told.get(target.gpus[0].as_str())?;
+    let is_it = told.uuid.iter().any(|uuid| target.known_as.contains(uuid));
+    (!is_it && !target.known_as.is_empty()).then(|| told.clone())
+}
+
+fn is_it(state: &State, target: &HostTarget) -> Result<(), DriverError> {
+    match another(state, target) {
+        Some(other) => Err(DriverError::no_effect(in_its_slot(&other))),
+        None => Ok(()),
+    }
+}
+
+fn in_its_slot(other: &Learned) -> String {
+    format!("its slot holds {}", other.uuid.as_deref().unwrap_or("another"))
 }
