@@ -230,11 +230,10 @@ pub const ROWS: [Row; 71] = [
         "A GPU vanishes without an event of the kernel",
         "Found by comparing host, fabric and driver at each poll",
     ),
-    open(
+    covered(
         45,
         "A GPU falls off the bus (Xid 79)",
-        "Suspect; drained; replaced where the policy says so",
-        "the host agent",
+        "Taken out of use, counted once however often it is told; the next plan exchanges it",
     ),
     covered(
         46,
@@ -268,11 +267,10 @@ pub const ROWS: [Row; 71] = [
         "Counted; suspect above a threshold",
         "the host agent",
     ),
-    open(
+    covered(
         52,
         "A fatal PCIe error",
-        "The port is contained, the GPU quarantined, its neighbours untouched",
-        "the host agent",
+        "The GPU is taken out of use, its neighbours untouched; what contains the port is its hardware",
     ),
     covered(
         53,

@@ -225,6 +225,19 @@ async fn what_the_driver_logged_takes_a_gpu_out_of_use_once() {
     clockwork.stop().await;
 }
 
+/// Fault 52: it alone; the others of its demand, on the same host, stay in use.
+#[tokio::test(start_paused = true)]
+async fn a_fatal_error_on_its_link_takes_a_gpu_out_of_use_and_none_beside_it() {
+    let (pool, told, clockwork, held) = pool().await;
+    let fails = ailment(&name_of(&held[1]), Failing::FatalAer, "boot-1/0000:41:00.0/aer/1");
+    told.lock().unwrap().ailments.push(fails);
+    sleep(POLL * 10).await;
+    assert_eq!(pool.out_of_use().await, [(held[1].id.clone(), Cause::FatalAer)]);
+    assert_eq!(pool.strikes(&held[1].id).await, 1);
+    assert_eq!(pool.truth().len(), 3, "nothing is pulled");
+    clockwork.stop().await;
+}
+
 /// A host speaks of its own GPUs: what it says of another's takes none out of use.
 #[tokio::test(start_paused = true)]
 async fn a_host_is_not_heard_about_gpus_of_another() {
