@@ -7,6 +7,7 @@ use super::{LONG, SERIAL, serving, target};
 use poolwright_driver::{Confirmation, ErrorKind, HostSide, HostTarget};
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 
 fn it() -> HostTarget {
     target(Some("10"), &[SERIAL])
@@ -19,7 +20,7 @@ fn without_pciehp(pool: &Pool) {
 }
 
 /// Each hook writes a line.
-fn hook(pool: &Pool) -> std::path::PathBuf {
+fn hook(pool: &Pool) -> PathBuf {
     let log = pool.folder.path().join("log");
     let command = |word: &str| {
         format!(
@@ -34,6 +35,20 @@ fn hook(pool: &Pool) -> std::path::PathBuf {
     );
     fs::write(pool.folder.path().join("hooks.toml"), text).unwrap();
     log
+}
+
+/// A process has the GPU open; gives its folder.
+fn works(pool: &Pool) -> PathBuf {
+    let root = pool.host.root.path();
+    fs::create_dir_all(root.join(format!("proc/driver/nvidia/gpus/{GPU}"))).unwrap();
+    let said = root.join(format!("proc/driver/nvidia/gpus/{GPU}/information"));
+    fs::write(said, "Device Minor: \t 0\n").unwrap();
+    let process = root.join("proc/77");
+    fs::create_dir_all(process.join("fd")).unwrap();
+    fs::write(process.join("cmdline"), "train\0").unwrap();
+    fs::write(process.join("maps"), "").unwrap();
+    symlink("/dev/nvidia0", process.join("fd/3")).unwrap();
+    process
 }
 
 fn kept(pool: &Pool) -> bool {
@@ -69,15 +84,7 @@ async fn a_gpu_goes_from_its_driver_and_its_host_and_comes_back_in_both_kinds_of
 async fn one_that_is_in_use_stays_and_new_work_goes_on() {
     let pool = pool().await;
     let (kernel, log) = (Kernel::of(&pool.host, Mood::Willing), hook(&pool));
-    let root = pool.host.root.path();
-    fs::create_dir_all(root.join(format!("proc/driver/nvidia/gpus/{GPU}"))).unwrap();
-    let said = root.join(format!("proc/driver/nvidia/gpus/{GPU}/information"));
-    fs::write(said, "Device Minor: \t 0\n").unwrap();
-    let process = root.join("proc/77");
-    fs::create_dir_all(process.join("fd")).unwrap();
-    fs::write(process.join("cmdline"), "train\0").unwrap();
-    fs::write(process.join("maps"), "").unwrap();
-    symlink("/dev/nvidia0", process.join("fd/3")).unwrap();
+    works(&pool);
     let error = pool.manager.drain(&it(), LONG).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::NoEffect, "{error}");
     assert!(
@@ -91,6 +98,20 @@ async fn one_that_is_in_use_stays_and_new_work_goes_on() {
         fs::read_to_string(log).unwrap(),
         "stop gpu-1 in 10\ngo on gpu-1 in 10\n"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_hook_ends_holds_nothing_up() {
+    let pool = pool().await;
+    let kernel = Kernel::of(&pool.host, Mood::Willing);
+    let ends = format!(
+        r#"before-detach = ["/bin/rm", "-r", "{}"]"#,
+        works(&pool).display()
+    );
+    fs::write(pool.folder.path().join("hooks.toml"), ends).unwrap();
+    assert_eq!(pool.manager.holders(&it(), LONG).await.unwrap().len(), 1);
+    pool.manager.drain(&it(), LONG).await.unwrap();
+    assert!(!kernel.is_there());
 }
 
 #[tokio::test(flavor = "multi_thread")]

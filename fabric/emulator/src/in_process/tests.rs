@@ -325,7 +325,7 @@ async fn the_host_has_room_sees_tells_holders_and_drains() {
         (1, Some(41), "g")
     );
     let busy = lab.run(host.drain(&target, DEADLINE)).await.0.unwrap_err();
-    assert_eq!(busy.kind, ErrorKind::Conflict);
+    assert_eq!(busy.kind, ErrorKind::NoEffect);
     assert!(
         busy.message.contains("python train.py") && busy.message.contains("41"),
         "{busy}"
