@@ -169,10 +169,9 @@ impl Metal {
         }
         let call = |epoch| {
             let (host, question) = (&host, under(&question, epoch));
-            async move { host.drain(&question, self.host_deadline).await }
+            async move { host.drain(&question, self.act_deadline).await }
         };
-        self.write((host.endpoint(), self.host_deadline), pass, call)
-            .await
+        self.write((host.endpoint(), self.act_deadline), pass, call).await
     }
 
     pub async fn undrain(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
@@ -186,25 +185,19 @@ impl Metal {
         }
         let call = |epoch| {
             let (host, question) = (&host, under(&question, epoch));
-            async move { host.undrain(&question, self.host_deadline).await }
+            async move { host.undrain(&question, self.act_deadline).await }
         };
-        self.write((host.endpoint(), self.host_deadline), pass, call)
-            .await
+        self.write((host.endpoint(), self.act_deadline), pass, call).await
     }
 
     /// Whether what speaks for the host can make GPUs ready; `CannotTell` where not.
     pub async fn can_make_ready(&self, target: &Target) -> Answer<()> {
-        let (host, _) = self.host(target).await?;
-        match host.can_make_ready() {
-            true => Ok(()),
-            false => Err(no_way_to_make_ready(&*host)),
-        }
+        self.ready_side(target).await.map(drop)
     }
 
     pub async fn make_ready(&self, target: &Target, pass: Pass<'_>) -> Write<String> {
-        let (host, question) = match self.host(target).await {
-            Ok((host, _)) if !host.can_make_ready() => return Ok(Err(no_way_to_make_ready(&*host))),
-            Ok(host) => host,
+        let (host, question) = match self.ready_side(target).await {
+            Ok(side) => side,
             Err(error) => return Ok(Err(error)),
         };
         let call = |epoch| {
@@ -216,9 +209,8 @@ impl Metal {
 
     /// Takes that back.
     pub async fn unready(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
-        let (host, question) = match self.host(target).await {
-            Ok((host, _)) if !host.can_make_ready() => return Ok(Err(no_way_to_make_ready(&*host))),
-            Ok(host) => host,
+        let (host, question) = match self.ready_side(target).await {
+            Ok(side) => side,
             Err(error) => return Ok(Err(error)),
         };
         let call = |epoch| {
@@ -226,6 +218,15 @@ impl Metal {
             async move { host.unready(&question, self.act_deadline).await }
         };
         self.write((host.endpoint(), self.act_deadline), pass, call).await
+    }
+
+    /// What speaks for the host and makes GPUs ready there; `CannotTell` where nothing does.
+    async fn ready_side(&self, target: &Target) -> Answer<(Arc<dyn HostSide>, HostTarget)> {
+        let (host, question) = self.host(target).await?;
+        match host.can_make_ready() {
+            true => Ok((host, question)),
+            false => Err(no_way_to_make_ready(&*host)),
+        }
     }
 
     async fn fabric(&self, target: &Target) -> Answer<Arc<dyn Fabric>> {

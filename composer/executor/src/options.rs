@@ -7,9 +7,9 @@ use std::time::Duration;
 pub struct Options {
     /// For one read of the fabric.
     pub read_deadline: Duration,
-    /// For one bind, unbind or reset.
+    /// For one bind, unbind or reset; for one drain, or for making GPUs ready: hooks of the host run in both.
     pub act_deadline: Duration,
-    /// For one question to a host, or one drain.
+    /// For one question to a host.
     pub host_deadline: Duration,
     /// How long a host may take until it sees what was bound to it.
     pub verify_deadline: Duration,

@@ -5,15 +5,19 @@
 //! nothing is taken from whoever uses it.
 
 mod record;
+#[cfg(test)]
+mod tests;
 
 use crate::answers::{self, Missing, found};
 use crate::folder::Folder;
 use crate::hooks::{BEFORE_DETACH, DETACH_UNDONE, Hooks};
 use crate::host;
+use crate::ready::Ready;
+use crate::settings;
 use crate::sight::{Device, Sight};
 use crate::wire::Target;
 use poolwright_driver::{DriverError, ErrorKind, Holder, in_use};
-use poolwright_pcie::{Address, ChangeError, Machine, Nvml};
+use poolwright_pcie::{Address, ChangeError, Machine, Nvml, Setting};
 use record::{Part, Record};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -89,6 +93,7 @@ impl Drain<'_> {
     pub fn undrain(&self, target: &Target) -> Result<(), DriverError> {
         let mut record = self.record(target)?;
         self.take_back(&mut record)
+            .and_then(|()| Ok(self.ready().went(target, false)?))
             .map_err(|failed| DriverError::unknown(format!("not undone: {}", failed.why)))
     }
 
@@ -103,7 +108,7 @@ impl Drain<'_> {
         let sight = self.sight();
         let devices = match found(&sight, target) {
             Ok(devices) => devices,
-            Err(Missing::Gone(_)) => return Ok(()),
+            Err(Missing::Gone(_)) => return Ok(self.ready().went(target, true)?),
             Err(missing) => return Err(missing.why().into()),
         };
         record.renew(self.folder, target)?;
@@ -114,13 +119,23 @@ impl Drain<'_> {
         // After new work was stopped: who holds it now is the last.
         self.nobody_holds(&sight, target)?;
         for device in &devices {
+            self.note_settings(device, record)?;
             self.quiet(device, record)?;
         }
         self.nobody_holds(&self.sight(), target)?;
         for device in &devices {
             self.take_out(&sight, device, record)?;
         }
-        Ok(record.whole(self.folder)?)
+        record.whole(self.folder)?;
+        Ok(self.ready().went(target, true)?)
+    }
+
+    fn ready(&self) -> Ready<'_> {
+        Ready {
+            root: self.root,
+            folder: self.folder,
+            nvml: self.nvml,
+        }
     }
 
     fn sight(&self) -> Sight {
@@ -134,6 +149,19 @@ impl Drain<'_> {
             true => Ok(()),
             false => Err(in_use("", &holders).into()),
         }
+    }
+
+    /// Keeps what the NVIDIA driver, where it has the GPU, has set it to: most of that goes with the GPU.
+    fn note_settings(&self, device: &Device<'_>, record: &mut Record) -> Result<(), Failed> {
+        let Some(says) = device.driver_says else {
+            return Ok(());
+        };
+        let part = Part::Settings {
+            gpu: device.address(),
+            uuid: says.uuid.clone(),
+            had: settings::all(&(self.nvml)(), device.address())?,
+        };
+        Ok(record.begin(self.folder, part)?)
     }
 
     /// Tells the NVIDIA driver, where it has the GPU, that it is used no more.
@@ -199,6 +227,9 @@ impl Drain<'_> {
                     machine.bind(function, &driver)?;
                 }
             }
+            Part::Settings { gpu, uuid, had } => {
+                self.told(|nvml| self.set_again(nvml, (gpu, uuid.as_deref()), &had))?;
+            }
             Part::Draining { gpu } => self.told(|nvml| nvml.set_draining(gpu, false))?,
             Part::Persistence { gpu } => self.told(|nvml| nvml.set_persistence(gpu, true))?,
             Part::Hook => run(&Hooks::read(self.folder)?, DETACH_UNDONE, target)?,
@@ -206,8 +237,17 @@ impl Drain<'_> {
         Ok(())
     }
 
+    /// Makes a GPU that came back what it was.
+    fn set_again(&self, nvml: &Nvml, it: (Address, Option<&str>), had: &[Setting]) -> Result<(), String> {
+        for setting in had {
+            let set = settings::set_back(self.root, nvml, it, *setting)?;
+            set.ok_or_else(|| format!("{} has not come back: {setting} can't be set again", it.0))?;
+        }
+        Ok(())
+    }
+
     /// Tells the driver something as soon as it has the GPU again: it needs a while for one that came back.
-    fn told(&self, tell: impl Fn(&Nvml) -> Result<bool, String>) -> Result<(), Failed> {
+    fn told<T>(&self, tell: impl Fn(&Nvml) -> Result<T, String>) -> Result<(), Failed> {
         let until = Instant::now() + DRIVER;
         loop {
             match tell(&(self.nvml)()) {

@@ -20,10 +20,8 @@ pub(crate) const DETACH_UNDONE: &str = "detach-undone";
 const NAMES: [&str; 4] = [HEALTH_CHECK, AFTER_ATTACH, BEFORE_DETACH, DETACH_UNDONE];
 /// In the agent's folder.
 const FILE: &str = "hooks.toml";
-/// How long each may run.
-const LIMIT: Duration = Duration::from_secs(30);
-/// Two of them are run for one answer.
-const LIMIT_OF_TWO: Duration = Duration::from_secs(20);
+/// How long each may run: three of them, where the last undoes what the second did, within one answer.
+const LIMIT: Duration = Duration::from_secs(15);
 /// So much of what it complains about is told.
 const TOLD: usize = 500;
 
@@ -64,16 +62,12 @@ impl Hooks {
         let Some(command) = self.0.get(name) else {
             return Ok(());
         };
-        let limit = match name {
-            HEALTH_CHECK | AFTER_ATTACH => LIMIT_OF_TWO,
-            _ => LIMIT,
-        };
-        let (ended, output) = command::run(command, about, limit).await;
+        let (ended, output) = command::run(command, about, LIMIT).await;
         let why = match ended {
             Ended::Exited { code: 0 } => return Ok(()),
             Ended::Exited { code } => format!("ended with {code}"),
             Ended::Killed { signal } => format!("was killed by signal {signal}"),
-            Ended::TimedOut => format!("was ended after {} s", limit.as_secs()),
+            Ended::TimedOut => format!("was ended after {} s", LIMIT.as_secs()),
             Ended::NotRun { because } => format!("can't be run: {because}"),
         };
         let program = command.first().map_or("", String::as_str);

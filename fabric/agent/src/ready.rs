@@ -14,10 +14,11 @@ use crate::answers::{Missing, found};
 use crate::drain::run;
 use crate::folder::Folder;
 use crate::hooks::{AFTER_ATTACH, BEFORE_DETACH, HEALTH_CHECK, Hooks};
+use crate::settings::{self, Holds};
 use crate::sight::{Device, Sight};
 use crate::wire::Target;
 use poolwright_driver::DriverError;
-use poolwright_pcie::{Address, Nvml, Setting};
+use poolwright_pcie::{Nvml, Setting};
 pub(crate) use profile::Profile;
 use record::{Part, Record};
 use std::path::Path;
@@ -33,6 +34,7 @@ impl Ready<'_> {
     /// Says what was seen and done.
     pub fn make(&self, target: &Target) -> Result<String, DriverError> {
         let mut record = self.record(target)?;
+        record.renew(self.folder).map_err(DriverError::no_effect)?;
         self.try_make(target, &mut record)
             .map_err(|why| match self.take_back(&mut record, target) {
                 Ok(()) => DriverError::no_effect(why),
@@ -47,6 +49,11 @@ impl Ready<'_> {
         let mut record = self.record(target)?;
         self.take_back(&mut record, target)
             .map_err(|why| DriverError::unknown(format!("not undone: {why}")))
+    }
+
+    /// The host has let go of them, or has them again: what was done to those that went is undone with that.
+    pub fn went(&self, target: &Target, gone: bool) -> Result<(), String> {
+        Record::open(self.folder, target)?.went(self.folder, gone)
     }
 
     fn record(&self, target: &Target) -> Result<Record, DriverError> {
@@ -103,20 +110,12 @@ impl Ready<'_> {
             was: was.next,
         };
         record.begin(self.folder, part)?;
-        self.set(nvml, gpu, wanted)?;
-        Ok(format!("{wanted} (it was {})", was.now))
-    }
-
-    fn set(&self, nvml: &Nvml, gpu: Address, wanted: Setting) -> Result<(), String> {
-        nvml.set(gpu, wanted)?;
-        match nvml.setting(gpu, wanted)? {
-            Some(set) if set.now == wanted => Ok(()),
-            Some(set) if set.next == wanted => Err(format!(
+        match settings::set(nvml, gpu, wanted)? {
+            Holds::Now => Ok(format!("{wanted} (it was {})", was.now)),
+            Holds::AfterReset => Err(format!(
                 "{wanted}: {gpu} takes it with its next reset only, and is now {}: set it once with nvidia-smi and reset it",
-                set.now
+                was.now
             )),
-            Some(set) => Err(format!("{wanted}: {gpu} took it, and is {}", set.now)),
-            None => Err(format!("{wanted}: {gpu} took it, and does not say what it is")),
         }
     }
 
@@ -124,28 +123,12 @@ impl Ready<'_> {
         while let Some(part) = record.last() {
             match part {
                 Part::Told => run(&Hooks::read(self.folder)?, BEFORE_DETACH, target)?,
-                Part::Set { gpu, uuid, was } => self.set_back(gpu, uuid.as_deref(), was)?,
+                Part::Set { gpu, uuid, was } => {
+                    settings::set_back(self.root, &(self.nvml)(), (gpu, uuid.as_deref()), was)?;
+                }
             }
             record.undone(self.folder)?;
         }
         Ok(())
-    }
-
-    /// Only of that very GPU: what went took its settings along.
-    fn set_back(&self, gpu: Address, uuid: Option<&str>, was: Setting) -> Result<(), String> {
-        let nvml = (self.nvml)();
-        let known = nvml.gpus().unwrap_or_default();
-        let is_it = known
-            .iter()
-            .any(|other| other.address == Some(gpu) && other.uuid.as_deref() == uuid);
-        if !is_it {
-            return Ok(());
-        }
-        match nvml.setting(gpu, was)? {
-            Some(set) if set.now == was && set.next == was => Ok(()),
-            // What waits for a reset has not changed yet.
-            Some(set) if set.now == was => nvml.set(gpu, was).map(drop),
-            _ => self.set(&nvml, gpu, was),
-        }
     }
 }

@@ -1,8 +1,9 @@
 //! What a drain has done so far, on the disk: one file for each GPU that was drained.
 
 use crate::folder::Folder;
+use crate::kept::File;
 use crate::wire::Target;
-use poolwright_pcie::Address;
+use poolwright_pcie::{Address, Setting};
 use serde::{Deserialize, Serialize};
 
 /// One thing that a drain does, with what it takes to undo it.
@@ -10,6 +11,12 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "part", rename_all = "kebab-case")]
 pub(super) enum Part {
     Hook,
+    /// What the GPU was set to while this host had it; it comes back without.
+    Settings {
+        gpu: Address,
+        uuid: Option<String>,
+        had: Vec<Setting>,
+    },
     /// It was on.
     Persistence {
         gpu: Address,
@@ -31,14 +38,14 @@ pub(super) enum Part {
 impl Part {
     /// A start of the host undoes it, too.
     fn ends_with_the_kernel(&self) -> bool {
-        !matches!(self, Self::Hook)
+        !matches!(self, Self::Hook | Self::Settings { .. })
     }
 }
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
-    name: String,
+    file: File,
     kept: Kept,
 }
 
@@ -56,39 +63,19 @@ struct Kept {
 impl Record {
     /// What an earlier drain of the same GPUs has left to undo. Of what it did to a kernel that runs no more nothing is left.
     pub fn open(folder: &Folder, target: &Target, boot_id: Option<String>) -> Result<Self, String> {
-        let gpu = target.gpus.first().ok_or("no GPU is named")?;
-        let plain = |c: char| {
-            if c.is_ascii_alphanumeric() || c == '-' {
-                c
-            } else {
-                '_'
-            }
-        };
-        let name = format!(
-            "drain-{}.json",
-            gpu.as_str().chars().map(plain).collect::<String>()
-        );
-        let text = folder.read_if_any(&name).map_err(|error| error.to_string())?;
-        let mut kept = match text {
-            Some(text) => serde_json::from_str(&text).map_err(|error| {
-                let place = folder.path().join(&name);
-                format!(
-                    "{}, which says what an earlier drain did, can't be read: {error}",
-                    place.display()
-                )
-            })?,
-            None => Kept {
-                boot_id: boot_id.clone(),
-                target: target.clone(),
-                parts: Vec::new(),
-                whole: false,
-            },
-        };
+        let file = File::of("drain", target)?;
+        let known = file.read(folder, "what an earlier drain did")?;
+        let mut kept: Kept = known.unwrap_or_else(|| Kept {
+            boot_id: boot_id.clone(),
+            target: target.clone(),
+            parts: Vec::new(),
+            whole: false,
+        });
         if kept.boot_id != boot_id {
             kept.parts.retain(|part| !part.ends_with_the_kernel());
             kept.boot_id = boot_id;
         }
-        Ok(Self { name, kept })
+        Ok(Self { file, kept })
     }
 
     /// Whom it is about.
@@ -133,13 +120,7 @@ impl Record {
     }
 
     fn write(&self, folder: &Folder) -> Result<(), String> {
-        let kept = match self.kept.parts.is_empty() {
-            true => folder.remove(&self.name),
-            false => {
-                let text = serde_json::to_string(&self.kept).map_err(|error| error.to_string())?;
-                folder.write(&self.name, &text)
-            }
-        };
-        kept.map_err(|error| error.to_string())
+        let kept = (!self.kept.parts.is_empty()).then_some(&self.kept);
+        self.file.write(folder, kept)
     }
 }

@@ -1,6 +1,9 @@
 //! What was done to make GPUs ready, on the disk: one file for each, until it is undone.
+//!
+//! Where the GPUs have gone from this host it has nothing to undo any more, unless they are given back.
 
 use crate::folder::Folder;
+use crate::kept::File;
 use crate::wire::Target;
 use poolwright_pcie::{Address, Setting};
 use serde::{Deserialize, Serialize};
@@ -38,62 +41,82 @@ impl Part {
 
 /// See the module.
 pub(super) struct Record {
-    name: String,
+    file: File,
+    kept: Kept,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
     /// Begun, in this order.
     parts: Vec<Part>,
+    /// The host has let go of the GPUs since.
+    #[serde(default)]
+    gone: bool,
 }
 
 impl Record {
     /// What was done to the same GPUs before.
     pub fn open(folder: &Folder, target: &Target) -> Result<Self, String> {
-        let gpu = target.gpus.first().ok_or("no GPU is named")?;
-        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-        let name = format!(
-            "ready-{}.json",
-            gpu.as_str().chars().map(plain).collect::<String>()
-        );
-        let text = folder.read_if_any(&name).map_err(|error| error.to_string())?;
-        let parts = match text {
-            Some(text) => serde_json::from_str(&text).map_err(|error| {
-                let place = folder.path().join(&name);
-                format!(
-                    "{}, which says what GPUs were set to, can't be read: {error}",
-                    place.display()
-                )
-            })?,
-            None => Vec::new(),
-        };
-        Ok(Self { name, parts })
+        let file = File::of("ready", target)?;
+        let kept: Option<Kept> = file.read(folder, "what GPUs were set to")?;
+        Ok(Self {
+            file,
+            kept: kept.unwrap_or_default(),
+        })
+    }
+
+    /// Forgets what was done to GPUs that had gone since, and have come anew.
+    pub fn renew(&mut self, folder: &Folder) -> Result<(), String> {
+        match self.kept.gone {
+            true => {
+                self.kept = Kept::default();
+                self.write(folder)
+            }
+            false => Ok(()),
+        }
     }
 
     /// Keeps that a part is about to be done. What was before it was done first is what it goes back to.
     pub fn begin(&mut self, folder: &Folder, part: Part) -> Result<(), String> {
-        if self.parts.iter().any(|known| known.is_like(&part)) {
+        if self.kept.parts.iter().any(|known| known.is_like(&part)) {
             return Ok(());
         }
-        self.parts.push(part);
+        self.kept.parts.push(part);
         self.write(folder)
+    }
+
+    /// What there is to undo, in the order in which it was done.
+    pub fn parts(&self) -> &[Part] {
+        match self.kept.gone {
+            true => &[],
+            false => &self.kept.parts,
+        }
     }
 
     /// The part that is undone next.
     pub fn last(&self) -> Option<Part> {
-        self.parts.last().cloned()
+        self.parts().last().cloned()
     }
 
     /// Keeps that the last part is undone.
     pub fn undone(&mut self, folder: &Folder) -> Result<(), String> {
-        self.parts.pop();
+        self.kept.parts.pop();
         self.write(folder)
     }
 
-    fn write(&self, folder: &Folder) -> Result<(), String> {
-        let kept = match self.parts.is_empty() {
-            true => folder.remove(&self.name),
+    /// Keeps that the host has let go of the GPUs, or that it has them again.
+    pub fn went(&mut self, folder: &Folder, gone: bool) -> Result<(), String> {
+        match self.kept.gone == gone {
+            true => Ok(()),
             false => {
-                let text = serde_json::to_string(&self.parts).map_err(|error| error.to_string())?;
-                folder.write(&self.name, &text)
+                self.kept.gone = gone;
+                self.write(folder)
             }
-        };
-        kept.map_err(|error| error.to_string())
+        }
+    }
+
+    fn write(&self, folder: &Folder) -> Result<(), String> {
+        let kept = (!self.kept.parts.is_empty()).then_some(&self.kept);
+        self.file.write(folder, kept)
     }
 }

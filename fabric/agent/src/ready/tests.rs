@@ -62,6 +62,11 @@ impl Bench {
         self.folder.write("profile.toml", text).unwrap();
     }
 
+    /// What sysfs has of it.
+    fn device(&self) -> PathBuf {
+        self.host.root.path().join("sys/bus/pci/devices").join(GPU)
+    }
+
     /// Where the stand-in keeps a value.
     fn at(&self, name: &str) -> PathBuf {
         self.host.root.path().join(format!("tmp/nvml_{name}_{GPU}"))
@@ -187,4 +192,51 @@ fn the_settings_of_another_gpu_that_sits_there_now_are_left_alone() {
     bench.folder.write("ready-gpu-1.json", &other).unwrap();
     bench.unmake().unwrap();
     assert_eq!(bench.is("power").as_deref(), Some("300000"));
+}
+
+#[test]
+fn a_gpu_of_which_nobody_can_tell_whether_it_is_there_is_not_taken_for_gone() {
+    type Change = fn(&Bench);
+    let dead: Change = |bench| fs::write(bench.device().join("config"), [0xff; 4]).unwrap();
+    let unknown: Change = |bench| fs::write(bench.device().join("class"), "0x058000\n").unwrap();
+    let broken: Change = |bench| fs::write(&bench.driver, "no library").unwrap();
+    for (change, words) in [
+        (dead, "has no UUID"),
+        (unknown, "no driver shows it"),
+        (broken, "can't be asked whether it is there"),
+    ] {
+        let bench = Bench::new();
+        bench.profile("power-limit-watts = 300");
+        bench.make().unwrap();
+        change(&bench);
+        let error = bench.unmake().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::OutcomeUnknown);
+        assert!(error.message.contains(words), "{words}: {error}");
+        assert!(bench.keeps_something());
+    }
+}
+
+#[test]
+fn one_that_went_took_its_settings_along() {
+    let bench = Bench::new();
+    bench.profile("power-limit-watts = 300");
+    bench.make().unwrap();
+    fs::remove_file(bench.device()).unwrap();
+    bench.unmake().unwrap();
+    assert!(!bench.keeps_something());
+}
+
+#[test]
+fn what_will_be_as_it_was_with_the_next_reset_is_set_back() {
+    let bench = Bench::new();
+    bench.put("ecc", "0");
+    // It was on before the agent turned it off, and has been reset since.
+    let part = r#"{"parts": [{"part": "set", "gpu": "0000:01:00.0", "uuid": "GPU-00000000-0000-0000-0000-000001000000",
+                   "was": {"setting": "ecc", "value": true}}]}"#;
+    bench.folder.write("ready-gpu-1.json", part).unwrap();
+    bench.unmake().unwrap();
+    assert_eq!(
+        (bench.is("ecc"), bench.is("ecc_next")),
+        (Some("0".into()), Some("1".into()))
+    );
 }

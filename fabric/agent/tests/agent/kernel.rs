@@ -1,4 +1,5 @@
 //! A kernel of files: does what is written into a tree of sysfs, as long as it lives.
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use super::tree::{GPU, Host, PORT};
 use std::fs;
@@ -16,6 +17,8 @@ pub struct Kernel {
     pub driver: PathBuf,
     pub place: PathBuf,
     link: PathBuf,
+    /// What is not in sight lies here.
+    aside: PathBuf,
 }
 
 /// What it refuses.
@@ -44,6 +47,7 @@ impl Kernel {
             thread: None,
             driver,
             link: sys.join("bus/pci/devices").join(GPU),
+            aside: place.with_file_name("aside"),
             place,
         };
         kernel.run(mood);
@@ -63,7 +67,7 @@ impl Kernel {
             .and_then(Path::parent)
             .unwrap()
             .join("slots/10/power");
-        let aside = place.with_file_name("aside");
+        let aside = self.aside.clone();
         let mut before = written(&power);
         self.thread = Some(thread::spawn(move || {
             while !over.load(Relaxed) {
@@ -88,6 +92,12 @@ impl Kernel {
                 thread::park_timeout(Duration::from_millis(5));
             }
         }));
+    }
+
+    /// A kernel that starts finds what is there.
+    pub fn start_again(&self) {
+        fs::rename(&self.aside, &self.place).unwrap();
+        symlink(&self.place, &self.link).unwrap();
     }
 
     pub fn is_bound(&self) -> bool {

@@ -1,6 +1,7 @@
 //! A GPU that came is made ready through the host's own commands, and what went wrong is told and undone.
 
 use super::asked::pool;
+use super::kernel::{Kernel, Mood};
 use super::{LONG, SERIAL, target};
 use poolwright_driver::{ErrorKind, HostSide};
 use std::fs;
@@ -127,4 +128,39 @@ async fn one_that_is_not_there_is_not_made_ready() {
     let said = pool.manager.make_ready(&other, LONG).await;
     // Its names can't be compared: its place alone says that it is the one.
     assert!(said.is_ok(), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_done_to_one_that_went_is_not_undone_unless_it_is_given_back() {
+    let pool = pool().await;
+    let (it, _kernel) = (
+        target(Some("10"), &[SERIAL]),
+        Kernel::of(&pool.host, Mood::Willing),
+    );
+    let log = hooks(pool.folder.path(), "exit 0", "exit 0");
+    let told = || fs::read_to_string(&log).unwrap();
+    pool.manager.make_ready(&it, LONG).await.unwrap();
+    pool.manager.drain(&it, LONG).await.unwrap();
+    let gone = "look gpu-1\ncome gpu-1\ngo gpu-1\n";
+    assert_eq!(told(), gone, "before it goes");
+    pool.manager.unready(&it, LONG).await.unwrap();
+    assert_eq!(told(), gone, "nothing here is to be undone any more");
+
+    pool.manager.undrain(&it, LONG).await.unwrap();
+    pool.manager.unready(&it, LONG).await.unwrap();
+    assert_eq!(
+        told(),
+        format!("{gone}go gpu-1\n"),
+        "it is here, and the host's software knows of it"
+    );
+    assert!(!pool.folder.path().join("ready-gpu-1.json").exists());
+
+    // It comes anew.
+    pool.manager.make_ready(&it, LONG).await.unwrap();
+    pool.manager.drain(&it, LONG).await.unwrap();
+    pool.manager.undrain(&it, LONG).await.unwrap();
+    pool.manager.drain(&it, LONG).await.unwrap();
+    fs::remove_file(&log).unwrap();
+    pool.manager.unready(&it, LONG).await.unwrap();
+    assert!(!log.exists());
 }
