@@ -65,6 +65,8 @@ struct Asked {
     /// Asking again may lock the account.
     credentials: bool,
     error: Option<String>,
+    /// What the host could not put back as it was, where it was made to let go once more.
+    left: Vec<String>,
 }
 
 struct Pursuit<'a> {
@@ -112,6 +114,7 @@ pub(crate) async fn pursue(cx: &Context, live: &Live, index: u32, way: Way) -> R
         outstanding,
         credentials: false,
         error: record.error.clone().filter(|_| carried_on),
+        left: Vec::new(),
     };
     let port = &pursuit.target().host_port;
     live.show(index, Some(format!("its turn at {port}")));
@@ -220,7 +223,7 @@ impl Pursuit<'_> {
         };
         note::intent(self.cx, self.live, self.line(state, asked), Some(change)).await?;
         self.live.show(self.index, Some(self.what()));
-        let answer = self.act().await?;
+        let answer = self.act(&mut asked.left).await?;
         note::acted(self.cx, self.live, self.index, self.way).await;
         (asked.said_done, asked.conflict, asked.error) = (answer.is_ok(), false, None);
         asked.outstanding = Outstanding::after(&answer, &self.cx.options);
@@ -237,7 +240,7 @@ impl Pursuit<'_> {
         Ok(())
     }
 
-    async fn act(&self) -> Result<Result<(), DriverError>, Halt> {
+    async fn act(&self, left: &mut Vec<String>) -> Result<Result<(), DriverError>, Halt> {
         let (metal, target) = (&self.cx.metal, self.target());
         let pass = self.cx.pass(self.live, self.index, self.way);
         if self.goal == Goal::Bound {
@@ -250,15 +253,13 @@ impl Pursuit<'_> {
         if let Err(error) = host::nobody_uses(self.cx, self.live, &at_host).await {
             return Ok(Err(error));
         }
-        if self.way == Way::Undo
-            && let Err(error) = host::let_go(self.cx, &at_host, pass).await?
-        {
-            return Ok(Err(error));
-        }
-        if self.way == Way::Do
-            && let Err(error) = restart::drained(self.cx, self.live, target, pass).await?
-        {
-            return Ok(Err(error));
+        let let_go = match self.way {
+            Way::Undo => host::let_go(self.cx, &at_host, pass).await?,
+            Way::Do => restart::drained(self.cx, self.live, target, pass).await?,
+        };
+        match let_go {
+            Ok(told) => left.extend(told),
+            Err(error) => return Ok(Err(error)),
         }
         metal.unbind(target, pass).await
     }
@@ -358,14 +359,14 @@ impl Pursuit<'_> {
     /// to whoever had it.)
     async fn not_clean(&self) -> Option<String> {
         let binds = self.way == Way::Do && self.goal == Goal::Bound;
-        if !binds || self.cx.options.reuse_without_reset {
+        if !binds {
             return None;
         }
         let record = self.live.step(self.index).ok()?;
         let unit = &self.target().unit;
-        let not_clean = self
-            .live
-            .ask_gpus(|gpus| gpus.not_clean_for(unit, record.tenant.as_ref()));
+        let not_clean = self.live.ask_gpus(|gpus| {
+            gpus.not_clean_for(unit, record.tenant.as_ref(), self.cx.options.reuse_without_reset)
+        });
         let reason = not_clean.await?;
         Some(format!("{}: {reason}", self.what()))
     }
@@ -453,6 +454,7 @@ impl Pursuit<'_> {
             unsure: asked.unsure,
             task: asked.outstanding.task().cloned(),
             error: asked.error.clone(),
+            left: asked.left.clone(),
             ..StepLine::new(self.index, state)
         }
     }

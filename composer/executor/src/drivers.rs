@@ -174,6 +174,16 @@ impl Metal {
         self.write((host.endpoint(), self.act_deadline), pass, call).await
     }
 
+    /// What the host could not put back as it was when it let go of the GPUs, as far as anybody there can tell.
+    pub async fn left(&self, target: &Target) -> Answer<Vec<String>> {
+        let (host, question) = self.host(target).await?;
+        let call = host.left(&question, self.host_deadline);
+        match self.call(host.endpoint(), self.host_deadline, call).await {
+            Err(error) if error.kind == ErrorKind::CannotTell => Ok(Vec::new()),
+            told => told,
+        }
+    }
+
     pub async fn undrain(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
         let (host, question) = match self.host(target).await {
             Ok(host) => host,

@@ -142,11 +142,25 @@ impl Gpus {
         self.0.get(unit).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Why the tenant may not be given the unit; `None` where it may.
-    pub fn not_clean_for(&self, unit: &UnitId, tenant: Option<&TenantId>) -> Option<String> {
+    /// Why the tenant may not be given the unit; `None` where it may. What a host left as it had set it is closed to
+    /// others also where a reset need not be seen.
+    pub fn not_clean_for(
+        &self,
+        unit: &UnitId,
+        tenant: Option<&TenantId>,
+        without_reset: bool,
+    ) -> Option<String> {
         self.of_unit(unit)
-            .find(|record| !record.clean && record.tenant.as_ref() != tenant)
+            .filter(|record| !record.clean && record.tenant.as_ref() != tenant)
+            .find(|record| !without_reset || !record.left.is_empty())
             .map(|record| {
+                if !record.left.is_empty() {
+                    let left = record.left.join("; ");
+                    return format!(
+                        "{} was not put back as it was by who had it last, so it is closed to other tenants: {left}",
+                        record.gpu
+                    );
+                }
                 let holder = match &record.tenant {
                     Some(tenant) => format!("tenant {tenant} held it"),
                     None => "it was last held".to_owned(),
@@ -176,14 +190,16 @@ impl Gpus {
 }
 
 impl Gpus {
-    /// Takes in what a host told of a unit's GPUs; returns the records that are different now.
-    pub fn learn(&mut self, unit: &UnitId, told: &[Learned]) -> Vec<GpuRecord> {
+    /// Takes in what a host told of a unit's GPUs, and what it could not put back on them; returns the records that are
+    /// different now.
+    pub fn learn(&mut self, unit: &UnitId, told: &[Learned], left: &[String]) -> Vec<GpuRecord> {
         let mut changed = Vec::new();
         for record in self.0.get_mut(unit).into_iter().flat_map(BTreeMap::values_mut) {
             let before = record.clone();
             if let Some(told) = told.iter().find(|told| told.gpu == record.gpu) {
                 record.learn(told);
             }
+            record.leave(left);
             if *record != before {
                 changed.push(record.clone());
             }
@@ -208,6 +224,10 @@ impl Gpus {
 }
 
 fn alter(record: &mut GpuRecord, target: &Target, change: Change, context: &Context<'_>) {
+    // What outlasts a drain may outlast a reset, too.
+    if change == Change::ResetSeen && !record.left.is_empty() {
+        return;
+    }
     for event in events(change, record.state) {
         step(record, event);
     }

@@ -8,7 +8,7 @@ use crate::gpus::Change;
 use crate::ledger::{Begins, Entry, Halt};
 use crate::line::StepLine;
 use crate::live::Live;
-use crate::note::{self, Way, done, looked, said};
+use crate::note::{self, Way, looked, said};
 use crate::operation::StepRecord;
 use crate::pause::Pass;
 use crate::restart;
@@ -191,8 +191,25 @@ pub(crate) async fn drain(cx: &Context, live: &Live, index: u32) -> Result<(), H
         if let Err(error) = nobody_uses(cx, live, target).await {
             return undrained(cx, live, &record, (attempts, true), &error).await;
         }
-        return done(cx, live, index, evidence, None).await;
+        let mut line = note::is_done(live, index, evidence)?;
+        line.left = match cx.metal.left(target).await {
+            Ok(left) => left,
+            Err(error) if live.ask(|operation| operation.force.is_some()) => vec![untold(&error)],
+            Err(error) => return undrained(cx, live, &record, (attempts, true), &error).await,
+        };
+        if let (Some(evidence), false) = (&mut line.evidence, line.left.is_empty()) {
+            evidence.push_str(&format!(
+                ", and could not put all of it back as it was: {}",
+                line.left.join("; ")
+            ));
+        }
+        return note::outcome(cx, live, line, None, Way::Do).await;
     }
+}
+
+/// Who can't be asked may have left anything.
+fn untold(error: &DriverError) -> String {
+    format!("its host does not say what it was left at: {}", said(error))
 }
 
 /// The host can't be made to let go from here. The fabric takes the GPU away all the same, and the operation
@@ -312,15 +329,21 @@ pub(crate) async fn used(cx: &Context, target: &Target) -> Result<(), DriverErro
     }
 }
 
-/// Makes the host let go of GPUs that are unbound as an undo. Nothing was unbound if it fails.
+/// Makes the host let go of GPUs that are unbound as an undo, and gives what it could not put back on them. Nothing was
+/// unbound if it fails.
 pub(crate) async fn let_go(
     cx: &Context,
     target: &Target,
     pass: Pass<'_>,
-) -> Result<Result<(), DriverError>, Halt> {
-    Ok(match cx.metal.drain(target, pass).await? {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind == ErrorKind::CannotTell => Ok(()),
+) -> Result<Result<Vec<String>, DriverError>, Halt> {
+    let drained = cx.metal.drain(target, pass).await?;
+    let told = match drained {
+        Ok(()) => cx.metal.left(target).await,
+        Err(error) => Err(error),
+    };
+    Ok(match told {
+        Ok(left) => Ok(left),
+        Err(error) if error.kind == ErrorKind::CannotTell => Ok(Vec::new()),
         Err(error) => Err(DriverError::no_effect(format!(
             "{} does not let go of it: {error}",
             target.host

@@ -128,7 +128,8 @@ impl Ledger {
     fn learn(&mut self, line: &StepLine) -> Vec<GpuRecord> {
         let of = self.operation.step(line.index);
         of.map_or_else(Vec::new, |record| {
-            self.gpus.learn(&record.step.target.unit, &line.learned)
+            self.gpus
+                .learn(&record.step.target.unit, &line.learned, &line.left)
         })
     }
 
@@ -187,7 +188,7 @@ impl Ledger {
             }
         }
         let learning = entry.lines.iter().filter_map(|line| match line {
-            Line::Step(line) if !line.learned.is_empty() => Some(line.index),
+            Line::Step(line) if !line.learned.is_empty() || !line.left.is_empty() => Some(line.index),
             _ => None,
         });
         for index in entry.changes.iter().map(|(index, _)| *index).chain(learning) {

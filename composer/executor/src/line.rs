@@ -79,6 +79,9 @@ pub struct StepLine {
     /// What the host has told of its GPUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<Learned>,
+    /// What the host could not put back as it was when it let go of its GPUs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
 }
 
 impl StepLine {
@@ -93,6 +96,7 @@ impl StepLine {
             evidence: None,
             error: None,
             learned: Vec::new(),
+            left: Vec::new(),
         }
     }
 }

@@ -136,7 +136,8 @@ pub(crate) async fn carried(cx: &Context, live: &Live, line: StepLine) -> Result
     Ok(())
 }
 
-fn is_done(live: &Live, index: u32, evidence: String) -> Result<StepLine, Halt> {
+/// The line of a step that is done, by this evidence.
+pub(crate) fn is_done(live: &Live, index: u32, evidence: String) -> Result<StepLine, Halt> {
     let mut line = StepLine::new(index, StepState::Done);
     let record = live.step(index)?;
     (line.attempts, line.boot) = (record.attempts, record.boot);

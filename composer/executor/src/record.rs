@@ -66,6 +66,9 @@ pub struct GpuRecord {
     /// The same of who it was before, where the last host saw another GPU in its place: until somebody has looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned_before: Option<Learned>,
+    /// What hosts could not put back as it was when they let go of it: no reset is known to. Until somebody has looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
 }
 
 impl GpuRecord {
@@ -82,6 +85,15 @@ impl GpuRecord {
         self.learned = Some(told.clone());
         // Who it was at first, however often it changes.
         self.learned_before.get_or_insert(known);
+    }
+
+    /// Takes in what a host could not put back.
+    pub(crate) fn leave(&mut self, left: &[String]) {
+        for what in left {
+            if !self.left.contains(what) {
+                self.left.push(what.clone());
+            }
+        }
     }
 
     /// How it is another GPU than before; `None` where it is not, or somebody has looked since.

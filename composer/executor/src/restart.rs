@@ -27,17 +27,17 @@ pub(crate) async fn boot(cx: &Context, target: &Target) -> Result<Option<String>
 }
 
 /// Sees to it that the host that runs has let go of the GPUs: drains it again where it has started since it did. An
-/// error means that nothing may be unbound.
+/// error means that nothing may be unbound. Gives what it could not put back then.
 pub(crate) async fn drained(
     cx: &Context,
     live: &Live,
     target: &Target,
     pass: Pass<'_>,
-) -> Result<Result<(), DriverError>, Halt> {
+) -> Result<Result<Vec<String>, DriverError>, Halt> {
     let (before, is_forced) =
         live.ask(|operation| (under(operation, Verb::Drain, target), operation.force.is_some()));
     let Some(before) = before else {
-        return Ok(Ok(()));
+        return Ok(Ok(Vec::new()));
     };
     let has_started = match boot(cx, target).await {
         Ok(now) => now.is_some_and(|now| now != before),
@@ -45,12 +45,14 @@ pub(crate) async fn drained(
         Err(error) => return Ok(Err(error)),
     };
     if !has_started {
-        return Ok(Ok(()));
+        return Ok(Ok(Vec::new()));
     }
     tracing::warn!(operation = %live.id, host = %target.host, "started again after it was drained: drained once more");
     match host::let_go(cx, target, pass).await? {
         Err(error) if !is_forced => Ok(Err(error)),
-        _ => Ok(host::nobody_uses(cx, live, target).await),
+        told => Ok(host::nobody_uses(cx, live, target)
+            .await
+            .map(|()| told.unwrap_or_default())),
     }
 }
 

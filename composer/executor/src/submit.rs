@@ -342,8 +342,8 @@ fn closed_to_others(
         .into_iter()
         .find(|r| matches!(r.step.verb, Verb::Bind | Verb::Reset));
     match first {
-        Some(record) if record.step.verb == Verb::Bind && !cx.options.reuse_without_reset => {
-            match gpus.not_clean_for(unit, record.tenant.as_ref()) {
+        Some(record) if record.step.verb == Verb::Bind => {
+            match gpus.not_clean_for(unit, record.tenant.as_ref(), cx.options.reuse_without_reset) {
                 Some(reason) => Err(SubmitError::NotClean {
                     unit: unit.clone(),
                     reason,
@@ -380,6 +380,7 @@ fn first_seen(operation: &Operation, plan: &Plan, target: &Target, gpu: &GpuId) 
         since: operation.created,
         learned: None,
         learned_before: None,
+        left: Vec::new(),
     }
 }
 

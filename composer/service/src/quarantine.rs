@@ -2,6 +2,7 @@
 
 use crate::hooks::HookEnd;
 use jiff::Timestamp;
+use poolwright_executor::GpuRecord;
 use poolwright_model::id::{GpuId, HostId};
 use poolwright_model::topology::Gpu;
 use poolwright_store::Stored;
@@ -24,6 +25,8 @@ pub enum Cause {
     Gone,
     /// Its host saw another GPU in its place, or one that is known by another name.
     Identity,
+    /// Its last host could not put it back as it was.
+    Unclean,
     /// Somebody says so.
     Reported,
 }
@@ -35,6 +38,7 @@ impl fmt::Display for Cause {
             Self::FatalAer => f.write_str("fatal error on its link"),
             Self::Gone => f.write_str("gone without a word"),
             Self::Identity => f.write_str("another GPU than was known"),
+            Self::Unclean => f.write_str("not put back as it was"),
             Self::Reported => f.write_str("reported"),
         }
     }
@@ -145,6 +149,14 @@ impl Stored for Quarantine {
     fn id(&self) -> &str {
         self.gpu.as_str()
     }
+}
+
+/// GPUs that nobody has and that their last host could not put back as they were, and what it left.
+pub(crate) fn unclean<'r>(
+    records: impl Iterator<Item = &'r GpuRecord>,
+) -> impl Iterator<Item = (GpuId, String)> {
+    let unclean = records.filter(|record| record.host.is_none() && !record.left.is_empty());
+    unclean.map(|record| (record.gpu.clone(), record.left.join("; ")))
 }
 
 /// One failure.

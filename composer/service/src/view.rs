@@ -238,6 +238,7 @@ mod tests {
             since: Timestamp::UNIX_EPOCH,
             learned: None,
             learned_before: None,
+            left: Vec::new(),
         };
         let mut looked_at = LookedAt::default();
         let revision_then = EndpointLookedAt {

@@ -1,13 +1,15 @@
 //! GPUs of a host that fail, by what its kernel and its driver tell: errors that the NVIDIA driver logged, fatal errors on
 //! the link, a function that answers nothing any more, and one that should be there and went without a word.
 //!
+//! That nothing else fails does not mean that all is well where the log can't be read: that is an error then.
+//!
 //! Each has a name that is its own for as long as the host runs, so that whoever asks twice counts it once.
 
 use crate::answers::{self, Missing};
 use crate::host;
 use crate::sight::{Device, Sight};
 use crate::wire::Target;
-use poolwright_driver::{Ailment, Failing};
+use poolwright_driver::{Ailment, DriverError, Failing};
 use poolwright_pcie::{Xid, xids};
 use std::path::Path;
 
@@ -25,10 +27,10 @@ const FATAL: [u32; 8] = [
 ];
 
 /// What fails on the host below a root.
-pub(crate) fn ailments(root: &Path, sight: &Sight, expected: &[Target]) -> Vec<Ailment> {
+pub(crate) fn ailments(root: &Path, sight: &Sight, expected: &[Target]) -> Result<Vec<Ailment>, DriverError> {
     let boot = host::identity(root).boot_id.unwrap_or_default();
-    // Where the log may not be read, the rest is told all the same.
-    let logged = xids(root).unwrap_or_default();
+    let log = xids(root);
+    let logged = log.as_deref().unwrap_or_default();
     let mut found = Vec::new();
     for device in sight.gpus() {
         let gpu = device.gpu();
@@ -61,7 +63,14 @@ pub(crate) fn ailments(root: &Path, sight: &Sight, expected: &[Target]) -> Vec<A
         ));
     }
     found.extend(expected.iter().filter_map(|target| gone(&boot, sight, target)));
-    found
+    match log {
+        // What else fails is told all the same.
+        Err(error) if found.is_empty() => Err(DriverError::no_effect(format!(
+            "which errors its driver logged is not known, for the kernel's log (/dev/kmsg) can't be read: {error}"
+        ))
+        .with_hint("let the agent run as root, with CAP_SYSLOG")),
+        _ => Ok(found),
+    }
 }
 
 /// What a device is called; one that is dead says no name any more, and is who should be in its slot.

@@ -307,6 +307,11 @@ impl HostSide for AgentHost {
         Ok(())
     }
 
+    async fn left(&self, target: &HostTarget, deadline: Duration) -> Result<Vec<String>, DriverError> {
+        let said: Vec<String> = self.look("left", &Request::from(target), deadline).await?;
+        Ok(said.iter().map(|what| printable(what)).collect())
+    }
+
     async fn undrain(&self, target: &HostTarget, deadline: Duration) -> Result<(), DriverError> {
         let Done {} = self.act("undrain", &Request::from(target), deadline).await?;
         Ok(())

@@ -76,7 +76,7 @@ impl Drain<'_> {
             Err(Failed { why, unknown: true, .. }) => Err(DriverError::unknown(why).with_hint(
                 "see what hangs: dmesg, lsmod; nvidia_drm and nvidia_uvm may hold the last GPU of a host, a hook unloads them",
             )),
-            Err(Failed { why, hint, .. }) => match self.take_back(&mut record) {
+            Err(Failed { why, hint, .. }) => match self.take_all_back(target, &mut record) {
                 Ok(()) => Err(DriverError {
                     hint,
                     ..DriverError::no_effect(why)
@@ -92,8 +92,7 @@ impl Drain<'_> {
     /// Takes back what a drain has done, part by part, the last one first.
     pub fn undrain(&self, target: &Target) -> Result<(), DriverError> {
         let mut record = self.record(target)?;
-        self.take_back(&mut record)
-            .and_then(|()| Ok(self.ready().went(target, false)?))
+        self.take_all_back(target, &mut record)
             .map_err(|failed| DriverError::unknown(format!("not undone: {}", failed.why)))
     }
 
@@ -120,6 +119,9 @@ impl Drain<'_> {
         self.nobody_holds(&sight, target)?;
         for device in &devices {
             self.note_settings(device, record)?;
+        }
+        self.ready().put_back(target)?;
+        for device in &devices {
             self.quiet(device, record)?;
         }
         self.nobody_holds(&self.sight(), target)?;
@@ -161,7 +163,12 @@ impl Drain<'_> {
             uuid: says.uuid.clone(),
             had: settings::all(&(self.nvml)(), device.address())?,
         };
-        Ok(record.begin(self.folder, part)?)
+        record.begin(self.folder, part)?;
+        if says.persistence == Some(true) {
+            let gpu = device.address();
+            record.begin(self.folder, Part::Persistence { gpu })?;
+        }
+        Ok(())
     }
 
     /// Tells the NVIDIA driver, where it has the GPU, that it is used no more.
@@ -172,7 +179,6 @@ impl Drain<'_> {
         let gpu = device.address();
         let nvml = (self.nvml)();
         if says.persistence == Some(true) {
-            record.begin(self.folder, Part::Persistence { gpu })?;
             nvml.set_persistence(gpu, false)?;
         }
         record.begin(self.folder, Part::Draining { gpu })?;
@@ -206,6 +212,11 @@ impl Drain<'_> {
             machine.remove(function.address)?;
         }
         Ok(())
+    }
+
+    fn take_all_back(&self, target: &Target, record: &mut Record) -> Result<(), Failed> {
+        self.take_back(record)?;
+        Ok(self.ready().went(target, false)?)
     }
 
     fn take_back(&self, record: &mut Record) -> Result<(), Failed> {

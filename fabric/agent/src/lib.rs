@@ -13,6 +13,8 @@
 
 mod ailing;
 mod answers;
+#[cfg(test)]
+mod bench;
 mod check;
 mod client;
 pub mod command;

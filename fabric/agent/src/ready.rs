@@ -18,7 +18,7 @@ use crate::settings::{self, Holds};
 use crate::sight::{Device, Sight};
 use crate::wire::Target;
 use poolwright_driver::DriverError;
-use poolwright_pcie::{Nvml, Setting};
+use poolwright_pcie::{Address, Nvml, Setting};
 pub(crate) use profile::Profile;
 use record::{Part, Record};
 use std::path::Path;
@@ -51,6 +51,28 @@ impl Ready<'_> {
             .map_err(|why| DriverError::unknown(format!("not undone: {why}")))
     }
 
+    /// Sets back what was set, as the host lets go of them, and keeps what that was: they may be given back. What can't
+    /// be set back keeps nobody from taking them away; see [`Ready::left`].
+    pub fn put_back(&self, target: &Target) -> Result<(), String> {
+        let mut record = Record::open(self.folder, target)?;
+        let nvml = (self.nvml)();
+        let not_back = |part: &Part| match part {
+            Part::Set { gpu, uuid, was } => {
+                let set = settings::set_back(self.root, &nvml, (*gpu, uuid.as_deref()), *was);
+                set.err()
+                    .map(|why| format!("{gpu} could not be set back to {was}: {why}"))
+            }
+            Part::Told => None,
+        };
+        let left = record.parts().iter().rev().filter_map(not_back).collect();
+        record.put_back(self.folder, left)
+    }
+
+    /// What could not be set back, or was not.
+    pub fn left(&self, target: &Target) -> Result<Vec<String>, DriverError> {
+        Ok(self.record(target)?.left())
+    }
+
     /// The host has let go of them, or has them again: what was done to those that went is undone with that.
     pub fn went(&self, target: &Target, gone: bool) -> Result<(), String> {
         Record::open(self.folder, target)?.went(self.folder, gone)
@@ -65,6 +87,11 @@ impl Ready<'_> {
         let nvml = (self.nvml)();
         let sight = Sight::of(self.root, &nvml);
         let devices = found(&sight, target).map_err(Missing::why)?;
+        for device in &devices {
+            for wanted in profile.settings() {
+                waits_for_no_reset(&nvml, device, wanted)?;
+            }
+        }
         let mut said = Vec::new();
         for device in &devices {
             said.push(health::of(self.root, &nvml, device)?);
@@ -112,10 +139,7 @@ impl Ready<'_> {
         record.begin(self.folder, part)?;
         match settings::set(nvml, gpu, wanted)? {
             Holds::Now => Ok(format!("{wanted} (it was {})", was.now)),
-            Holds::AfterReset => Err(format!(
-                "{wanted}: {gpu} takes it with its next reset only, and is now {}: set it once with nvidia-smi and reset it",
-                was.now
-            )),
+            Holds::AfterReset => Err(pending(wanted, gpu, was.now)),
         }
     }
 
@@ -131,4 +155,22 @@ impl Ready<'_> {
         }
         Ok(())
     }
+}
+
+/// Of ECC it is known beforehand that a GPU takes it with a reset only: nothing is begun then. Of MIG it depends on the GPU.
+fn waits_for_no_reset(nvml: &Nvml, device: &Device<'_>, wanted: Setting) -> Result<(), String> {
+    if !matches!(wanted, Setting::Ecc(_)) || device.driver_says.is_none() {
+        return Ok(());
+    }
+    let gpu = device.address();
+    match nvml.setting(gpu, wanted)? {
+        Some(set) if set.now != wanted => Err(pending(wanted, gpu, set.now)),
+        _ => Ok(()),
+    }
+}
+
+fn pending(wanted: Setting, gpu: Address, now: Setting) -> String {
+    format!(
+        "{wanted}: {gpu} takes it with its next reset only, and is now {now}: set it once with nvidia-smi and reset it"
+    )
 }

@@ -143,6 +143,13 @@ pub trait HostSide: Send + Sync {
     /// it is refused ([`in_use`]) and nothing of it is left. `CannotTell` where this endpoint can't do that.
     async fn drain(&self, target: &HostTarget, deadline: Duration) -> Result<(), DriverError>;
 
+    /// What the host could not put back as it was when it let go of the GPUs, each with the reason: they are not clean for
+    /// anybody else. Asked after [`HostSide::drain`], and changes nothing; `CannotTell` where this endpoint doesn't know.
+    async fn left(&self, _target: &HostTarget, _deadline: Duration) -> Result<Vec<String>, DriverError> {
+        let message = format!("{} does not tell what GPUs were set to", self.endpoint());
+        Err(DriverError::cannot_tell(message))
+    }
+
     /// Takes a drain back.
     async fn undrain(&self, target: &HostTarget, deadline: Duration) -> Result<(), DriverError>;
 

@@ -28,6 +28,10 @@ struct Telling {
     ailments: Vec<Ailment>,
     /// GPUs that no host sees any more, by their names.
     gone: Vec<String>,
+    /// The same, for one look.
+    gone_once: Vec<String>,
+    /// A GPU that its host can't put back as it was, and how.
+    left: Option<(GpuId, String)>,
     silent: bool,
     /// Of all agents only this one has something to tell.
     alone: Option<ControlEndpointId>,
@@ -80,13 +84,22 @@ impl HostSide for Side {
         if told.alone.as_ref().is_some_and(|alone| *alone != self.0) {
             return Ok(Vec::new());
         }
-        let names = expected.iter().flat_map(|target| &target.known_as);
-        let gone = names.filter(|name| told.gone.contains(name));
-        let gone = gone.map(|name| ailment(name, Failing::Gone, "boot-1/gone"));
+        let names: Vec<&String> = expected.iter().flat_map(|target| &target.known_as).collect();
+        let is_gone = |name: &&&String| told.gone.contains(name) || told.gone_once.contains(name);
+        let gone = names.iter().filter(is_gone);
+        let gone: Vec<Ailment> = gone
+            .map(|name| ailment(name, Failing::Gone, "boot-1/gone"))
+            .collect();
+        told.gone_once.retain(|name| !names.contains(&name));
         Ok(told.ailments.iter().cloned().chain(gone).collect())
     }
     async fn drain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
         Ok(())
+    }
+    async fn left(&self, target: &HostTarget, _: Duration) -> Result<Vec<String>, DriverError> {
+        let told = self.1.lock().unwrap();
+        let left = told.left.iter().filter(|(gpu, _)| target.gpus.contains(gpu));
+        Ok(left.map(|(_, what)| what.clone()).collect())
     }
     async fn undrain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
         Ok(())
@@ -268,6 +281,38 @@ async fn one_that_went_without_a_word_is_taken_out_of_use() {
     sleep(POLL * 10).await;
     assert_eq!(pool.out_of_use().await, [(held[1].id.clone(), Cause::Gone)]);
     assert_eq!(pool.strikes(&held[1].id).await, 1);
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_back_with_the_next_look_is_left_alone() {
+    let (pool, told, clockwork, held) = pool().await;
+    for _ in 0..3 {
+        told.lock().unwrap().gone_once.push(name_of(&held[1]));
+        sleep(POLL * 4).await;
+        assert!(told.lock().unwrap().gone_once.is_empty(), "it was told");
+        assert_eq!(pool.out_of_use().await, []);
+    }
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_not_put_back_as_it_was_is_taken_out_of_use() {
+    let (pool, told, clockwork, held) = pool().await;
+    let what = "0000:41:00.0 could not be set back to MIG off: it hangs";
+    told.lock().unwrap().left = Some((held[0].id.clone(), what.to_owned()));
+    pool.released("three").await;
+    sleep(POLL * 3).await;
+    let out = pool.composer().quarantined().await.unwrap();
+    let [unclean] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((&unclean.gpu, unclean.cause), (&held[0].id, Cause::Unclean));
+    assert_eq!(unclean.evidence.says, what);
+    let snapshot = pool.snapshot().await;
+    let gpu = snapshot.topology.gpu(&held[0].id).unwrap();
+    assert_eq!(
+        (gpu.state, gpu.composability.is_composable()),
+        (GpuState::Dirty, false)
+    );
     clockwork.stop().await;
 }
 

@@ -80,6 +80,8 @@ struct State {
     /// How often the hosts have started again, and how often they do so yet right after a drain.
     starts: u32,
     starts_to_come: u32,
+    /// What the hosts can't put back on a GPU as it was.
+    left: BTreeMap<String, Vec<String>>,
     /// What the host tells of a GPU that it sees.
     told: BTreeMap<String, Learned>,
     /// What the largest register wants of which room was asked for.
@@ -282,6 +284,16 @@ impl Rack {
     /// The hosts tell this of a GPU from now on.
     pub fn tell(&self, learned: Learned) {
         self.state().told.insert(learned.gpu.to_string(), learned);
+    }
+
+    /// The hosts can't put this back on a GPU as it was.
+    pub fn leaves(&self, gpu: &str, what: &str) {
+        let mut state = self.state();
+        state
+            .left
+            .entry(gpu.to_owned())
+            .or_default()
+            .push(what.to_owned());
     }
 
     /// What the largest register wants of which room was asked for, by each question.

@@ -1,6 +1,6 @@
 //! After a host was seen to have its GPUs it makes them ready; an attach succeeds when it has.
 
-use crate::kit::{Kit, run};
+use crate::kit::{Kit, run, submission};
 use crate::plans::{attach, release};
 use crate::rack::{Call, How, Rack};
 use poolwright_executor::{Operation, OperationState, StepRecord, StepState};
@@ -90,5 +90,43 @@ async fn of_a_host_that_was_asked_for_nothing_nothing_is_put_back() {
         done.steps
     );
     assert_eq!(kit.rack.times_asked(Call::Unready, "u1"), 0);
+    kit.all_is_well().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_host_could_not_put_back_is_closed_to_other_tenants_also_after_its_reset() {
+    let mut kit = Kit::new();
+    let held_by = |tenant: &str, name: &str| {
+        let held = crate::plans::composition("a", tenant, "h1", &["u1"]);
+        crate::plans::Draft::new(name).compose(held).plan()
+    };
+    kit.given(held_by("red", "first")).await;
+    kit.rack
+        .leaves("u1", "MIG could not be set back to off: it hangs");
+    kit.rack.leaves("u1", "ECC could not be set back to on: it hangs");
+    let released = run(&kit.executor(), release()).await;
+    assert_eq!(released.state, OperationState::Completed, "it goes all the same");
+    let evidence = released.steps[0].evidence.as_deref().unwrap();
+    assert!(
+        evidence.ends_with(
+            "MIG could not be set back to off: it hangs; ECC could not be set back to on: it hangs"
+        ),
+        "{evidence}"
+    );
+    let record = kit.gpu("u1").await;
+    assert_eq!(
+        (record.state.name(), record.clean, record.left.len()),
+        ("dirty", false, 2)
+    );
+    for without_reset in [false, true] {
+        kit.options.reuse_without_reset = without_reset;
+        let asked = submission(held_by("blue", "other"));
+        let refused = kit.executor().submit(asked).await.unwrap_err().to_string();
+        assert!(
+            refused.contains("closed to other tenants: MIG could not be set back"),
+            "{refused}"
+        );
+    }
+    kit.given(held_by("red", "again")).await;
     kit.all_is_well().await;
 }

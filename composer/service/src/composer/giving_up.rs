@@ -103,6 +103,10 @@ impl Composer {
             learned_before: known
                 .as_ref()
                 .and_then(|known| known.value.learned_before.clone()),
+            left: known
+                .as_ref()
+                .map(|known| known.value.left.clone())
+                .unwrap_or_default(),
             operation: known.and_then(|known| known.value.operation),
             since: self.clock.now(),
         })?;

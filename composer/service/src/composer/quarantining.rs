@@ -345,8 +345,10 @@ impl Composer {
         if let Ok(gpu) = self.known_gpu(&of.gpu).await {
             self.tell_of_gpu(&mut batch, &gpu, now)?;
         }
-        if of.cause == Cause::Identity {
-            self.settle_identity(&of.gpu, &mut batch).await?;
+        match of.cause {
+            Cause::Identity => self.settle_identity(&of.gpu, &mut batch).await?,
+            Cause::Unclean => self.settle_left(&of.gpu, &mut batch).await?,
+            _ => {}
         }
         self.store.commit(batch).await?;
         tracing::info!(gpu = %of.gpu, "its burn-in passed: it is in use again");
@@ -366,6 +368,20 @@ impl Composer {
                     known.map(|known| known.revision),
                 )
                 .put(&settled)?;
+        }
+        Ok(())
+    }
+
+    /// Somebody has looked at it: nothing is left of what its last host had set.
+    async fn settle_left(&self, gpu: &GpuId, batch: &mut Batch) -> Result<(), StoreError> {
+        if let Some(Versioned { mut value, revision }) =
+            read::<GpuRecord>(self.store.as_ref(), gpu.as_str()).await?
+        {
+            value.left.clear();
+            batch
+                .expect(Claim::KIND, value.unit.as_str(), None)
+                .expect(GpuRecord::KIND, gpu.as_str(), Some(revision))
+                .put(&value)?;
         }
         Ok(())
     }

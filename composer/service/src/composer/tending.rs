@@ -1,14 +1,16 @@
 //! Tending: what the hosts' agents tell of GPUs that fail, and of those that a composition holds and that went without a
-//! word, takes them out of use. By the clock, a host at a time; while an agent is silent nothing is known, and nothing
-//! done.
+//! word, takes them out of use; and so does what a host could not put back as it was when it let go of a GPU. By the
+//! clock, a host at a time; while an agent is silent nothing is known, and nothing done.
 //!
-//! Where most of what a host should have is gone at once, it is a fault of the host, and told: no GPU is to blame.
+//! One that is gone is looked for once more, with the next poll: a driver that starts anew, or a link that is trained
+//! again, is no failure. Where most of what a host should have is gone at once, it is a fault of the host, and told: no
+//! GPU is to blame.
 
 use super::Composer;
 use crate::agent::Agent;
 use crate::error::ServiceError;
 use crate::identity;
-use crate::quarantine::{Cause, Failure, GpuHistory};
+use crate::quarantine::{self, Cause, Failure, GpuHistory};
 use futures_util::StreamExt;
 use poolwright_driver::{Ailment, Failing, HostTarget};
 use poolwright_executor::Drivers;
@@ -18,7 +20,7 @@ use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::Gpu;
 use poolwright_planner::Held;
 use poolwright_store::read;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 /// Hosts that are asked at a time.
@@ -30,75 +32,107 @@ const BY: &str = "the manager";
 /// Fewer than these are never the host's fault.
 const FEWEST: usize = 2;
 
+/// What the last look at a host has shown.
+#[derive(Debug, Clone, Default)]
+struct Look {
+    /// Not there, or not there any more.
+    gone: BTreeSet<GpuId>,
+    /// Why nothing was shown.
+    error: Option<String>,
+}
+
+/// The last looks at all hosts.
+type Looks = BTreeMap<HostId, Look>;
+
 impl Composer {
     /// Tends the hosts' GPUs for as long as the pool is polled.
     pub(crate) async fn keep_tending(&self) {
         let Some(every) = self.options.poll else {
             return std::future::pending().await;
         };
+        let mut looks = Looks::new();
         loop {
             tokio::time::sleep(every.max(Duration::from_secs(1))).await;
             self.has_calendar().await;
-            if let Err(error) = self.tend().await {
-                tracing::warn!("which GPUs fail can't be looked at: {error}");
+            match self.tend(&looks).await {
+                Ok(now) => looks = now,
+                Err(error) => tracing::warn!("which GPUs fail can't be looked at: {error}"),
             }
         }
     }
 
-    /// Asks each agent once.
-    pub(super) async fn tend(&self) -> Result<(), ServiceError> {
+    /// Asks each agent once. What the looks before this one have shown says what is believed.
+    async fn tend(&self, before: &Looks) -> Result<Looks, ServiceError> {
         self.take_out_mistaken().await?;
         let agents = self.agents().await?.into_iter().filter(Agent::speaks);
         let agents: Vec<HostId> = agents.map(|agent| agent.host).collect();
         if agents.is_empty() {
-            return Ok(());
+            return Ok(Looks::new());
         }
         let snapshot = self.snapshot().await?;
         let expected = &self.expected(&snapshot).await?;
-        let asked = futures_util::stream::iter(agents).for_each_concurrent(AT_ONCE, |host| {
+        let asked = agents.into_iter().map(|host| {
             let snapshot = snapshot.clone();
             async move {
                 let expected = expected.get(&host).map_or(&[][..], Vec::as_slice);
-                if let Err(error) = self.tend_host(&host, expected, &snapshot).await {
-                    tracing::info!(%host, "which of its GPUs fail can't be told: {error}");
-                }
+                let last = before.get(&host).cloned().unwrap_or_default();
+                let look = match self.tend_host(&host, expected, &snapshot, &last.gone).await {
+                    Ok(gone) => Look { gone, error: None },
+                    Err(error) => {
+                        let error = Some(error.to_string());
+                        if error != last.error {
+                            let why = error.as_deref().unwrap_or_default();
+                            tracing::warn!(%host, "which of its GPUs fail is not known: {why}");
+                        }
+                        Look { error, ..last }
+                    }
+                };
+                (host, look)
             }
         });
-        asked.await;
-        Ok(())
+        let looks = futures_util::stream::iter(asked).buffer_unordered(AT_ONCE);
+        Ok(looks.collect().await)
     }
 
-    /// Takes GPUs out of use that are not who they were.
+    /// Takes GPUs out of use that are not who they were, or not as they were.
     async fn take_out_mistaken(&self) -> Result<(), ServiceError> {
         self.books.refresh(self.store.as_ref()).await?;
-        let mistaken = {
+        let found: Vec<(GpuId, Cause, String)> = {
             let pages = self.books.pages();
-            let mut mistaken = identity::mistaken(pages.records.values().map(|record| &record.value));
-            mistaken.retain(|gpu, _| !pages.quarantined.contains_key(gpu));
+            let records = || pages.records.values().map(|record| &record.value);
+            let mistaken = identity::mistaken(records()).into_iter();
+            let mistaken = mistaken.map(|(gpu, says)| (gpu, Cause::Identity, says));
+            let unclean = quarantine::unclean(records()).map(|(gpu, says)| (gpu, Cause::Unclean, says));
             mistaken
+                .chain(unclean)
+                .filter(|(gpu, ..)| !pages.quarantined.contains_key(gpu))
+                .collect()
         };
-        for (gpu, says) in mistaken {
+        for (gpu, cause, says) in found {
             let failure = Failure {
-                cause: Cause::Identity,
+                cause,
                 says,
                 firmware: None,
                 event: None,
             };
             if let Err(error) = self.quarantine_gpu(&gpu, &failure, BY).await {
-                tracing::warn!(%gpu, "it is not who it was, and can't be taken out of use: {error}");
+                tracing::warn!(%gpu, "{cause}, and can't be taken out of use: {error}");
             }
         }
         Ok(())
     }
 
+    /// Gives those that are gone; they are taken out of use where they were before.
     async fn tend_host(
         &self,
         host: &HostId,
         expected: &[HostTarget],
         snapshot: &Snapshot,
-    ) -> Result<(), ServiceError> {
+        gone_before: &BTreeSet<GpuId>,
+    ) -> Result<BTreeSet<GpuId>, ServiceError> {
+        let mut are_gone = BTreeSet::new();
         let Some(side) = self.connections.host(host).await? else {
-            return Ok(());
+            return Ok(are_gone);
         };
         let ailments = side.ailing(expected, DEADLINE).await?;
         let is_gone = |ailment: &Ailment| ailment.failing == Failing::Gone;
@@ -116,11 +150,16 @@ impl Composer {
             let gpu = known_as(snapshot, &ailment).filter(|gpu| {
                 is_at(snapshot, host, gpu) || expected.iter().any(|target| target.gpus.contains(gpu))
             });
-            if let Some(gpu) = gpu {
+            let Some(gpu) = gpu else { continue };
+            let is_new = is_gone(&ailment) && !gone_before.contains(&gpu);
+            if is_gone(&ailment) {
+                are_gone.insert(gpu.clone());
+            }
+            if !is_new {
                 self.take_ailment(&gpu, ailment).await?;
             }
         }
-        Ok(())
+        Ok(are_gone)
     }
 
     /// What compositions hold at each host that was attached, and no operation has in hand.

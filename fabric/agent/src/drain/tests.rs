@@ -2,85 +2,16 @@
 
 #[path = "../../tests/agent/kernel.rs"]
 mod kernel;
-#[path = "../../../pcie/tests/tree/mod.rs"]
-mod tree;
 
-use super::Drain;
-use crate::folder::Folder;
-use crate::wire::Target;
+use crate::bench::Bench;
+use crate::bench::tree::{self, GPU};
 use kernel::{Kernel, Mood};
-use poolwright_model::id::GpuId;
-use poolwright_pcie::Nvml;
 use std::fs;
-use std::path::PathBuf;
-use tree::{GPU, Host, gpu_config, host, library};
 
-fn it() -> Target {
-    Target {
-        gpus: vec![GpuId::from_lossy("gpu-1")],
-        slot: Some("10".to_owned()),
-        ..Target::default()
-    }
-}
-
-struct Bench {
-    host: Host,
-    /// The stand-in for the driver's library.
-    driver: PathBuf,
-    folder: Folder,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let (host, _) = host(&gpu_config());
-        let folder = Folder::at(host.root.path().join("agent"));
-        folder.make().unwrap();
-        fs::create_dir_all(host.root.path().join("tmp")).unwrap();
-        Self {
-            driver: library(&host),
-            folder,
-            host,
-        }
-    }
-
-    fn drain(&self) {
-        self.at_the_host(&|| Nvml::load_from(&self.driver))
-            .drain(&it())
-            .unwrap()
-    }
-
-    fn undrain(&self) {
-        self.at_the_host(&|| Nvml::load_from(&self.driver))
-            .undrain(&it())
-            .unwrap();
-    }
-
-    fn at_the_host<'a>(&'a self, nvml: &'a dyn Fn() -> Nvml) -> Drain<'a> {
-        Drain {
-            root: self.host.root.path(),
-            folder: &self.folder,
-            nvml,
-        }
-    }
-
-    /// Where the stand-in keeps a value.
-    fn at(&self, name: &str) -> PathBuf {
-        self.host.root.path().join(format!("tmp/nvml_{name}_{GPU}"))
-    }
-
-    fn is(&self, name: &str) -> String {
-        fs::read_to_string(self.at(name)).unwrap().trim().to_owned()
-    }
-
-    fn put(&self, name: &str, value: &str) {
-        fs::write(self.at(name), value).unwrap();
-    }
-
-    /// As a GPU does whose power goes.
-    fn forget(&self) {
-        for name in ["compute", "power", "persistence"] {
-            let _ = fs::remove_file(self.at(name));
-        }
+/// As a GPU does whose power goes.
+fn forget(bench: &Bench) {
+    for name in ["compute", "power", "persistence"] {
+        let _ = fs::remove_file(bench.at(name));
     }
 }
 
@@ -93,11 +24,13 @@ fn a_gpu_that_comes_back_is_set_to_what_it_was() {
     }
     bench.drain();
     assert!(!kernel.is_there());
-    bench.forget();
+    forget(&bench);
     bench.undrain();
     assert!(kernel.is_bound());
-    let is = ["compute", "power", "persistence"].map(|name| bench.is(name));
-    assert_eq!(is, ["3", "300000", "1"]);
+    assert_eq!(
+        bench.are(["compute", "power", "persistence"]),
+        ["3", "300000", "1"]
+    );
 }
 
 #[test]
@@ -113,9 +46,60 @@ fn also_after_a_start_of_the_host_in_between() {
     let kernel = Kernel::of(&bench.host, Mood::Willing);
     bench.put("power", "300000");
     bench.drain();
-    bench.forget();
+    forget(&bench);
     starts('b');
     kernel.start_again();
     bench.undrain();
-    assert_eq!(bench.is("power"), "300000");
+    assert_eq!(bench.is("power").as_deref(), Some("300000"));
+}
+
+const PROFILE: &str = "persistence = true\ncompute-mode = \"exclusive-process\"\npower-limit-watts = 300";
+
+#[test]
+fn what_a_host_has_set_is_set_back_before_the_gpu_goes_and_set_again_if_it_comes_back() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(&bench.host, Mood::Willing);
+    let is = || bench.are(["compute", "power", "persistence"]);
+    bench.profile(PROFILE);
+    bench.make().unwrap();
+    assert_eq!(is(), ["3", "300000", "1"]);
+    bench.drain();
+    assert!(!kernel.is_there());
+    assert_eq!(is(), ["0", "700000", "0"]);
+    assert_eq!(bench.left(), Vec::<String>::new());
+    bench.undrain();
+    assert_eq!(is(), ["3", "300000", "1"]);
+    assert_eq!(bench.left().len(), 3, "it is here, and set");
+}
+
+#[test]
+fn what_can_not_be_set_back_is_told_and_the_gpu_goes() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(&bench.host, Mood::Willing);
+    // The stand-in takes none below 200 W.
+    bench.put("power", "100000");
+    bench.profile(PROFILE);
+    bench.make().unwrap();
+    bench.drain();
+    assert!(!kernel.is_there());
+    let told = bench.left();
+    let [left] = &told[..] else { panic!("{told:?}") };
+    let words = format!("{GPU} could not be set back to power limit 100 W: power limit 100 W:");
+    assert!(left.starts_with(&words), "{left}");
+    assert_eq!(bench.is("compute").as_deref(), Some("0"), "all the rest is");
+    bench.drain();
+    assert_eq!(bench.left(), told, "asked again, it is told again");
+}
+
+#[test]
+fn one_that_went_before_anything_was_set_back_is_told_of() {
+    let bench = Bench::new();
+    bench.profile("power-limit-watts = 300");
+    bench.make().unwrap();
+    fs::remove_file(bench.device()).unwrap();
+    bench.drain();
+    assert_eq!(
+        bench.left(),
+        [format!("{GPU} was not set back to power limit 700 W")]
+    );
 }

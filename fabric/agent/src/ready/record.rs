@@ -1,6 +1,7 @@
 //! What was done to make GPUs ready, on the disk: one file for each, until it is undone.
 //!
-//! Where the GPUs have gone from this host it has nothing to undo any more, unless they are given back.
+//! Where the GPUs have gone from this host it has nothing to undo any more, unless they are given back; it still says what
+//! they were left at.
 
 use crate::folder::Folder;
 use crate::kept::File;
@@ -52,6 +53,9 @@ struct Kept {
     /// The host has let go of the GPUs since.
     #[serde(default)]
     gone: bool,
+    /// What could not be set back as it did; `None` where nobody has tried.
+    #[serde(default)]
+    left: Option<Vec<String>>,
 }
 
 impl Record {
@@ -106,13 +110,27 @@ impl Record {
 
     /// Keeps that the host has let go of the GPUs, or that it has them again.
     pub fn went(&mut self, folder: &Folder, gone: bool) -> Result<(), String> {
-        match self.kept.gone == gone {
-            true => Ok(()),
-            false => {
-                self.kept.gone = gone;
-                self.write(folder)
-            }
+        self.kept.gone = gone;
+        if !gone {
+            self.kept.left = None;
         }
+        self.write(folder)
+    }
+
+    /// Keeps what could not be set back as the host let go of the GPUs.
+    pub fn put_back(&mut self, folder: &Folder, left: Vec<String>) -> Result<(), String> {
+        self.kept.left = Some(left);
+        self.write(folder)
+    }
+
+    /// What the GPUs were left at, in words.
+    pub fn left(&self) -> Vec<String> {
+        let not_back = |part: &Part| match part {
+            Part::Set { gpu, was, .. } => Some(format!("{gpu} was not set back to {was}")),
+            Part::Told => None,
+        };
+        let left = self.kept.left.clone();
+        left.unwrap_or_else(|| self.kept.parts.iter().filter_map(not_back).collect())
     }
 
     fn write(&self, folder: &Folder) -> Result<(), String> {

@@ -1,89 +1,12 @@
-//! A GPU is made ready with a stand-in for its driver's library, which keeps what it is set to in files.
+//! A GPU is made ready, and that is undone.
 
-#[path = "../../../pcie/tests/tree/mod.rs"]
-mod tree;
-
-use super::Ready;
-use crate::folder::Folder;
-use crate::wire::Target;
-use poolwright_driver::{DriverError, ErrorKind};
-use poolwright_model::id::GpuId;
-use poolwright_pcie::Nvml;
+use crate::bench::Bench;
+use crate::bench::tree::GPU;
+use poolwright_driver::ErrorKind;
 use std::fs;
-use std::path::PathBuf;
-use tree::{GPU, Host, gpu_config, host, library};
 
-fn it() -> Target {
-    Target {
-        gpus: vec![GpuId::from_lossy("gpu-1")],
-        slot: Some("10".to_owned()),
-        ..Target::default()
-    }
-}
-
-struct Bench {
-    host: Host,
-    /// The stand-in for the driver's library.
-    driver: PathBuf,
-    folder: Folder,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let (host, _) = host(&gpu_config());
-        let folder = Folder::at(host.root.path().join("agent"));
-        folder.make().unwrap();
-        Self {
-            driver: library(&host),
-            folder,
-            host,
-        }
-    }
-
-    fn make(&self) -> Result<String, DriverError> {
-        let nvml = || Nvml::load_from(&self.driver);
-        self.ready(&nvml).make(&it())
-    }
-
-    fn unmake(&self) -> Result<(), DriverError> {
-        let nvml = || Nvml::load_from(&self.driver);
-        self.ready(&nvml).unmake(&it())
-    }
-
-    fn ready<'a>(&'a self, nvml: &'a dyn Fn() -> Nvml) -> Ready<'a> {
-        Ready {
-            root: self.host.root.path(),
-            folder: &self.folder,
-            nvml,
-        }
-    }
-
-    fn profile(&self, text: &str) {
-        self.folder.write("profile.toml", text).unwrap();
-    }
-
-    /// What sysfs has of it.
-    fn device(&self) -> PathBuf {
-        self.host.root.path().join("sys/bus/pci/devices").join(GPU)
-    }
-
-    /// Where the stand-in keeps a value.
-    fn at(&self, name: &str) -> PathBuf {
-        self.host.root.path().join(format!("tmp/nvml_{name}_{GPU}"))
-    }
-
-    fn is(&self, name: &str) -> Option<String> {
-        Some(fs::read_to_string(self.at(name)).ok()?.trim().to_owned())
-    }
-
-    fn put(&self, name: &str, value: &str) {
-        fs::create_dir_all(self.host.root.path().join("tmp")).unwrap();
-        fs::write(self.at(name), value).unwrap();
-    }
-
-    fn keeps_something(&self) -> bool {
-        self.folder.path().join("ready-gpu-1.json").exists()
-    }
+fn keeps_something(bench: &Bench) -> bool {
+    bench.folder.path().join("ready-gpu-1.json").exists()
 }
 
 #[test]
@@ -113,7 +36,7 @@ fn what_is_different_is_set_and_what_was_so_or_is_not_offered_is_told() {
         (bench.is("compute"), bench.is("power")),
         (Some("0".into()), Some("700000".into()))
     );
-    assert!(!bench.keeps_something());
+    assert!(!keeps_something(&bench));
     bench.unmake().unwrap();
 }
 
@@ -142,7 +65,7 @@ fn what_does_not_come_about_leaves_nothing_behind() {
             "{profile}"
         );
         assert!(bench.is("ecc_next").is_none_or(|value| value == "1"));
-        assert!(!bench.keeps_something());
+        assert!(!keeps_something(&bench));
     }
 }
 
@@ -212,7 +135,7 @@ fn a_gpu_of_which_nobody_can_tell_whether_it_is_there_is_not_taken_for_gone() {
         let error = bench.unmake().unwrap_err();
         assert_eq!(error.kind, ErrorKind::OutcomeUnknown);
         assert!(error.message.contains(words), "{words}: {error}");
-        assert!(bench.keeps_something());
+        assert!(keeps_something(&bench));
     }
 }
 
@@ -223,7 +146,7 @@ fn one_that_went_took_its_settings_along() {
     bench.make().unwrap();
     fs::remove_file(bench.device()).unwrap();
     bench.unmake().unwrap();
-    assert!(!bench.keeps_something());
+    assert!(!keeps_something(&bench));
 }
 
 #[test]
@@ -239,4 +162,22 @@ fn what_will_be_as_it_was_with_the_next_reset_is_set_back() {
         (bench.is("ecc"), bench.is("ecc_next")),
         (Some("0".into()), Some("1".into()))
     );
+}
+
+#[test]
+fn what_waits_for_a_reset_is_told_before_anything_is_begun() {
+    for next in [None, Some("0")] {
+        let bench = Bench::new();
+        if let Some(next) = next {
+            bench.put("ecc_next", next);
+        }
+        bench.profile("persistence = true\necc = false");
+        let error = bench.make().unwrap_err();
+        assert!(error.message.starts_with("ECC off: "), "{error}");
+        assert!(error.message.contains("with its next reset only"), "{error}");
+        assert_eq!(
+            (bench.is("persistence"), bench.is("ecc_next").as_deref()),
+            (None, next)
+        );
+    }
 }

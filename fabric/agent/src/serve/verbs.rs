@@ -43,7 +43,7 @@ pub(super) fn answer(agent: &Agent, verb: &str, body: &[u8]) -> Result<Value, Dr
         }
         "ailing" => {
             let AilingAsked { expected } = read(body)?;
-            said(&ailing::ailments(agent.root(), &sight(), &expected))
+            said(&ailing::ailments(agent.root(), &sight(), &expected)?)
         }
         "holders" => said(&answers::held(agent.root(), &sight(), target)?),
         "renew" => said(&renewal::request(agent)?),
@@ -54,6 +54,7 @@ pub(super) fn answer(agent: &Agent, verb: &str, body: &[u8]) -> Result<Value, Dr
         }),
         "unready" => changed(agent, &request, || ready.unmake(target).map(|()| Done {})),
         "drain" => changed(agent, &request, || drain.drain(target).map(|()| Done {})),
+        "left" => said(&ready.left(target)?),
         "undrain" => changed(agent, &request, || drain.undrain(target).map(|()| Done {})),
         other => {
             let other: String = other.chars().take(40).collect();

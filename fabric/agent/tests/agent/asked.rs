@@ -367,6 +367,27 @@ async fn a_gpu_that_is_dead_is_told_by_the_name_of_the_one_that_should_be_in_its
     assert_eq!(names(&[]).await, [nobody], "who is expected nowhere is nobody");
 }
 
+#[tokio::test]
+async fn a_log_that_can_not_be_read_is_no_health_and_hides_nothing_else() {
+    let pool = pool().await;
+    let root = pool.host.root.path();
+    fs::create_dir_all(root.join("dev/kmsg")).unwrap();
+    let error = pool.manager.ailing(&[], LONG).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::NoEffect);
+    assert!(
+        error
+            .message
+            .contains("the kernel's log (/dev/kmsg) can't be read"),
+        "{error}"
+    );
+    let device = root.join("sys/bus/pci/devices").join(GPU);
+    fs::write(device.join("aer_dev_fatal"), "DLP 1\nTOTAL_ERR_FATAL 1\n").unwrap();
+    let told = pool.manager.ailing(&[], LONG).await.unwrap();
+    let failing: Vec<Failing> = told.iter().map(|one| one.failing).collect();
+    assert_eq!(failing, [Failing::FatalAer]);
+    pool.agent.stop().await;
+}
+
 /// As firmware that drives slots (ACPI) has it: another name, and a port that says of itself that it takes nothing.
 #[tokio::test]
 async fn a_slot_that_the_firmware_drives_is_found_by_the_number_of_its_port() {

@@ -90,6 +90,15 @@ impl HostSide for Rack {
         .await
     }
 
+    async fn left(&self, target: &HostTarget, _: Duration) -> Result<Vec<String>, DriverError> {
+        let state = self.state();
+        Ok(state
+            .left
+            .get(target.gpus[0].as_str())
+            .cloned()
+            .unwrap_or_default())
+    }
+
     async fn undrain(&self, target: &HostTarget, _: Duration) -> Result<(), DriverError> {
         let gpu = target.gpus[0].to_string();
         self.perform(Call::Undrain, &gpu.clone(), Some(()), move |state| {
