@@ -1,7 +1,7 @@
 //! Whether what is held is what is wanted.
 
 use crate::composition::{Composition, Held};
-use crate::survey::{Condition, Survey, UnitFacts};
+use crate::survey::{Survey, UnitFacts};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_sizing::need::{GpuSet, Need};
 use std::collections::BTreeSet;
@@ -23,10 +23,7 @@ pub(crate) fn serves(survey: &Survey<'_>, need: &Need, compositions: &[&Composit
 
 /// What a composition holds and nobody can use any more: it serves nothing, wherever it is.
 pub(crate) fn failed(survey: &Survey<'_>, composition: &Composition) -> Vec<Held> {
-    let out_of_use = |held: &&Held| {
-        let unit = survey.unit(&held.unit);
-        unit.is_some_and(|unit| unit.by_itself == Condition::Quarantined)
-    };
+    let out_of_use = |held: &&Held| survey.unit(&held.unit).is_some_and(UnitFacts::is_out_of_use);
     composition.held.iter().filter(out_of_use).cloned().collect()
 }
 

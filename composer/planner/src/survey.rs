@@ -87,6 +87,12 @@ impl UnitFacts<'_> {
     pub fn is_usable(&self) -> bool {
         matches!(self.by_itself, Condition::Free | Condition::Dirty)
     }
+
+    /// Whether it serves nobody, wherever it is: it failed, or nobody can say which GPU it is.
+    pub fn is_out_of_use(&self) -> bool {
+        let mut gpus = self.gpus.iter();
+        self.by_itself == Condition::Quarantined || gpus.any(|gpu| why_not(gpu) == Some(WhyNotKind::Conflict))
+    }
 }
 
 impl<'a> Survey<'a> {

@@ -19,7 +19,11 @@ fn failing(slots: u32) -> (Rack, String) {
 }
 
 fn quarantine(rack: &mut Rack, gpu: &str) {
-    rack.gpu_mut(gpu).composability = Composability::no(WhyNotKind::Quarantined, "Xid 79");
+    out_of_use(rack, gpu, WhyNotKind::Quarantined);
+}
+
+fn out_of_use(rack: &mut Rack, gpu: &str, why: WhyNotKind) {
+    rack.gpu_mut(gpu).composability = Composability::no(why, "for a reason");
 }
 
 fn moved(plan: &Plan) -> (Vec<String>, Vec<String>) {
@@ -32,12 +36,14 @@ fn moved(plan: &Plan) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn the_one_that_failed_goes_and_another_comes_beside_those_that_stay() {
-    for slots in [3, 8] {
+    use WhyNotKind::{Conflict, Quarantined};
+    for (slots, why) in [(3, Quarantined), (8, Quarantined), (3, Conflict), (8, Conflict)] {
         let (mut rack, failed) = failing(slots);
+        out_of_use(&mut rack, &failed, why);
         let plan = rack.plan();
         rack.holds(&plan);
         let (goes, comes) = moved(&plan);
-        assert_eq!((goes, comes.len()), (vec![failed], 1), "{slots} slots");
+        assert_eq!((goes, comes.len()), (vec![failed], 1), "{slots} slots, {why}");
         assert_eq!(plan.keeps.len(), 1, "and the rest stays");
         rack.apply(2);
         assert!(rack.plan().changes_nothing(), "once");
