@@ -1,7 +1,10 @@
 //! A GPU that fails: out of use with its evidence, exchanged by the next plan, and back once it was burnt in.
 
+use crate::calendar::Clockwork;
 use crate::kit::{ME, Pool, gpus};
+use crate::tending::was_told;
 use async_trait::async_trait;
+use poolwright_executor::Paused;
 use poolwright_model::composable::WhyNotKind;
 use poolwright_model::id::GpuId;
 use poolwright_model::topology::Gpu;
@@ -196,6 +199,57 @@ async fn it_comes_back_when_a_burn_in_has_passed_and_in_no_other_way() {
     );
     let history = pool.composer().gpu_history(&gpu.id).await.unwrap().of;
     assert_eq!((history.strikes.len(), history.passed.len()), (2, 1));
+}
+
+/// Of two that hosts took for one, one is burnt in while an operation has the other in hand.
+#[tokio::test(start_paused = true)]
+async fn a_burn_in_that_passed_counts_once_nothing_moves_the_other_gpu_any_more() {
+    let (mut pool, _, gpu) = pool(&["burn-in"]).await;
+    pool.options.poll = Some(Duration::from_secs(30));
+    pool.restart().await;
+    let clockwork = Clockwork::of(&pool);
+    let mut held = Vec::new();
+    for name in pool.truth().into_keys() {
+        held.push(pool.gpu(&name).await);
+    }
+    for one in &held {
+        was_told(&pool, one, "GPU-0e2b7f0c-9a51-4c1e-8f7a-4d2f9c1b7a01").await;
+    }
+    let other = held.into_iter().find(|one| one.id != gpu.id).unwrap();
+    pool.until("neither is in use", async || {
+        pool.is_out_of_use(&gpu.id).await && pool.is_out_of_use(&other.id).await
+    })
+    .await;
+    pool.composer().return_gpu(&gpu.id, HOUR, ME).await.unwrap();
+    let release = pool.release("two").await.unwrap();
+    pool.composer()
+        .pause(Paused::All, ME, "the other one is looked at")
+        .await
+        .unwrap();
+    let passed = async || {
+        let quarantine = pool.composer().gpu_history(&gpu.id).await.unwrap().quarantine;
+        quarantine.and_then(|one| one.burn_in.unwrap().ended)
+    };
+    pool.until("the burn-in is over", async || passed().await.is_some())
+        .await;
+    assert!(passed().await.unwrap().is_success());
+    tokio::time::sleep(HOUR).await;
+    assert!(
+        pool.is_out_of_use(&gpu.id).await,
+        "an operation may be asking its host who it is"
+    );
+
+    pool.composer().resume(&Paused::All, ME).await.unwrap();
+    pool.done(&release).await;
+    pool.until("it is in use again", async || !pool.is_out_of_use(&gpu.id).await)
+        .await;
+    let history = pool.composer().gpu_history(&gpu.id).await.unwrap().of;
+    assert_eq!(history.passed.len(), 1);
+    assert!(
+        pool.is_out_of_use(&other.id).await,
+        "nobody has burnt that one in"
+    );
+    clockwork.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

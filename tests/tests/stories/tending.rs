@@ -329,7 +329,7 @@ async fn a_host_that_sees_none_of_its_gpus_is_not_believed_and_a_silent_one_blam
 }
 
 /// As if its host had told so when it was attached.
-async fn was_told(pool: &Pool, gpu: &Gpu, uuid: &str) {
+pub async fn was_told(pool: &Pool, gpu: &Gpu, uuid: &str) {
     let found = read::<GpuRecord>(pool.store.as_ref(), gpu.id.as_str()).await;
     let mut record = found.unwrap().unwrap().value;
     record.learned = Some(Learned {

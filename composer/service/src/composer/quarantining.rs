@@ -315,7 +315,25 @@ impl Composer {
                 done => return done?,
             }
         }
-        Err(noted_too_often(of))
+        // As a rule an operation has another GPU in hand that is taken for this one.
+        tracing::info!(gpu = %of.gpu, "its burn-in passed: it is in use again once nothing moves what it was taken for");
+        self.end_burn_in(of, end).await
+    }
+
+    /// Gives back to use those whose burn-in passed while something else was noted of them: by what is read back now.
+    pub(super) async fn return_what_passed(&self) -> Result<(), ServiceError> {
+        let passed = |of: &Quarantine| {
+            let ended = of.burn_in.as_ref().and_then(|burn_in| burn_in.ended.as_ref());
+            ended.is_some_and(HookEnd::is_success)
+        };
+        for of in self.quarantined().await?.into_iter().filter(passed) {
+            match self.try_to_return(&of).await {
+                // It still is so; at the next look again.
+                Err(StoreError::Conflict { .. }) => {}
+                done => done??,
+            }
+        }
+        Ok(())
     }
 
     async fn try_to_return(&self, of: &Quarantine) -> Result<Result<(), ServiceError>, StoreError> {

@@ -63,6 +63,7 @@ impl Composer {
 
     /// Asks each agent once. What the looks before this one have shown says what is believed.
     async fn tend(&self, before: &Looks) -> Result<Looks, ServiceError> {
+        self.return_what_passed().await?;
         self.take_out_mistaken().await?;
         let agents = self.agents().await?.into_iter().filter(Agent::speaks);
         let agents: Vec<HostId> = agents.map(|agent| agent.host).collect();
