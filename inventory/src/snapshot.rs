@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Snapshot {
-    /// When the look began.
+    /// When the last look began that found it so.
     pub taken_at: Timestamp,
     #[serde(flatten)]
     pub topology: Topology,

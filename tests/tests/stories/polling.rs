@@ -8,6 +8,7 @@ use poolwright_driver::{
 };
 use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_emulator::{Rack, in_process};
+use poolwright_executor::Clock as _;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Standing};
 use poolwright_service::{Composer, DriftKind, ErrorCode, How, LETTERBOXES, Release};
@@ -215,6 +216,26 @@ async fn a_slow_endpoint_is_asked_for_who_is_bound_where_and_seldom_for_the_rest
     assert_eq!(asked.most_in_flight, 4);
     assert_eq!(asked.walks, 12, "all else every five minutes");
     assert_eq!(slow.asked("host-1-bmc").units, 0, "it binds nothing");
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_finds_nothing_new_moves_the_age_of_what_is_shown_and_nothing_else() {
+    let slow = Slow::new().await;
+    let pool = &slow.pool;
+    let clockwork = Clockwork::of(pool);
+    let age = async || {
+        let snapshot = pool.composer().snapshot_of_last_look().await.unwrap();
+        Duration::try_from(pool.clock.now().duration_since(snapshot.taken_at)).unwrap()
+    };
+    tokio::time::sleep(WALK * 2).await;
+    let before = pool.snapshot().await;
+    tokio::time::sleep(WALK * 10).await;
+    assert!(age().await <= WALK + POLL, "{:?}", age().await);
+    assert!(
+        Arc::ptr_eq(&before, &pool.snapshot().await),
+        "what rests on it is not made anew"
+    );
     clockwork.stop().await;
 }
 

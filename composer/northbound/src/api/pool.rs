@@ -36,7 +36,7 @@ async fn status(State(api): State<Api>) -> Answer<Status> {
 }
 
 async fn snapshot(State(api): State<Api>) -> Result<Shared<Snapshot>, Problem> {
-    Ok(Shared(api.composer.snapshot().await?))
+    Ok(Shared(api.composer.snapshot_of_last_look().await?))
 }
 
 async fn discover(State(api): State<Api>) -> Result<Shared<Snapshot>, Problem> {

@@ -107,7 +107,7 @@ impl Seen {
 
     /// Takes in a walk that was answered, failed or is not believed.
     fn take_walk(&mut self, look: Look, began: Began) {
-        let source = look.view.source.clone();
+        let (source, answered) = (look.view.source.clone(), look.answered);
         // A look that failed shows nothing; that is no sign that it is gone.
         let doubt = match look.answered {
             true => self.baselines.take_in(&look).err(),
@@ -129,7 +129,7 @@ impl Seen {
             .joined
             .as_ref()
             .is_some_and(|joined| joined.snapshot.contested);
-        if !anew && !contested {
+        if !anew && !contested && answered {
             self.still_so = self.still_so.max(Some(began.at));
         }
         self.changed(&source, anew || contested);
@@ -242,6 +242,20 @@ impl Composer {
     pub(super) async fn kept_endpoints(&self) -> Result<Vec<ControlEndpointId>, ServiceError> {
         let kept = read_all::<Endpoint>(self.store.as_ref()).await?.into_iter();
         Ok(kept.map(|kept| kept.value.spec.id).collect())
+    }
+
+    /// The same, taken at the last look that found it so: for who reads its age. What rests on it goes by the look that
+    /// found something new.
+    pub async fn snapshot_of_last_look(&self) -> Result<Arc<Snapshot>, ServiceError> {
+        let snapshot = self.snapshot().await?;
+        let still_so = self.lock_seen().still_so;
+        Ok(match still_so.filter(|last| *last > snapshot.taken_at) {
+            Some(taken_at) => Arc::new(Snapshot {
+                taken_at,
+                ..Snapshot::clone(&snapshot)
+            }),
+            None => snapshot,
+        })
     }
 
     /// The pool as last seen, with what we know of it.
