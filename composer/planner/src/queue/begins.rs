@@ -2,7 +2,7 @@
 //! something ends. A forecast: those that run end when they are expected to, and nobody else comes.
 
 use super::line::{Line, RunningJob, WaitingJob, without};
-use super::outlook::{Outlook, Pass, Started};
+use super::outlook::{Because, Outlook, Pass, Place, Started, Verdict};
 use crate::promise::width;
 use crate::settled::settle;
 use crate::{Composition, Reserved, World};
@@ -26,14 +26,27 @@ pub struct Begins<'a> {
     later: bool,
     trials: u32,
     begins: BTreeMap<DemandId, Timestamp>,
+    /// Those that at some moment were not looked at, for all that are before them.
+    passed_over: BTreeSet<DemandId>,
 }
 
 /// What is known of when jobs begin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expected {
     pub begins: BTreeMap<DemandId, Timestamp>,
-    /// Those for which nothing makes room that is known to end, open or close. Who is in neither is too far away to tell.
+    /// Those for which nothing makes room that is known to end, open or close.
     pub never: BTreeSet<DemandId>,
+    /// Those of which no more can be said, because the search was cut short.
+    pub cut: BTreeMap<DemandId, Cut>,
+}
+
+/// Where the search for a beginning was cut short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// Too many are before it.
+    Many,
+    /// Calendars were looked at until then, and go on.
+    Calendars(Timestamp),
 }
 
 impl<'a> Line<'a> {
@@ -53,6 +66,7 @@ impl<'a> Line<'a> {
             later: false,
             trials: 0,
             begins: BTreeMap::new(),
+            passed_over: BTreeSet::new(),
         }
     }
 }
@@ -73,15 +87,22 @@ impl Begins<'_> {
     /// When each is expected to begin, once there is nothing more to look at.
     #[must_use]
     pub fn told(self) -> Expected {
-        let waits = self.line.waiting.iter().map(|job| job.demand.id.clone());
-        let never = match self.trials > MOST_TRIALS {
-            true => BTreeSet::new(),
-            false => waits.collect(),
+        let ended = self.trials > MOST_TRIALS;
+        let cut = |id: &DemandId| match ended || self.passed_over.contains(id) {
+            true => Some(Cut::Many),
+            false => self.line.ahead_until.map(Cut::Calendars),
         };
-        Expected {
+        let mut expected = Expected {
             begins: self.begins,
-            never,
+            ..Expected::default()
+        };
+        for id in self.line.waiting.iter().map(|job| &job.demand.id) {
+            match cut(id) {
+                Some(cut) => drop(expected.cut.insert(id.clone(), cut)),
+                None => drop(expected.never.insert(id.clone())),
+            }
         }
+        expected
     }
 
     /// What starts at this moment.
@@ -96,8 +117,10 @@ impl Begins<'_> {
             ..self.line.clone()
         };
         let mut pass = Pass::of(&line, self.later);
-        pass.all();
+        let places = pass.all();
         self.trials += pass.trials;
+        let passed_over = places.into_iter().filter(is_passed_over);
+        self.passed_over.extend(passed_over.map(|place| place.demand));
         pass.started
     }
 
@@ -164,6 +187,15 @@ impl Begins<'_> {
             .collect();
         settle(&mut self.snapshot.topology, &[], &units);
     }
+}
+
+/// Whether it was not looked at, for all that are before it.
+fn is_passed_over(place: &Place) -> bool {
+    let because = match &place.verdict {
+        Verdict::Waits { because, .. } => Some(because),
+        Verdict::Starts { .. } => None,
+    };
+    matches!(because, Some(Because::Many))
 }
 
 /// When limits let go next of something for any that waits.

@@ -52,6 +52,8 @@ pub struct Line<'a> {
     pub running: Vec<RunningJob>,
     /// In the order of time; the first is what is wanted now. None: no calendar wants anything.
     pub ahead: Vec<Ahead>,
+    /// Calendars go on after this moment, and what they want then was not looked at.
+    pub ahead_until: Option<Timestamp>,
     /// Demands that the calendars decide about: what these hold goes where they are not wanted.
     pub calendars: BTreeSet<DemandId>,
     /// Hours by which a tenant's jobs are put back for each time that it holds its share over.

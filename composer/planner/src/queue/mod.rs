@@ -33,7 +33,7 @@ mod stops;
 use std::ops::Range;
 
 pub use crate::promise::{Share, width};
-pub use begins::{Begins, Expected};
+pub use begins::{Begins, Cut, Expected};
 pub use decide::{Backfill, Queue, Rules, Start};
 pub use history::History;
 pub use line::{Ahead, Line, RunningJob, WaitingJob};

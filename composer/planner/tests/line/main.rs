@@ -6,7 +6,8 @@ mod scene;
 #[path = "../support/mod.rs"]
 mod support;
 
-use poolwright_planner::queue::{Because, Share, WaitingJob};
+use poolwright_model::id::DemandId;
+use poolwright_planner::queue::{Because, Cut, Share, WaitingJob};
 use scene::*;
 use std::collections::BTreeSet;
 
@@ -218,6 +219,35 @@ fn when_each_begins_follows_from_those_before_it_and_from_what_is_kept() {
     let vast = || vec![waits("vast", 5, 1, 0), waits("small", 1, 1, 1)];
     assert_eq!(scene.begins(vast()), ["small 0"]);
     assert_eq!(scene.never(vast()), ["vast"]);
+}
+
+/// Never is said only of what was looked for to the end.
+#[test]
+fn where_the_search_was_cut_short_that_is_said_and_not_that_it_never_begins() {
+    let vast = || vec![waits("vast", 5, 1, 0)];
+    let mut scene = Scene::new().wants(0, &[]).wants(4, &[("night", 4)]);
+    assert_eq!(scene.never(vast()), ["vast"]);
+    scene.ahead_until = Some(hour(4));
+    let expected = scene.expected(vast());
+    assert_eq!((expected.never.len(), expected.begins.len()), (0, 0));
+    let cut: Vec<Cut> = expected.cut.into_values().collect();
+    assert_eq!(cut, [Cut::Calendars(hour(4))]);
+
+    // So many are before the last that they are not all looked at: every one is of another tenant, and of another width.
+    let long: Vec<WaitingJob> = (0..900)
+        .map(|at| {
+            of(
+                &format!("tenant-{at}"),
+                waits(&format!("job-{at:03}"), 5 + at, 1, at.into()),
+            )
+        })
+        .collect();
+    let expected = Scene::new().expected(long);
+    let many = expected.cut.values().filter(|cut| **cut == Cut::Many).count();
+    assert!(
+        many > 0 && !expected.never.contains(&DemandId::from_lossy("job-899")),
+        "{many} were cut"
+    );
 }
 
 #[test]

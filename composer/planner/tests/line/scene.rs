@@ -4,7 +4,7 @@ use crate::support::Rack;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{DemandId, TenantId};
 use poolwright_planner::queue::{
-    Ahead, Because, Line, Outlook, Rests, RunningJob, Share, Verdict, WaitingJob,
+    Ahead, Because, Expected, Line, Outlook, Rests, RunningJob, Share, Verdict, WaitingJob,
 };
 use poolwright_planner::{Composition, Demand, PlanInput, Reserved, World};
 use poolwright_sizing::need::Need;
@@ -54,6 +54,7 @@ pub struct Scene {
     pub calendars: BTreeSet<DemandId>,
     pub rests: Rests,
     pub reservations: Vec<(Timestamp, Reserved)>,
+    pub ahead_until: Option<Timestamp>,
 }
 
 impl Scene {
@@ -68,6 +69,7 @@ impl Scene {
             calendars: BTreeSet::new(),
             rests: Rests::default(),
             reservations: Vec::new(),
+            ahead_until: None,
         }
     }
 
@@ -135,6 +137,7 @@ impl Scene {
             waiting,
             running: self.running.clone(),
             ahead: self.ahead.clone(),
+            ahead_until: self.ahead_until,
             calendars: self.calendars.clone(),
             fair_share: 2.0,
             in_motion: false,
@@ -149,21 +152,23 @@ impl Scene {
 
     /// When they are expected to begin, in the order of their names.
     pub fn begins_at(&self, waiting: Vec<WaitingJob>, told: impl Fn(SignedDuration) -> i64) -> Vec<String> {
-        let line = self.line(waiting);
-        let mut begins = line.begins(&line.outlook());
-        while begins.look_on() {}
-        let begins = begins.told().begins.into_iter();
+        let begins = self.expected(waiting).begins.into_iter();
         let begins = begins.map(|(job, at)| format!("{job} {}", told(at.duration_since(hour(0)))));
         begins.collect()
     }
 
     /// Those for which nothing that is known makes room.
     pub fn never(&self, waiting: Vec<WaitingJob>) -> Vec<String> {
+        let never = self.expected(waiting).never.into_iter();
+        never.map(|job| job.to_string()).collect()
+    }
+
+    /// All that is known of when they begin.
+    pub fn expected(&self, waiting: Vec<WaitingJob>) -> Expected {
         let line = self.line(waiting);
         let mut begins = line.begins(&line.outlook());
         while begins.look_on() {}
-        let never = begins.told().never.into_iter();
-        never.map(|job| job.to_string()).collect()
+        begins.told()
     }
 
     /// A client has reserved this GPU.

@@ -8,7 +8,7 @@ use crate::error::ServiceError;
 use crate::job::Job;
 use jiff::Timestamp;
 use poolwright_model::id::DemandId;
-use poolwright_planner::queue::{self, Place, Verdict, width};
+use poolwright_planner::queue::{self, Cut, Place, Verdict, width};
 
 /// What is known of when a job begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub(super) enum Begins {
     Paused,
     /// Nothing makes room for it that is known to end, open or close.
     Never,
-    /// Too many are before it to look so far ahead.
-    TooFar,
+    /// The search for it was cut short.
+    Cut(Cut),
 }
 
 /// Why it waits, for people.
@@ -78,14 +78,23 @@ impl Composer {
         };
         let (begins, unknown) = match begins {
             // Nobody knows when one begins that was tried in vain.
-            _ if starts && held_up.is_some() => (None, ""),
-            Begins::At(at) => (Some(at), ""),
-            Begins::Paused => (None, ""),
+            _ if starts && held_up.is_some() => (None, String::new()),
+            Begins::At(at) => (Some(at), String::new()),
+            Begins::Paused => (None, String::new()),
             Begins::Never => (
                 None,
-                "; when it begins is not known: nothing that is known to end, open or close makes room for it",
+                "; when it begins is not known: nothing that is known to end, open or close makes room for it".to_owned(),
             ),
-            Begins::TooFar => (None, "; when it begins is not known: too many are before it"),
+            Begins::Cut(Cut::Many) => (
+                None,
+                "; when it begins is not known: too many are before it, and it was not looked for further".to_owned(),
+            ),
+            Begins::Cut(Cut::Calendars(until)) => (
+                None,
+                format!(
+                    "; when it begins is not known: what calendars want was looked at until {until}, and they go on"
+                ),
+            ),
         };
         let tried = held_up.map(|why| format!("; tried, and not begun: {why}"));
         QueuedJob {

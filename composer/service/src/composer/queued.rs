@@ -90,6 +90,8 @@ pub(super) struct Line {
     jobs: Vec<DemandRecord>,
     now: Timestamp,
     ahead: Vec<Ahead>,
+    /// Calendars go on after it.
+    ahead_until: Option<Timestamp>,
     calendars: BTreeSet<DemandId>,
     in_motion: bool,
     rests: Rests,
@@ -173,6 +175,7 @@ impl Line {
             waiting: self.jobs.iter().filter_map(waits).collect(),
             running: self.jobs.iter().filter_map(runs).collect(),
             ahead: self.ahead.clone(),
+            ahead_until: self.ahead_until,
             calendars: self.calendars.clone(),
             fair_share: FAIR_SHARE_H,
             in_motion: self.in_motion,
@@ -206,8 +209,10 @@ impl Composer {
             let begins = match expected.begins.get(&place.demand) {
                 _ if paused.is_some() => Begins::Paused,
                 Some(at) => Begins::At(*at),
-                None if expected.never.contains(&place.demand) => Begins::Never,
-                None => Begins::TooFar,
+                None => expected
+                    .cut
+                    .get(&place.demand)
+                    .map_or(Begins::Never, |cut| Begins::Cut(*cut)),
             };
             waiting.push(self.told_waiting((place, position), (record, job), begins));
         }
@@ -408,7 +413,7 @@ impl Composer {
                 .iter()
                 .any(|record| record.spec.id == *id && record.job.is_some())
         });
-        let ahead = self.ahead(&demands, &calendars, &decided, now).await?;
+        let (ahead, ahead_until) = self.ahead(&demands, &calendars, &decided, now).await?;
         let mut jobs = demands;
         jobs.retain(|record| record.job.is_some());
         let found = self.found(jobs.iter().filter_map(asked)).await?;
@@ -429,6 +434,7 @@ impl Composer {
             jobs,
             now,
             ahead,
+            ahead_until,
             calendars: decided,
             in_motion,
             rests,
@@ -437,25 +443,26 @@ impl Composer {
         })
     }
 
-    /// What calendars want from now on, at each of their edges.
+    /// What calendars want from now on, at each of their edges; and until when, where they go on after that.
     async fn ahead(
         &self,
         demands: &[DemandRecord],
         calendars: &[Calendar],
         decided: &BTreeSet<DemandId>,
         now: Timestamp,
-    ) -> Result<Vec<Ahead>, ServiceError> {
+    ) -> Result<(Vec<Ahead>, Option<Timestamp>), ServiceError> {
         let courses = self.courses().await?;
         if calendars.is_empty() && courses.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         }
         let farthest = now.saturating_add(FARTHEST).unwrap_or(Timestamp::MAX);
-        let mut edges = vec![now];
+        let (mut edges, mut until) = (vec![now], None);
         while let Some(next) = edges
             .last()
             .and_then(|last| next_change(calendars, &courses, *last))
         {
             if next > farthest || edges.len() == MOST_EDGES {
+                until = edges.last().copied();
                 break;
             }
             edges.push(next);
@@ -485,6 +492,6 @@ impl Composer {
                 label: label.unwrap_or_else(|| "a demand with phases".to_owned()),
             }
         });
-        Ok(ahead.collect())
+        Ok((ahead.collect(), until))
     }
 }
