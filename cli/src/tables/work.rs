@@ -175,6 +175,8 @@ pub fn openings(openings: &[DueOpening]) -> Table {
         column("CLOSES"),
         column("ZONE"),
         column("LASTS").for_people(),
+        column("ATTACHED FROM").if_any(),
+        column("LEAD").if_any(),
     ]);
     let there = |at: &Zoned| at.strftime("%a %Y-%m-%d %H:%M %:z").to_string();
     for opening in openings {
@@ -195,6 +197,8 @@ pub fn openings(openings: &[DueOpening]) -> Table {
             },
             Cell::maybe(opening.opens_there.time_zone().iana_name()),
             Cell::maybe(lasts),
+            opening.attached_from.map_or_else(Cell::nothing, Cell::at),
+            Cell::maybe(opening.lead.as_ref()),
         ]);
     }
     table

@@ -29,6 +29,7 @@ mod connections;
 mod course;
 pub mod demand;
 pub mod drift;
+pub mod early;
 pub mod endpoint;
 mod error;
 pub mod hooks;

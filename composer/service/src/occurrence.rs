@@ -5,6 +5,7 @@
 //! schedule, by a commit that expects the schedule as it was read: of several managers one decides, once, also after a
 //! restart.
 
+use crate::early::Early;
 use crate::ladder::Ladder;
 use crate::lend::{Lend, late_among};
 use crate::returns::Returns;
@@ -178,6 +179,15 @@ impl Calendar {
                 begun.is_some_and(|mark| mark.ends.is_none_or(|ends| at < ends))
             }
         }
+    }
+
+    /// What is attached by then although it does not run yet: until it opens, and until somebody has decided about that
+    /// opening where somebody has to.
+    pub fn early_at(&self, at: Timestamp) -> Option<&Early> {
+        let early = self.early.as_ref()?;
+        let undecided =
+            || self.decides() && self.window.opened_at(at) == Some(early.opens) && self.mark_at(at).is_none();
+        (!self.is_open(at) && (at < early.opens || undecided())).then_some(early)
     }
 
     /// Whether it is to be reckoned with then: where somebody has to decide about an opening, until it is left out.
@@ -422,7 +432,40 @@ mod tests {
             mark: None,
             by_hand: None,
             lend: None,
+            early: None,
         }
+    }
+
+    #[test]
+    fn what_is_attached_early_stays_until_it_is_decided_about_its_opening() {
+        let mut skips = calendar("skips", ("20", "7"), Overlap::Skip, Missed::MakeUp);
+        let early = Early {
+            opens: at("20:00"),
+            demands: BTreeSet::from([DemandId::new("training").unwrap()]),
+        };
+        skips.early = Some(early.clone());
+        assert_eq!(skips.early_at(at("19:59")), Some(&early));
+        assert_eq!(
+            skips.early_at(at("20:00")),
+            Some(&early),
+            "nobody has decided yet"
+        );
+        let opened = Some(at("20:00"));
+        let left_out = Fate::LeftOut {
+            because: "it gives way".to_owned(),
+        };
+        for fate in [Fate::Begun, left_out] {
+            skips.mark = Some(Mark {
+                opened,
+                ends: None,
+                fate,
+            });
+            assert_eq!(skips.early_at(at("20:00")), None);
+        }
+        let mut plain = calendar("plain", ("20", "7"), Overlap::Both, Missed::MakeUp);
+        plain.early = Some(early);
+        assert_eq!(plain.early_at(at("20:00")), None, "it runs");
+        assert_eq!(plain.early_at(at("09:00")), Some(plain.early.as_ref().unwrap()));
     }
 
     /// Decides, keeps what was decided, and says who runs.

@@ -89,7 +89,7 @@ impl Returns {
 }
 
 /// The 95th percentile; nothing where there are too few.
-fn p95(took_s: &[u32]) -> Option<u32> {
+pub(crate) fn p95(took_s: &[u32]) -> Option<u32> {
     let mut sorted = took_s.to_vec();
     sorted.sort_unstable();
     let rank = (sorted.len() * 95).div_ceil(100);

@@ -11,7 +11,7 @@ mod told;
 
 pub use told::{OfLend, ScheduleRun, Trouble};
 
-use crate::composer::{Change, Composer, Tell};
+use crate::composer::{Change, Composer, Scheduled, Tell};
 use crate::course::Course;
 use crate::error::ServiceError;
 use crate::schedule::{Calendar, next_change};
@@ -71,6 +71,8 @@ struct Looked {
     calendars: Vec<Calendar>,
     /// Of the demands with phases.
     courses: Vec<Course>,
+    /// When GPUs are to be attached for what opens later.
+    early: Option<Timestamp>,
 }
 
 /// How a try ended.
@@ -125,10 +127,14 @@ impl Runner<'_> {
                 at: self.composer.clock().now(),
                 calendars: Vec::new(),
                 courses: Vec::new(),
+                early: None,
             };
             let decided = self.composer.decide_openings(looked.at).await;
-            let tried = match decided.and(self.calendar().await) {
-                Ok((calendars, courses)) => {
+            let early = self.composer.attach_early(looked.at).await;
+            let calendar = self.calendar().await;
+            let tried = match decided.and(early).and_then(|early| Ok((early, calendar?))) {
+                Ok((early, (calendars, courses))) => {
+                    looked.early = early;
                     (looked.calendars, looked.courses) = (calendars, courses);
                     self.follow(&looked).await
                 }
@@ -179,7 +185,8 @@ impl Runner<'_> {
     async fn next_change(&self, looked: &Looked) {
         let clock = self.composer.clock();
         let was_wrong = || looked.at.duration_since(clock.now()) > SET_BACK;
-        let Some(next) = next_change(&looked.calendars, &looked.courses, looked.at) else {
+        let change = next_change(&looked.calendars, &looked.courses, looked.at);
+        let Some(next) = change.into_iter().chain(looked.early).min() else {
             return std::future::pending().await;
         };
         while clock.now() < next && !was_wrong() {
@@ -194,7 +201,7 @@ impl Runner<'_> {
             return Ok(Tried::Done(None));
         }
         let scheduled = self.composer.plan_for_schedules().await?;
-        let unserved = unserved(&scheduled.plan);
+        let unserved = unserved(&scheduled);
         let tried = if !scheduled.plan.steps.is_empty() {
             self.change(scheduled.plan, &scheduled.cordoned, looked, &unserved)
                 .await?
@@ -381,12 +388,17 @@ impl Runner<'_> {
 }
 
 /// What is wanted and not served, and what should go and can't. What an operation has in hand is no trouble.
-fn unserved(plan: &Plan) -> Vec<String> {
+fn unserved(scheduled: &Scheduled) -> Vec<String> {
+    let Scheduled { plan, early, .. } = scheduled;
     let stays = plan
         .deferred
         .iter()
         .filter(|stays| !matches!(stays.because, Deferral::InOperation { .. }));
-    let missing = plan.unplaced.iter().map(ToString::to_string);
+    let missing = plan
+        .unplaced
+        .iter()
+        .filter(|unplaced| !early.contains(&unplaced.demand));
+    let missing = missing.map(ToString::to_string);
     missing.chain(stays.map(ToString::to_string)).collect()
 }
 

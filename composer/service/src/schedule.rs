@@ -7,6 +7,7 @@
 use crate::accounts::ADMIN;
 use crate::course::Course;
 use crate::demand::{DemandRecord, DemandSpec};
+use crate::early::Early;
 use crate::hooks::HookName;
 use crate::ladder::Ladder;
 use crate::lend::Lend;
@@ -74,6 +75,9 @@ pub struct Schedule {
     /// The latest run that promised to bring back what it lent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lend: Option<Lend>,
+    /// What is attached before its window opens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub early: Option<Early>,
     /// Who paused it, while it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
@@ -112,6 +116,7 @@ pub struct Calendar {
     pub mark: Option<Mark>,
     pub by_hand: Option<ByHand>,
     pub lend: Option<Lend>,
+    pub early: Option<Early>,
 }
 
 impl Schedule {
@@ -123,6 +128,7 @@ impl Schedule {
             mark: None,
             by_hand: None,
             lend: None,
+            early: None,
             stopped: None,
             set_up_by: None,
         }
@@ -174,6 +180,7 @@ impl Schedule {
             mark: self.mark.clone(),
             by_hand: self.by_hand.clone(),
             lend: self.lend.clone(),
+            early: self.early.clone(),
         })
     }
 }
@@ -186,7 +193,27 @@ pub fn wanted(demands: &[DemandRecord], calendars: &[Calendar], now: Timestamp) 
         .iter()
         .filter(|calendar| calendar.is_open(now))
         .collect();
-    wanted_while(demands, &open, now)
+    let mut wanted = wanted_while(demands, &open, now);
+    wanted.extend(wanted_early(demands, calendars, now));
+    wanted
+}
+
+/// What has its GPUs before the window of its schedule opens. Whatever its priority, all that is wanted now goes first.
+pub(crate) fn wanted_early(demands: &[DemandRecord], calendars: &[Calendar], now: Timestamp) -> Vec<Demand> {
+    let early = |record: &&DemandRecord| {
+        let mut calendars = calendars.iter().filter_map(|calendar| calendar.early_at(now));
+        record.pending.is_none() && calendars.any(|early| early.demands.contains(&record.spec.id))
+    };
+    let wanted = demands
+        .iter()
+        .filter(early)
+        .filter_map(|record| record.demand_at(now));
+    wanted
+        .map(|demand| Demand {
+            priority: i32::MIN,
+            ..demand
+        })
+        .collect()
 }
 
 /// The same while these are open.
@@ -285,6 +312,39 @@ mod tests {
             wanted_at(&night(true), "2026-03-01T22:00:00Z"),
             ["chat", "search"],
             "a pause closes the window"
+        );
+    }
+
+    #[test]
+    fn what_is_attached_early_is_wanted_before_its_window_opens_after_all_that_is_wanted_then() {
+        let demands = [demand("chat", None), demand("training", Some("night"))];
+        let mut night = night(false);
+        night.early = Some(Early {
+            opens: at("2026-03-01T20:00:00Z"),
+            demands: BTreeSet::from([DemandId::new("training").unwrap()]),
+        });
+        let wanted_at = |time: &str| {
+            let calendars: Vec<Calendar> = night.calendar(at(time)).unwrap().into_iter().collect();
+            let wanted = wanted(&demands, &calendars, at(time)).into_iter();
+            wanted
+                .map(|demand| (demand.id.to_string(), demand.priority))
+                .collect::<Vec<_>>()
+        };
+        let (chat, training) = (("chat".to_owned(), 0), "training".to_owned());
+        assert_eq!(
+            wanted_at("2026-03-01T19:59:00Z"),
+            [chat.clone(), (training.clone(), i32::MIN)],
+            "and nobody is suspended for it"
+        );
+        assert_eq!(
+            wanted_at("2026-03-01T20:00:00Z"),
+            [(training, 0)],
+            "once it is open"
+        );
+        assert_eq!(
+            wanted_at("2026-03-02T19:59:00Z"),
+            [chat],
+            "of the next opening nothing was decided"
         );
     }
 

@@ -145,6 +145,7 @@ fn calendar(rng: &mut Rng, id: usize) -> Calendar {
         ladder: None,
         reclaim_s: None,
         lend: None,
+        early: None,
     }
 }
 

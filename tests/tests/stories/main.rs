@@ -10,6 +10,7 @@ mod kit;
 
 mod adopting;
 mod ahead;
+mod attaching_early;
 mod audited;
 mod coming_and_going;
 mod composing;

@@ -21,7 +21,8 @@ Examples:
   poolwright schedule next --file nights.toml
   poolwright schedule next --weekly \"MON-FRI 20:00-07:30\" --zone Europe/Berlin --from 2026-10-23T12:00:00Z
 
-The last two ask no manager: they show what a window would do before it is kept.";
+A manager says from when GPUs are attached for each opening, too, and how that was measured. The last two ask no
+manager: they show what a window would do before it is kept.";
 
 #[derive(Debug, clap::Args)]
 pub struct NextArgs {

@@ -273,6 +273,7 @@ impl Composer {
         let serving = self.underway().await?.serving;
         let lends = match (&record.schedule, &record.job) {
             (None, None) => self.suspended_by(&record).await?,
+            (Some(schedule), _) => self.early_for(schedule, id).await?,
             _ => Vec::new(),
         };
         match (&record.schedule, wanted_now) {

@@ -221,9 +221,8 @@ fn owed(calendars: &[Calendar], aside: &BTreeSet<DemandId>, now: Timestamp) -> B
 fn is_over(record: &DemandRecord, calendars: &[Calendar], now: Timestamp, due: Timestamp) -> bool {
     if let Some(schedule) = &record.schedule {
         let runs_on = |calendar: &&Calendar| {
-            calendar.id == *schedule
-                && calendar.is_open(now)
-                && calendar.back_at(now).is_none_or(|back| back > due)
+            let goes_past = calendar.is_open(now) && calendar.back_at(now).is_none_or(|back| back > due);
+            calendar.id == *schedule && (goes_past || calendar.early_at(now).is_some())
         };
         return !calendars.iter().any(|calendar| runs_on(&calendar));
     }

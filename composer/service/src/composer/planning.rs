@@ -122,6 +122,8 @@ pub(crate) struct Scheduled {
     pub suspended: BTreeSet<DemandId>,
     /// What it leaves where it is, because somebody uses it.
     pub cordoned: Cordoned,
+    /// Demands whose windows are not open yet: nobody is told where these can't be served before.
+    pub early: BTreeSet<DemandId>,
 }
 
 impl Basis {
@@ -300,6 +302,7 @@ impl Composer {
         let not_done = unplaced.chain(deferred).collect();
         Ok(Scheduled {
             not_done,
+            early: self.early_now().await?,
             underway: basis.underway,
             suspended,
             cordoned: Cordoned {

@@ -8,7 +8,7 @@ use super::wanting::{most_slots, pool_kinds};
 use crate::demand::{DemandRecord, DemandSpec};
 use crate::error::{ErrorCode, ServiceError};
 use crate::job::{self, Asked, Because, FAIR_SHARE_H, Job, JobRun, JobSpec};
-use crate::schedule::{Calendar, next_change, wanted_while};
+use crate::schedule::{Calendar, next_change, wanted_early, wanted_while};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::OperationState;
 use poolwright_model::composable::WhyNotKind;
@@ -485,6 +485,9 @@ impl Composer {
             };
             before = names;
             let mut wanted = wanted_while(demands, &open, at);
+            let open: BTreeSet<DemandId> = wanted.iter().map(|demand| demand.id.clone()).collect();
+            let early = wanted_early(demands, calendars, at).into_iter();
+            wanted.extend(early.filter(|demand| !open.contains(&demand.id)));
             wanted.retain(|demand| decided.contains(&demand.id));
             Ahead {
                 at,

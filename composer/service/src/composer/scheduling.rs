@@ -3,6 +3,7 @@
 
 use super::{Composer, ScheduleStatus};
 use crate::demand::DemandRecord;
+use crate::early::Lead;
 use crate::error::{ErrorCode, ServiceError};
 use crate::occurrence::{ByHand, Fate, decide};
 use crate::runner::ScheduleRun;
@@ -33,6 +34,11 @@ pub struct DueOpening {
     /// The same by the clocks of its zone.
     pub opens_there: Zoned,
     pub closes_there: Option<Zoned>,
+    /// From when what is wanted then is attached, where it is free, and how that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached_from: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead: Option<Lead>,
 }
 
 /// The next openings of a window after a moment.
@@ -50,6 +56,8 @@ pub fn openings_of(
         closes: opening.closes,
         opens_there: there(opening.opens),
         closes_there: opening.closes.map(there),
+        attached_from: None,
+        lead: None,
     });
     due.collect()
 }
@@ -74,6 +82,21 @@ impl Composer {
             Some(Fate::Begun) | None => format!("is closed: {until}"),
         };
         Ok(format!("schedule {id} {so}"))
+    }
+
+    /// For which opening a demand has its GPUs already, or is getting them, for people.
+    pub(super) async fn early_for(
+        &self,
+        id: &ScheduleId,
+        demand: &DemandId,
+    ) -> Result<Vec<String>, ServiceError> {
+        let (now, calendars) = (self.clock.now(), self.calendars().await?);
+        let of = calendars.iter().filter(|calendar| calendar.id == *id);
+        let early = of.filter_map(|calendar| calendar.early_at(now));
+        let told = early.filter(|early| early.demands.contains(demand));
+        Ok(told
+            .map(|early| format!("attached before schedule {id} opens, which is at {}", early.opens))
+            .collect())
     }
 
     /// To which schedules a demand lends now what it holds, or did and lacks it still, and until when.
@@ -127,8 +150,17 @@ impl Composer {
             }
             None => self.calendars().await?,
         };
-        let openings = |calendar: &Calendar| openings_of(Some(&calendar.id), &calendar.window, now, count);
-        let mut all: Vec<DueOpening> = calendars.iter().flat_map(openings).collect();
+        let attaches = self.attaches().await?;
+        let mut all = Vec::new();
+        for calendar in &calendars {
+            let lead = self.lead(&attaches, calendar).await?;
+            let openings = openings_of(Some(&calendar.id), &calendar.window, now, count).into_iter();
+            all.extend(openings.map(|due| DueOpening {
+                attached_from: lead.as_ref().map(|lead| lead.before(due.opens)),
+                lead: lead.clone(),
+                ..due
+            }));
+        }
         all.sort_by(|a, b| (a.opens, &a.schedule).cmp(&(b.opens, &b.schedule)));
         all.truncate(count);
         Ok(all)

@@ -1,0 +1,235 @@
+//! What a window wants is attached before it opens, by as much as attaches take here.
+//!
+//! That is decided once for each opening, and kept with its schedule: from then on these demands are wanted, and what is
+//! attached for them is theirs. Only what is free is taken: whatever would have anybody let go of anything, or would
+//! leave anybody else without, waits for the opening.
+
+use super::Composer;
+use super::owing::{Owing, debts};
+use super::planning::{Basis, Wanted};
+use crate::early::{Attaches, EARLIEST, Early, Lead};
+use crate::error::ServiceError;
+use crate::schedule::{Calendar, Schedule};
+use jiff::Timestamp;
+use poolwright_executor::{Operation, OperationState};
+use poolwright_inventory::Snapshot;
+use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId};
+use poolwright_model::step::Verb;
+use poolwright_model::topology::Gpu;
+use poolwright_model::units::Bytes;
+use poolwright_planner::queue::width;
+use poolwright_planner::{Demand, Plan};
+use poolwright_sizing::need::GpuSet;
+use poolwright_store::{Batch, Stored, read};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Operations that ended last, of which attaches are measured.
+const LATEST: u32 = 100;
+
+impl Composer {
+    /// Decides what is attached now for windows that open soon. Says when to ask again.
+    pub(crate) async fn attach_early(&self, now: Timestamp) -> Result<Option<Timestamp>, ServiceError> {
+        let calendars = self.calendars().await?;
+        let (mut again, mut near) = (None::<Timestamp>, Vec::new());
+        for calendar in calendars.iter().filter(|calendar| !calendar.is_open(now)) {
+            let opening = calendar.window.next_openings(now, 1).into_iter().next();
+            let Some(opens) = opening.map(|opening| opening.opens) else {
+                continue;
+            };
+            match opens.checked_sub(EARLIEST) {
+                Ok(earliest) if earliest > now => again = again.into_iter().chain([earliest]).min(),
+                _ => near.push((calendar, opens)),
+            }
+        }
+        near.retain(|(calendar, opens)| calendar.early.as_ref().is_none_or(|early| early.opens != *opens));
+        if near.is_empty() {
+            return Ok(again);
+        }
+        let measured = self.attaches().await?;
+        let mut due = Vec::new();
+        for (calendar, opens) in near {
+            let Some(lead) = self.lead(&measured, calendar).await? else {
+                continue;
+            };
+            match lead.before(opens) {
+                from if from > now => again = again.into_iter().chain([from]).min(),
+                _ => due.push((calendar, opens)),
+            }
+        }
+        if !due.is_empty() && !self.is_held_by_hand().await? {
+            for (calendar, opens) in due {
+                self.decide_early(&calendars, calendar, opens, now).await?;
+            }
+        }
+        Ok(again)
+    }
+
+    /// How long before an opening its GPUs are attached; `None` where too little is measured, or nothing is wanted.
+    pub(super) async fn lead(
+        &self,
+        measured: &Attaches,
+        calendar: &Calendar,
+    ) -> Result<Option<Lead>, ServiceError> {
+        let own = self.own_demands(calendar, self.clock.now()).await?;
+        let gpus = own.iter().map(width).fold(0, u32::saturating_add);
+        let snapshot = self.snapshot().await?;
+        let endpoints = endpoints_for(&own, &snapshot);
+        Ok(measured.lead(gpus, &endpoints).filter(|_| gpus > 0))
+    }
+
+    /// What a schedule wants while it is open, and no operation has in hand.
+    async fn own_demands(&self, calendar: &Calendar, now: Timestamp) -> Result<Vec<Demand>, ServiceError> {
+        let demands = self.demands().await?.into_iter();
+        let own = demands
+            .filter(|record| record.schedule.as_ref() == Some(&calendar.id) && record.pending.is_none());
+        Ok(own.filter_map(|record| record.demand_at(now)).collect())
+    }
+
+    /// How long attaches took in those of the latest operations that did nothing else.
+    pub(super) async fn attaches(&self) -> Result<Attaches, ServiceError> {
+        let mut attaches = Attaches::new(self.options.execute.per_endpoint);
+        for operation in self.latest_operations(LATEST).await? {
+            let gpus = attached_by(&operation);
+            if gpus.is_empty() {
+                continue;
+            }
+            for (endpoint, seconds) in self.took_at(&operation).await? {
+                if let Some(gpus) = gpus.get(&endpoint) {
+                    // Of seconds that had begun, too: who is early by less comes late.
+                    attaches.took(endpoint, *gpus, seconds.saturating_add(1));
+                }
+            }
+        }
+        Ok(attaches)
+    }
+
+    /// Keeps with a schedule which of its demands are wanted from now on: those that can be served with what is free.
+    async fn decide_early(
+        &self,
+        calendars: &[Calendar],
+        calendar: &Calendar,
+        opens: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), ServiceError> {
+        if calendar.blocked_by(calendars, now).is_some() {
+            return Ok(());
+        }
+        // By turns with those who change schedules here; managers elsewhere are refused by the revision.
+        let _turn = self.turn.lock().await;
+        let id = &calendar.id;
+        let Some(mut found) = read::<Schedule>(self.store.as_ref(), id.as_str()).await? else {
+            return Ok(());
+        };
+        let early = self.served_early(calendars, calendar, opens, now).await?;
+        if early.demands.is_empty() {
+            tracing::debug!(schedule = %id, "nothing is free to be attached before it opens");
+            return Ok(());
+        }
+        tracing::info!(schedule = %id, %opens, "its GPUs are attached before its window opens");
+        found.value.early = Some(early);
+        let mut batch = Batch::new();
+        batch
+            .expect(Schedule::KIND, id.as_str(), Some(found.revision))
+            .put(&found.value)?;
+        match self.store.commit(batch).await {
+            // It was changed, or another manager was faster.
+            Err(error) if error.is_conflict() => Ok(()),
+            done => Ok(done.map(drop)?),
+        }
+    }
+
+    /// Which of a schedule's demands can be served now beside all that is wanted by the clock.
+    async fn served_early(
+        &self,
+        calendars: &[Calendar],
+        calendar: &Calendar,
+        opens: Timestamp,
+        now: Timestamp,
+    ) -> Result<Early, ServiceError> {
+        let mut own = self.own_demands(calendar, now).await?;
+        own.iter_mut().for_each(|demand| demand.priority = i32::MIN);
+        let mut early = Early {
+            opens,
+            demands: own.iter().map(|demand| demand.id.clone()).collect(),
+        };
+        let mut calendars = calendars.to_vec();
+        for of_it in calendars.iter_mut().filter(|other| other.id == calendar.id) {
+            of_it.early = Some(early.clone());
+        }
+        let owing = Owing {
+            debts: debts(&self.demands().await?, &calendars, &self.put_aside().await?, now),
+            held: self.held().await?,
+        };
+        let mut basis = self.basis(Wanted::Scheduled).await?;
+        self.leave_out_stale(&mut basis);
+        let paused = self.paused_endpoints().await?;
+        let plan = |basis: &Basis| owing.beside(basis, None, |basis| self.plan_around(basis, &paused));
+        let without = plan(&basis);
+        let wanted = [basis.demands(), own].concat();
+        let with = plan(&basis.wanting(wanted));
+        let unserved = self::unserved(&with);
+        let others: BTreeSet<DemandId> = unserved.difference(&early.demands).cloned().collect();
+        match let_go(&with) == let_go(&without) && others == self::unserved(&without) {
+            true => early.demands.retain(|id| !unserved.contains(id)),
+            false => early.demands.clear(),
+        }
+        Ok(early)
+    }
+
+    /// Demands that are wanted although the windows of their schedules are not open yet: they may wait for that.
+    pub(super) async fn early_now(&self) -> Result<BTreeSet<DemandId>, ServiceError> {
+        let now = self.clock.now();
+        let calendars = self.calendars().await?;
+        let early = calendars.iter().filter_map(|calendar| calendar.early_at(now));
+        Ok(early.flat_map(|early| early.demands.iter().cloned()).collect())
+    }
+}
+
+fn unserved(plan: &Plan) -> BTreeSet<DemandId> {
+    plan.unplaced
+        .iter()
+        .map(|unplaced| unplaced.demand.clone())
+        .collect()
+}
+
+fn let_go(plan: &Plan) -> BTreeSet<CompositionId> {
+    plan.releases
+        .iter()
+        .map(|composition| composition.id.clone())
+        .collect()
+}
+
+/// How many GPUs an operation attached at each endpoint; none where it did anything else, which may have taken its time.
+fn attached_by(operation: &Operation) -> BTreeMap<ControlEndpointId, u32> {
+    let steps = operation.steps.iter().map(|record| &record.step);
+    let lets_go = |verb| matches!(verb, Verb::Drain | Verb::Unbind);
+    if operation.state != OperationState::Completed || steps.clone().any(|step| lets_go(step.verb)) {
+        return BTreeMap::new();
+    }
+    steps
+        .filter(|step| step.verb == Verb::Ready)
+        .fold(BTreeMap::new(), |mut gpus, step| {
+            *gpus.entry(step.target.unit_at.endpoint.clone()).or_default() += 1;
+            gpus
+        })
+}
+
+/// The endpoints that bind GPUs which one of these demands could have.
+fn endpoints_for(demands: &[Demand], snapshot: &Snapshot) -> BTreeSet<ControlEndpointId> {
+    let sets: Vec<&GpuSet> = demands
+        .iter()
+        .flat_map(|demand| &demand.need.alternatives)
+        .collect();
+    let serves = |gpu: &&Gpu| {
+        let memory = gpu.memory_bytes.unwrap_or(Bytes::ZERO);
+        let mut sets = sets.iter();
+        gpu.composability.is_composable() && sets.any(|set| set.admits(gpu.profile.as_deref(), memory))
+    };
+    let points = snapshot
+        .topology
+        .gpus
+        .iter()
+        .filter(serves)
+        .flat_map(|gpu| &gpu.control);
+    points.map(|point| point.endpoint.clone()).collect()
+}
