@@ -93,6 +93,10 @@ fn measured() -> Result<Value, Box<dyn Error>> {
         return Err(format!("the plan says {} and costs {judged}", plan.cost).into());
     }
     let checked = on_core() - start;
+
+    let start = on_core();
+    let unserved = horizon::reasons(&problem, &plan.assignment).len();
+    let explained = on_core() - start;
     if let Some(file) = asked.save {
         std::fs::write(file, json!({ "assignment": plan.assignment }).to_string())?;
     }
@@ -105,6 +109,8 @@ fn measured() -> Result<Value, Box<dyn Error>> {
         "read_s": read.as_secs_f64(),
         "solve_s": solved.as_secs_f64(),
         "check_s": checked.as_secs_f64(),
+        "unserved": unserved,
+        "explain_s": explained.as_secs_f64(),
         "better": better,
         "cost": plan.cost as f64 / UNIT,
         "bound": plan.bound as f64 / UNIT,

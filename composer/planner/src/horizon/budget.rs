@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// What makes a plan whole is not cut short before so long, however little time there is: one that leaves out what nobody
+/// had the time to place is worth less than one that comes a moment later.
+const WHOLE: Duration = Duration::from_secs(1);
+
 /// What ends a search. Rounds make it repeatable; a clock makes it punctual.
 pub enum Budget<'c> {
     /// So many rounds: the same problem, seed and rounds give the same plan.
@@ -24,6 +28,15 @@ impl Budget<'_> {
                 1.0
             }
             Budget::Time { limit, elapsed } => elapsed().as_secs_f64() / limit.as_secs_f64(),
+        }
+    }
+
+    /// Whether even that must end which makes a plan whole, placing everything once. Where nobody has a clock it goes to
+    /// its end.
+    pub(super) fn must_end(&mut self) -> bool {
+        match self {
+            Budget::Rounds(_) => false,
+            Budget::Time { limit, elapsed } => elapsed() >= WHOLE.max(*limit),
         }
     }
 

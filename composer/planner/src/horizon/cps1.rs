@@ -194,7 +194,16 @@ fn sizes(instance: &Instance) -> Result<(), Invalid> {
 pub(super) fn amount(field: impl Into<String>, value: f64) -> Result<f64, Invalid> {
     match (0.0..=MOST_VALUE).contains(&value) {
         true => Ok(value),
-        false => invalid(field, value.to_string(), format!("write 0 to {MOST_VALUE}")),
+        false => invalid(field, written(value), format!("write 0 to {MOST_VALUE}")),
+    }
+}
+
+/// A number as it may have been written: not with three hundred digits.
+pub(super) fn written(value: f64) -> String {
+    const LONG: f64 = 1e15;
+    match value.abs() < LONG {
+        true => value.to_string(),
+        false => format!("{value:e}"),
     }
 }
 

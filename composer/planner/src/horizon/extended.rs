@@ -6,7 +6,7 @@ mod fabric;
 
 pub use fabric::{CostsExtension, FabricExtension, Hops, HostFabric, Switch};
 
-use super::cps1::{self, Instance, Invalid, invalid};
+use super::cps1::{self, Instance, Invalid, invalid, written};
 use super::problem::{Cost, Problem, Quota, UNIT};
 use super::wanted::Wanted;
 use serde::Deserialize;
@@ -174,7 +174,7 @@ fn unfair(instance: &Instance, extension: &Extension) -> Result<Cost, Invalid> {
     let price = extension.costs.unfair_per_gpu_slot.unwrap_or(usual);
     if !(0.0..=fabric::MOST_VALUE).contains(&price) {
         let allowed = format!("write 0 to {}", fabric::MOST_VALUE);
-        return invalid("costs.unfair_per_gpu_slot", price.to_string(), allowed);
+        return invalid("costs.unfair_per_gpu_slot", written(price), allowed);
     }
     Ok((price * UNIT).round_ties_even() as Cost)
 }

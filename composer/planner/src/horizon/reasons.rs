@@ -120,20 +120,18 @@ fn why_at_all(state: &State<'_>, index: usize, scratch: &mut Scratch) -> Why {
     of_all(demand, |need| never(problem, demand, need))
         .or_else(|| no_place(state, index))
         .unwrap_or_else(|| {
-            let places = 0..problem.hosts.len();
-            let cheapest = places
-                .filter_map(|host| {
-                    Some(
-                        scratch
-                            .inserter
-                            .at(state, index, host, &mut fastrand::Rng::with_seed(0))?
-                            .cost,
-                    )
-                })
-                .min();
-            let Some(above) = cheapest.map(|cost| cost.max(0)) else {
+            let mut rng = fastrand::Rng::with_seed(0);
+            let cheapest = scratch.inserter.anywhere(state, index, &mut rng);
+            let Some(above) = cheapest.map(|found| found.cost) else {
                 return fabric::nowhere(problem, demand);
             };
+            if above < 0 {
+                let reason = format!(
+                    "there is a place for it, with which the plan would cost {} less: the search ended before it was tried",
+                    units(-above)
+                );
+                return (reason, vec!["more time, or more rounds".to_owned()]);
+            }
             let reason = format!(
                 "serving it costs at least {} more than leaving it, which costs {}",
                 units(above),

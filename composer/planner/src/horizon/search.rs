@@ -14,6 +14,7 @@ use super::settle;
 use super::state::{Placement, State};
 use fastrand::Rng;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The shares of the budget after which the search goes back to the best and is as bold again as at first.
@@ -61,8 +62,15 @@ pub(super) struct Search<'p> {
 }
 
 impl<'p> Search<'p> {
-    /// Places what was placed before where it still fits, and everything else where it is cheapest: a first plan.
-    pub fn start(problem: &'p Problem, previous: &[Option<Placement>], seed: u64) -> Self {
+    /// Places what was placed before where it still fits, and everything else where it is cheapest: a first plan. What
+    /// the time for that is not enough for is left out.
+    pub fn start(
+        problem: &'p Problem,
+        previous: &[Option<Placement>],
+        seed: u64,
+        budget: &mut Budget<'_>,
+    ) -> Self {
+        let over = &mut || budget.must_end();
         let mut search = Self {
             state: State::new(problem),
             inserter: Inserter::default(),
@@ -102,20 +110,17 @@ impl<'p> Search<'p> {
         // In the order in which they start, whatever is free then stays free, and all are served where there is enough
         // for all. Where there is not, a slot of a GPU that costs most unserved comes first.
         left.sort_by_key(|demand| (first(demand), start(demand), Reverse(value(demand))));
-        search.construct(&left);
-        if search.is_small()
-            || left
-                .iter()
-                .any(|demand| search.state.placement(*demand).is_none())
-        {
+        search.construct(&left, over);
+        let is_left = |demand: &usize| search.state.placement(*demand).is_none();
+        if (search.is_small() || left.iter().any(is_left)) && !over() {
             left.sort_by_key(|demand| (first(demand), Reverse(value(demand)), start(demand)));
             search.remove_all(&left);
-            search.construct(&left);
+            search.construct(&left, over);
         }
         search.go_back();
         // Where a plan goes on, nothing moves before there is time to search.
         if search.is_small() && previous.iter().all(Option::is_none) {
-            search.polish();
+            search.polish(over);
         }
         search
     }
@@ -127,28 +132,31 @@ impl<'p> Search<'p> {
 
     /// Takes what costs less and nothing else, for so few rounds that nobody waits for it: a first plan of a small problem
     /// is not one of those that any rule of thumb beats.
-    fn polish(&mut self) {
+    fn polish(&mut self, over: &mut dyn FnMut() -> bool) {
         if self.state.problem.demands.is_empty() || self.state.problem.hosts.is_empty() {
             return;
         }
         let rounds = self.state.problem.demands.len().saturating_mul(POLISHED);
         for _ in 0..rounds.min(MOST_POLISHED) {
+            if over() {
+                break;
+            }
             self.round(0.0);
         }
         self.go_back();
     }
 
-    /// Places all of these, and keeps that if it is the best yet.
-    fn construct(&mut self, order: &[usize]) {
+    /// Places all of these, as far as there is time, and keeps that if it is the best yet.
+    fn construct(&mut self, order: &[usize], over: &mut dyn FnMut() -> bool) {
         // Those that can do with the cheapest kind leave the dearer ones to those that can't, as long as there are enough.
         self.inserter.cheapest_kind = true;
-        self.insert(order, 0);
+        self.insert_until(order, over);
         self.inserter.cheapest_kind = false;
         let left = order
             .iter()
             .copied()
             .filter(|demand| self.state.placement(*demand).is_none());
-        self.insert(&left.collect::<Vec<_>>(), 0);
+        self.insert_until(&left.collect::<Vec<_>>(), over);
         let cost = self.state.cost();
         self.keep_if_best(cost);
     }
@@ -372,24 +380,37 @@ impl<'p> Search<'p> {
         if order.len() <= 6 && blink > 0 && self.rng.u8(..3) == 0 && !order.iter().any(of_bundle) {
             return self.insert_with_regret(order, blink);
         }
-        let mut bundles = Vec::new();
+        let mut bundles = BTreeSet::new();
         for demand in order {
-            let wanted = &problem.demands[*demand];
-            if let Some(share) = wanted.share.filter(|_| wanted.runs.is_none()) {
-                if !bundles.contains(&share.bundle) {
-                    bundles.push(share.bundle);
-                    self.insert_bundle(share.bundle, blink);
-                }
-                continue;
+            self.insert_one(*demand, blink, &mut bundles);
+        }
+    }
+
+    /// The same of as many as there is time for, and of all that have a priority: no plan may pass those over.
+    fn insert_until(&mut self, order: &[usize], over: &mut dyn FnMut() -> bool) {
+        let mut bundles = BTreeSet::new();
+        for demand in order {
+            if self.state.problem.demands[*demand].priority > 0 || !over() {
+                self.insert_one(*demand, 0, &mut bundles);
             }
-            if self.state.placement(*demand).is_some() {
-                continue;
+        }
+    }
+
+    /// Places one, or all of its bundle unless that is among those that had their turn.
+    fn insert_one(&mut self, demand: usize, blink: usize, bundles: &mut BTreeSet<usize>) {
+        let wanted = &self.state.problem.demands[demand];
+        if let Some(share) = wanted.share.filter(|_| wanted.runs.is_none()) {
+            if bundles.insert(share.bundle) {
+                self.insert_bundle(share.bundle, blink);
             }
-            let found = self.inserter.best(&self.state, *demand, blink, &mut self.rng);
-            let first = problem.demands[*demand].priority > 0;
-            if let Some((found, _)) = found.filter(|(found, _)| first || found.cost < 0) {
-                self.place(*demand, found.placement);
-            }
+            return;
+        }
+        if self.state.placement(demand).is_some() {
+            return;
+        }
+        let found = self.inserter.best(&self.state, demand, blink, &mut self.rng);
+        if let Some((found, _)) = found.filter(|(found, _)| wanted.priority > 0 || found.cost < 0) {
+            self.place(demand, found.placement);
         }
     }
 

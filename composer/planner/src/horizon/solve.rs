@@ -18,6 +18,8 @@ const BOUND_SHARE: f64 = 0.05;
 const CASES_SHARE: (f64, f64) = (0.25, 0.4);
 /// Cases that are divided where nobody has a clock.
 const CASES: u32 = 100;
+/// The share of the time after which the search ends where what it found is put right after it.
+const SEARCHED: f64 = 0.95;
 
 /// What is asked for besides the problem.
 pub struct Request<'r> {
@@ -60,7 +62,7 @@ pub fn solve(problem: &Problem, request: Request<'_>) -> Plan {
         news,
     } = request;
     let before = previous.map(|plan| placements(problem, plan)).unwrap_or_default();
-    let mut search = Search::start(problem, &before, seed);
+    let mut search = Search::start(problem, &before, seed, &mut budget);
     news(search.best.cost, budget.elapsed());
     let mut bound = Bound::new(problem);
     let timed = matches!(budget, Budget::Time { .. });
@@ -74,23 +76,23 @@ pub fn solve(problem: &Problem, request: Request<'_>) -> Plan {
     if bound.divides() {
         search.run(&mut budget, CASES_SHARE.0, bound.value(search.best.cost), news);
         let best = search.best.cost;
-        let mut cases = 0;
-        while bound.value(best) < best && bound.divide(best) {
-            cases += 1;
+        for cases in 0.. {
             let enough = if timed {
                 budget.spent(0) > CASES_SHARE.1
             } else {
                 cases == CASES
             };
-            if enough {
+            if enough || bound.value(best) >= best || !bound.divide(best) {
                 break;
             }
         }
     }
-    search.run(&mut budget, 1.0, bound.value(search.best.cost), news);
+    let is_put_right = !problem.classes.is_empty() || before.iter().any(Option::is_some);
+    let until = if timed && is_put_right { SEARCHED } else { 1.0 };
+    search.run(&mut budget, until, bound.value(search.best.cost), news);
     let rounds = search.rounds;
     search.go_back();
-    settle_back(search.state(), &before);
+    settle_back(search.state(), &before, &mut || budget.must_end());
     search.serve_first();
     let state = search.into_state();
     let (attached, cost) = settle::settle(&state);
@@ -102,14 +104,17 @@ pub fn solve(problem: &Problem, request: Request<'_>) -> Plan {
     }
 }
 
-/// Puts back what was moved from where it was for nothing.
-fn settle_back(state: &mut State<'_>, before: &[Option<Placement>]) {
+/// Puts back what was moved from where it was for nothing, as far as there is time.
+fn settle_back(state: &mut State<'_>, before: &[Option<Placement>], over: &mut dyn FnMut() -> bool) {
     let mut cost = state.cost();
     for (demand, placement) in before.iter().enumerate() {
         let Some(placement) = placement else { continue };
         let Some(now) = state.placement(demand).filter(|now| *now != placement).cloned() else {
             continue;
         };
+        if over() {
+            return;
+        }
         state.remove(demand);
         if super::search::fits(state, demand, placement) {
             state.place(demand, placement.clone());

@@ -10,6 +10,7 @@ mod fair;
 mod instances;
 mod judge;
 mod payable;
+mod punctual;
 mod wanted;
 
 use instances::{Size, instance};
@@ -314,7 +315,7 @@ fn bad_input_is_refused_by_field_value_and_what_is_allowed() {
         ),
         (
             change("/costs/energy_per_kwh", 1e300.into()),
-            "costs.energy_per_kwh: ",
+            "costs.energy_per_kwh: 1e300; write 0 to",
         ),
         (
             change("/demands/1/id", "d0".into()),
@@ -347,7 +348,7 @@ fn bad_input_is_refused_by_field_value_and_what_is_allowed() {
         ),
         (
             change("/demands/0/min_mem_gb", 1e300.into()),
-            "demands[0] (d0).min_mem_gb: ",
+            "demands[0] (d0).min_mem_gb: 1e300; write 0 to",
         ),
         (
             change("/hosts/0/slots", 1_000_000_000.into()),

@@ -1,6 +1,6 @@
 //! What a file says of the fabric: who reaches whom, hops, uplinks, windows for BARs, and GPUs behind one switch.
 
-use super::super::cps1::{Instance, Invalid, invalid};
+use super::super::cps1::{Instance, Invalid, invalid, written};
 use super::super::problem::{Cost, Problem, UNIT};
 use super::super::wanted::named;
 use super::Extension;
@@ -112,7 +112,7 @@ pub(super) fn read(problem: &mut Problem, instance: &Instance, more: &Extension)
 fn size(field: String, gib: f64) -> Result<f64, Invalid> {
     match (0.0..=MOST_GIB).contains(&gib) {
         true => Ok(gib * MIB),
-        false => invalid(field, gib.to_string(), format!("write 0 to {MOST_GIB} GiB")),
+        false => invalid(field, written(gib), format!("write 0 to {MOST_GIB} GiB")),
     }
 }
 

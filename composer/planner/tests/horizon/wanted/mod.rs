@@ -7,6 +7,8 @@ mod priorities;
 mod running;
 mod together;
 
+pub use together::with_everything;
+
 use super::extended::read;
 use super::instances::gpu;
 use super::judge::{cheapest_of_all, checked};

@@ -5,7 +5,7 @@ use super::running::with_running;
 use super::*;
 use fastrand::Rng;
 
-fn with_everything(seed: u64, size: Size) -> Value {
+pub fn with_everything(seed: u64, size: Size) -> Value {
     let mut rng = Rng::with_seed(seed);
     let mut value = with_running(seed, size);
     for demand in value["demands"].as_array_mut().unwrap() {
