@@ -43,7 +43,7 @@ impl Default for Limits {
         Self {
             connections: 4096,
             connections_of_one: 256,
-            head: Duration::from_secs(30),
+            head: Duration::from_secs(10),
             body: Duration::from_secs(60),
             idle: Duration::from_secs(360),
         }

@@ -165,7 +165,7 @@ pub const ROWS: [Row; 71] = [
     covered(
         30,
         "Clients that drip their requests to the manager",
-        "A head that is not whole within 30 s, or a body within 60 s, ends the connection; so many connections of an address and no more; others are served",
+        "A head that is not whole within 10 s, or a body within 60 s, ends the connection; so many connections of an address and no more; others are served",
     ),
     covered(
         31,
