@@ -4,8 +4,9 @@ use super::message::Refusal;
 use super::pool::Pool;
 use super::written::{Form, Written};
 use super::{
-    Redfish, accounts, aggregation, certificates, chassis, composition, connections, events, fabrics, jobs,
-    logs, managers, privileges, reservations, root, sessions, systems, tasks, telemetry, updates, uri,
+    Redfish, accounts, aggregation, certificates, chassis, composition, connections, events,
+    fabrics, jobs, logs, managers, privileges, reservations, root, sessions, systems, tasks, telemetry,
+    updates, uri,
 };
 use crate::auth::Asker;
 use axum::http::Method;
@@ -18,13 +19,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-/// What answers to one request are made of: the pool is the same for all of them.
+/// What answers to one request are made of: each part is read once, and is the same for all of them.
 pub(crate) struct Reader<'r> {
     redfish: &'r Redfish,
     /// `None` where anybody may ask.
     asker: Option<&'r Asker>,
     pool: OnceCell<Arc<Pool>>,
     reserved: OnceCell<HashSet<UnitId>>,
+    endpoints: OnceCell<Vec<Endpoint>>,
+    schedules: OnceCell<Vec<ScheduleStatus>>,
 }
 
 /// The most ended operations that are listed.
@@ -37,6 +40,8 @@ impl<'r> Reader<'r> {
             asker,
             pool: OnceCell::new(),
             reserved: OnceCell::new(),
+            endpoints: OnceCell::new(),
+            schedules: OnceCell::new(),
         }
     }
 
@@ -153,19 +158,19 @@ impl<'r> Reader<'r> {
                     .map(|operation| tasks::one(name, &operation)),
             ),
             ["JobService"] => some(jobs::service(api.composer.clock().now())),
-            ["JobService", "Jobs"] => some(jobs::all(&self.schedules().await?)),
-            ["JobService", "Jobs", name] => jobs::one(&self.schedules().await?, name),
+            ["JobService", "Jobs"] => some(jobs::all(self.schedules().await?)),
+            ["JobService", "Jobs", name] => jobs::one(self.schedules().await?, name),
             ["EventService", below @ ..] => events::read(api, below).await,
             ["TelemetryService", below @ ..] => self.telemetry(below).await,
             ["AggregationService"] => some(aggregation::service()),
-            ["AggregationService", "AggregationSources"] => some(aggregation::all(&self.endpoints().await?)),
+            ["AggregationService", "AggregationSources"] => some(aggregation::all(self.endpoints().await?)),
             ["AggregationService", "AggregationSources", name] => {
-                aggregation::one(&self.endpoints().await?, name)
+                aggregation::one(self.endpoints().await?, name)
             }
             ["UpdateService"] => some(updates::service()),
-            ["UpdateService", "FirmwareInventory"] => some(updates::all(&self.endpoints().await?)),
+            ["UpdateService", "FirmwareInventory"] => some(updates::all(self.endpoints().await?)),
             ["UpdateService", "FirmwareInventory", name] => {
-                maybe(updates::one(&self.endpoints().await?, name))
+                maybe(updates::one(self.endpoints().await?, name))
             }
             ["SessionService"] => some(sessions::service()),
             ["SessionService", "Sessions"] => some(sessions::all(api, self.asker()?).await?),
@@ -190,16 +195,16 @@ impl<'r> Reader<'r> {
             .ok_or_else(|| Refusal::unauthenticated("Nobody is logged in."))
     }
 
-    async fn schedules(&self) -> Result<Vec<ScheduleStatus>, Refusal> {
+    async fn schedules(&self) -> Result<&[ScheduleStatus], Refusal> {
         let composer = &self.redfish.api.composer;
         composer.may_be_asked()?;
-        Ok(composer.schedules().await?)
+        Ok(self.schedules.get_or_try_init(|| composer.schedules()).await?)
     }
 
-    async fn endpoints(&self) -> Result<Vec<Endpoint>, Refusal> {
+    async fn endpoints(&self) -> Result<&[Endpoint], Refusal> {
         let composer = &self.redfish.api.composer;
         composer.may_be_asked()?;
-        Ok(composer.endpoints().await?)
+        Ok(self.endpoints.get_or_try_init(|| composer.endpoints()).await?)
     }
 
     async fn telemetry(&self, path: &[&str]) -> Result<Option<Value>, Refusal> {
