@@ -3,15 +3,14 @@
 //! token alone.
 
 use crate::Api;
-use crate::api::LARGEST_BODY;
-use crate::api::agents::ENROLMENT;
+use crate::api::{LARGEST_BODY, privileges};
 use crate::audit::{self, Lacks, Trail};
 use crate::certificate::Shown;
 use crate::limits;
 use crate::problem::Problem;
 use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -89,7 +88,8 @@ pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -
         Ok(trail) => trail,
         Err(error) => return Problem(error).into_response(),
     };
-    if is_enrolment(&request) {
+    let (method, pattern) = (request.method(), pattern(&request));
+    if privileges::is_enrolment(method, pattern) {
         // Its token says who may; its handler writes it down.
         return match small(&api, request).await {
             Ok(request) => next.run(request).await,
@@ -101,7 +101,8 @@ pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -
         Err(denied) => return denied.into_response(),
     };
     trail.is(&asker);
-    if let Err(denied) = may(&asker, needed(&request), reach(&request)) {
+    let (privilege, reach) = privileges::needed(method, pattern);
+    if let Err(denied) = may(&asker, privilege, reach) {
         return denied.into_response();
     }
     request.extensions_mut().insert(asker);
@@ -112,10 +113,6 @@ pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -
             Err(error) => Problem(error).into_response(),
         },
     }
-}
-
-fn is_enrolment(request: &Request) -> bool {
-    request.method() == Method::POST && request.uri().path() == ENROLMENT
 }
 
 /// A request with its body, of which little is read before anybody knows who asks.
@@ -162,51 +159,11 @@ pub fn may(asker: &Asker, privilege: Privilege, reach: Reach) -> Result<(), Deni
     }
 }
 
-/// Requests for a change that ask by [`Asker::composer`]; no other is let through by a role in a scope.
-const SCOPED: [&str; 20] = [
-    "/plan",
-    "/apply",
-    "/compose",
-    "/release",
-    "/attach",
-    "/detach",
-    "/move",
-    "/demands",
-    "/demands/{id}",
-    "/demands/{id}/done",
-    "/declare",
-    "/schedules",
-    "/schedules/{id}",
-    "/schedules/{id}/pause",
-    "/schedules/{id}/resume",
-    "/schedules/{id}/run",
-    "/operations/{id}/cancel",
-    "/operations/{id}/undo",
-    "/pause",
-    "/resume",
-];
-
-fn reach(request: &Request) -> Reach {
+/// The route that a request was found to take, below `/api/v1`; empty where there is none.
+fn pattern(request: &Request) -> &str {
     let matched = request.extensions().get::<MatchedPath>();
-    let place = matched.and_then(|matched| matched.as_str().strip_prefix("/api/v1"));
-    match place.is_some_and(|place| SCOPED.contains(&place)) {
-        true => Reach::Scoped,
-        false => Reach::Everywhere,
-    }
-}
-
-/// What a request to the JSON API needs: to read, to change who holds what, or to change the manager itself.
-fn needed(request: &Request) -> Privilege {
-    const OF_THE_MANAGER: [&str; 5] = ["/endpoints", "/limits", "/tenants", "/agents", "/agent-tokens"];
-    let path = request.uri().path();
-    match *request.method() {
-        _ if path.starts_with("/accounts") => Privilege::ConfigureUsers,
-        _ if path.starts_with("/audit") => Privilege::ReadAudit,
-        Method::POST if matches!(path, "/plan" | "/apply") => Privilege::ApplyPlans,
-        Method::GET | Method::HEAD => Privilege::Login,
-        _ if OF_THE_MANAGER.iter().any(|of| path.starts_with(of)) => Privilege::ConfigureManager,
-        _ => Privilege::ConfigureComponents,
-    }
+    let below = matched.and_then(|matched| matched.as_str().strip_prefix("/api/v1"));
+    below.unwrap_or_default()
 }
 
 /// The account that a request shows the password or a token of; else that which its machine's certificate is for.

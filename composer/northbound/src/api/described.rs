@@ -1,6 +1,7 @@
 //! Routes, and what each takes and answers as the OpenAPI document has it: told by the types of its handler, so that what
 //! is served and what is written of it can't differ.
 
+use super::privileges;
 use super::schemas::Schemas;
 use super::{Begun, Body, Created, Gone, Id, Many, Query, Shared};
 use crate::Api;
@@ -73,7 +74,7 @@ impl Paths {
         self.on(MethodFilter::DELETE, &Method::DELETE, path, handler)
     }
 
-    fn on<H, X: 'static, Y>(mut self, filter: MethodFilter, method: &Method, path: &str, handler: H) -> Self
+    fn on<H, X: 'static, Y>(mut self, filter: MethodFilter, verb: &Method, path: &str, handler: H) -> Self
     where
         H: Handler<X, Api> + Described<Y>,
     {
@@ -91,16 +92,16 @@ impl Paths {
             )
         };
         told.responses.extend(REFUSALS.map(refused));
-        let method = method.as_str().to_ascii_lowercase();
+        let method = verb.as_str().to_ascii_lowercase();
         let words = path.split(|c: char| !c.is_ascii_alphanumeric());
         let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
         let mut operation = json!({
             "operationId": format!("{method}-{}", words.join("-")),
-            "tags": words.first(),
+            "tags": [words.first()],
             "parameters": told.parameters,
             "responses": told.responses,
         });
-        operation["tags"] = json!([words.first()]);
+        privileges::tell(&mut operation, verb, path);
         if let Some(body) = told.body {
             operation["requestBody"] = body;
         }

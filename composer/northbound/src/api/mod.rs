@@ -13,6 +13,7 @@ mod limits;
 mod operations;
 mod pauses;
 mod pool;
+pub(crate) mod privileges;
 mod probes;
 mod quarantine;
 mod record;

@@ -1,5 +1,5 @@
 //! The service as an OpenAPI document (DSP0266, "OpenAPI"), written from the table of places: what is not there is not in
-//! it. Bodies are DMTF's schemas, where DMTF publishes them.
+//! it. Tags are entities, as the privilege registry has them. Bodies are DMTF's schemas, where DMTF publishes them.
 
 use super::events;
 use super::root::PUBLISHED;
@@ -70,8 +70,9 @@ fn operation(route: &Route, method: &str) -> String {
     };
     let method = method.to_lowercase();
     format!(
-        "    {method}:\n{security}{request}      responses:\n        {done}\n        \
-         default: {{description: An error with @Message.ExtendedInfo}}\n"
+        "    {method}:\n      tags: [{}]\n{security}{request}      responses:\n        {done}\n        \
+         default: {{description: An error with @Message.ExtendedInfo}}\n",
+        route.entity
     )
 }
 

@@ -6,6 +6,7 @@
 mod forecast;
 mod hostile;
 mod openapi;
+mod privileges;
 #[path = "../support/mod.rs"]
 mod support;
 
