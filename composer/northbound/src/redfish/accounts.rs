@@ -4,10 +4,9 @@ use super::bindings;
 use super::message::Refusal;
 use super::names::Names;
 use super::wire::matches_tag;
-use super::{Redfish, created, shown_as, status, uri};
+use super::{Redfish, body, created, shown_as, status, uri};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use poolwright_redfish_model::check::{check_create, check_update};
 use poolwright_redfish_model::{
     AccountService, AccountServiceBasicAuthState, Collection, ManagerAccount, ManagerAccountAccountTypes,
     ManagerAccountCollection, ManagerAccountLinks, PrivilegesPrivilegeType, Ref, Resource, RoleCollection,
@@ -106,16 +105,14 @@ pub(crate) fn role(name: &str) -> Option<poolwright_redfish_model::Role> {
 }
 
 /// What may be said of an account.
-const UNDERSTOOD: [&str; 9] = [
-    "Name",
-    "Description",
+const UNDERSTOOD: [&str; 7] = [
     "UserName",
     "Password",
     "RoleId",
     "Enabled",
     "PasswordChangeRequired",
     "AccountTypes",
-    "Oem",
+    "Oem/Poolwright",
 ];
 /// And what of it may be changed.
 const CHANGEABLE: [&str; 6] = [
@@ -124,17 +121,18 @@ const CHANGEABLE: [&str; 6] = [
     "Enabled",
     "PasswordChangeRequired",
     "Locked",
-    "Oem",
+    "Oem/Poolwright",
 ];
 
 /// POST to the accounts.
 pub(crate) async fn add(redfish: &Redfish, body: &Value) -> Result<Response, Refusal> {
-    let violations = check_create(ManagerAccount::SCHEMA, body);
-    if !violations.is_empty() {
-        return Err(Refusal::violations(&violations));
-    }
-    if let Some(name) = names(body).find(|name| !UNDERSTOOD.contains(name)) {
-        return Err(Refusal::not_writable(name));
+    body::create(ManagerAccount::SCHEMA, &UNDERSTOOD, body)?;
+    if !body["AccountTypes"].is_null() && body["AccountTypes"] != json!(["Redfish"]) {
+        let text = "An account is for Redfish and the JSON API together.";
+        let args = ["…", "AccountTypes"];
+        let (status, id) = (StatusCode::BAD_REQUEST, "PropertyValueNotInList");
+        let next = "Leave it out, or say [\"Redfish\"].";
+        return Err(Refusal::new(status, id, &args, text, next).related("AccountTypes"));
     }
     let text = |name: &str| match body[name].as_str() {
         Some(text) => Ok(text.to_owned()),
@@ -145,22 +143,12 @@ pub(crate) async fn add(redfish: &Redfish, body: &Value) -> Result<Response, Ref
         name: text("UserName")?,
         password: text("Password")?,
         role: named_role(&text("RoleId")?)?,
-        bindings: match &body["Oem"] {
-            Value::Null => Vec::new(),
-            ours => bindings::read(ours)?,
-        },
+        bindings: bindings::read(body)?,
         enabled: flag("Enabled", true),
         must_change_password: flag("PasswordChangeRequired", false),
     };
     let account = redfish.api.accounts.add(new).await?;
     created(&place(&account.name), one(&account)?)
-}
-
-fn names(body: &Value) -> impl Iterator<Item = &str> {
-    body.as_object()
-        .into_iter()
-        .flatten()
-        .map(|(name, _)| name.as_str())
 }
 
 pub(super) fn named_role(name: &str) -> Result<Role, Refusal> {
@@ -186,10 +174,7 @@ pub(crate) async fn change(
     body: &Value,
     own: bool,
 ) -> Result<Response, Refusal> {
-    let Some(members) = body.as_object() else {
-        return Err(Refusal::violations(&check_update(ManagerAccount::SCHEMA, body)));
-    };
-    let wrong = check_update(ManagerAccount::SCHEMA, body);
+    let wrong = body::violations_of_update(ManagerAccount::SCHEMA, &CHANGEABLE, body);
     let mut refusals: Vec<Refusal> = match wrong.is_empty() {
         true => Vec::new(),
         false => vec![Refusal::violations(&wrong)],
@@ -197,23 +182,27 @@ pub(crate) async fn change(
     let is_wrong = |name: &str| {
         wrong
             .iter()
-            .any(|wrong| wrong.path.trim_start_matches('/').starts_with(name))
+            .any(|wrong| wrong.path.split('/').nth(1) == Some(name))
     };
     let mut change = AccountChange {
         seen: seen(redfish, name, headers).await?,
         ..AccountChange::default()
     };
     let mut said = 0;
-    for (name, value) in members {
+    for (name, value) in body.as_object().into_iter().flatten() {
         if name.contains('@') || is_wrong(name) {
             continue;
         }
         // Of one's own account, without the right to change others', only the password.
-        if !CHANGEABLE.contains(&name.as_str()) || own && name != "Password" {
+        if own && name != "Password" {
             refusals.push(Refusal::not_writable(name));
             continue;
         }
-        match apply(&mut change, name, value) {
+        let applied = match name.as_str() {
+            "Oem" => bindings::read(body).map(|all| change.bindings = Some(all)),
+            name => apply(&mut change, name, value),
+        };
+        match applied {
             Ok(()) => said += 1,
             Err(refusal) => refusals.push(refusal),
         }
@@ -241,7 +230,6 @@ fn apply(change: &mut AccountChange, name: &str, value: &Value) -> Result<(), Re
         ("RoleId", Value::String(role)) => change.role = Some(named_role(role)?),
         ("Enabled", Value::Bool(enabled)) => change.enabled = Some(*enabled),
         ("PasswordChangeRequired", Value::Bool(must)) => change.must_change_password = Some(*must),
-        ("Oem", ours) => change.bindings = Some(bindings::read(ours)?),
         // An account is locked by wrong passwords alone.
         ("Locked", Value::Bool(false)) => change.unlock = true,
         _ => {

@@ -3,16 +3,16 @@
 
 use super::message::Refusal;
 use super::names::{Names, plain};
-use super::{created, shown, status, uri};
+use super::{body, created, shown, status, uri};
 use crate::Api;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use poolwright_redfish_model::check::check_create;
 use poolwright_redfish_model::{
     AggregationService, AggregationSource, AggregationSourceAggregationType, AggregationSourceCollection,
     Collection, Health, Resource, State,
 };
 use poolwright_service::endpoint::{Endpoint, EndpointSpec, Standing};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub(crate) fn service() -> AggregationService {
@@ -65,29 +65,26 @@ fn source(name: &str, endpoint: &Endpoint) -> Result<Value, Refusal> {
     Ok(written)
 }
 
-/// What may be said of one that is to be added; the rest would be a promise that is not kept.
-const UNDERSTOOD: [&str; 5] = ["Name", "HostName", "UserName", "Password", "Oem"];
+/// What may be said of one that is to be added.
+const UNDERSTOOD: [&str; 5] = ["Name", "HostName", "UserName", "Password", "Oem/Poolwright"];
 
-/// POST of one: it is asked once, and kept if it answers. `Oem.Poolwright` says how it is trusted and whether it may be
-/// changed at once: `{"Id", "Trust", "Adopted"}`, as of the JSON API.
+/// What Redfish has no word for: what an endpoint is called, how it is trusted, and whether it may be changed at once.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "PascalCase")]
+struct Ours {
+    id: Option<String>,
+    trust: Option<Value>,
+    adopted: bool,
+}
+
+/// POST of one: it is asked once, and kept if it answers.
 pub(crate) async fn add(api: &Api, body: &Value) -> Result<Response, Refusal> {
-    let violations = check_create(AggregationSource::SCHEMA, body);
-    if !violations.is_empty() {
-        return Err(Refusal::violations(&violations));
-    }
-    let mut members = body
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(name, _)| name.as_str());
-    if let Some(name) = members.find(|name| !UNDERSTOOD.contains(name)) {
-        return Err(Refusal::not_writable(name));
-    }
+    body::create(AggregationSource::SCHEMA, &UNDERSTOOD, body)?;
+    let ours: Ours = body::ours(body)?;
     let host = body["HostName"]
         .as_str()
         .ok_or_else(|| Refusal::missing("HostName"))?;
-    let ours = &body["Oem"]["Poolwright"];
-    let named = ours["Id"].as_str().or(body["Name"].as_str()).unwrap_or(host);
+    let named = ours.id.as_deref().or(body["Name"].as_str()).unwrap_or(host);
     let url = match host.contains("://") {
         true => host.to_owned(),
         false => format!("https://{host}"),
@@ -96,7 +93,7 @@ pub(crate) async fn add(api: &Api, body: &Value) -> Result<Response, Refusal> {
     for (name, value) in [
         ("username", &body["UserName"]),
         ("password", &body["Password"]),
-        ("trust", &ours["Trust"]),
+        ("trust", &ours.trust.unwrap_or_default()),
     ] {
         if !value.is_null() {
             spec[name] = value.clone();
@@ -107,9 +104,9 @@ pub(crate) async fn add(api: &Api, body: &Value) -> Result<Response, Refusal> {
         let next = "HostName is https://ADDRESS; Oem.Poolwright.Trust is {\"pinned\": SHA256}, {\"ca-pem\": PEM} or \"system\".";
         Refusal::new(StatusCode::BAD_REQUEST, "PropertyValueFormatError", &["…", "Oem"], text, next)
     })?;
-    let standing = match ours["Adopted"].as_bool() {
-        Some(true) => Standing::Adopted,
-        _ => Standing::Observed,
+    let standing = match ours.adopted {
+        true => Standing::Adopted,
+        false => Standing::Observed,
     };
     let id = spec.id.clone();
     api.composer.add_endpoint(spec, standing).await?;

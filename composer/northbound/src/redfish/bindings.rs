@@ -1,10 +1,25 @@
 //! Roles that an account has in a scope, which Redfish has no word for: `Oem.Poolwright.Bindings` of the account.
 
 use super::accounts::named_role;
+use super::body;
 use super::message::Refusal;
-use axum::http::StatusCode;
 use poolwright_service::accounts::{Binding, Scope};
+use serde::Deserialize;
 use serde_json::{Value, json};
+
+/// What `Oem.Poolwright` says of an account.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "PascalCase")]
+struct Ours {
+    bindings: Vec<Said>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "PascalCase")]
+struct Said {
+    role_id: String,
+    scope: String,
+}
 
 pub(super) fn shown(bindings: &[Binding]) -> Value {
     let one = |Binding { role, scope }: &Binding| json!({ "RoleId": role, "Scope": scope });
@@ -14,33 +29,16 @@ pub(super) fn shown(bindings: &[Binding]) -> Value {
     })
 }
 
-/// All bindings that there are to be, out of `Oem`.
-pub(super) fn read(oem: &Value) -> Result<Vec<Binding>, Refusal> {
-    let Some(listed) = oem["Poolwright"]["Bindings"].as_array() else {
-        return Err(wrong("Bindings are missing, or no list"));
-    };
-    listed.iter().map(one).collect()
+/// All bindings that there are to be, as a body has them; none where it says nothing of them.
+pub(super) fn read(body: &Value) -> Result<Vec<Binding>, Refusal> {
+    let ours: Ours = body::ours(body)?;
+    ours.bindings.into_iter().map(one).collect()
 }
 
-fn one(said: &Value) -> Result<Binding, Refusal> {
-    let text = |name: &str| {
-        let text = said[name].as_str();
-        text.ok_or_else(|| wrong(&format!("a binding has no {name}")))
-    };
+fn one(said: Said) -> Result<Binding, Refusal> {
+    let scope = said.scope.parse::<Scope>();
     Ok(Binding {
-        role: named_role(text("RoleId")?)?,
-        scope: text("Scope")?.parse::<Scope>().map_err(|why| wrong(&why))?,
+        role: named_role(&said.role_id)?,
+        scope: scope.map_err(|why| body::misread("Bindings", &why))?,
     })
-}
-
-fn wrong(why: &str) -> Refusal {
-    let next = "Oem.Poolwright.Bindings is a list of {\"RoleId\": \"Operator\", \"Scope\": \"tenant/NAME\"}; Scope is pool, tenant/NAME or fabric/NAME.";
-    let status = StatusCode::BAD_REQUEST;
-    Refusal::new(
-        status,
-        "PropertyValueFormatError",
-        &["…", "Oem"],
-        format!("Oem.Poolwright: {why}."),
-        next,
-    )
 }

@@ -2,7 +2,7 @@
 
 use super::message::Refusal;
 use super::wire::put;
-use super::{status, time, uri};
+use super::{body, status, time, uri};
 use crate::serving::NotReplaced;
 use crate::{Api, replacement, validity};
 use axum::http::{StatusCode, header};
@@ -126,9 +126,9 @@ fn offered(body: &Value) -> Result<String, Violation> {
         path: format!("/{name}"),
         args: args.iter().map(|&arg| arg.to_owned()).collect(),
     };
-    let known = ["CertificateString", "CertificateType", "CertificateUri"];
-    let names = body.as_object().into_iter().flat_map(|body| body.keys());
-    if let Some(name) = names.map(String::as_str).find(|name| !known.contains(name)) {
+    let known = ["CertificateString", "CertificateType", "CertificateUri/@odata.id"];
+    if let Some(path) = body::strange(&known, body).first() {
+        let name = path.trim_start_matches('/');
         return Err(wrong("ActionParameterUnknown", name, &[REPLACE, name]));
     }
     let said = |name: &str, value: &Value| match value {

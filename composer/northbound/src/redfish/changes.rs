@@ -1,5 +1,6 @@
 //! What is changed at each place, by somebody who may.
 
+use super::body::of_action;
 use super::composing::Asked;
 use super::message::Refusal;
 use super::tree::Reader;
@@ -28,7 +29,8 @@ pub(super) async fn change(
         api.composer.may_be_asked()?;
     }
     if_match(redfish, asker, &parts.headers, below).await?;
-    let body = || parsed(body);
+    let acts = below.contains(&"Actions");
+    let body = || if acts { of_action(body) } else { parsed(body) };
     match (&parts.method, below) {
         (&Method::DELETE, ["SessionService", "Sessions", id]) => sessions::end(api, asker, id).await,
         (&Method::POST, ["AccountService", "Accounts"]) => accounts::add(redfish, &body()?).await,
@@ -44,7 +46,7 @@ pub(super) async fn change(
         }
         (&Method::DELETE, ["JobService", "Jobs", name]) => jobs::remove(api, asker, name).await,
         (&Method::POST, ["JobService", "Jobs", name, "Actions", action]) => {
-            jobs::act(api, asker, name, action).await
+            jobs::act(api, asker, name, action, &body()?).await
         }
         (method, ["EventService", place @ ..]) => {
             let body = match *method {

@@ -5,26 +5,20 @@
 
 use super::message::Refusal;
 use super::pool::{Block, Pool};
-use super::{Redfish, put, tasks, uri};
+use super::{Redfish, body, put, tasks, uri, wishes};
 use crate::auth::Asker;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use poolwright_model::id::{DemandId, GpuId, HostId};
-use poolwright_model::units::Bytes;
+use poolwright_model::id::{GpuId, HostId};
 use poolwright_redfish_model::ComputerSystem;
-use poolwright_redfish_model::check::{check_action, check_create, check_update};
-use poolwright_service::demand::DemandSpec;
 use poolwright_service::{
     Change, Composition, ErrorCode, How, Operation, OperationState, Purpose, Release, Seen, ServiceError,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::time::Duration;
 
 /// A change that takes longer is answered with its task.
 const SOON: Duration = Duration::from_secs(20);
-
-/// What a request to compose may say; the rest would be a promise that is not kept.
-const UNDERSTOOD: [&str; 5] = ["Name", "Description", "Links", "Processors", "Oem"];
 
 /// One request that changes something.
 pub(crate) struct Asked<'r> {
@@ -37,8 +31,8 @@ pub(crate) struct Asked<'r> {
 impl Asked<'_> {
     /// POST to the systems.
     pub async fn compose(&self, body: &Value) -> Result<Response, Refusal> {
-        check_request(body)?;
-        let change = match body["Links"]["ResourceBlocks"].as_array() {
+        wishes::check(body)?;
+        let change = match wishes::blocks(body) {
             Some(blocks) => self.of_blocks(body, blocks).await?,
             None => self.of_wishes(body).await?,
         };
@@ -98,14 +92,8 @@ impl Asked<'_> {
     /// PATCH of a composed system: other blocks of GPUs than it has. What is new is added first.
     pub async fn patch(&self, name: &str, body: &Value) -> Result<Response, Refusal> {
         let composition = self.composition(name, "PATCH")?;
-        let violations = check_update(ComputerSystem::SCHEMA, body);
-        if !violations.is_empty() {
-            return Err(Refusal::violations(&violations));
-        }
-        let strange = names(body).find(|name| *name != "Links");
-        if let Some(name) = strange.or_else(|| names(&body["Links"]).find(|name| *name != "ResourceBlocks")) {
-            return Err(Refusal::not_writable(name));
-        }
+        let understood = ["Links/ResourceBlocks/*/@odata.id"];
+        body::update(ComputerSystem::SCHEMA, &understood, body)?;
         let Some(blocks) = body["Links"]["ResourceBlocks"].as_array() else {
             return Err(Refusal::nothing_to_do());
         };
@@ -168,7 +156,7 @@ impl Asked<'_> {
 
     /// A composition of whatever fits: so many GPUs, or what a model needs.
     async fn of_wishes(&self, body: &Value) -> Result<Change, Refusal> {
-        let spec = wishes(body)?;
+        let spec = wishes::wishes(body)?;
         let composer = self.asker.composer(&self.redfish.api);
         Ok(composer.compose(spec, self.by(), &self.how()?).await?)
     }
@@ -188,10 +176,12 @@ impl Asked<'_> {
     pub async fn act(&self, name: &str, action: &str, body: &Value) -> Result<Response, Refusal> {
         let path = format!("{}/Actions/{action}", uri::system(name));
         let composition = self.composition(name, "POST")?;
-        let violations = check_action(ComputerSystem::SCHEMA, action, body);
-        if !violations.is_empty() {
-            return Err(Refusal::violations(&violations));
-        }
+        let understood = [
+            "ResourceBlock/@odata.id",
+            "ResourceBlockETag",
+            "ComputerSystemETag",
+        ];
+        body::act(ComputerSystem::SCHEMA, action, &understood, body)?;
         let seen = self.seen(name, body["ComputerSystemETag"].as_str()).await?;
         let how = How { seen, ..self.how()? };
         let link = &body["ResourceBlock"];
@@ -396,111 +386,8 @@ pub(super) fn on_its_way(operation: &Operation) -> Result<Response, Refusal> {
     Ok(response)
 }
 
-/// Whether a request to compose says nothing but what is understood.
-pub(super) fn check_request(body: &Value) -> Result<(), Refusal> {
-    let violations = check_create(ComputerSystem::SCHEMA, body);
-    if !violations.is_empty() {
-        return Err(Refusal::violations(&violations));
-    }
-    let Some(name) = names(body).find(|name| !UNDERSTOOD.contains(name)) else {
-        return Ok(());
-    };
-    let text = format!("What is composed can't be chosen by {name}.");
-    let next =
-        "Say Links.ResourceBlocks, or how many Processors of which kind; leave out what is not a must.";
-    let status = StatusCode::BAD_REQUEST;
-    Err(Refusal::new(status, "PropertyNotWritable", &[name], text, next))
-}
-
-/// What is said in an object.
-fn names(body: &Value) -> impl Iterator<Item = &str> {
-    let properties = body.as_object().into_iter().flatten();
-    properties.map(|(name, _)| name.as_str())
-}
-
 /// The segments of a link below the root.
 fn below(link: &Value) -> Option<Vec<&str>> {
     let path = link["@odata.id"].as_str()?.strip_prefix(uri::ROOT)?;
     Some(path.split('/').filter(|part| !part.is_empty()).collect())
-}
-
-/// What a request wants that names no blocks: `Processors.Members` with `@Redfish.RequestedCount`, or
-/// `Oem.Poolwright` with a model and its task.
-pub(super) fn wishes(body: &Value) -> Result<DemandSpec, Refusal> {
-    let bad = |text: String| {
-        let next = "Say Links.ResourceBlocks, or Processors.Members with @Redfish.RequestedCount and ProcessorType GPU, \
-                    or Oem.Poolwright with a Model and a Task.";
-        Refusal::new(StatusCode::BAD_REQUEST, "PropertyMissing", &["Links"], text, next)
-    };
-    let mut spec = match &body["Oem"]["Poolwright"] {
-        Value::Null => json!({}),
-        Value::Object(of) => snake_case(of),
-        _ => return Err(bad("Oem.Poolwright is no object.".to_owned())),
-    };
-    spec["id"] = json!(demand_name(body["Name"].as_str()));
-    let members = body["Processors"]["Members"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    match members {
-        [] => {}
-        [gpus] => {
-            let count = gpus["@Redfish.RequestedCount"].as_u64();
-            if gpus["ProcessorType"].as_str().is_some_and(|kind| kind != "GPU") {
-                return Err(bad("Only GPUs are composed.".to_owned()));
-            }
-            spec["gpus"] = json!(count.ok_or_else(|| bad("How many GPUs is not said.".to_owned()))?);
-            if let Some(model) = gpus["Model"].as_str() {
-                spec["kind"] = json!(model);
-            }
-            if let Some(mib) = gpus["MemorySummary"]["TotalMemorySizeMiB"].as_u64() {
-                spec["min_memory"] = json!(Bytes(mib.saturating_mul(1 << 20)));
-            }
-        }
-        _ => {
-            return Err(bad(
-                "GPUs of several kinds are wanted, and a system has one.".to_owned()
-            ));
-        }
-    }
-    if spec["gpus"].is_null() && spec["model"].is_null() {
-        return Err(bad("Nothing is wanted.".to_owned()));
-    }
-    serde_json::from_value(spec).map_err(|error| bad(format!("That can't be composed: {error}.")))
-}
-
-/// Redfish's names of properties as ours: `MicroBatch` is `micro_batch`.
-fn snake_case(of: &serde_json::Map<String, Value>) -> Value {
-    let renamed = of.iter().map(|(name, value)| {
-        let mut snake = String::new();
-        for c in name.chars() {
-            if c.is_ascii_uppercase() && !snake.is_empty() {
-                snake.push('_');
-            }
-            snake.push(c.to_ascii_lowercase());
-        }
-        (snake, value.clone())
-    });
-    Value::Object(renamed.collect())
-}
-
-/// A demand's name is a plain one; where nothing is said it is one that nobody else has.
-fn demand_name(name: Option<&str>) -> DemandId {
-    let plain: String = name
-        .unwrap_or_default()
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') {
-                c
-            } else {
-                '-'
-            }
-        })
-        .take(63)
-        .collect();
-    let plain = plain.trim_start_matches(['.', '-']);
-    match plain {
-        "" => DemandId::from_lossy(&format!("redfish-{}", uuid::Uuid::new_v4().simple())),
-        plain => DemandId::from_lossy(plain),
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::message::Refusal;
 use super::names::Names;
-use super::{shown, status, time, uri};
+use super::{body, shown, status, time, uri};
 use crate::Api;
 use crate::auth::Asker;
 use axum::http::StatusCode;
@@ -90,7 +90,14 @@ fn job(name: &str, status: &ScheduleStatus) -> Job {
 }
 
 /// Pauses a schedule, lets it go on, or runs it now until its window would close next.
-pub(crate) async fn act(api: &Api, asker: &Asker, name: &str, action: &str) -> Result<Response, Refusal> {
+pub(crate) async fn act(
+    api: &Api,
+    asker: &Asker,
+    name: &str,
+    action: &str,
+    body: &Value,
+) -> Result<Response, Refusal> {
+    body::act(Job::SCHEMA, action, &[], body)?;
     let composer = asker.composer(api);
     let schedules = composer.schedules().await?;
     let found = find(&schedules, name).ok_or_else(|| Refusal::nothing_there(&place(name)))?;

@@ -4,13 +4,13 @@
 //! What is previewed or reserved could be composed side by side, all of it. What is applied is begun stanza by stanza, in
 //! order; the first that can't be ends it, and what was begun before goes on: its answer says which.
 
-use super::composing::{Asked, check_request, wishes};
+use super::composing::Asked;
 use super::message::Refusal;
-use super::{shown, systems, tasks, uri};
+use super::wishes::{self, wishes};
+use super::{body, shown, systems, tasks, uri};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use poolwright_redfish_model::CompositionService;
-use poolwright_redfish_model::check::check_action;
 use poolwright_service::accounts::Privilege;
 use poolwright_service::{
     Change, ErrorCode, MOST_PARTS, OperationState, Part, Purpose, Release, Reservation, ServiceError, Wish,
@@ -23,6 +23,19 @@ use tokio::time::Instant;
 /// What takes longer is answered with its tasks.
 const SOON: Duration = Duration::from_secs(20);
 const COMPOSE: &str = "CompositionService.Compose";
+
+/// What may be said of a manifest; what a stanza requests is understood by itself.
+const UNDERSTOOD: [&str; 9] = [
+    "RequestFormat",
+    "RequestType",
+    "ReservationId",
+    "Manifest/Description",
+    "Manifest/Timestamp",
+    "Manifest/Expand",
+    "Manifest/Stanzas/*/StanzaType",
+    "Manifest/Stanzas/*/StanzaId",
+    "Manifest/Stanzas/*/Request",
+];
 
 /// One of a manifest.
 struct Stanza<'b> {
@@ -113,7 +126,7 @@ fn unclear(body: &Value, stanza: &str, text: String) -> Refusal {
 
 /// Whether a body is a manifest in which all that is wished for is understood.
 pub(super) fn is_understood(body: &Value) -> bool {
-    let named = |stanza: &Stanza<'_>| stanza.request["Links"]["ResourceBlocks"].is_array();
+    let named = |stanza: &Stanza<'_>| wishes::blocks(stanza.request).is_some();
     let is_clear = |stanza: &Stanza<'_>| {
         stanza.kind != "ComposeSystem" || named(stanza) || wishes(stanza.request).is_ok()
     };
@@ -122,9 +135,15 @@ pub(super) fn is_understood(body: &Value) -> bool {
 
 /// The stanzas of a body, once that is as it should be.
 fn read(body: &Value) -> Result<Vec<Stanza<'_>>, Refusal> {
-    let violations = check_action(CompositionService::SCHEMA, COMPOSE, body);
-    if !violations.is_empty() {
-        return Err(Refusal::violations(&violations));
+    body::act(CompositionService::SCHEMA, COMPOSE, &UNDERSTOOD, body)?;
+    if body["Manifest"]["Expand"]
+        .as_str()
+        .is_some_and(|expand| expand != "None")
+    {
+        return Err(conflict(
+            "Manifest",
+            "Responses are not expanded: Manifest/Expand can be None alone.",
+        ));
     }
     let listed = body["Manifest"]["Stanzas"]
         .as_array()
@@ -146,8 +165,11 @@ fn read(body: &Value) -> Result<Vec<Stanza<'_>>, Refusal> {
         let kind = value["StanzaType"].as_str().unwrap_or_default();
         let request = &value["Request"];
         match kind {
-            "ComposeSystem" => check_request(request)?,
-            "DecomposeSystem" if request["@odata.id"].is_string() => {}
+            "ComposeSystem" => {
+                let place = format!("Manifest/Stanzas/{}/Request", number - 1);
+                wishes::check(request).map_err(|refusal| refusal.within(&place))?;
+            }
+            "DecomposeSystem" if is_reference(request) => {}
             "DecomposeSystem" => {
                 let text = format!("Request of stanza {id} is no reference to a system.");
                 return Err(unclear(body, id, text));
@@ -163,6 +185,11 @@ fn read(body: &Value) -> Result<Vec<Stanza<'_>>, Refusal> {
     Ok(stanzas)
 }
 
+/// Whether something is a reference, and says nothing else.
+fn is_reference(said: &Value) -> bool {
+    said["@odata.id"].is_string() && body::strange(&[], said).is_empty()
+}
+
 fn label(stanza: &Stanza<'_>) -> String {
     stanza.request["Name"].as_str().unwrap_or(stanza.id).to_owned()
 }
@@ -171,7 +198,7 @@ fn label(stanza: &Stanza<'_>) -> String {
 fn wished(asked: &Asked<'_>, stanzas: &[Stanza<'_>]) -> Result<Vec<Wish>, Refusal> {
     let composing = stanzas.iter().filter(|stanza| stanza.kind == "ComposeSystem");
     let wish = |stanza: &Stanza<'_>| {
-        let what = match stanza.request["Links"]["ResourceBlocks"].as_array() {
+        let what = match wishes::blocks(stanza.request) {
             Some(blocks) => {
                 let (gpus, host) = asked.named(blocks)?;
                 Wished::Named { gpus, host }
@@ -272,7 +299,7 @@ async fn begin(asked: &Asked<'_>, stanza: &Stanza<'_>) -> Result<Begun, Refusal>
             composes: false,
         });
     }
-    let change = match stanza.request["Links"]["ResourceBlocks"].as_array() {
+    let change = match wishes::blocks(stanza.request) {
         Some(blocks) => {
             let (gpus, host) = asked.named(blocks)?;
             composer

@@ -90,11 +90,27 @@ impl Refusal {
     }
 
     fn about(name: &str, id: &str, text: String, next: &str) -> Self {
-        let mut refusal = Self::new(StatusCode::BAD_REQUEST, id, &[name], text, next);
-        for message in &mut refusal.messages {
-            message.related_properties = Some(vec![format!("#/{name}")]);
+        Self::new(StatusCode::BAD_REQUEST, id, &[name], text, next).related(name)
+    }
+
+    /// With the property that it is about.
+    pub fn related(mut self, path: &str) -> Self {
+        for message in &mut self.messages {
+            message.related_properties = Some(vec![format!("#/{path}")]);
         }
-        refusal
+        self
+    }
+
+    /// Of something that is a part of the body.
+    pub fn within(mut self, place: &str) -> Self {
+        let related = self
+            .messages
+            .iter_mut()
+            .filter_map(|message| message.related_properties.as_mut());
+        for path in related.flatten() {
+            *path = format!("#/{place}{}", path.trim_start_matches('#'));
+        }
+        self
     }
 
     pub fn nothing_to_do() -> Self {
@@ -163,7 +179,7 @@ impl Refusal {
             if let (true, [value, _, ..]) = (secret, args.as_mut_slice()) {
                 *value = "What was sent";
             }
-            let (text, next) = of_body(violation.message, &args);
+            let (text, next) = of_body(violation.message, &args, violation.path.trim_start_matches('/'));
             Message {
                 related_properties: Some(vec![format!("#{}", violation.path)]),
                 ..message(violation.message, &args, text, next)
@@ -179,13 +195,15 @@ impl Refusal {
 }
 
 /// What is wrong with a property or a parameter, and what to do about it.
-fn of_body(id: &str, args: &[&str]) -> (String, &'static str) {
+fn of_body(id: &str, args: &[&str], path: &str) -> (String, &'static str) {
     let first = args.first().copied().unwrap_or("the body");
     let last = args.last().copied().unwrap_or("it");
     match id {
-        "PropertyUnknown" => (format!("There is no property {first} here."), "Leave it out."),
-        "PropertyNotWritable" => (format!("{first} can't be written."), "Leave it out."),
-        "PropertyMissing" => (format!("{first} is missing."), "Say it."),
+        "PropertyUnknown" => (format!("There is no property {path} here."), "Leave it out."),
+        "PropertyNotWritable" => (format!("{path} can't be written."), "Leave it out."),
+        "PropertyMissing" => (format!("{path} is missing."), "Say it."),
+        "ActionParameterUnknown" => (format!("{last} has no parameter {path}."), "Leave it out."),
+        "ActionParameterNotSupported" => (format!("{path} is not understood by {last}."), "Leave it out."),
         "UnrecognizedRequestBody" => ("The body is no JSON object.".to_owned(), "Send one JSON object."),
         _ if id.ends_with("TypeError") => (
             format!("{first} is of the wrong type for {last}."),

@@ -3,11 +3,13 @@
 //! * [`routes`]: every place, and what may be done there. [`tree`]: what is read at each; [`changes`]: what is changed.
 //! * [`systems`], [`chassis`], [`fabrics`], [`connections`], [`composition`], [`managers`], [`logs`], [`tasks`], [`jobs`], [`aggregation`], [`certificates`], [`accounts`] ([`bindings`]), [`sessions`],
 //!   [`events`], [`telemetry`], [`updates`], [`root`]: one noun each. [`status`]: our states in Redfish's words.
-//! * [`composing`], [`manifest`]: what changes who holds what; [`reservations`]: what is kept for a client.
+//! * [`composing`], [`manifest`]: what changes who holds what; [`wishes`]: what is asked for, and
+//!   [`capabilities`] what of that may be; [`reservations`]: what is kept
+//!   for a client.
 //! * [`pool`]: the last look, indexed; [`names`]: names of things in URIs; [`uri`]: where things are.
 //! * [`privileges`]: who may do what. [`openapi`]: the table of places for software that reads OpenAPI.
-//! * [`query`], [`filter`], [`view`]: what a client wants to see of a resource. [`message`]: errors. [`wire`]: how bodies and
-//!   headers are written and read. [`written`]: resources as they are sent, kept while the pool is the same.
+//! * [`query`], [`filter`], [`view`]: what a client wants to see of a resource. [`message`]: errors. [`body`]: what a
+//!   request may say. [`wire`]: how bodies and headers are written and read. [`written`]: resources as they are sent, kept while the pool is the same.
 //!
 //! Invariants: what is here decides nothing about GPUs; routing comes before authorisation, and both see the same path;
 //! what a resource costs does not grow with the pool.
@@ -15,6 +17,8 @@
 mod accounts;
 mod aggregation;
 mod bindings;
+mod body;
+mod capabilities;
 mod certificates;
 mod changes;
 mod chassis;
@@ -47,6 +51,7 @@ mod updates;
 mod uri;
 mod view;
 mod wire;
+mod wishes;
 mod written;
 
 use self::message::Refusal;

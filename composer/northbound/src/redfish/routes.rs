@@ -45,6 +45,7 @@ pub(crate) const ROUTES: &[Route] = &[
     open("openapi.yaml", "ServiceRoot"),
     route("Systems", "ComputerSystemCollection", CREATE),
     route("Systems/Capabilities", "ComputerSystem", READ),
+    route("Systems/ConstrainedCapabilities", "ComputerSystem", READ),
     route("Systems/{}", "ComputerSystem", CHANGE),
     route("Systems/{}/Actions/{}", "ComputerSystem", ACT),
     route("Systems/{}/Processors", "ProcessorCollection", READ),

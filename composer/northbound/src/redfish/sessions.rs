@@ -1,12 +1,11 @@
 //! Sessions: name and password once, then a token.
 
 use super::message::Refusal;
-use super::{created, message, put, shown, status, time, uri};
+use super::{body, created, message, put, shown, status, time, uri};
 use crate::Api;
 use crate::auth::{self, Asker};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use poolwright_redfish_model::check::check_create;
 use poolwright_redfish_model::{
     Collection, Health, Resource, Session, SessionCollection, SessionService, SessionTypes,
 };
@@ -59,10 +58,7 @@ fn told(session: &sessions::Session) -> Session {
 
 /// Opens one for whoever shows name and password in the body.
 pub(crate) async fn open(api: &Api, body: &Value) -> Result<Response, Refusal> {
-    let violations = check_create(Session::SCHEMA, body);
-    if !violations.is_empty() {
-        return Err(Refusal::violations(&violations));
-    }
+    body::create(Session::SCHEMA, &["UserName", "Password"], body)?;
     let text = |name: &str| body[name].as_str().unwrap_or_default();
     let (name, password) = (text("UserName"), text("Password"));
     let Some(account) = api.accounts.verify(name, password).await? else {

@@ -2,7 +2,7 @@
 //! first shows all GPUs that the host has, the second those that it holds for a demand.
 
 use super::pool::Pool;
-use super::{status, uri};
+use super::{capabilities, status, uri};
 use poolwright_model::topology::{Gpu, Host};
 use poolwright_redfish_model::{
     Action, Collection, ComputerSystem, ComputerSystemActions, ComputerSystemCollection,
@@ -23,10 +23,10 @@ pub(crate) fn all(pool: &Pool) -> Value {
         .iter()
         .map(|fabric| json!({ "@odata.id": uri::at(&format!("CompositionService/ResourceZones/{fabric}")) }))
         .collect();
-    let capability = |case: &str| {
+    let capability = |(object, case): (&str, &str)| {
         json!({
             "UseCase": case,
-            "CapabilitiesObject": { "@odata.id": uri::at("Systems/Capabilities") },
+            "CapabilitiesObject": { "@odata.id": uri::at(&format!("Systems/{object}")) },
             "Links": {
                 "TargetCollection": { "@odata.id": uri::at("Systems") },
                 "RelatedItem": zones,
@@ -36,30 +36,9 @@ pub(crate) fn all(pool: &Pool) -> Value {
     let mut all = json!(all);
     all["@Redfish.CollectionCapabilities"] = json!({
         "@odata.type": "#CollectionCapabilities.v1_4_0.CollectionCapabilities",
-        "Capabilities": [
-            capability("ComputerSystemComposition"),
-            capability("ComputerSystemConstrainedComposition"),
-        ],
+        "Capabilities": capabilities::ALL.map(capability),
     });
     all
-}
-
-/// What may be said of a system that is to be composed.
-pub(crate) fn capabilities() -> Value {
-    json!({
-        "@odata.id": uri::at("Systems/Capabilities"),
-        "@odata.type": ComputerSystem::ODATA_TYPE,
-        "Id": "Capabilities",
-        "Name": "What may be said of a system that is to be composed",
-        "Name@Redfish.OptionalOnCreate": true,
-        "Name@Redfish.SetOnlyOnCreate": true,
-        "Links@Redfish.OptionalOnCreate": true,
-        "Links": {
-            "ResourceBlocks@Redfish.OptionalOnCreate": true,
-            "ResourceBlocks@Redfish.UpdatableAfterCreate": true,
-        },
-        "Processors@Redfish.OptionalOnCreate": true,
-    })
 }
 
 pub(crate) fn one(pool: &Pool, name: &str) -> Option<ComputerSystem> {

@@ -4,7 +4,7 @@ use super::message::Refusal;
 use super::pool::Pool;
 use super::written::{Form, Written};
 use super::{
-    Redfish, accounts, aggregation, certificates, chassis, composition, connections, events,
+    Redfish, accounts, aggregation, capabilities, certificates, chassis, composition, connections, events,
     fabrics, jobs, logs, managers, privileges, reservations, root, sessions, systems, tasks, telemetry,
     updates, uri,
 };
@@ -247,9 +247,13 @@ impl<'r> Reader<'r> {
 
 /// What is read from the look at the pool alone.
 fn in_pool<F: Form>(pool: &Pool, path: &[&str]) -> Result<Option<F>, Refusal> {
+    if let ["Systems", below @ ..] = path
+        && let Some(capability) = capabilities::at(below)
+    {
+        return some(capability);
+    }
     match path {
         ["Systems"] => some(systems::all(pool)),
-        ["Systems", "Capabilities"] => some(systems::capabilities()),
         ["Systems", name] => maybe(systems::one(pool, name)),
         ["Systems", name, "Processors"] => maybe(systems::processors(pool, name)),
         ["Systems", name, "Processors", gpu] => maybe(systems::processor(pool, name, gpu)),

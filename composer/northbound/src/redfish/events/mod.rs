@@ -15,12 +15,11 @@ mod subscriptions;
 use self::hub::Open;
 use self::push::Post;
 use super::message::Refusal;
-use super::{shown, status, uri};
+use super::{body, shown, status, uri};
 use crate::Api;
 use crate::auth::Asker;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use poolwright_redfish_model::check::check_action;
 use poolwright_redfish_model::{
     Action, Collection, EventDestination, EventDestinationCollection, EventDestinationEventFormatType,
     EventDestinationProtocol, EventDestinationSubscriptionType, EventService, EventServiceActions,
@@ -171,10 +170,16 @@ async fn act(api: &Api, asker: &Asker, action: &str, body: &Value) -> Result<Res
             "EventService/Actions/{action}"
         ))));
     }
-    let violations = check_action(EventService::SCHEMA, action, body);
-    if !violations.is_empty() {
-        return Err(Refusal::violations(&violations));
-    }
+    let understood = [
+        "MessageId",
+        "Message",
+        "MessageArgs",
+        "MessageSeverity",
+        "Severity",
+        "OriginOfCondition",
+        "EventId",
+    ];
+    body::act(EventService::SCHEMA, action, &understood, body)?;
     let text = |name: &str| body[name].as_str().map(str::to_owned);
     let args = body["MessageArgs"].as_array().into_iter().flatten();
     let test = TestEvent {

@@ -4,10 +4,9 @@ use super::place;
 use super::push::Post;
 use crate::auth::Asker;
 use crate::redfish::message::Refusal;
-use crate::redfish::{created, shown_as, status};
+use crate::redfish::{body, created, shown_as, status};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use poolwright_redfish_model::check::{check_action, check_create, check_update};
 use poolwright_redfish_model::{
     Action, EventDestination, EventDestinationActions, EventDestinationDeliveryRetryPolicy,
     EventDestinationEventFormatType, EventDestinationProtocol, EventDestinationSubscriptionType, EventType,
@@ -19,9 +18,8 @@ use poolwright_service::subscription::{
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What may be said of one; the rest would be a promise that is not kept.
-const UNDERSTOOD: [&str; 14] = [
-    "Name",
+/// What may be said of one.
+const UNDERSTOOD: [&str; 13] = [
     "Destination",
     "Protocol",
     "Context",
@@ -31,7 +29,7 @@ const UNDERSTOOD: [&str; 14] = [
     "RegistryPrefixes",
     "ResourceTypes",
     "MessageIds",
-    "OriginResources",
+    "OriginResources/*/@odata.id",
     "DeliveryRetryPolicy",
     "HttpHeaders",
     "VerifyCertificate",
@@ -97,13 +95,7 @@ pub(super) fn one(post: &Post, subscription: &Subscription) -> Result<Value, Ref
 
 /// POST of one.
 pub(crate) async fn add(post: &Post, asker: &Asker, body: &Value) -> Result<Response, Refusal> {
-    let violations = check_create(EventDestination::SCHEMA, body);
-    if !violations.is_empty() {
-        return Err(Refusal::violations(&violations));
-    }
-    if let Some(name) = names(body).find(|name| !UNDERSTOOD.contains(name)) {
-        return Err(Refusal::not_writable(name));
-    }
+    body::create(EventDestination::SCHEMA, &UNDERSTOOD, body)?;
     for (name, only) in [("Protocol", "Redfish"), ("SubscriptionType", "RedfishEvent")] {
         if body[name].as_str().is_some_and(|said| said != only) {
             return Err(wrong(name, &format!("Say {only}.")));
@@ -135,14 +127,8 @@ pub(crate) async fn add(post: &Post, asker: &Asker, body: &Value) -> Result<Resp
 
 /// PATCH of one.
 pub(crate) async fn change(post: &Post, id: &str, body: &Value) -> Result<Response, Refusal> {
-    let violations = check_update(EventDestination::SCHEMA, body);
-    if !violations.is_empty() {
-        return Err(Refusal::violations(&violations));
-    }
     const CHANGEABLE: [&str; 3] = ["Context", "DeliveryRetryPolicy", "HttpHeaders"];
-    if let Some(name) = names(body).find(|name| !CHANGEABLE.contains(name)) {
-        return Err(Refusal::not_writable(name));
-    }
+    body::update(EventDestination::SCHEMA, &CHANGEABLE, body)?;
     let change = SubscriptionChange {
         context: context(body)?,
         retry: retry(body)?,
@@ -171,23 +157,13 @@ pub(crate) async fn act(
         "EventDestination.ResumeSubscription" => None,
         _ => return Err(Refusal::nothing_there(&format!("{}/Actions/{action}", place(id)))),
     };
-    let violations = check_action(EventDestination::SCHEMA, action, body);
-    if !violations.is_empty() {
-        return Err(Refusal::violations(&violations));
-    }
+    body::act(EventDestination::SCHEMA, action, &[], body)?;
     let change = SubscriptionChange {
         suspended: Some(suspended),
         ..SubscriptionChange::default()
     };
     changed(post, id, change).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-fn names(body: &Value) -> impl Iterator<Item = &str> {
-    let members = body.as_object().into_iter().flatten();
-    members
-        .map(|(name, _)| name.as_str())
-        .filter(|name| !name.contains('@'))
 }
 
 /// A value that can't be; it is not repeated, for it may be a secret.
