@@ -2,7 +2,7 @@
 //!
 //! * [`routes`]: every place, and what may be done there. [`tree`]: what is read at each; [`changes`]: what is changed.
 //! * [`systems`], [`chassis`], [`fabrics`], [`connections`], [`composition`], [`managers`], [`logs`], [`tasks`], [`jobs`], [`aggregation`], [`certificates`], [`accounts`] ([`bindings`]), [`sessions`],
-//!   [`events`], [`telemetry`], [`updates`], [`root`]: one noun each. [`status`]: our states in Redfish's words.
+//!   [`events`], [`telemetry`], [`updates`], [`schemas`], [`root`]: one noun each. [`status`]: our states in Redfish's words.
 //! * [`composing`], [`manifest`]: what changes who holds what; [`wishes`]: what is asked for, and
 //!   [`capabilities`] what of that may be; [`reservations`]: what is kept
 //!   for a client.
@@ -41,6 +41,7 @@ mod query;
 mod reservations;
 mod root;
 mod routes;
+mod schemas;
 mod sessions;
 mod status;
 mod systems;

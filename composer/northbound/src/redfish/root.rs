@@ -43,6 +43,7 @@ pub(crate) fn root(uuid: &str) -> ServiceRoot {
         session_service: Some(uri::link("SessionService")),
         account_service: Some(uri::link("AccountService")),
         registries: Some(uri::link("Registries")),
+        json_schemas: Some(uri::link("JsonSchemas")),
         links: Some(Box::new(ServiceRootLinks {
             sessions: Some(uri::link("SessionService/Sessions")),
             manager_providing_service: Some(uri::link("Managers/Poolwright")),
@@ -133,6 +134,7 @@ pub(crate) fn metadata() -> String {
     }
     let with_collection = [
         ("Certificate", "v1_11_0"),
+        ("JsonSchemaFile", "v1_1_5"),
         ("MetricDefinition", "v1_3_5"),
         ("SoftwareInventory", "v1_13_0"),
     ];

@@ -188,6 +188,8 @@ pub(crate) const ROUTES: &[Route] = &[
     route("AccountService/PrivilegeMap", "PrivilegeRegistry", READ),
     route("AccountService/Roles", "RoleCollection", READ),
     route("AccountService/Roles/{}", "Role", READ),
+    route("JsonSchemas", "JsonSchemaFileCollection", READ),
+    route("JsonSchemas/{}", "JsonSchemaFile", READ),
     route("Registries", "MessageRegistryFileCollection", READ),
     route("Registries/{}", "MessageRegistryFile", READ),
 ];

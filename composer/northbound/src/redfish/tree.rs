@@ -5,8 +5,8 @@ use super::pool::Pool;
 use super::written::{Form, Written};
 use super::{
     Redfish, accounts, aggregation, capabilities, certificates, chassis, composition, connections, events,
-    fabrics, jobs, logs, managers, privileges, reservations, root, sessions, systems, tasks, telemetry,
-    updates, uri,
+    fabrics, jobs, logs, managers, privileges, reservations, root, schemas, sessions, systems, tasks,
+    telemetry, updates, uri,
 };
 use crate::auth::Asker;
 use axum::http::Method;
@@ -184,6 +184,8 @@ impl<'r> Reader<'r> {
             ["AccountService", "Roles"] => some(accounts::roles()),
             ["AccountService", "Roles", name] => maybe(accounts::role(name)),
             ["AccountService", "PrivilegeMap"] => privileges::registry().map(Some),
+            ["JsonSchemas"] => some(schemas::all()),
+            ["JsonSchemas", name] => maybe(schemas::one(name)),
             ["Registries"] => privileges::registries().map(Some),
             ["Registries", name] => privileges::registry_file(name),
             _ => in_pool(self.pool().await?, path),
