@@ -10,12 +10,15 @@ use poolwright_service::limits::{Limits, NewLimits};
 use poolwright_service::{CheckResult, ErrorCode, OperationKind};
 use poolwright_store::SqliteStore;
 use poolwright_tests::torture::clock::JumpingClock;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
 impl Pool {
-    async fn limit(&self, new: NewLimits) {
+    /// Sets one limit.
+    async fn limit(&self, set: impl FnOnce(&mut NewLimits)) {
+        let mut new = NewLimits::default();
+        set(&mut new);
         self.composer().set_limits(&new).await.unwrap();
     }
 
@@ -26,16 +29,20 @@ impl Pool {
     }
 }
 
+/// GPUs of a demand `of-ID` while a window is open.
+fn window(id: &str, opens: &str, closes: &str, count: u32) -> Value {
+    json!({
+        "id": id, "window": {"opens": opens, "closes": closes},
+        "demands": [gpus(&format!("of-{id}"), "h100-pcie-80gb", count)],
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_plan_that_moves_too_much_is_not_begun_and_told_until_the_limit_is_raised() {
     let pool = Pool::of("demo").await;
     pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
     pool.schedule(night()).await;
-    let few = NewLimits {
-        per_plan: Some(23),
-        ..NewLimits::default()
-    };
-    pool.limit(few).await;
+    pool.limit(|limits| limits.per_plan = Some(23)).await;
     let clockwork = Clockwork::of(&pool);
     let before = pool.operations().await;
     pool.pass_until(NIGHT).await;
@@ -64,11 +71,7 @@ async fn a_plan_that_moves_too_much_is_not_begun_and_told_until_the_limit_is_rai
     pool.composed(gpus("lab", "h100-pcie-80gb", 24)).await;
     pool.released("lab").await;
 
-    let enough = NewLimits {
-        per_plan: Some(24),
-        ..NewLimits::default()
-    };
-    pool.limit(enough).await;
+    pool.limit(|limits| limits.per_plan = Some(24)).await;
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     pool.quiet().await;
     assert_eq!(
@@ -92,11 +95,7 @@ async fn what_was_moved_counts_for_an_hour_also_after_a_restart() {
     let mut schedule = night();
     schedule["window"]["closes"] = "30 20 * * *".into();
     pool.schedule(schedule).await;
-    let forty = NewLimits {
-        per_hour: Some(40),
-        ..NewLimits::default()
-    };
-    pool.limit(forty).await;
+    pool.limit(|limits| limits.per_hour = Some(40)).await;
     let clockwork = Clockwork::of(&pool);
     pool.pass_until("2026-03-02T20:29:00Z").await;
     assert_eq!(pool.holders().await, holds(&[("training", 24)]));
@@ -146,7 +145,7 @@ async fn what_one_host_tenant_or_gpu_had_counts_for_an_hour_too() {
         };
         assert!(had > 0, "{which}");
         *limited = Some(had);
-        pool.limit(limit).await;
+        pool.limit(|new| *new = limit).await;
         pool.pass_until("2026-03-02T20:31:00Z").await;
         assert_eq!(pool.holders().await, holds(&[("training", 24)]), "{which}");
         let reason = pool.trouble().await.unwrap();
@@ -171,11 +170,7 @@ async fn what_was_moved_in_the_future_counts_for_an_hour() {
     pool.open().await;
     pool.add_all_endpoints().await;
     pool.composed(gpus("chat", "h100-pcie-80gb", 20)).await;
-    let forty = NewLimits {
-        per_hour: Some(40),
-        ..NewLimits::default()
-    };
-    pool.limit(forty).await;
+    pool.limit(|limits| limits.per_hour = Some(40)).await;
     let years = SignedDuration::from_hours(3 * 365 * 24);
     let minutes = async |minutes: u64| tokio::time::sleep(Duration::from_secs(60 * minutes)).await;
     clock.jump(years);
@@ -206,11 +201,7 @@ async fn what_was_moved_in_the_future_counts_for_an_hour() {
 #[tokio::test(start_paused = true)]
 async fn limits_are_set_one_by_one_and_kept() {
     let mut pool = Pool::of("demo").await;
-    let new = NewLimits {
-        per_host: Some(16),
-        ..NewLimits::default()
-    };
-    pool.limit(new).await;
+    pool.limit(|limits| limits.per_host = Some(16)).await;
     pool.restart().await;
     let expected = Limits {
         per_host: 16,
@@ -255,11 +246,7 @@ async fn limits_that_are_set_at_two_managers_at_once_hold_both() {
 #[tokio::test(start_paused = true)]
 async fn jobs_begin_on_gpus_that_may_be_moved_while_others_rest() {
     let pool = Pool::of("demo").await;
-    let once = NewLimits {
-        per_gpu: Some(2),
-        ..NewLimits::default()
-    };
-    pool.limit(once).await;
+    pool.limit(|limits| limits.per_gpu = Some(2)).await;
     let clockwork = Clockwork::of(&pool);
     // Each begins and ends on its GPUs, and these may not be moved again within the hour.
     for n in 0..3 {
@@ -305,17 +292,7 @@ async fn jobs_begin_on_gpus_that_may_be_moved_while_others_rest() {
 #[tokio::test(start_paused = true)]
 async fn gpus_that_may_not_be_moved_hold_back_only_what_needs_them() {
     let pool = Pool::of("demo").await;
-    let once = NewLimits {
-        per_gpu: Some(1),
-        ..NewLimits::default()
-    };
-    pool.limit(once).await;
-    let window = |id: &str, opens: &str, closes: &str, count| {
-        json!({
-            "id": id, "window": {"opens": opens, "closes": closes},
-            "demands": [gpus(&format!("of-{id}"), "h100-pcie-80gb", count)],
-        })
-    };
+    pool.limit(|limits| limits.per_gpu = Some(1)).await;
     pool.schedule(window("one", "0 20 * * *", "30 20 * * *", 4)).await;
     pool.schedule(window("two", "30 20 * * *", "0 23 * * *", 8)).await;
     let clockwork = Clockwork::of(&pool);
@@ -346,17 +323,7 @@ async fn gpus_that_may_not_be_moved_hold_back_only_what_needs_them() {
 #[tokio::test(start_paused = true)]
 async fn calendars_take_gpus_that_may_still_be_moved_while_others_rest() {
     let pool = Pool::of("demo").await;
-    let twice = NewLimits {
-        per_gpu: Some(2),
-        ..NewLimits::default()
-    };
-    pool.limit(twice).await;
-    let window = |id: &str, opens: &str, closes: &str, count| {
-        json!({
-            "id": id, "window": {"opens": opens, "closes": closes},
-            "demands": [gpus(&format!("of-{id}"), "h100-pcie-80gb", count)],
-        })
-    };
+    pool.limit(|limits| limits.per_gpu = Some(2)).await;
     pool.schedule(window("one", "0 20 * * *", "10 20 * * *", 8)).await;
     pool.schedule(window("two", "20 20 * * *", "30 20 * * *", 8))
         .await;
