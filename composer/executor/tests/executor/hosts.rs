@@ -1,6 +1,6 @@
 //! The host's side: a GPU in use is not pulled, and a host that can't tell is no obstacle.
 
-use crate::kit::{Kit, run, submission};
+use crate::kit::{Kit, attached_while, run, submission};
 use crate::plans::{attach, release};
 use crate::rack::{Call, How, Rack};
 use poolwright_executor::{OperationState, StepState};
@@ -226,9 +226,7 @@ async fn a_drain_that_was_not_possible_is_no_obstacle_to_going_back() {
 /// Fault 49: the host says so before anything is bound.
 #[tokio::test(start_paused = true)]
 async fn no_room_is_told_before_anything_is_bound() {
-    let kit = Kit::new();
-    kit.rack.break_down(Call::Preflight, None, How::Lie, 1);
-    let done = run(&kit.executor(), attach()).await;
+    let (kit, done) = attached_while(Call::Preflight, How::Lie, 1).await;
     assert_eq!(done.state, OperationState::RolledBack);
     assert!(
         done.error().unwrap().contains("no free slot"),

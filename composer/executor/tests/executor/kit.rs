@@ -1,7 +1,8 @@
 //! An executor on a fake rack, and the questions that every test asks at the end.
 
 use crate::leased::Leased;
-use crate::rack::{Rack, Wiring};
+use crate::plans::attach;
+use crate::rack::{Call, How, Rack, Wiring};
 use jiff::Timestamp;
 use poolwright_executor::{
     Alone, Charge, Claim, Clock, CompositionRecord, Executor, GpuRecord, Hooks, Key, Operation,
@@ -181,6 +182,14 @@ pub fn key(key: &str, what: &str) -> Option<Key> {
 /// Submits a plan and waits for its end.
 pub async fn run(executor: &Executor, plan: Plan) -> Operation {
     run_as(OperationKind::Apply, executor, plan).await
+}
+
+/// A rack that answers so when it is asked to attach, and what came of it.
+pub async fn attached_while(call: Call, how: How, times: u32) -> (Kit, Operation) {
+    let kit = Kit::new();
+    kit.rack.break_down(call, None, how, times);
+    let done = run(&kit.executor(), attach()).await;
+    (kit, done)
 }
 
 pub async fn run_as(kind: OperationKind, executor: &Executor, plan: Plan) -> Operation {

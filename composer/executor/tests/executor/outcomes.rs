@@ -1,6 +1,6 @@
 //! Unknown outcomes: read back, never guessed, never resent blindly.
 
-use crate::kit::{Kit, run, submission, until};
+use crate::kit::{Kit, attached_while, run, submission, until};
 use crate::plans::{Draft, attach, composition, release};
 use crate::rack::{Call, How};
 use poolwright_executor::{OperationState, StepState};
@@ -9,9 +9,7 @@ use poolwright_executor::{OperationState, StepState};
 #[tokio::test(start_paused = true)]
 async fn no_answer_but_done_goes_on_without_asking_twice() {
     for how in [How::LostAfter, How::HangAfter] {
-        let kit = Kit::new();
-        kit.rack.break_down(Call::Bind, None, how, 1);
-        let done = run(&kit.executor(), attach()).await;
+        let (kit, done) = attached_while(Call::Bind, how, 1).await;
         assert_eq!(done.state, OperationState::Completed, "{how:?}");
         assert_eq!(kit.rack.times_asked(Call::Bind, "u1"), 1, "{how:?}");
         kit.rack.break_down(Call::Unbind, None, how, 1);
@@ -26,9 +24,7 @@ async fn no_answer_but_done_goes_on_without_asking_twice() {
 #[tokio::test(start_paused = true)]
 async fn no_answer_and_not_done_is_asked_once_more() {
     for how in [How::LostBefore, How::HangBefore] {
-        let kit = Kit::new();
-        kit.rack.break_down(Call::Bind, None, how, 1);
-        let done = run(&kit.executor(), attach()).await;
+        let (kit, done) = attached_while(Call::Bind, how, 1).await;
         assert_eq!(done.state, OperationState::Completed, "{how:?}");
         assert_eq!(kit.rack.times_asked(Call::Bind, "u1"), 2, "{how:?}");
         assert_eq!(done.steps[1].attempts, 2);
@@ -38,9 +34,7 @@ async fn no_answer_and_not_done_is_asked_once_more() {
 
 #[tokio::test(start_paused = true)]
 async fn no_answer_twice_is_a_failure() {
-    let kit = Kit::new();
-    kit.rack.break_down(Call::Bind, None, How::LostBefore, 9);
-    let done = run(&kit.executor(), attach()).await;
+    let (kit, done) = attached_while(Call::Bind, How::LostBefore, 9).await;
     assert_eq!(done.state, OperationState::RolledBack);
     assert_eq!(kit.rack.times_asked(Call::Bind, "u1"), 2);
     kit.all_is_well().await;
@@ -72,9 +66,7 @@ async fn a_request_that_has_its_effect_late_is_undone() {
 /// Fault 16: the read-back tells.
 #[tokio::test(start_paused = true)]
 async fn says_yes_and_does_nothing_is_caught() {
-    let kit = Kit::new();
-    kit.rack.break_down(Call::Bind, None, How::Lie, 1);
-    let done = run(&kit.executor(), attach()).await;
+    let (kit, done) = attached_while(Call::Bind, How::Lie, 1).await;
     assert_eq!(done.state, OperationState::RolledBack);
     let stop = done.stop.unwrap().message;
     assert!(stop.contains("said that it is done, and it is not"), "{stop}");
@@ -147,9 +139,7 @@ async fn an_outcome_that_cannot_be_read_is_held_until_it_can() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_fabric_is_sent_nothing() {
-    let kit = Kit::new();
-    kit.rack.break_down(Call::Bound, None, How::Refuse, 1);
-    let done = run(&kit.executor(), attach()).await;
+    let (kit, done) = attached_while(Call::Bound, How::Refuse, 1).await;
     assert_eq!(done.state, OperationState::RolledBack);
     assert!(
         done.error().unwrap().contains("nothing was sent"),

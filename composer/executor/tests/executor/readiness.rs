@@ -1,6 +1,6 @@
 //! After a host was seen to have its GPUs it makes them ready; an attach succeeds when it has.
 
-use crate::kit::{Kit, run, submission};
+use crate::kit::{Kit, attached_while, run, submission};
 use crate::plans::{attach, release};
 use crate::rack::{Call, How, Rack};
 use poolwright_executor::{Operation, OperationState, StepRecord, StepState};
@@ -27,9 +27,7 @@ async fn what_was_seen_and_done_is_the_evidence_of_the_step() {
 
 #[tokio::test(start_paused = true)]
 async fn a_gpu_that_is_not_well_is_given_back() {
-    let kit = Kit::new();
-    kit.rack.break_down(Call::Ready, None, How::Refuse, 1);
-    let done = run(&kit.executor(), attach()).await;
+    let (kit, done) = attached_while(Call::Ready, How::Refuse, 1).await;
     assert_eq!(done.state, OperationState::RolledBack);
     let error = done.error().unwrap();
     assert!(
@@ -47,9 +45,7 @@ async fn a_gpu_that_is_not_well_is_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn what_may_have_been_set_is_set_back_before_the_gpu_goes() {
-    let kit = Kit::new();
-    kit.rack.break_down(Call::Ready, None, How::LostAfter, 2);
-    let done = run(&kit.executor(), attach()).await;
+    let (kit, done) = attached_while(Call::Ready, How::LostAfter, 2).await;
     assert_eq!(done.state, OperationState::RolledBack);
     let asked: Vec<Call> = kit.rack.asked().into_iter().map(|(call, _)| call).collect();
     let first = |call: Call| asked.iter().position(|other| *other == call).unwrap();
