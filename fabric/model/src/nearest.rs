@@ -3,9 +3,15 @@
 /// More than this is a list to search, and no suggestion.
 const MOST: usize = 3;
 
+/// What is longer is no name: it may be as long as a request.
+const LONGEST: usize = 200;
+
 /// At most three of the known names that `wanted` may have been meant for, the nearest first. Upper and lower
 /// case are one.
 pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    if wanted.len() > LONGEST {
+        return Vec::new();
+    }
     let wanted = wanted.to_lowercase();
     let mut near: Vec<(usize, &str)> = known
         .into_iter()
@@ -81,6 +87,8 @@ mod tests {
         assert_eq!(nearest("l4-42gb", kinds), ["l4-24gb"]);
         assert!(nearest("voodoo2", kinds).is_empty());
         assert!(nearest("", kinds).is_empty());
+        let long = format!("l4-24gb{}", "x".repeat(LONGEST));
+        assert!(nearest(&long, kinds).is_empty(), "it would take long to compare");
         assert_eq!(nearest("größe", ["grösse", "x"]), ["grösse"]);
     }
 
