@@ -25,6 +25,8 @@ mod chassis;
 mod composing;
 mod composition;
 mod connections;
+#[cfg(test)]
+mod encoded;
 pub(crate) mod events;
 mod fabrics;
 mod filter;

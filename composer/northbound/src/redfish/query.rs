@@ -4,6 +4,7 @@ use super::filter::Filter;
 use super::message::Refusal;
 use super::root::MOST_LEVELS;
 use axum::http::StatusCode;
+use std::collections::BTreeSet;
 
 /// What a client wants to see of a resource.
 #[derive(Debug, Default, PartialEq)]
@@ -37,6 +38,7 @@ impl Query {
     /// Reads what stands behind the `?`.
     pub fn read(text: &str) -> Result<Self, Refusal> {
         let mut query = Self::default();
+        let mut known = BTreeSet::new();
         for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
             match &*name {
                 "only" => query.only = only(&value)?,
@@ -47,7 +49,11 @@ impl Query {
                 "$skip" => query.skip = number("$skip", &value)?,
                 "$top" => query.top = Some(number("$top", &value)?),
                 other if other.starts_with('$') => return Err(unsupported(other)),
-                _ => {}
+                // Whatever it is for, it is not for us.
+                _ => continue,
+            }
+            if !known.insert(name.clone()) {
+                return Err(Refusal::bad_query(&name, &value, "Write it once."));
             }
             if matches!(&*name, "$expand" | "$select" | "$filter") {
                 query.carried.push((name.into_owned(), value.into_owned()));
@@ -178,6 +184,28 @@ fn select(value: &str) -> Result<Vec<Vec<String>>, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redfish::encoded::{choices, encoded};
+    use proptest::prelude::*;
+
+    const ASKED: [&str; 5] = [
+        "$expand=.($levels=2)&$select=Name,Status/Health&$top=5&$skip=2",
+        "$filter=Name eq 'it''s' and not (Size ge -2.5)&$top=1",
+        "only",
+        "$orderby=Name",
+        "$top=1&$skip=2&$top=1",
+    ];
+
+    proptest! {
+        /// However a query is encoded, the same is asked for, or refused.
+        #[test]
+        fn every_encoding_of_a_query_is_one_query(which in 0..ASKED.len(), choices in choices()) {
+            let written = encoded(ASKED[which], "&=", &choices);
+            match (Query::read(ASKED[which]), Query::read(&written)) {
+                (Ok(plain), Ok(read)) => prop_assert_eq!(read, plain, "{}", written),
+                (plain, read) => prop_assert_eq!(read.err().map(|no| no.status), plain.err().map(|no| no.status), "{}", written),
+            }
+        }
+    }
 
     fn status(text: &str) -> u16 {
         Query::read(text).map_or_else(|refusal| refusal.status.as_u16(), |_| 200)
@@ -236,6 +264,9 @@ mod tests {
             ("$select=../etc", 400),
             ("only=yes", 400),
             ("only&$top=1", 400),
+            ("$top=1&$top=2", 400),
+            ("only&%6fnly", 400),
+            ("color=red&color=blue", 200),
             ("$filter=", 400),
         ] {
             assert_eq!(status(text), expected, "{text}");

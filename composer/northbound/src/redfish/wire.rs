@@ -170,6 +170,7 @@ pub(super) fn parsed(bytes: &[u8]) -> Result<Value, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redfish::encoded::{choices, encoded};
     use crate::redfish::routes;
     use proptest::prelude::*;
 
@@ -179,15 +180,10 @@ mod tests {
         fn every_encoding_of_a_path_is_one_path(
             route in 0..routes::ROUTES.len(),
             name in "[a-zA-Z0-9._~-]{1,12}".prop_filter("a path of dots is another", |name| !name.chars().all(|c| c == '.')),
-            encoded in proptest::collection::vec(any::<(bool, bool)>(), 200),
+            choices in choices(),
         ) {
             let plain = format!("/redfish/v1/{}", routes::ROUTES[route].pattern.replace("{}", &name));
-            let mut choices = encoded.into_iter().cycle();
-            let written: String = plain.chars().map(|c| match (c, choices.next()) {
-                ('/', _) | (_, None | Some((false, _))) => c.to_string(),
-                (c, Some((true, false))) => format!("%{:02X}", c as u32),
-                (c, Some((true, true))) => format!("%{:02x}", c as u32),
-            }).collect();
+            let written = encoded(&plain, "/", &choices);
             prop_assert_eq!(segments(&written), segments(&plain));
             let below = segments(&written).unwrap_or_default();
             let below: Vec<&str> = below.iter().skip(2).map(String::as_str).collect();
