@@ -90,6 +90,14 @@ def changes(answers):
     return free
 
 
+def sizes(answers):
+    training = {"task": "full", "context": 4096}
+    answers.ask("POST", "/size", {"model": "70B", "tokens": "1T"})
+    answers.ask("POST", "/size", {"model": "8B", "job": training, "set": {"offload": "optimizer"}, "gpus": 8})
+    answers.ask("POST", "/size", {"model": "400B", "job": training, "kinds": ["t4-16gb"], "host_memory": 1 << 30})
+    answers.ask("POST", "/size", {"model": "8B", "pool": True})
+
+
 def wishes(answers):
     answers.ask("POST", "/demands", {"id": "job", "gpus": 1, "queue": {"runs_for": "1h"}})
     # What it is about to change no plan can be made of, and only what runs can be done.
@@ -175,6 +183,7 @@ def the_rest(answers):
 def judge_all(suite, manager):
     answers = Answers(suite, manager)
     free = changes(answers)
+    sizes(answers)
     wishes(answers)
     failures(answers, free[-1], free[-2])
     people(answers)

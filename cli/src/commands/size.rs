@@ -249,9 +249,7 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
         Failure::usage(args.layout.refused(&error))
             .with_hint("give what is allowed, or leave it out to have it searched")
     })?;
-    for candidate in &mut fit.candidates {
-        candidate.estimate.notes.extend(stored.clone());
-    }
+    size::note(&mut fit, stored);
     let shown = Shown {
         explain: args.explain,
         all: args.all,

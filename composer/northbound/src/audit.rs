@@ -60,6 +60,8 @@ struct Known {
     /// The number of the entry that it was asked.
     begun: Option<u64>,
     answered: bool,
+    /// Nothing is changed by it, whatever its method is.
+    only_asks: bool,
 }
 
 /// Writes down that nobody waited for the answer.
@@ -169,16 +171,21 @@ impl Trail {
         }
     }
 
+    /// It changes nothing: only a denial is written down.
+    pub fn only_asks(&self) {
+        self.known().only_asks = true;
+    }
+
     /// Writes down what came of it, or that it was denied.
     async fn ended(&self, status: StatusCode, made: Option<String>, lacks: Option<Lacks>) {
-        let begun = {
+        let (begun, only_asks) = {
             let mut known = self.known();
             known.answered = true;
-            known.begun
+            (known.begun, known.only_asks)
         };
         let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         // Of a login nothing is asked before: who it was is known with its answer.
-        let login = !reads(&self.what) && status.is_success();
+        let login = !only_asks && !reads(&self.what) && status.is_success();
         let kind = match (denied, begun.is_some() || login) {
             (true, _) => Kind::Denied,
             (false, true) => Kind::Answered,

@@ -3,6 +3,7 @@
 //! token alone.
 
 use crate::Api;
+use crate::api::size::LARGEST_JOB;
 use crate::api::{LARGEST_BODY, privileges};
 use crate::audit::{self, Lacks, Trail};
 use crate::certificate::Shown;
@@ -91,7 +92,7 @@ pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -
     let (method, pattern) = (request.method(), pattern(&request));
     if privileges::is_enrolment(method, pattern) {
         // Its token says who may; its handler writes it down.
-        return match small(&api, request).await {
+        return match bounded(&api, request, audit::SMALL).await {
             Ok(request) => next.run(request).await,
             Err(error) => Problem(error).into_response(),
         };
@@ -102,23 +103,29 @@ pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -
     };
     trail.is(&asker);
     let (privilege, reach) = privileges::needed(method, pattern);
+    let only_asks = privileges::only_asks(method, pattern);
     if let Err(denied) = may(&asker, privilege, reach) {
         return denied.into_response();
     }
     request.extensions_mut().insert(asker);
-    match audit::reads(request.method()) {
-        true => next.run(request).await,
-        false => match written_down(&api, &trail, request).await {
-            Ok(request) => next.run(request).await,
-            Err(error) => Problem(error).into_response(),
-        },
+    let request = if audit::reads(request.method()) {
+        Ok(request)
+    } else if only_asks {
+        trail.only_asks();
+        bounded(&api, request, LARGEST_JOB).await
+    } else {
+        written_down(&api, &trail, request).await
+    };
+    match request {
+        Ok(request) => next.run(request).await,
+        Err(error) => Problem(error).into_response(),
     }
 }
 
-/// A request with its body, of which little is read before anybody knows who asks.
-async fn small(api: &Api, request: Request) -> Result<Request, ServiceError> {
+/// A request with its body, of which no more is read.
+async fn bounded(api: &Api, request: Request, most: usize) -> Result<Request, ServiceError> {
     let (parts, body) = request.into_parts();
-    let body = read(api, body, audit::SMALL).await?;
+    let body = read(api, body, most).await?;
     Ok(Request::from_parts(parts, body.into()))
 }
 

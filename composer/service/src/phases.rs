@@ -79,13 +79,30 @@ pub enum Tokens {
 /// A number of tokens, which may end in M, B or T.
 pub fn parse_tokens(text: &str) -> Result<f64, String> {
     let number = parse_size(text).map(|tokens| tokens as f64);
-    let plain = || {
-        let tokens = text.parse::<f64>().ok();
-        tokens.filter(|tokens| (1.0..1e18).contains(tokens))
-    };
-    number.or_else(plain).ok_or_else(|| {
-        format!("{text:?} is no number of tokens; allowed: 1 to 10^18, such as 2000000, 20B or 15T")
-    })
+    let plain = || text.parse::<f64>().ok().filter(is_allowed);
+    number
+        .or_else(plain)
+        .ok_or_else(|| no_tokens(&format!("{text:?}")))
+}
+
+fn is_allowed(tokens: &f64) -> bool {
+    (1.0..1e18).contains(tokens)
+}
+
+fn no_tokens(what: &str) -> String {
+    format!("{what} is no number of tokens; allowed: 1 to 10^18, such as 2000000, 20B or 15T")
+}
+
+impl Tokens {
+    /// How many.
+    pub fn number(&self) -> Result<f64, ServiceError> {
+        let number = match self {
+            Tokens::Number(number) if is_allowed(number) => Ok(*number),
+            Tokens::Number(number) => Err(no_tokens(&number.to_string())),
+            Tokens::Text(text) => parse_tokens(text),
+        };
+        number.map_err(ServiceError::bad_request)
+    }
 }
 
 impl RunSpec {
@@ -163,11 +180,7 @@ impl PhaseSpec {
 
     fn work(&self) -> Result<Work, ServiceError> {
         match (&self.tokens, self.hours) {
-            (Some(Tokens::Number(tokens)), None) => Ok(Work::Tokens(*tokens)),
-            (Some(Tokens::Text(text)), None) => {
-                let tokens = parse_tokens(text).map_err(ServiceError::bad_request)?;
-                Ok(Work::Tokens(tokens))
-            }
+            (Some(tokens), None) => Ok(Work::Tokens(tokens.number()?)),
             (None, Some(hours)) => Ok(Work::Seconds(hours * 3600.0)),
             (Some(_), Some(_)) | (None, None) => Err(ServiceError::new(
                 ErrorCode::BadRequest,

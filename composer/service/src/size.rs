@@ -1,5 +1,11 @@
 //! From what people write about a model and a task to sizing's answer.
 
+mod answer;
+mod asked;
+
+pub use answer::{SizeAnswer, SizedSet};
+pub use asked::SizeRequest;
+
 use crate::demand::{DemandSpec, PoolKind};
 use crate::error::{ErrorCode, ServiceError};
 use crate::phases::{RunSpec, Setting};
@@ -13,6 +19,7 @@ use poolwright_sizing::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What a demand is sized on, and with.
@@ -192,17 +199,29 @@ pub fn size(model: &Model, job: &Job, offers: &[Offer], site: &Site<'_>) -> Resu
         .map_err(|e| ServiceError::bad_request(e.to_string()))
 }
 
+/// The model of this name or size; or, by this name, the one whose config.json `whose` wish has.
+fn model_or_config(whose: &str, name: &str, config: Option<&Value>) -> Result<Model, ServiceError> {
+    let Some(config) = config else {
+        return model(name);
+    };
+    hub_config::parse(name, &config.to_string()).map_err(|error| {
+        ServiceError::bad_request(format!("{whose}: {error}"))
+            .with_hint("give what the config.json of a language model holds, as model hubs have it")
+    })
+}
+
+/// Says in what the weights are counted, of each set.
+pub fn note(fit: &mut Fit, stored: Option<String>) {
+    for candidate in &mut fit.candidates {
+        candidate.estimate.notes.extend(stored.clone());
+    }
+}
+
 impl DemandSpec {
     /// The model that it names, or whose file it holds.
     fn resolved(&self) -> Result<Model, ServiceError> {
         let name = self.model.as_deref().unwrap_or(self.id.as_str());
-        let Some(config) = &self.config else {
-            return model(name);
-        };
-        hub_config::parse(name, &config.to_string()).map_err(|error| {
-            ServiceError::bad_request(format!("demand {}: {error}", self.id))
-                .with_hint("give what the config.json of a language model holds, as model hubs have it")
-        })
+        model_or_config(&format!("demand {}", self.id), name, self.config.as_ref())
     }
 
     /// The kinds in the pool that it may have.
@@ -234,9 +253,7 @@ pub(crate) fn need_of_model(spec: &DemandSpec, site: &Site<'_>) -> Result<Need, 
     let is_asked = spec.weights.is_some() || spec.set.contains_key("weights");
     let stored = as_stored(&mut job, &model, is_asked)?;
     let mut fit = size(&model, &job, &spec.offers(site)?, site)?;
-    for candidate in &mut fit.candidates {
-        candidate.estimate.notes.extend(stored.clone());
-    }
+    note(&mut fit, stored);
     fit.need().ok_or_else(|| fits_nowhere(&fit, &asked))
 }
 

@@ -15,6 +15,7 @@ const GUESSED: &str = ": no figure of its own was found";
 
 /// One part of what a GPU must hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Term {
     pub name: String,
     /// The formula with its numbers in place.

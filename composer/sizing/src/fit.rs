@@ -85,6 +85,7 @@ impl Limits {
 ///
 /// Shown as `tensor 4, pipeline 2`, and `1 GPU`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Division {
     Inference(Layout),

@@ -24,6 +24,7 @@ const STATES_OF: &str = "states of ";
 
 /// How a model is spread over GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Layout {
     /// GPUs that share every layer.
     pub tensor: u64,

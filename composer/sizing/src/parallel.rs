@@ -12,6 +12,7 @@ use std::fmt;
 
 /// A layout; [`Parallel::SINGLE`] is one GPU. Every width is 1 where it is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Parallel {
     /// GPUs that share every matrix. \[t\]

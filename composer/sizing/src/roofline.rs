@@ -32,6 +32,7 @@ pub const MUCH_COMMUNICATION: f64 = 0.2;
 
 /// How fast a set runs a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Speed {
     /// Trained tokens; of serving, generated ones, their prompts' time included (prompt tokens where none are
     /// generated).
@@ -54,6 +55,7 @@ pub struct Speed {
 
 /// What a step mostly waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
     Compute,

@@ -3,13 +3,12 @@
 use crate::failure::Failure;
 use crate::output::human::{counted, duration, indented, wrapped};
 use crate::output::{Cell, Output, Table, column};
-use poolwright_model::units::Bytes;
+use poolwright_service::size::SizeAnswer;
 use poolwright_sizing::calibration::CALIBRATED;
 use poolwright_sizing::estimate::{OFFLOADED, WARNING};
-use poolwright_sizing::fit::{Candidate, Division, Merit, Rejection};
-use poolwright_sizing::roofline::{MUCH_COMMUNICATION, Speed};
-use poolwright_sizing::{Fit, Model, Task, Term};
-use serde::Serialize;
+use poolwright_sizing::fit::Candidate;
+use poolwright_sizing::roofline::MUCH_COMMUNICATION;
+use poolwright_sizing::{Fit, Model};
 use std::collections::BTreeSet;
 
 /// Sets that are shown to people; the rest is a matter of taste.
@@ -33,106 +32,10 @@ pub struct Shown {
     pub tokens: Option<f64>,
 }
 
-/// The fixed form in JSON. All memory is in bytes; prices are list prices.
-#[derive(Serialize)]
-struct Answer<'a> {
-    model: &'a str,
-    params: u64,
-    task: Task,
-    label: &'a str,
-    /// Of the best set's fullest GPU: the middle estimate; `null` where nothing fits.
-    bytes_per_gpu: Option<Bytes>,
-    /// What to count on when deciding whether it fits.
-    safe_bytes_per_gpu: Option<Bytes>,
-    terms: &'a [Term],
-    notes: &'a [String],
-    sets: Vec<Set<'a>>,
-    rejected: &'a [Rejection],
-}
-
-#[derive(Serialize)]
-struct Set<'a> {
-    rank: usize,
-    kind: Option<&'a str>,
-    count: u32,
-    /// GPUs that must share a host.
-    group: u32,
-    /// Fewest hosts, where it is known how many GPUs one takes.
-    hosts: Option<u32>,
-    division: Division,
-    /// Of one GPU.
-    memory_bytes: Bytes,
-    bytes_per_gpu: Bytes,
-    safe_bytes_per_gpu: Bytes,
-    free_bytes_per_gpu: Bytes,
-    /// In the host's memory, where the job is offloaded.
-    host_bytes_per_gpu: Option<Bytes>,
-    stranded_bytes: Bytes,
-    /// What of the job these GPUs don't compute natively.
-    note: Option<&'a str>,
-    /// What to know when the job is started on them.
-    advice: Option<&'a str>,
-    price_usd: Option<f64>,
-    power_w: Option<f64>,
-    /// Estimated from the GPUs' rates; `null` where they are not known.
-    speed: Option<&'a Speed>,
-    /// Of the tokens asked for.
-    run_time_s: Option<f64>,
-    /// No other set is as good in GPUs, cost, power and headroom, and better in one of them.
-    on_front: bool,
-    best_at: &'a [Merit],
-    terms: &'a [Term],
-}
-
 pub fn show(model: &Model, fit: &Fit, shown: &Shown, output: Output) -> Result<(), Failure> {
-    let best = fit.candidates.first();
-    let answer = Answer {
-        model: &model.name,
-        params: model.params,
-        task: fit.task,
-        label: &fit.label,
-        bytes_per_gpu: best.map(|best| best.estimate.point),
-        safe_bytes_per_gpu: best.map(|best| best.estimate.safe),
-        terms: best.map_or(&[], |best| &best.estimate.terms),
-        notes: best.map_or(&[], |best| &best.estimate.notes),
-        sets: fit
-            .candidates
-            .iter()
-            .enumerate()
-            .map(|(place, candidate)| Set::of(place + 1, candidate, shown.tokens))
-            .collect(),
-        rejected: &fit.rejections,
-    };
+    let answer = SizeAnswer::of(model, fit, shown.tokens);
     let all = table(fit.candidates.iter().enumerate(), shown.tokens);
     output.show_as(&answer, &all, |width| text(fit, shown, width))
-}
-
-impl<'a> Set<'a> {
-    fn of(rank: usize, candidate: &'a Candidate, tokens: Option<f64>) -> Self {
-        Self {
-            rank,
-            kind: candidate.set.kind.as_deref(),
-            count: candidate.set.count,
-            group: candidate.set.group,
-            hosts: candidate.hosts,
-            division: candidate.division,
-            memory_bytes: candidate.memory,
-            bytes_per_gpu: candidate.estimate.point,
-            safe_bytes_per_gpu: candidate.estimate.safe,
-            free_bytes_per_gpu: candidate.free,
-            host_bytes_per_gpu: candidate.estimate.on_host,
-            stranded_bytes: candidate.stranded(),
-            note: candidate.note.as_deref(),
-            advice: candidate.advice.as_deref(),
-            price_usd: candidate.price_usd,
-            power_w: candidate.power_w,
-            speed: candidate.speed.as_ref(),
-            run_time_s: tokens.and_then(|tokens| candidate.run_time_s(tokens)),
-            on_front: candidate.on_front,
-            best_at: &candidate.best_at,
-            terms: &candidate.estimate.terms,
-        }
-    }
 }
 
 fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>, tokens: Option<f64>) -> Table {

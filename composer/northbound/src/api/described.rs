@@ -120,7 +120,7 @@ impl Paths {
             "openapi": "3.1.0",
             "info": {
                 "title": "Poolwright",
-                "description": "What Redfish has no word for: demands, plans, schedules, operations, drift.",
+                "description": "What Redfish has no word for: sizes, demands, plans, schedules, operations, drift.",
                 "version": env!("CARGO_PKG_VERSION"),
             },
             "servers": [{ "url": "/api/v1" }],

@@ -20,6 +20,7 @@ mod record;
 mod schedules;
 mod schemas;
 mod shape;
+pub(crate) mod size;
 mod tenants;
 
 use self::described::Paths;
@@ -64,6 +65,7 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         quarantine::routes,
         limits::routes,
         forecast::routes,
+        size::routes,
         schedules::routes,
         record::routes,
         tenants::routes,

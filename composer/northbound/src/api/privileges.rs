@@ -2,6 +2,7 @@
 //! each operation. Who enrols an agent shows a token, and needs no account.
 
 use super::agents::ENROLMENT;
+use super::size::SIZE;
 use crate::auth::Reach::{self, Everywhere, Scoped};
 use axum::http::Method;
 use poolwright_service::accounts::Privilege::{
@@ -35,7 +36,7 @@ const fn all(pattern: &'static str, privilege: Privilege) -> Mapping {
 
 /// Those that are not as [`OTHERS`]. What is [`Scoped`] asks by [`crate::auth::Asker::composer`]; nothing else is let
 /// through by a role in a scope.
-const MAPPINGS: [Mapping; 28] = [
+const MAPPINGS: [Mapping; 29] = [
     all("/accounts", ConfigureUsers),
     all("/accounts/{id}", ConfigureUsers),
     all("/audit", ReadAudit),
@@ -59,6 +60,8 @@ const MAPPINGS: [Mapping; 28] = [
     changed("/operations/{id}/undo", ConfigureComponents, Scoped),
     changed("/pause", ConfigureComponents, Scoped),
     changed("/resume", ConfigureComponents, Scoped),
+    // A question that needs a body.
+    all(SIZE, Login),
     // What nobody can tell the scope of.
     changed("/operations/{id}/resolve", ConfigureComponents, Everywhere),
     changed("/discover", ConfigureComponents, Everywhere),
@@ -77,6 +80,11 @@ pub(crate) fn needed(method: &Method, pattern: &str) -> (Privilege, Reach) {
         Method::GET | Method::HEAD => (mapping.read, Everywhere),
         _ => (mapping.change, mapping.reach),
     }
+}
+
+/// Whether a request asks with a body, and changes nothing.
+pub(crate) fn only_asks(method: &Method, pattern: &str) -> bool {
+    *method == Method::POST && pattern == SIZE
 }
 
 /// Whether a request is let in by what it shows itself.

@@ -9,6 +9,7 @@
 //! * [`enrolling`]: agents on hosts. [`renewing`]: their certificates.
 //! * [`wanting`]: demands and schedules.
 //! * [`silence`]: what does not answer.
+//! * [`sizing`]: how large a job is.
 //! * [`staleness`]: what is too old to rest a change on.
 //! * [`suspending`]: which demands the clock has put aside.
 //! * [`keeping`]: which demands are kept, when operations decide it.
@@ -97,6 +98,7 @@ mod returning;
 mod rotating;
 mod scheduling;
 mod silence;
+mod sizing;
 mod staleness;
 mod starting;
 mod stopping;
@@ -265,6 +267,7 @@ pub struct Parts {
     /// Held while pauses are changed: what the executor is told last is what stands. Why the store is a restored one, as
     /// it was told last.
     pausing: tokio::sync::Mutex<Option<String>>,
+    sizing: sizing::Turns,
     /// Held while a password is changed.
     rotating: tokio::sync::Mutex<()>,
     /// Of which endpoint: it does not change hands meanwhile.
@@ -355,6 +358,7 @@ impl Composer {
             left: Mutex::default(),
             looking: Mutex::default(),
             pausing: tokio::sync::Mutex::default(),
+            sizing: sizing::Turns::default(),
             rotating: tokio::sync::Mutex::default(),
             rotating_at: Mutex::default(),
             enrolling: enrolling::Enrolling::default(),

@@ -438,10 +438,10 @@ impl Composer {
         schedule: Option<ScheduleId>,
     ) -> Result<DemandRecord, ServiceError> {
         check_name(&spec.id)?;
-        let snapshot = self.snapshot().await?;
+        let (pool, host_slots) = self.pool().await?;
         let site = Site {
-            pool: &pool_kinds(&snapshot),
-            host_slots: most_slots(&snapshot),
+            pool: &pool,
+            host_slots,
             calibration: &self.options.calibration,
         };
         if let Some(schedule) = &schedule {

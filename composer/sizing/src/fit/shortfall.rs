@@ -7,6 +7,7 @@ use std::fmt;
 
 /// A kind that cannot run the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rejection {
     pub kind: String,
     /// The shortfall in words.
@@ -16,6 +17,7 @@ pub struct Rejection {
 
 /// What a kind lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "lacks", rename_all = "kebab-case")]
 pub enum Shortfall {
     /// There is none of it.
@@ -47,6 +49,7 @@ pub enum Shortfall {
 
 /// What keeps a set from being larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CountLimit {
     Available(u32),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Widths as in [`Parallel`]; None: whatever fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Widths {
     pub tensor: Option<u64>,
