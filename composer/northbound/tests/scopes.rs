@@ -127,6 +127,54 @@ async fn a_role_in_a_scope_lets_through_what_is_judged_by_what_it_touches_and_no
     manager.running.stop().await;
 }
 
+/// Whoever may let go of GPUs may not pull those that are in use: that is a privilege of its own, which Redfish shows.
+#[tokio::test]
+async fn force_needs_a_right_of_its_own_beside_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let manager = Manager::start(dir.path()).await;
+    make_accounts(&manager).await;
+    for (path, body) in [
+        ("release", json!({ "what": { "demand": "none" } })),
+        ("detach", json!({ "gpus": ["none"] })),
+        ("operations/none/undo", json!({})),
+    ] {
+        let path = format!("/api/v1/{path}");
+        let mut forced = body.clone();
+        forced["how"] = json!({ "force": "the host hangs" });
+        for account in ["operator", "of-pool"] {
+            let (status, said) = send(&manager, account, "POST", &path, &body).await;
+            assert_ne!(status, 403, "{account}: {path}: {said}");
+            let (status, said) = send(&manager, account, "POST", &path, &forced).await;
+            assert_eq!(status, 403, "{account}: {path}: {said}");
+            assert!(said.contains("ForceDetach"), "{said}");
+        }
+        let url = format!("https://{}{path}", manager.running.address);
+        let admin = manager.client.post(url).json(&forced);
+        let admin = admin.basic_auth("admin", Some(support::password(dir.path())));
+        let status = admin.send().await.unwrap().status();
+        assert_ne!(status, 403, "{path}: an administrator has it");
+    }
+    for (place, words) in [
+        (
+            "AccountService/PrivilegeMap",
+            "\"OEMPrivilegesUsed\":[\"ReadAudit\",\"ApplyPlans\",\"ForceDetach\"]",
+        ),
+        ("AccountService/Roles/Administrator", "ForceDetach"),
+    ] {
+        let said = manager
+            .ask("GET", place)
+            .send()
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap();
+        let said: String = said.split_whitespace().collect();
+        assert!(said.contains(words), "{place}: {said}");
+    }
+    manager.running.stop().await;
+}
+
 #[tokio::test]
 async fn what_is_denied_is_in_the_audit_log_with_the_scope_that_it_needed() {
     let dir = tempfile::tempdir().unwrap();

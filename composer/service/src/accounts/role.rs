@@ -1,4 +1,4 @@
-//! Redfish's roles and privileges (DSP0266, "Privilege model"), and two of each of our own.
+//! Redfish's roles and privileges (DSP0266, "Privilege model"), and some of our own.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,8 @@ pub enum Privilege {
     ReadAudit,
     /// Ours: to do what a plan says that the manager made, and nothing else.
     ApplyPlans,
+    /// Ours: to pull GPUs although they are in use, or give up what is lost: beside what the change itself needs.
+    ForceDetach,
 }
 
 /// A set of privileges with a name. An account has one.
@@ -39,7 +41,7 @@ pub enum Role {
 }
 
 impl Privilege {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Login,
         Self::ConfigureManager,
         Self::ConfigureUsers,
@@ -47,11 +49,12 @@ impl Privilege {
         Self::ConfigureSelf,
         Self::ReadAudit,
         Self::ApplyPlans,
+        Self::ForceDetach,
     ];
 
     /// Whether Redfish has no word for it.
     pub fn is_ours(self) -> bool {
-        matches!(self, Self::ReadAudit | Self::ApplyPlans)
+        matches!(self, Self::ReadAudit | Self::ApplyPlans | Self::ForceDetach)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants: it is asked with the turn held, of what is then committed; what goes on by itself is asked nothing.
 
-use super::Composer;
+use super::{Composer, How};
 use crate::accounts::scope::Touched;
 use crate::accounts::{Grants, Privilege};
 use crate::demand::{DemandRecord, DemandSpec};
@@ -53,6 +53,14 @@ impl Composer {
             .map(|composition| of_composition(composition, &snapshot))
             .collect();
         who.judge(privilege, &touched)
+    }
+
+    /// Whether whoever asks may force a change, if that is asked for: a right that holds everywhere or not at all.
+    pub(super) fn may_force(&self, how: &How) -> Result<(), ServiceError> {
+        match self.bounded(Privilege::ForceDetach) {
+            Some(who) if how.force.is_some() => who.judge(Privilege::ForceDetach, &[]),
+            _ => Ok(()),
+        }
     }
 
     /// Whether a demand may be let go of, with what it holds.

@@ -72,11 +72,12 @@ impl<'a> Request<'a> {
 }
 
 impl Composer {
-    /// What came of the request, if it was made before under its key.
+    /// What came of the request, if it was made before under its key. Who may not ask in that way is refused first.
     pub(super) async fn answered_before(
         &self,
         request: &Request<'_>,
     ) -> Result<Option<Change>, ServiceError> {
+        self.may_force(request.how)?;
         let Some(key) = &request.key else { return Ok(None) };
         let Some(known) = KeyRecord::find(self.store.as_ref(), &key.key).await? else {
             return Ok(None);
