@@ -7,7 +7,9 @@ mod support;
 
 mod agent;
 mod arguments;
+mod auditing;
 mod bad_input;
+mod by_redfish;
 mod credentials;
 mod cut_off;
 mod declaring;
