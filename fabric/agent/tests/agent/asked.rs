@@ -130,7 +130,7 @@ async fn row_50_a_link_that_trained_down_is_no_gpu_unless_the_host_s_profile_all
     assert!(matches!(seen, Confirmation::Seen { .. }), "{seen:?}");
 
     fs::write(sys.join(GPU).join("current_link_width"), "8\n").unwrap();
-    let Confirmation::NotSeen { reason } = verify().await.unwrap() else {
+    let Confirmation::NotSeen { reason, .. } = verify().await.unwrap() else {
         panic!()
     };
     assert!(
@@ -169,7 +169,7 @@ async fn another_kind_of_gpu_than_the_fabric_tells_is_refused_and_so_is_one_with
     let seen = pool.manager.verify(&target, LONG).await.unwrap();
     assert!(matches!(seen, Confirmation::Seen { .. }), "{seen:?}");
     target.ids = Some(is("20b0"));
-    let Confirmation::NotSeen { reason } = pool.manager.verify(&target, LONG).await.unwrap() else {
+    let Confirmation::NotSeen { reason, .. } = pool.manager.verify(&target, LONG).await.unwrap() else {
         panic!()
     };
     assert!(
