@@ -161,7 +161,9 @@ pub async fn run(args: CapacityArgs, output: Output) -> Outcome {
     let progress = Progress::spinner("replaying");
     let judged = question
         .answer(&args.options, &mut |what| progress.doing(what))
-        .map_err(|error| Failure::usage(error.to_string()))?;
+        .map_err(|error| {
+            Failure::usage(error.to_string()).with_hint("poolwright capacity --help says what may be given")
+        })?;
     drop(progress);
     let assumed = assumed(scenario, site, &judged);
     if let Some(file) = &args.html {
@@ -196,7 +198,10 @@ pub async fn run(args: CapacityArgs, output: Output) -> Outcome {
 }
 
 fn from_files(trace: &Path, scenario: &Path, seeds: &[u64]) -> Result<Ground, Failure> {
-    let unfit = |error| Failure::usage(format!("{} on {}: {error}", trace.display(), scenario.display()));
+    let unfit = |error| {
+        Failure::usage(format!("{} on {}: {error}", trace.display(), scenario.display()))
+            .with_hint("change the scenario, or replay another trace on it")
+    };
     let (trace, scenario) = (
         super::simulate::read_trace(trace)?,
         read_scenario(Some(scenario), seeds)?,
@@ -337,7 +342,7 @@ fn read_scenario(file: Option<&Path>, seeds: &[u64]) -> Result<Scenario, Failure
         || "the scenario that is built in".to_owned(),
         |file| file.display().to_string(),
     );
-    let refuse = |error| Failure::usage(format!("{name}: {error}"));
+    let refuse = |error| super::simulate::refused_scenario(&name, &error);
     let mut scenario = match file {
         Some(file) => {
             let text = fs::read_to_string(file).map_err(|error| Failure::file(file, "read", &error))?;

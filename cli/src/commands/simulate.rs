@@ -7,6 +7,7 @@ use crate::output::{Cell, Output, Table, column, in_csv, say};
 use crate::progress::Progress;
 use poolwright_simulator::compare::{Equivalence, Step, decompose, equivalent, synthetic};
 use poolwright_simulator::experiment::{LeftOut, Outcome};
+use poolwright_simulator::scenario::ScenarioError;
 use poolwright_simulator::{Experiment, Policy, Results, Runtimes, Scenario, Trace, html, policies};
 use serde::Serialize;
 use std::fs::{self, File};
@@ -122,6 +123,7 @@ pub fn run(args: &SimulateArgs, output: Output) -> Ended {
             args.trace.display(),
             args.scenario.display()
         ))
+        .with_hint("change the scenario, or replay another trace on it")
     };
     let results = experiment
         .run(&mut clock, &mut |what| progress.doing(what))
@@ -186,14 +188,24 @@ pub fn run(args: &SimulateArgs, output: Output) -> Ended {
 
 pub(super) fn read_trace(file: &Path) -> Result<Trace, Failure> {
     let open = File::open(file).map_err(|error| Failure::file(file, "read", &error))?;
-    Trace::read(open).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+    Trace::read(open).map_err(|error| {
+        Failure::usage(format!("{}: {error}", file.display())).with_hint(
+            "mend the file there: a trace is CSV, plain or gzip, with a job a line below the names of its columns",
+        )
+    })
+}
+
+/// A scenario that can't be replayed on, and what to do.
+pub(super) fn refused_scenario(name: &str, error: &ScenarioError) -> Failure {
+    Failure::usage(format!("{name}: {error}"))
+        .with_hint("mend it there, or begin with one of hw-profiles/scenarios, which say what each key means")
 }
 
 /// The scenario, with what the command line says in its place.
 fn read_scenario(args: &SimulateArgs) -> Result<Scenario, Failure> {
     let file = &args.scenario;
     let text = fs::read_to_string(file).map_err(|error| Failure::file(file, "read", &error))?;
-    let refuse = |error| Failure::usage(format!("{}: {error}", file.display()));
+    let refuse = |error| refused_scenario(&file.display().to_string(), &error);
     let mut scenario = Scenario::parse(&text).map_err(refuse)?;
     let replay = &mut scenario.replay;
     if let Some(policy) = &args.as_fast_as
