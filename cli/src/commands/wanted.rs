@@ -56,8 +56,8 @@ pub struct WantedArgs {
     /// Each GPU has at least this much memory, such as 40GiB; goes with --gpus
     #[arg(long, value_name = "SIZE", requires = "gpus")]
     min_memory: Option<Bytes>,
-    /// So many of them are kept while a schedule suspends the demand; goes with --gpus
-    #[arg(long, value_name = "N", requires = "gpus", value_parser = within::<u32>(1, MOST_GPUS), allow_negative_numbers = true)]
+    /// So many of its GPUs are kept while a schedule suspends the demand
+    #[arg(long, value_name = "N", value_parser = within::<u32>(1, MOST_GPUS), allow_negative_numbers = true)]
     floor: Option<u32>,
     /// For whom
     #[arg(long, value_name = "NAME")]

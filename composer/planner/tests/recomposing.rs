@@ -392,3 +392,32 @@ fn a_unit_stands_as_its_least_free_gpu_does() {
         ["unit board-1 was free, and is unbound and not reset yet now"]
     );
 }
+
+#[test]
+fn what_is_to_keep_fewer_stays_on_gpus_that_it_has_whatever_stands_first() {
+    let sets = |first, second| {
+        let (first, second) = (
+            set(Some("h100"), first, 80.0, 1),
+            set(Some("l40s"), second, 48.0, 1),
+        );
+        need(vec![first, second], false)
+    };
+    // Of the first set there is one GPU only, so the second serves it.
+    let mut rack = Rack::new()
+        .gpus("f/s", "h100", 80.0, 1)
+        .gpus("f/s", "l40s", 48.0, 4)
+        .host("h", "f/s", 8)
+        .want("lends", sets(2, 4));
+    rack.apply(1);
+    let all = rack.held[0].held.clone();
+    rack.forget("lends");
+    rack.demand("lends", 0, sets(1, 1));
+    rack.apply(2);
+    let kept: Vec<_> = rack
+        .held
+        .iter()
+        .flat_map(|composition| &composition.held)
+        .collect();
+    assert_eq!((all.len(), kept.len()), (4, 1));
+    assert!(all.contains(kept[0]), "{kept:?} of {all:?}");
+}

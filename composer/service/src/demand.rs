@@ -75,7 +75,7 @@ pub struct DemandSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub min_memory: Option<Bytes>,
-    /// GPUs that it keeps while a schedule suspends it: they are never lent. For GPUs by count.
+    /// GPUs that it keeps while a schedule suspends it, of whichever set it has: they are never lent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<u32>,
     /// Wanted only while this is open: it stands for a schedule of the demand's name.
@@ -153,7 +153,10 @@ impl DemandRecord {
         let floor = self.spec.floor?;
         let mut demand = self.demand_at(now)?;
         for set in &mut demand.need.alternatives {
-            set.count = set.count.min(floor);
+            if floor < set.count {
+                // What is left is no model's group any more, but GPUs that are kept for it.
+                (set.count, set.group) = (floor, 1);
+            }
         }
         Some(demand)
     }
@@ -207,10 +210,31 @@ impl DemandSpec {
     pub fn size(&self, site: &Site<'_>, now: Timestamp) -> Result<Sized, ServiceError> {
         self.refuse_contradictions()?;
         let always = |need| Sized { need, course: None };
-        match self.gpus {
+        let sized = match self.gpus {
             Some(count) => self.need_of_gpus(count).map(always),
             None if self.phase.is_empty() => size::need_of_model(self, site).map(always),
             None => self.run(site, now),
+        }?;
+        self.judge_floor(&sized)?;
+        Ok(sized)
+    }
+
+    /// Above a floor something is left that may be lent, at some time and of some set.
+    fn judge_floor(&self, sized: &Sized) -> Result<(), ServiceError> {
+        let phases = sized.course.iter().flat_map(|course| &course.windows);
+        let needs = phases.map(|phase| &phase.need).chain([&sized.need]);
+        let most = needs
+            .flat_map(|need| &need.alternatives)
+            .map(|set| set.count)
+            .max();
+        match (self.floor, most.unwrap_or_default()) {
+            (Some(floor), most) if floor == 0 || floor >= most => {
+                let message = format!("demand {} has a floor of {floor} GPUs, and wants {most}", self.id);
+                Err(ServiceError::bad_request(message).with_hint(
+                    "a floor is 1 or more, and less than what it wants: what is above it may be lent",
+                ))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -278,22 +302,6 @@ impl DemandSpec {
                 &format!("has phases, and {name}, which each phase has for itself"),
                 "say it in the phases: job = { … }, set = { … }",
             );
-        }
-        match (self.floor, self.gpus) {
-            (None, _) => {}
-            (Some(_), None) => {
-                return refused(
-                    "has a floor, and no number of GPUs",
-                    "give gpus, or leave out floor",
-                );
-            }
-            (Some(floor), Some(gpus)) if floor == 0 || floor >= gpus => {
-                return refused(
-                    &format!("has a floor of {floor} GPUs, and wants {gpus}"),
-                    "a floor is 1 or more, and less than gpus: what is above it may be lent",
-                );
-            }
-            _ => {}
         }
         if self.window.is_some() {
             return refused(
@@ -408,6 +416,42 @@ mod tests {
                 .message
                 .contains("last phase ended at 2026-03-02T12")
         );
+    }
+
+    #[test]
+    fn a_floor_is_kept_of_whichever_set_serves_the_model() {
+        let with =
+            |floor: u32| serde_json::json!({"id": "chat", "model": "70B", "task": "infer", "floor": floor});
+        let spec: DemandSpec = serde_json::from_value(with(1)).unwrap();
+        let need = need(with(1)).unwrap();
+        assert!(need.alternatives.iter().all(|set| set.count > 1), "{need:?}");
+        let demand = Demand {
+            id: spec.id.clone(),
+            tenant: default_tenant(),
+            priority: 0,
+            need,
+            created: Timestamp::UNIX_EPOCH,
+        };
+        let record = DemandRecord {
+            spec,
+            demand,
+            course: None,
+            schedule: None,
+            pending: None,
+            job: None,
+            set_up_by: None,
+        };
+        let kept = record.suspended_at(Timestamp::UNIX_EPOCH).unwrap().need;
+        assert_eq!(kept.alternatives.len(), record.demand.need.alternatives.len());
+        assert!(
+            kept.alternatives
+                .iter()
+                .all(|set| (set.count, set.group) == (1, 1))
+        );
+        for nothing_left in [0, 16] {
+            let refused = sized(with(nothing_left)).unwrap_err();
+            assert!(refused.message.contains("has a floor of"), "{refused}");
+        }
     }
 
     #[test]

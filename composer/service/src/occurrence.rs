@@ -352,11 +352,16 @@ impl Calendar {
             ));
         }
         if !self.back_by_close {
-            return match closes.checked_sub(length) {
-                Ok(called_back) if called_back > now => Ok(None),
-                _ => Err(format!(
+            let after = |least: SignedDuration| closes.checked_sub(least).is_ok_and(|latest| latest > now);
+            // Where nobody is promised when it is back it is no use yet to lend for less time than the return takes.
+            return match !self.suspends.is_empty() && returns.is_measured() {
+                _ if !after(length) => Err(format!(
                     "what it lends can't be called back by {closes}: {before}and there are {there_are} s"
                 )),
+                true if !after(takes) => Err(format!(
+                    "it would lend for {there_are} s, and is not back that soon: {before}a return takes {returns}"
+                )),
+                _ => Ok(None),
             };
         }
         let ends = closes.checked_sub(returns.early());
@@ -564,6 +569,29 @@ mod tests {
             because.contains("300 s, which is assumed") && because.contains("there are 240 s"),
             "{because}"
         );
+    }
+
+    #[test]
+    fn nothing_is_lent_for_less_time_than_its_return_was_measured_to_take() {
+        let mut one = calendar("a", ("8", "9"), Overlap::Both, Missed::MakeUp);
+        let ends = |one: &Calendar, took: &[u32]| one.end_of(&Returns::of(took), at("08:00"));
+        let refused = ends(&one, &[3600; 5]).unwrap_err();
+        assert!(
+            refused.contains("for 3600 s") && refused.contains("95th percentile of 5"),
+            "{refused}"
+        );
+        assert_eq!(
+            ends(&one, &[3599; 5]),
+            Ok(None),
+            "it is promised to nobody by when"
+        );
+        assert_eq!(
+            ends(&one, &[3600; 4]),
+            Ok(None),
+            "what is assumed refuses nothing"
+        );
+        one.suspends.clear();
+        assert_eq!(ends(&one, &[3600; 5]), Ok(None), "it lends nothing");
     }
 
     #[test]

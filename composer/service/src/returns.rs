@@ -82,6 +82,11 @@ impl Returns {
         }
     }
 
+    /// Whether it was measured, and not assumed.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.measured as usize >= Self::ENOUGH
+    }
+
     /// The whole seconds before the closing at which a return begins.
     pub(crate) fn early(&self) -> SignedDuration {
         SignedDuration::from_secs(i64::from(self.p95_s.max(1)))
@@ -100,7 +105,7 @@ pub(crate) fn p95(took_s: &[u32]) -> Option<u32> {
 impl fmt::Display for Returns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { p95_s, measured, .. } = self;
-        match (*measured as usize >= Self::ENOUGH, &self.at) {
+        match (self.is_measured(), &self.at) {
             (true, Some(at)) => write!(f, "{p95_s} s, the 95th percentile of {measured} at {at}")?,
             (true, None) => write!(f, "{p95_s} s, the 95th percentile of {measured}")?,
             (false, _) => write!(
@@ -109,7 +114,7 @@ impl fmt::Display for Returns {
                 Self::ENOUGH
             )?,
         }
-        if *measured as usize >= Self::ENOUGH && !self.too_few_at.is_empty() {
+        if self.is_measured() && !self.too_few_at.is_empty() {
             let too_few: Vec<&str> = self.too_few_at.iter().map(ControlEndpointId::as_str).collect();
             write!(
                 f,

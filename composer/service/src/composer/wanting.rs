@@ -231,13 +231,14 @@ impl Composer {
         let opening = window.next_openings(now, 1).into_iter().next();
         let returns = self.measured().await?.of(&spec.suspends);
         ladder::judge(spec, self.options.hooks.as_ref(), &returns)?;
-        let timed = spec.back_by_close || spec.ladder.is_some();
+        let timed = spec.back_by_close || spec.ladder.is_some() || !spec.suspends.is_empty();
         if let Some(opening) = opening.filter(|_| timed) {
             let calendar = Schedule::new(spec.clone(), now).understood(now);
             let calendar = calendar.map_err(|e| ServiceError::bad_request(format!("schedule {id}: {e}")))?;
             calendar.end_of(&returns, opening.opens).map_err(|because| {
-                ServiceError::bad_request(format!("schedule {id}: {because}"))
-                    .with_hint("let its window be longer, or leave out back_by_close or the ladder")
+                ServiceError::bad_request(format!("schedule {id}: {because}")).with_hint(
+                    "let its window be longer, or leave out back_by_close or the ladder, if it has them",
+                )
             })?;
         }
         if let Some(own) = spec.demands.iter().find(|own| spec.suspends.contains(&own.id)) {
