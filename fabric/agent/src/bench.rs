@@ -55,6 +55,12 @@ impl Bench {
         self.draining(&|| self.nvml()).drain(&it()).unwrap();
     }
 
+    /// It is in use.
+    pub fn refuse_to_drain(&self) {
+        let refused = self.draining(&|| self.nvml()).drain(&it()).unwrap_err();
+        assert!(refused.message.contains("in use"), "{refused}");
+    }
+
     pub fn undrain(&self) {
         self.draining(&|| self.nvml()).undrain(&it()).unwrap();
     }

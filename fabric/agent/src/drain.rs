@@ -107,7 +107,7 @@ impl Drain<'_> {
         let sight = self.sight();
         let devices = match found(&sight, target) {
             Ok(devices) => devices,
-            Err(Missing::Gone(_)) => return Ok(self.ready().went(target, true)?),
+            Err(Missing::Gone(_)) => return self.is_gone(target, record),
             Err(missing) => return Err(missing.why().into()),
         };
         record.renew(self.folder, target)?;
@@ -116,7 +116,7 @@ impl Drain<'_> {
             run(&hooks, BEFORE_DETACH, target)?;
         }
         // After new work was stopped: who holds it now is the last.
-        self.nobody_holds(&sight, target)?;
+        self.nobody_holds(&self.sight(), target)?;
         for device in &devices {
             self.note_settings(device, record)?;
         }
@@ -128,6 +128,11 @@ impl Drain<'_> {
         for device in &devices {
             self.take_out(&sight, device, record)?;
         }
+        self.is_gone(target, record)
+    }
+
+    /// All of it is done, also where an earlier drain was cut short after it had taken them out.
+    fn is_gone(&self, target: &Target, record: &mut Record) -> Result<(), Failed> {
         record.whole(self.folder)?;
         Ok(self.ready().went(target, true)?)
     }
@@ -161,7 +166,7 @@ impl Drain<'_> {
         let part = Part::Settings {
             gpu: device.address(),
             uuid: says.uuid.clone(),
-            had: settings::all(&(self.nvml)(), device.address())?,
+            had: settings::all(&(self.nvml)(), device.address()),
         };
         record.begin(self.folder, part)?;
         if says.persistence == Some(true) {

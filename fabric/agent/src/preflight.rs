@@ -9,8 +9,10 @@ use poolwright_model::units::Bytes;
 use poolwright_pcie::{Address, Ids, Look, Port};
 use std::path::Path;
 
-/// The class of a 3D controller: what data centre GPUs are.
-const THREE_D: u32 = 0x03_0200;
+/// The classes of GPUs: 3D controllers, as those of data centres are, and those with an output for a screen.
+const GPUS: [u32; 2] = [0x03_0200, 0x03_0000];
+/// Vendor of NVIDIA's devices.
+const NVIDIA: u16 = 0x10de;
 
 /// What is to come.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -108,13 +110,20 @@ fn window(port: &Port, bars: &[Bytes]) -> Check {
     Check::that("window", window.fit(&sizes), good, bad)
 }
 
-/// Whether this host may hand what comes to a guest, whose driver is out of sight.
-fn hands_on(root: &Path) -> bool {
-    root.join("sys/bus/pci/drivers/vfio-pci").exists()
+/// A driver that runs and takes it, wherever its module came from: NVIDIA's, of a container or built in; or the one that
+/// hands it to a guest, whose own driver is out of sight.
+fn registered(root: &Path, ids: Ids) -> Option<&'static str> {
+    let runs = |driver: &&str| root.join("sys/bus/pci/drivers").join(driver).exists();
+    let own = (ids.vendor == NVIDIA).then_some("nvidia").filter(runs);
+    own.or_else(|| Some("vfio-pci").filter(runs))
 }
 
 fn driver(root: &Path, kernel: Option<&str>, ids: Ids) -> Check {
-    let installed = kernel.and_then(|kernel| module::drivers(root, kernel, &module::alias(ids, THREE_D)));
+    let of_class = |kernel, class| module::drivers(root, kernel, &module::alias(ids, class));
+    let installed = kernel.and_then(|kernel| {
+        let [three_d, with_screen] = GPUS.map(|class| of_class(kernel, class));
+        three_d.filter(|modules| !modules.is_empty()).or(with_screen)
+    });
     let kernel = kernel.unwrap_or("?");
     match installed {
         None => Check::cannot_tell("driver", format!("the modules of kernel {kernel} can't be read")),
@@ -123,9 +132,9 @@ fn driver(root: &Path, kernel: Option<&str>, ids: Ids) -> Check {
                 "no module for {:04x}:{:04x} is installed for kernel {kernel}",
                 ids.vendor, ids.device
             );
-            match modules.is_empty() && hands_on(root) {
-                true => Check::good("driver", "vfio-pci, for a guest"),
-                false => Check::that("driver", !modules.is_empty(), modules.join(", "), bad),
+            match registered(root, ids).filter(|_| modules.is_empty()) {
+                Some(driver) => Check::good("driver", driver),
+                None => Check::that("driver", !modules.is_empty(), modules.join(", "), bad),
             }
         }
     }

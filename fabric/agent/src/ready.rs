@@ -57,12 +57,17 @@ impl Ready<'_> {
         let mut record = Record::open(self.folder, target)?;
         let nvml = (self.nvml)();
         let not_back = |part: &Part| match part {
+            // That it stays with them is the drain's own affair.
+            Part::Set {
+                was: Setting::Persistence(_),
+                ..
+            }
+            | Part::Told => None,
             Part::Set { gpu, uuid, was } => {
                 let set = settings::set_back(self.root, &nvml, (*gpu, uuid.as_deref()), *was);
                 set.err()
                     .map(|why| format!("{gpu} could not be set back to {was}: {why}"))
             }
-            Part::Told => None,
         };
         let left = record.parts().iter().rev().filter_map(not_back).collect();
         record.put_back(self.folder, left)

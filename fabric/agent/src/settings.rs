@@ -41,19 +41,17 @@ pub(crate) fn set_back(
     }
 }
 
-/// What a GPU is set to, or will be after its next reset, as far as it offers that. How long the driver stays with it is
-/// no part of it.
-pub(crate) fn all(nvml: &Nvml, gpu: Address) -> Result<Vec<Setting>, String> {
+/// What a GPU is set to, or will be after its next reset, as far as it offers and tells that: what it does not tell keeps it
+/// on no host. How long the driver stays with it is no part of it.
+pub(crate) fn all(nvml: &Nvml, gpu: Address) -> Vec<Setting> {
     let kinds = [
         Setting::Ecc(false),
         Setting::Mig(false),
         Setting::ComputeMode(ComputeMode::Default),
         Setting::PowerLimit(0),
     ];
-    let sets = kinds.into_iter().map(|like| nvml.setting(gpu, like));
-    sets.filter_map(Result::transpose)
-        .map(|set| set.map(|set| set.next))
-        .collect()
+    let told = |like| nvml.setting(gpu, like).ok().flatten();
+    kinds.into_iter().filter_map(told).map(|set| set.next).collect()
 }
 
 /// Where the GPU with this UUID is that was at `before`; `None` where it has gone.

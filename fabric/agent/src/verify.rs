@@ -28,8 +28,8 @@ pub fn verify(look: &Look, at: Address, expected: &Expected) -> Vec<Check> {
     }
     checks.extend(ids(function.ids, expected));
     checks.push(bars(function, expected));
-    let least = expected.link.or_else(|| of_both_ends(look, function));
-    checks.extend(least.map(|least| link(function, least)));
+    let least = expected.link.or_else(|| can_be(look, function));
+    checks.extend(least.map(|least| link(look, function, least)));
     checks.extend(expected.driver.as_ref().map(|driver| {
         let bound = function.driver.as_deref().unwrap_or("none");
         Check::that(
@@ -101,7 +101,7 @@ fn bars(function: &Function, expected: &Expected) -> Check {
 }
 
 /// What a link can carry whose other end is the port above. `None`: it has none, or one of the two can't be read.
-fn of_both_ends(look: &Look, function: &Function) -> Option<Link> {
+fn can_be(look: &Look, function: &Function) -> Option<Link> {
     let above = look
         .functions
         .iter()
@@ -113,9 +113,10 @@ fn of_both_ends(look: &Look, function: &Function) -> Option<Link> {
     })
 }
 
-fn link(function: &Function, least: Link) -> Check {
+fn link(look: &Look, function: &Function, least: Link) -> Check {
     let words = |link: Link| format!("{} GT/s x{}", f64::from(link.mt_per_s) / 1000.0, link.width);
-    match (function.link, function.best_link) {
+    let best = can_be(look, function).or(function.best_link);
+    match (function.link, best) {
         (Some(now), Some(best)) => {
             // Width does not change with load; speed does.
             let is_wide = now.width >= least.width;

@@ -288,6 +288,14 @@ async fn what_is_lent_keeps_its_floor_and_is_back_by_the_closing() {
     let returns = manager.schedule(&night_id()).await.unwrap().returns.unwrap();
     assert!(returns.measured >= 5 && returns.p95_s < 170, "{returns}");
     manager.remove_schedule(&night_id()).await.unwrap();
+    // So it counts also where nobody is promised when what is lent is back.
+    let mut brief = night();
+    (brief["id"], brief["demands"]) = ("brief".into(), json!([]));
+    pool.schedule(brief).await;
+    let brief = ScheduleId::new("brief").unwrap();
+    let refused = manager.run_schedule(&brief, Some(1), "me").await.unwrap_err();
+    assert!(refused.message.contains("it would lend for 1 s"), "{refused}");
+    manager.remove_schedule(&brief).await.unwrap();
     pool.pass_until("2026-03-03T12:00:00Z").await;
     pool.schedule(short).await;
     pool.pass_until("2026-03-03T20:02:00Z").await;
@@ -299,10 +307,39 @@ async fn what_is_lent_keeps_its_floor_and_is_back_by_the_closing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_serves_a_model_keeps_its_floor_of_the_gpus_that_it_has() {
+    let pool = Pool::of("demo").await;
+    pool.composed(json!({"id": "chat", "model": "70B", "task": "infer", "floor": 2}))
+        .await;
+    let (all, served) = (pool.holders().await["chat"], pool.truth());
+    assert!(all > 2, "{all}");
+    let mut lend = night();
+    lend["demands"] = json!([]);
+    pool.schedule(lend).await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until(NIGHT).await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 2)]));
+    let kept = pool.truth();
+    assert!(
+        kept.iter().all(|(gpu, port)| served.get(gpu) == Some(port)),
+        "{kept:?} of {served:?}"
+    );
+    pool.pass_until("2026-03-03T08:00:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("chat", all)]));
+    pool.all_is_well().await;
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_floor_that_makes_no_sense_is_refused() {
     let pool = Pool::of("demo").await;
-    for floor in [0, 4, 5] {
-        let mut chat = gpus("chat", "h100-pcie-80gb", 4);
+    for (floor, mut chat) in [
+        (0, gpus("chat", "h100-pcie-80gb", 4)),
+        (4, gpus("chat", "h100-pcie-80gb", 4)),
+        (5, gpus("chat", "h100-pcie-80gb", 4)),
+        (0, json!({"id": "chat", "model": "70B", "task": "infer"})),
+        (99, json!({"id": "chat", "model": "70B", "task": "infer"})),
+    ] {
         chat["floor"] = json!(floor);
         let refused = pool
             .composer()

@@ -365,8 +365,7 @@ impl Composer {
         }
         match of.cause {
             Cause::Identity => self.settle_identity(&of.gpu, &mut batch).await?,
-            Cause::Unclean => self.settle_left(&of.gpu, &mut batch).await?,
-            _ => {}
+            _ => self.settle_left(&of.gpu, &mut batch).await?,
         }
         self.store.commit(batch).await?;
         tracing::info!(gpu = %of.gpu, "its burn-in passed: it is in use again");
@@ -392,9 +391,8 @@ impl Composer {
 
     /// Somebody has looked at it: nothing is left of what its last host had set.
     async fn settle_left(&self, gpu: &GpuId, batch: &mut Batch) -> Result<(), StoreError> {
-        if let Some(Versioned { mut value, revision }) =
-            read::<GpuRecord>(self.store.as_ref(), gpu.as_str()).await?
-        {
+        let found = read::<GpuRecord>(self.store.as_ref(), gpu.as_str()).await?;
+        if let Some(Versioned { mut value, revision }) = found.filter(|found| !found.value.left.is_empty()) {
             value.left.clear();
             batch
                 .expect(Claim::KIND, value.unit.as_str(), None)

@@ -85,7 +85,11 @@ impl Composer {
                             let why = error.as_deref().unwrap_or_default();
                             tracing::warn!(%host, "which of its GPUs fail is not known: {why}");
                         }
-                        Look { error, ..last }
+                        // What was gone before is not known to be gone still.
+                        Look {
+                            gone: BTreeSet::new(),
+                            error,
+                        }
                     }
                 };
                 (host, look)

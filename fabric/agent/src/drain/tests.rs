@@ -73,6 +73,64 @@ fn what_a_host_has_set_is_set_back_before_the_gpu_goes_and_set_again_if_it_comes
 }
 
 #[test]
+fn a_driver_that_stays_by_itself_and_is_not_to_does_not_stay_as_the_gpu_goes() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(&bench.host, Mood::Willing);
+    bench.put("persistence", "1");
+    bench.profile("persistence = false");
+    bench.make().unwrap();
+    bench.drain();
+    assert!(!kernel.is_there());
+    assert_eq!(
+        bench.is("persistence").as_deref(),
+        Some("0"),
+        "not on again as it goes"
+    );
+}
+
+/// The driver's own list of processes is read anew once the hook has ended them.
+#[test]
+fn a_process_that_computes_and_that_the_hook_ends_holds_nothing_up() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(&bench.host, Mood::Willing);
+    let computing = bench.device().join("nvml_processes");
+    fs::write(&computing, "77\n").unwrap();
+    let ends = format!(r#"before-detach = ["/bin/rm", "{}"]"#, computing.display());
+    bench.folder.write("hooks.toml", &ends).unwrap();
+    let hooks = tokio::runtime::Runtime::new().unwrap();
+    let _hooks_run = hooks.enter();
+    bench.drain();
+    assert!(!kernel.is_there());
+}
+
+/// It was removed, and nobody was told: asked again it is found gone. What it was set to then is not for its next stay.
+#[test]
+fn what_was_noted_of_an_earlier_stay_is_undone_by_no_later_drain() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(&bench.host, Mood::Willing);
+    bench.put("power", "300000");
+    bench.drain();
+    let kept = fs::read_dir(bench.folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let kept = kept
+        .into_iter()
+        .find(|path| path.to_string_lossy().contains("drain-"))
+        .unwrap();
+    let cut_short = fs::read_to_string(&kept)
+        .unwrap()
+        .replace(r#""whole":true"#, r#""whole":false"#);
+    assert!(cut_short.contains(r#""whole":false"#), "{cut_short}");
+    fs::write(&kept, cut_short).unwrap();
+    bench.drain();
+    kernel.start_again();
+    bench.put("power", "400000");
+    fs::write(bench.device().join("nvml_processes"), "77\n").unwrap();
+    bench.refuse_to_drain();
+    assert_eq!(bench.is("power").as_deref(), Some("400000"));
+}
+
+#[test]
 fn what_can_not_be_set_back_is_told_and_the_gpu_goes() {
     let bench = Bench::new();
     let kernel = Kernel::of(&bench.host, Mood::Willing);
