@@ -336,7 +336,7 @@ fn a_fabric_that_can_t_be_right_is_refused_by_field() {
         ),
         (
             ("/gpus/0/bar_gib", json!(1e30)),
-            "gpus[0] (g0).bar_gib: 1000000000000000000000000000000; write 0 to",
+            "gpus[0] (g0).bar_gib: 1e30; write 0 to",
         ),
         (
             ("/gpus/1/bar_gib", json!(2)),
