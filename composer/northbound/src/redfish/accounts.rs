@@ -16,6 +16,7 @@ use poolwright_service::accounts::{
     AccountChange, AccountShown, NewAccount, Privilege, Role, lockout, password,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 pub(crate) fn service() -> AccountService {
     let locked = i64::try_from(lockout::LOCKED.as_secs()).ok();
@@ -179,18 +180,17 @@ pub(crate) async fn change(
         true => Vec::new(),
         false => vec![Refusal::violations(&wrong)],
     };
-    let is_wrong = |name: &str| {
-        wrong
-            .iter()
-            .any(|wrong| wrong.path.split('/').nth(1) == Some(name))
-    };
+    let wrong: BTreeSet<&str> = wrong
+        .iter()
+        .filter_map(|wrong| wrong.path.split('/').nth(1))
+        .collect();
     let mut change = AccountChange {
         seen: seen(redfish, name, headers).await?,
         ..AccountChange::default()
     };
     let mut said = 0;
     for (name, value) in body.as_object().into_iter().flatten() {
-        if name.contains('@') || is_wrong(name) {
+        if name.contains('@') || wrong.contains(body::escaped(name).as_str()) {
             continue;
         }
         // Of one's own account, without the right to change others', only the password.

@@ -14,6 +14,7 @@ use poolwright_redfish_model::schema::Type;
 use poolwright_service::misread::{located, sentence};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 /// Of a body that shall create something: nothing but what is understood.
 pub(super) fn create(schema: &Type, understood: &[&str], body: &Value) -> Result<(), Refusal> {
@@ -99,7 +100,7 @@ pub(super) fn strange(understood: &[&str], body: &Value) -> Vec<String> {
 /// `rest`: what is understood below here.
 fn look(value: &Value, at: &str, rest: &[&str], found: &mut Vec<String>) {
     let mut step = |name: &str, key: &str, value: &Value| {
-        let at = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+        let at = format!("{at}/{}", escaped(name));
         let below = rest.iter().filter_map(|path| {
             let (head, rest) = path.split_once('/').unwrap_or((path, ""));
             (head == key).then_some(rest)
@@ -125,6 +126,11 @@ fn look(value: &Value, at: &str, rest: &[&str], found: &mut Vec<String>) {
         }
         _ => {}
     }
+}
+
+/// A name as a part of a JSON pointer (RFC 6901).
+pub(super) fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
 }
 
 /// An annotation that nobody asked for is unknown here; a property of the schema can't be said here.
@@ -160,14 +166,15 @@ fn with_strange(
     say: impl Fn(String) -> Violation,
 ) -> Vec<Violation> {
     let strange = strange(understood, body).into_iter();
+    // A body may hold as much of both as it has names, so none is looked for among all of the others.
+    let wrong: BTreeSet<&str> = found.iter().map(|wrong| wrong.path.as_str()).collect();
     let told = |path: &str| {
-        found.iter().any(|wrong| {
-            let below = wrong
-                .path
-                .strip_prefix(path)
-                .or(path.strip_prefix(wrong.path.as_str()));
-            below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
-        })
+        let mut above = path.match_indices('/').map(|(end, _)| &path[..end]);
+        let below = format!("{path}/");
+        let next = wrong.range::<&str, _>(below.as_str()..).next();
+        wrong.contains(path)
+            || above.any(|above| wrong.contains(above))
+            || next.is_some_and(|next| next.starts_with(&below))
     };
     let new: Vec<Violation> = strange.filter(|path| !told(path)).map(say).collect();
     found.extend(new);
@@ -224,5 +231,11 @@ mod tests {
         );
         let paths: Vec<&str> = found.iter().map(|wrong| wrong.path.as_str()).collect();
         assert_eq!(paths, ["/Colour", "/Links/Chassis/0", "/Links/Other", "/Linksy"]);
+        // What is within something wrong, and all of it where the body itself is.
+        for whole in ["/Links", ""] {
+            let body = json!({ "Links": { "Chassis": 1, "Other": 1 } });
+            let found = with_strange(vec![wrong(whole)], &UNDERSTOOD, &body, |path| wrong(&path));
+            assert_eq!(found.len(), 1, "{whole}: {found:?}");
+        }
     }
 }

@@ -21,6 +21,9 @@ const OF_COMPOSITION: [&str; 4] = [
     "UnableToProcessStanzaRequest",
 ];
 
+/// Of what is wrong with one body; more helps nobody.
+const MOST_TOLD: usize = 20;
+
 /// Why something is not done.
 #[derive(Debug)]
 pub(crate) struct Refusal {
@@ -168,7 +171,7 @@ impl Refusal {
         )
     }
 
-    /// What is wrong with a body, each with where it is.
+    /// What is wrong with a body, each with where it is; of very much the first, and how much more there is.
     pub fn violations(violations: &[Violation]) -> Self {
         let one = |violation: &Violation| {
             let mut args: Vec<&str> = violation.args.iter().map(String::as_str).collect();
@@ -185,9 +188,15 @@ impl Refusal {
                 ..message(violation.message, &args, text, next)
             }
         };
+        let mut messages: Vec<Message> = violations.iter().take(MOST_TOLD).map(one).collect();
+        let more = violations.len().saturating_sub(MOST_TOLD);
+        if more > 0 {
+            let text = format!("{more} more are wrong with the body.");
+            messages.push(message("GeneralError", &[], text, "Mend these, and ask again."));
+        }
         Self {
             status: StatusCode::BAD_REQUEST,
-            messages: violations.iter().map(one).collect(),
+            messages,
             headers: Vec::new(),
             lacks: None,
         }

@@ -168,6 +168,37 @@ async fn what_can_be_read_in_two_ways_is_refused_by_name() {
     running.stop().await;
 }
 
+/// Whoever has an account may change it, so that much may come from anybody.
+#[tokio::test]
+async fn of_a_body_that_is_wrong_all_through_the_first_is_told_and_how_much_more_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = manager(dir.path()).await;
+    let (client, admin) = (client(&running), password(dir.path()));
+    let url = |path: &str| format!("https://{}{path}", running.address);
+    let secret = "a password for a reader";
+    let reader = json!({ "name": "reader", "role": "ReadOnly", "password": secret });
+    let made = client.post(url("/api/v1/accounts")).json(&reader);
+    let made = made.basic_auth("admin", Some(&admin)).send().await.unwrap();
+    assert_eq!(made.status(), 201);
+    // As many as a body can hold: unknown ones, and such as are written otherwise where they stand.
+    for (before, count) in [("", 100_000), ("/", 90_000)] {
+        let names: Vec<String> = (0..count).map(|nth| format!("\"{before}{nth:x}\":1")).collect();
+        let change = client
+            .patch(url("/redfish/v1/AccountService/Accounts/reader"))
+            .basic_auth("reader", Some(secret))
+            .header("content-type", "application/json")
+            .body(format!("{{{}}}", names.join(",")));
+        let answer = change.send().await.unwrap();
+        assert_eq!(answer.status(), 400);
+        let told = answer.json::<Value>().await.unwrap()["error"]["@Message.ExtendedInfo"].take();
+        let told = told.as_array().unwrap();
+        assert_eq!(told.len(), 21, "{told:?}");
+        let rest = format!("{} more are wrong", count - 20);
+        assert!(told[20]["Message"].to_string().contains(&rest), "{}", told[20]);
+    }
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn who_sends_a_body_slowly_holds_up_nobody_else() {
     let dir = tempfile::tempdir().unwrap();
