@@ -89,6 +89,9 @@ async fn a_job_is_sized_as_on_the_command_line_and_what_can_not_be_is_refused_wi
         let (found, error) = ask(body.clone()).await;
         let text = error.to_string();
         assert!(found == status && text.contains(says), "{body}: {found} {text}");
+        if says.contains("at most") || says.contains("1 to") {
+            assert!(error["error"]["hint"].is_string(), "{body}: {text}");
+        }
     }
     let (status, error) = ask(json!({"model": "8B", "config": {"padding": "x".repeat(1 << 20)}})).await;
     assert!(

@@ -93,7 +93,8 @@ impl SizeRequest {
         for (name, number) in numbers {
             if let Some(number) = number.filter(|number| !(1..=MOST_GPUS).contains(number)) {
                 let message = format!("{name} is {number}; allowed: 1 to {MOST_GPUS}");
-                return Err(ServiceError::bad_request(message));
+                let next = "say a number within these bounds, or leave it out";
+                return Err(ServiceError::bad_request(message).with_hint(next));
             }
         }
         let of_pool = site.host_slots.filter(|_| self.pool);
@@ -110,7 +111,8 @@ impl SizeRequest {
     fn offers(&self, site: &Site<'_>) -> Result<Vec<Offer>, ServiceError> {
         if self.kinds.len() > MOST_KINDS {
             let message = format!("kinds names {}; at most {MOST_KINDS} are taken", self.kinds.len());
-            return Err(ServiceError::bad_request(message));
+            let next = "name each kind once, or none for all that are known";
+            return Err(ServiceError::bad_request(message).with_hint(next));
         }
         let mut wanted = BTreeSet::new();
         for name in &self.kinds {
@@ -135,7 +137,8 @@ fn refuse_long(field: &str, name: &str) -> Result<(), ServiceError> {
         true => Err(ServiceError::bad_request(format!(
             "{field} has a name of {} characters; at most {LONGEST_NAME} are taken",
             name.chars().count()
-        ))),
+        ))
+        .with_hint("give a shorter name")),
         false => Ok(()),
     }
 }
