@@ -2,7 +2,7 @@
 //! keeps them until then.
 
 use crate::calendar::*;
-use crate::kit::{Pool, at, demand_id, gpus};
+use crate::kit::{Pool, at, gpus};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::Clock as _;
 use poolwright_service::DueOpening;
@@ -33,15 +33,6 @@ impl Pool {
     async fn next_night(&self) -> DueOpening {
         let next = self.composer().next_openings(Some(&night_id()), 1).await.unwrap();
         next.into_iter().next().unwrap()
-    }
-
-    async fn told_of(&self, demand: &str) -> String {
-        self.composer()
-            .why(&demand_id(demand))
-            .await
-            .unwrap()
-            .because
-            .join("\n")
     }
 }
 
@@ -84,7 +75,7 @@ async fn its_gpus_are_there_when_the_window_opens_and_stay_for_it() {
     })
     .await;
     assert!(!pool.night().await.open && pool.clock.now() < at(NEXT_EVENING));
-    let told = pool.told_of("training").await;
+    let told = pool.because("training").await;
     assert!(told.contains("attached before schedule night opens"), "{told}");
     pool.pass_until("2026-03-03T23:00:00Z").await;
     assert_eq!(pool.holders().await, holds(&[("training", 16)]));

@@ -296,6 +296,16 @@ impl Pool {
         demands.iter().map(|record| record.spec.id.to_string()).collect()
     }
 
+    /// Why a demand stands as it does.
+    pub async fn because(&self, demand: &str) -> String {
+        self.composer()
+            .why(&demand_id(demand))
+            .await
+            .unwrap()
+            .because
+            .join("\n")
+    }
+
     /// What must hold whenever nothing goes on: the rack, what the manager shows, and its compositions say the
     /// same; nothing is held by nobody, nothing by two.
     pub async fn all_is_well(&self) {

@@ -2,7 +2,7 @@
 //! with: the constants of the site, and what joins the GPUs of the pool.
 
 use crate::calendar::*;
-use crate::kit::{ME, Pool, demand_id, spec};
+use crate::kit::{ME, Pool, spec};
 use poolwright_emulator::Rack;
 use poolwright_service::demand::DemandRecord;
 use poolwright_service::{ErrorCode, How, OperationKind, pool_kinds};
@@ -27,15 +27,6 @@ fn run(starts: Option<&str>) -> Value {
 impl Pool {
     async fn kept(&self, demand: Value) -> DemandRecord {
         self.composer().add_demand(spec(demand)).await.unwrap()
-    }
-
-    async fn because(&self, demand: &str) -> String {
-        self.composer()
-            .why(&demand_id(demand))
-            .await
-            .unwrap()
-            .because
-            .join("\n")
     }
 }
 
