@@ -130,11 +130,15 @@ impl Runner<'_> {
                 early: None,
             };
             let decided = self.composer.decide_openings(looked.at).await;
+            // What can't be attached early is attached at the opening.
             let early = self.composer.attach_early(looked.at).await;
+            looked.early = early.unwrap_or_else(|error| {
+                tracing::warn!("nothing is attached before windows open: {error}");
+                None
+            });
             let calendar = self.calendar().await;
-            let tried = match decided.and(early).and_then(|early| Ok((early, calendar?))) {
-                Ok((early, (calendars, courses))) => {
-                    looked.early = early;
+            let tried = match decided.and(calendar) {
+                Ok((calendars, courses)) => {
                     (looked.calendars, looked.courses) = (calendars, courses);
                     self.follow(&looked).await
                 }

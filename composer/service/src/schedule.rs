@@ -199,7 +199,7 @@ pub fn wanted(demands: &[DemandRecord], calendars: &[Calendar], now: Timestamp) 
 }
 
 /// What has its GPUs before the window of its schedule opens. Whatever its priority, all that is wanted now goes first.
-pub(crate) fn wanted_early(demands: &[DemandRecord], calendars: &[Calendar], now: Timestamp) -> Vec<Demand> {
+fn wanted_early(demands: &[DemandRecord], calendars: &[Calendar], now: Timestamp) -> Vec<Demand> {
     let early = |record: &&DemandRecord| {
         let mut calendars = calendars.iter().filter_map(|calendar| calendar.early_at(now));
         record.pending.is_none() && calendars.any(|early| early.demands.contains(&record.spec.id))
@@ -214,6 +214,19 @@ pub(crate) fn wanted_early(demands: &[DemandRecord], calendars: &[Calendar], now
             ..demand
         })
         .collect()
+}
+
+/// What is to be reckoned with then, of all that is wanted by the clock.
+pub(crate) fn wanted_ahead(demands: &[DemandRecord], calendars: &[Calendar], at: Timestamp) -> Vec<Demand> {
+    let open: Vec<&Calendar> = calendars
+        .iter()
+        .filter(|calendar| calendar.may_be_open(at))
+        .collect();
+    let mut wanted = wanted_while(demands, &open, at);
+    let open: BTreeSet<DemandId> = wanted.iter().map(|demand| demand.id.clone()).collect();
+    let early = wanted_early(demands, calendars, at).into_iter();
+    wanted.extend(early.filter(|demand| !open.contains(&demand.id)));
+    wanted
 }
 
 /// The same while these are open.
@@ -335,6 +348,11 @@ mod tests {
             wanted_at("2026-03-01T19:59:00Z"),
             [chat.clone(), (training.clone(), i32::MIN)],
             "and nobody is suspended for it"
+        );
+        assert_eq!(
+            wanted_at("2026-03-01T18:59:00Z"),
+            std::slice::from_ref(&chat),
+            "whatever the clock was when it was decided"
         );
         assert_eq!(
             wanted_at("2026-03-01T20:00:00Z"),

@@ -4,9 +4,17 @@
 use crate::calendar::*;
 use crate::kit::{Pool, at, gpus};
 use jiff::{SignedDuration, Timestamp};
+use poolwright_emulator::rack::Rack;
 use poolwright_executor::Clock as _;
 use poolwright_service::DueOpening;
+use poolwright_service::early::Early;
+use poolwright_service::keep::{Keep, Level};
+use poolwright_service::schedule::Schedule;
+use poolwright_store::{Batch, Layer, SqliteStore, Store, StoreError, Stored, Versioned, read};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const H100: &str = "h100-pcie-80gb";
 
@@ -33,6 +41,12 @@ impl Pool {
     async fn next_night(&self) -> DueOpening {
         let next = self.composer().next_openings(Some(&night_id()), 1).await.unwrap();
         next.into_iter().next().unwrap()
+    }
+
+    /// The night as it is kept.
+    async fn kept_night(&self) -> Versioned<Schedule> {
+        let found = read::<Schedule>(self.store.as_ref(), "night").await.unwrap();
+        found.unwrap()
     }
 }
 
@@ -121,6 +135,166 @@ async fn where_nothing_was_measured_they_are_attached_at_the_opening() {
     let clockwork = Clockwork::of(&pool);
     pool.sleep_until(&before(at(EVENING))).await;
     assert_eq!(pool.holders().await, holds(&[]));
+    pool.pass_until(NIGHT).await;
+    assert_eq!(pool.holders().await, holds(&[("training", 16)]));
+    clockwork.stop().await;
+}
+
+/// Of two that open together with GPUs for one.
+async fn two_nights(priority: i32, other: i32) -> Pool {
+    let pool = Pool::of("demo").await;
+    pool.attaches_are_measured().await;
+    pool.composed(gpus("chat", H100, 16)).await;
+    for (id, demand, priority) in [("batch", "batch", priority), ("urgent", "urgent", other)] {
+        let mut wants = gpus(demand, H100, 8);
+        wants["priority"] = json!(priority);
+        let mut night = lone_night(8);
+        (night["id"], night["demands"]) = (json!(id), json!([wants]));
+        pool.schedule(night).await;
+    }
+    pool
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_early_that_one_who_goes_first_at_the_opening_would_lack() {
+    for (batch, urgent, served) in [(0, 100, "urgent"), (100, 0, "batch")] {
+        let pool = two_nights(batch, urgent).await;
+        let clockwork = Clockwork::of(&pool);
+        pool.sleep_until(&before(at(EVENING))).await;
+        for demand in ["batch", "urgent"] {
+            let told = pool.because(demand).await;
+            assert_eq!(told.contains("attached before"), demand == served, "{told}");
+        }
+        pool.pass_until(NIGHT).await;
+        assert_eq!(pool.holders().await, holds(&[("chat", 16), (served, 8)]));
+        clockwork.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_early_that_is_lacking_where_one_opens_that_suspends_another() {
+    let pool = Pool::of("demo").await;
+    pool.attaches_are_measured().await;
+    pool.composed(gpus("chat", H100, 16)).await;
+    let mut large = night();
+    large["demands"][0]["priority"] = json!(100);
+    pool.schedule(large).await;
+    let mut small = lone_night(8);
+    (small["id"], small["demands"]) = (json!("batch"), json!([gpus("batch", H100, 8)]));
+    pool.schedule(small).await;
+    let clockwork = Clockwork::of(&pool);
+    pool.sleep_until(&before(at(EVENING))).await;
+    assert_eq!(pool.holders().await, holds(&[("chat", 16)]));
+    pool.pass_until(NIGHT).await;
+    assert_eq!(pool.holders().await, holds(&[("training", 24)]));
+    clockwork.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_ends_what_was_decided_for_the_opening() {
+    let pool = Pool::of("demo").await;
+    pool.attaches_are_measured().await;
+    pool.schedule(lone_night(16)).await;
+    let clockwork = Clockwork::of(&pool);
+    pool.sleep_until(&pool.next_night().await.attached_from.unwrap().to_string())
+        .await;
+    pool.until("it is decided", async || {
+        pool.kept_night().await.value.early.is_some()
+    })
+    .await;
+    pool.composer().pause_schedule(&night_id(), true).await.unwrap();
+    assert_eq!(pool.kept_night().await.value.early, None);
+    pool.until("all is free again", async || pool.holders().await.is_empty())
+        .await;
+    clockwork.stop().await;
+}
+
+/// What was free when it was decided is not any more.
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_for_others_stays_until_the_window_opens() {
+    let mut pool = Pool::of("demo").await;
+    pool.options.keep = Some(Keep {
+        level: Level::P50,
+        ahead_h: 2,
+        most_gpus: 8,
+        attach: false,
+    });
+    pool.restart().await;
+    pool.sleep_until("2026-03-02T19:30:00Z").await;
+    pool.composed(gpus("chat", H100, 4)).await;
+    let days_ago = pool.clock.now() - SignedDuration::from_hours(90);
+    pool.composer().note_wants(days_ago).await.unwrap();
+    pool.release("chat").await.unwrap();
+    assert_eq!(pool.holders().await, holds(&[("nobody", 4)]));
+    let mut wants = gpus("training", H100, 24);
+    wants["tenant"] = json!("other");
+    let mut others = lone_night(24);
+    others["demands"] = json!([wants]);
+    pool.schedule(others).await;
+    let mut night = pool.kept_night().await;
+    night.value.early = Some(Early {
+        opens: at(EVENING),
+        demands: BTreeSet::from([demand_id("training")]),
+    });
+    let mut batch = Batch::new();
+    batch
+        .expect(Schedule::KIND, "night", Some(night.revision))
+        .put(&night.value)
+        .unwrap();
+    pool.store.commit(batch).await.unwrap();
+    let clockwork = Clockwork::of(&pool);
+    pool.sleep_until(&before(at(EVENING))).await;
+    assert_eq!(pool.holders().await, holds(&[("nobody", 4)]));
+    assert_eq!(pool.night().await.trouble, None, "it may wait for its window");
+    pool.pass_until(NIGHT).await;
+    assert_eq!(pool.holders().await, holds(&[("training", 24)]));
+    clockwork.stop().await;
+}
+
+/// A store whose journals can't be read any more, by which attaches are measured.
+struct Torn {
+    store: SqliteStore,
+    is_torn: Arc<AtomicBool>,
+}
+
+impl Layer for Torn {
+    fn below(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn read<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        let of_journal = std::any::type_name::<T>().contains("JournalLine");
+        match of_journal && self.is_torn.load(Ordering::SeqCst) {
+            true => Err(StoreError::Malformed {
+                kind: "journal".to_owned(),
+                id: "any".to_owned(),
+                reason: "it is torn".to_owned(),
+            }),
+            false => call.await,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_can_be_measured_schedules_run_as_they_would_without() {
+    let is_torn = Arc::new(AtomicBool::new(false));
+    let store = Torn {
+        store: SqliteStore::in_memory().unwrap(),
+        is_torn: is_torn.clone(),
+    };
+    let mut pool = Pool::bare(Rack::builtin("demo").unwrap(), Arc::new(store));
+    pool.open().await;
+    pool.add_all_endpoints().await;
+    pool.attaches_are_measured().await;
+    pool.schedule(lone_night(16)).await;
+    is_torn.store(true, Ordering::SeqCst);
+    let clockwork = Clockwork::of(&pool);
+    pool.sleep_until(&before(at(EVENING))).await;
+    assert_eq!(pool.holders().await, holds(&[]));
+    assert_eq!(pool.night().await.trouble, None, "it may wait for its window");
     pool.pass_until(NIGHT).await;
     assert_eq!(pool.holders().await, holds(&[("training", 16)]));
     clockwork.stop().await;

@@ -206,7 +206,7 @@ impl Course {
 }
 
 /// The demands as they are once all that is under way is done.
-fn once_done(mut demands: Vec<DemandRecord>) -> Vec<DemandRecord> {
+pub(super) fn once_done(mut demands: Vec<DemandRecord>) -> Vec<DemandRecord> {
     demands.retain(|record| !matches!(record.pending, Some(Pending::Releasing(_))));
     demands.iter_mut().for_each(|record| record.pending = None);
     demands

@@ -2,29 +2,33 @@
 //!
 //! That is decided once for each opening, and kept with its schedule: from then on these demands are wanted, and what is
 //! attached for them is theirs. Only what is free is taken: whatever would have anybody let go of anything, or would
-//! leave anybody else without, waits for the opening.
+//! leave anybody else without, waits for the opening. That is asked of all that is wanted by the clock until then, when it
+//! is decided, and once more of each plan: what was free may not be any more.
 
 use super::Composer;
+use super::ahead::once_done;
 use super::owing::{Owing, debts};
 use super::planning::{Basis, Wanted};
 use crate::early::{Attaches, EARLIEST, Early, Lead};
 use crate::error::ServiceError;
-use crate::schedule::{Calendar, Schedule};
+use crate::schedule::{Calendar, Schedule, next_change, wanted_ahead};
 use jiff::Timestamp;
 use poolwright_executor::{Operation, OperationState};
 use poolwright_inventory::Snapshot;
-use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId};
+use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, ScheduleId};
 use poolwright_model::step::Verb;
 use poolwright_model::topology::Gpu;
 use poolwright_model::units::Bytes;
 use poolwright_planner::queue::width;
-use poolwright_planner::{Demand, Plan};
+use poolwright_planner::{Composition, Demand, Plan};
 use poolwright_sizing::need::GpuSet;
 use poolwright_store::{Batch, Stored, read};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Operations that ended last, of which attaches are measured.
 const LATEST: u32 = 100;
+/// Times until an opening at which something else is wanted; where there are more, nothing is attached early.
+const MOST_EDGES: usize = 60;
 
 impl Composer {
     /// Decides what is attached now for windows that open soon. Says when to ask again.
@@ -58,7 +62,7 @@ impl Composer {
         }
         if !due.is_empty() && !self.is_held_by_hand().await? {
             for (calendar, opens) in due {
-                self.decide_early(&calendars, calendar, opens, now).await?;
+                self.decide_early(&calendar.id, opens, now).await?;
             }
         }
         Ok(again)
@@ -106,21 +110,24 @@ impl Composer {
     /// Keeps with a schedule which of its demands are wanted from now on: those that can be served with what is free.
     async fn decide_early(
         &self,
-        calendars: &[Calendar],
-        calendar: &Calendar,
+        id: &ScheduleId,
         opens: Timestamp,
         now: Timestamp,
     ) -> Result<(), ServiceError> {
-        if calendar.blocked_by(calendars, now).is_some() {
-            return Ok(());
-        }
         // By turns with those who change schedules here; managers elsewhere are refused by the revision.
         let _turn = self.turn.lock().await;
-        let id = &calendar.id;
         let Some(mut found) = read::<Schedule>(self.store.as_ref(), id.as_str()).await? else {
             return Ok(());
         };
-        let early = self.served_early(calendars, calendar, opens, now).await?;
+        // As they are now: another one may have been decided about just before.
+        let calendars = self.calendars().await?;
+        let Some(calendar) = calendars.iter().find(|calendar| calendar.id == *id) else {
+            return Ok(());
+        };
+        if calendar.blocked_by(&calendars, now).is_some() {
+            return Ok(());
+        }
+        let early = self.served_early(&calendars, calendar, opens, now).await?;
         if early.demands.is_empty() {
             tracing::debug!(schedule = %id, "nothing is free to be attached before it opens");
             return Ok(());
@@ -138,7 +145,7 @@ impl Composer {
         }
     }
 
-    /// Which of a schedule's demands can be served now beside all that is wanted by the clock.
+    /// Which of a schedule's demands can be served now beside all that is wanted by the clock, now and until it opens.
     async fn served_early(
         &self,
         calendars: &[Calendar],
@@ -152,12 +159,12 @@ impl Composer {
             opens,
             demands: own.iter().map(|demand| demand.id.clone()).collect(),
         };
-        let mut calendars = calendars.to_vec();
-        for of_it in calendars.iter_mut().filter(|other| other.id == calendar.id) {
+        let mut decided = calendars.to_vec();
+        for of_it in decided.iter_mut().filter(|other| other.id == calendar.id) {
             of_it.early = Some(early.clone());
         }
         let owing = Owing {
-            debts: debts(&self.demands().await?, &calendars, &self.put_aside().await?, now),
+            debts: debts(&self.demands().await?, &decided, &self.put_aside().await?, now),
             held: self.held().await?,
         };
         let mut basis = self.basis(Wanted::Scheduled).await?;
@@ -167,13 +174,73 @@ impl Composer {
         let without = plan(&basis);
         let wanted = [basis.demands(), own].concat();
         let with = plan(&basis.wanting(wanted));
-        let unserved = self::unserved(&with);
-        let others: BTreeSet<DemandId> = unserved.difference(&early.demands).cloned().collect();
-        match let_go(&with) == let_go(&without) && others == self::unserved(&without) {
-            true => early.demands.retain(|id| !unserved.contains(id)),
-            false => early.demands.clear(),
+        let spares = spares_others(&with, &without, &early.demands);
+        let unserved = unserved(&with);
+        early.demands.retain(|id| !unserved.contains(id));
+        for of_it in decided.iter_mut().filter(|other| other.id == calendar.id) {
+            of_it.early = Some(early.clone());
+        }
+        if !spares
+            || !self
+                .spares_who_comes(&with, (calendars, &decided), opens, now)
+                .await?
+        {
+            early.demands.clear();
         }
         Ok(early)
+    }
+
+    /// Whether all that is wanted by the clock until the opening can be served as well once this plan is done, by the
+    /// calendars as they are then, as without it, by those of before.
+    async fn spares_who_comes(
+        &self,
+        plan: &Plan,
+        (before, decided): (&[Calendar], &[Calendar]),
+        opens: Timestamp,
+        now: Timestamp,
+    ) -> Result<bool, ServiceError> {
+        let mut basis = self.basis(Wanted::OnceDone).await?;
+        basis.reserve(self.reserved_beside(None).await?);
+        self.leave_out_stale(&mut basis);
+        let done = basis.once(plan);
+        let demands = once_done(self.demands().await?);
+        let (scheduled, courses) = (self.scheduled().await?, self.courses().await?);
+        let paused = self.paused_endpoints().await?;
+        // Whoever else holds nothing gets nothing by the clock either.
+        let holds = |id: &DemandId| basis.held.iter().any(|c| c.demand.as_ref() == Some(id));
+        let plan = |basis: &Basis, calendars: &[Calendar], at: Timestamp| {
+            let mut wanted = wanted_ahead(&demands, calendars, at);
+            wanted.retain(|demand| scheduled.contains(&demand.id) || holds(&demand.id));
+            self.plan_around(&basis.clone().wanting(wanted), &paused)
+        };
+        let next = |at: &Timestamp| next_change(before, &courses, *at).filter(|at| *at <= opens);
+        let edges: Vec<Timestamp> = std::iter::successors(next(&now), next)
+            .take(MOST_EDGES + 1)
+            .collect();
+        let spares = |at: &Timestamp| {
+            let (with, without) = (plan(&done, decided, *at), plan(&basis, before, *at));
+            spares_others(&with, &without, &BTreeSet::new())
+        };
+        Ok(edges.len() <= MOST_EDGES && edges.iter().all(spares))
+    }
+
+    /// A plan for what schedules want in which nobody lacks anything, or lets go of anything, for a window that is not
+    /// open yet: where somebody would, what is wanted early is left as it is.
+    pub(super) async fn plan_sparing_others(&self, basis: &mut Basis) -> Result<Plan, ServiceError> {
+        let plan = self.plan_beside_returns(basis, None).await?;
+        let early = self.early_now().await?;
+        let mut waits = basis.demands();
+        waits.retain(|demand| early.contains(&demand.id));
+        if waits.is_empty() {
+            return Ok(plan);
+        }
+        let around = basis.clone().leaving(&waits);
+        let without = self.plan_beside_returns(&around, None).await?;
+        if spares_others(&plan, &without, &early) {
+            return Ok(plan);
+        }
+        *basis = around;
+        Ok(without)
     }
 
     /// Demands that are wanted although the windows of their schedules are not open yet: they may wait for that.
@@ -192,11 +259,14 @@ fn unserved(plan: &Plan) -> BTreeSet<DemandId> {
         .collect()
 }
 
-fn let_go(plan: &Plan) -> BTreeSet<CompositionId> {
-    plan.releases
-        .iter()
-        .map(|composition| composition.id.clone())
-        .collect()
+/// Whether nobody but these goes without by this plan who would be served by the other, or lets go of what the other leaves.
+fn spares_others(plan: &Plan, other: &Plan, these: &BTreeSet<DemandId>) -> bool {
+    let lets_go: BTreeSet<&CompositionId> = other.releases.iter().map(|c| &c.id).collect();
+    let theirs = |c: &&Composition| c.demand.as_ref().is_some_and(|id| these.contains(id));
+    let mut going = plan.releases.iter().filter(|c| !theirs(c));
+    let unserved_then = unserved(other);
+    let mut lacking = unserved(plan).into_iter().filter(|id| !these.contains(id));
+    going.all(|c| lets_go.contains(&c.id)) && lacking.all(|id| unserved_then.contains(&id))
 }
 
 /// How many GPUs an operation attached at each endpoint; none where it did anything else, which may have taken its time.

@@ -241,6 +241,15 @@ impl Basis {
             .for_each(|c| *c = composition.clone());
     }
 
+    /// The same once this is done.
+    pub fn once(&self, plan: &Plan) -> Self {
+        let mut once = self.clone();
+        once.held = Arc::new(plan.after(&self.held));
+        let moved = plan.releases.iter().chain(&plan.composes).flat_map(|c| &c.held);
+        once.settle_units(&moved.map(|held| held.unit.clone()).collect());
+        once
+    }
+
     pub fn demands(&self) -> Vec<Demand> {
         self.demands.clone()
     }
@@ -280,13 +289,13 @@ impl Composer {
         let coming_back = self.coming_back(&suspended).await?;
         basis.cordoned.in_part = self.some_is_back(&coming_back).await?;
         self.leave_out_stale(&mut basis);
-        let mut plan = self.plan_beside_returns(&basis, None).await?;
+        let mut plan = self.plan_sparing_others(&mut basis).await?;
         if self.keep_of_schedules(&plan, &suspended).await? {
             let cordoned = basis.cordoned;
             basis = self.basis(Wanted::Scheduled).await?;
             basis.cordoned = cordoned;
             self.leave_out_stale(&mut basis);
-            plan = self.plan_beside_returns(&basis, None).await?;
+            plan = self.plan_sparing_others(&mut basis).await?;
         }
         if !coming_back.is_empty() {
             basis.cordoned.in_use = self.in_use_of(&plan).await;

@@ -8,7 +8,7 @@ use super::wanting::{most_slots, pool_kinds};
 use crate::demand::{DemandRecord, DemandSpec};
 use crate::error::{ErrorCode, ServiceError};
 use crate::job::{self, Asked, Because, FAIR_SHARE_H, Job, JobRun, JobSpec};
-use crate::schedule::{Calendar, next_change, wanted_early, wanted_while};
+use crate::schedule::{Calendar, next_change, wanted_ahead};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::OperationState;
 use poolwright_model::composable::WhyNotKind;
@@ -469,11 +469,8 @@ impl Composer {
         }
         let mut before: BTreeSet<String> = BTreeSet::new();
         let ahead = edges.into_iter().map(|at| {
-            let open: Vec<&Calendar> = calendars
-                .iter()
-                .filter(|calendar| calendar.may_be_open(at))
-                .collect();
-            let names: BTreeSet<String> = open.iter().map(|calendar| calendar.id.to_string()).collect();
+            let open = calendars.iter().filter(|calendar| calendar.may_be_open(at));
+            let names: BTreeSet<String> = open.map(|calendar| calendar.id.to_string()).collect();
             let told = |names: Vec<&String>, what: &str| {
                 let mut names = names.into_iter();
                 names.next().map(|name| format!("schedule {name}, which {what}"))
@@ -484,10 +481,7 @@ impl Composer {
                     .or_else(|| told(before.difference(&names).collect(), "closes")),
             };
             before = names;
-            let mut wanted = wanted_while(demands, &open, at);
-            let open: BTreeSet<DemandId> = wanted.iter().map(|demand| demand.id.clone()).collect();
-            let early = wanted_early(demands, calendars, at).into_iter();
-            wanted.extend(early.filter(|demand| !open.contains(&demand.id)));
+            let mut wanted = wanted_ahead(demands, calendars, at);
             wanted.retain(|demand| decided.contains(&demand.id));
             Ahead {
                 at,

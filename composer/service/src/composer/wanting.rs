@@ -316,8 +316,9 @@ impl Composer {
             reason: reason.to_owned(),
         });
         if paused {
-            // Whoever pauses it ends it at once: what is lent comes back without a rung.
-            (found.value.by_hand, found.value.lend) = (None, None);
+            // Whoever pauses it ends it at once: what is lent comes back without a rung. What was free for the next
+            // opening may not be when it goes on, and is decided again.
+            (found.value.by_hand, found.value.lend, found.value.early) = (None, None, None);
         }
         let mut batch = Batch::new();
         batch
