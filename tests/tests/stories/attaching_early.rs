@@ -2,7 +2,7 @@
 //! keeps them until then.
 
 use crate::calendar::*;
-use crate::kit::{Pool, at, gpus};
+use crate::kit::{Pool, at, demand_id, gpus};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_emulator::rack::Rack;
 use poolwright_executor::Clock as _;

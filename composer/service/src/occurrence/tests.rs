@@ -1,3 +1,5 @@
+//! Which openings take place, and from when to when what they want is held.
+
 use super::*;
 use crate::window::WindowSpec;
 use poolwright_model::id::DemandId;
