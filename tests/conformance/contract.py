@@ -17,6 +17,11 @@ username = "admin"
 password = "${CONTRACT_PASSWORD}"
 [checks]
 positive_data_acceptance.enabled = false
+# Enrolment alone needs no account. Whoever asks there by a method that is none, and shows none, is told to log in first.
+[[operations]]
+include-path = "/agents"
+include-method = "POST"
+checks.unsupported_method.enabled = false
 """
 
 
