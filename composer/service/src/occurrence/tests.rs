@@ -60,7 +60,8 @@ fn what_is_attached_early_stays_until_it_is_decided_about_its_opening() {
     let mut plain = calendar("plain", ("20", "7"), Overlap::Both, Missed::MakeUp);
     plain.early = Some(early);
     assert_eq!(plain.early_at(at("20:00")), None, "it runs");
-    assert_eq!(plain.early_at(at("09:00")), Some(plain.early.as_ref().unwrap()));
+    assert_eq!(plain.early_at(at("19:00")), plain.early.as_ref());
+    assert_eq!(plain.early_at(at("18:59")), None, "the clock was ahead then");
 }
 
 /// Decides, keeps what was decided, and says who runs.
