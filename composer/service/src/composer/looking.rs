@@ -28,7 +28,7 @@ use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_model::topology::Topology;
 use poolwright_store::read_all;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -58,9 +58,6 @@ pub(super) struct Seen {
     read: BTreeSet<ControlEndpointId>,
     /// When a walk last showed that all was as it is joined.
     still_so: Option<Timestamp>,
-    /// An answer, and the same as taken at [`still_so`](Self::still_so): made once, whoever asks. The answer is not held
-    /// on to, or it could not be renewed in its place.
-    still_shown: Option<(Weak<Snapshot>, Arc<Snapshot>)>,
     /// The last answer.
     shown: Option<PoolShown>,
     /// `None` where it must be looked for again.
@@ -154,25 +151,6 @@ impl Seen {
             None => PoolShown::new(facts),
         };
         self.shown.insert(shown).snapshot()
-    }
-
-    /// An answer as taken at the last look that found it so.
-    fn still_shown(&mut self, answer: Arc<Snapshot>) -> Arc<Snapshot> {
-        let still_so = self.still_so.filter(|last| *last > answer.taken_at);
-        let last = self.still_shown.take();
-        let Some(taken_at) = still_so else {
-            return answer;
-        };
-        let last =
-            last.filter(|(of, same)| Weak::as_ptr(of) == Arc::as_ptr(&answer) && same.taken_at == taken_at);
-        let again = || {
-            let same = Snapshot {
-                taken_at,
-                ..Snapshot::clone(&answer)
-            };
-            (Arc::downgrade(&answer), Arc::new(same))
-        };
-        self.still_shown.insert(last.unwrap_or_else(again)).1.clone()
     }
 }
 
@@ -270,7 +248,14 @@ impl Composer {
     /// found something new.
     pub async fn snapshot_of_last_look(&self) -> Result<Arc<Snapshot>, ServiceError> {
         let snapshot = self.snapshot().await?;
-        Ok(self.lock_seen().still_shown(snapshot))
+        let still_so = self.lock_seen().still_so;
+        Ok(match still_so.filter(|last| *last > snapshot.taken_at) {
+            Some(taken_at) => Arc::new(Snapshot {
+                taken_at,
+                ..Snapshot::clone(&snapshot)
+            }),
+            None => snapshot,
+        })
     }
 
     /// The pool as last seen, with what we know of it.
