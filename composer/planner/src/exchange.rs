@@ -1,5 +1,4 @@
-//! Another GPU in the place of one that failed, or of which nobody can say which it is: on the same host and of the same
-//! kind, so that the rest stays where it is.
+//! Another GPU in the place of one that failed: on the same host and of the same kind, so that the rest stays where it is.
 
 use crate::capacity::Taken;
 use crate::composition::{Composition, Held};

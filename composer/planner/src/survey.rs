@@ -88,10 +88,10 @@ impl UnitFacts<'_> {
         matches!(self.by_itself, Condition::Free | Condition::Dirty)
     }
 
-    /// Whether it serves nobody, wherever it is: it failed, or nobody can say which GPU it is.
+    /// Whether it serves nobody, wherever it is: it failed, or nobody can say which GPU it is. What is told in two ways in
+    /// one look (asked before and after it was bound, say) is not: who holds it keeps it.
     pub fn is_out_of_use(&self) -> bool {
-        let mut gpus = self.gpus.iter();
-        self.by_itself == Condition::Quarantined || gpus.any(|gpu| why_not(gpu) == Some(WhyNotKind::Conflict))
+        self.by_itself == Condition::Quarantined
     }
 }
 

@@ -102,6 +102,17 @@ pub struct Recorded<'a> {
     pub observed: &'a BTreeSet<ControlEndpointId>,
     /// Hosts that are shown by fabrics alone, and are known to be gone, with how.
     pub gone: &'a BTreeMap<HostId, String>,
+    /// GPUs that are out of use because nobody can say which they are, with why.
+    pub mistaken: &'a BTreeMap<GpuId, String>,
+}
+
+impl Recorded<'_> {
+    fn conflict(&self, gpu: &Gpu) -> Option<String> {
+        let why = gpu.composability.0.as_ref();
+        let seen = why.filter(|why| why.kind == WhyNotKind::Conflict);
+        let seen = seen.map(|why| why.detail.clone());
+        seen.or_else(|| self.mistaken.get(&gpu.id).cloned())
+    }
 }
 
 /// Every GPU that is not as recorded: those of compositions first.
@@ -123,7 +134,7 @@ pub fn drift(snapshot: &Snapshot, recorded: &Recorded<'_>) -> Vec<Drift> {
                     true => recorded.gone.get(&composition.host).cloned(),
                     false => Some(format!("nobody shows {}", composition.host)),
                 };
-                if let Some((kind, detail)) = compare(composition, held, gpu, host_gone, recorded.silent) {
+                if let Some((kind, detail)) = compare(composition, held, gpu, host_gone, recorded) {
                     drifts.push(Drift {
                         gpu: id.clone(),
                         kind,
@@ -144,7 +155,7 @@ pub fn drift(snapshot: &Snapshot, recorded: &Recorded<'_>) -> Vec<Drift> {
             .all(|at| !recorded.observed.contains(&at.endpoint));
         ours_to_tell && !held_gpus.contains(&gpu.id) && !recorded.in_hand.contains(&gpu.unit)
     });
-    drifts.extend(others.filter_map(|gpu| beside(gpu, recorded.gone)));
+    drifts.extend(others.filter_map(|gpu| beside(gpu, recorded)));
     drifts
 }
 
@@ -154,15 +165,15 @@ fn compare(
     held: &Held,
     gpu: Option<&Gpu>,
     host_gone: Option<String>,
-    silent: &BTreeMap<ControlEndpointId, String>,
+    recorded: &Recorded<'_>,
 ) -> Option<(DriftKind, Option<String>)> {
-    if let Some(why) = silent.get(&held.unit_at.endpoint) {
+    if let Some(why) = recorded.silent.get(&held.unit_at.endpoint) {
         return Some((DriftKind::Unreadable, Some(why.clone())));
     }
     let Some(gpu) = gpu.filter(|gpu| gpu.state != GpuState::Missing) else {
         return Some((DriftKind::Missing, None));
     };
-    if let Some(why) = conflict(gpu) {
+    if let Some(why) = recorded.conflict(gpu) {
         return Some((DriftKind::Conflict, Some(why)));
     }
     if let Some(why) = host_gone {
@@ -179,9 +190,10 @@ fn compare(
 }
 
 /// A GPU that nobody of ours holds, and that is not simply there to be had.
-fn beside(gpu: &Gpu, gone: &BTreeMap<HostId, String>) -> Option<Drift> {
-    let host_gone = gpu.host.as_ref().and_then(|host| gone.get(host).cloned());
-    let (kind, detail) = match conflict(gpu) {
+fn beside(gpu: &Gpu, recorded: &Recorded<'_>) -> Option<Drift> {
+    let host = gpu.host.as_ref();
+    let host_gone = host.and_then(|host| recorded.gone.get(host).cloned());
+    let (kind, detail) = match recorded.conflict(gpu) {
         Some(why) => (DriftKind::Conflict, Some(why)),
         None => match nowhere(gpu).or(host_gone.filter(|_| gpu.state == GpuState::Foreign)) {
             Some(why) => (
@@ -213,11 +225,6 @@ fn nowhere(gpu: &Gpu) -> Option<String> {
 fn let_go_by_force(composition: &Composition, why: &str) -> String {
     let id = &composition.id;
     format!("{why}; give it up: poolwright release composition/{id} --force --reason WHY")
-}
-
-fn conflict(gpu: &Gpu) -> Option<String> {
-    let why = gpu.composability.0.as_ref()?;
-    (why.kind == WhyNotKind::Conflict).then(|| why.detail.clone())
 }
 
 #[cfg(test)]
@@ -309,6 +316,7 @@ mod tests {
             silent: &silent,
             observed: &nobody,
             gone: &gone,
+            mistaken: &BTreeMap::new(),
         };
         let told = drift(&seen, &recorded).remove(0);
         assert_eq!(told.kind, DriftKind::HostGone, "although it is bound as recorded");
@@ -344,6 +352,7 @@ mod tests {
             silent: &BTreeMap::new(),
             observed: &observed,
             gone: &BTreeMap::new(),
+            mistaken: &BTreeMap::new(),
         };
         assert!(drift(&foreign, &recorded).is_empty());
         let (held, nothing) = ([held_at("q")], BTreeSet::new());

@@ -3,7 +3,6 @@
 
 use crate::books::Pages;
 use crate::identity;
-use crate::quarantine::Cause;
 use poolwright_executor::GpuRecord;
 use poolwright_model::composable::{Composability, WhyNot, WhyNotKind};
 use poolwright_model::control::ControlPoint;
@@ -133,11 +132,7 @@ pub(crate) fn overlay(gpu: &mut Gpu, known: &Known<'_>) {
     // Whoever has it: it serves nobody.
     let quarantine = known.pages.quarantined.get(&gpu.id);
     if let Some(quarantine) = quarantine {
-        let kind = match quarantine.cause {
-            Cause::Identity => WhyNotKind::Conflict,
-            _ => WhyNotKind::Quarantined,
-        };
-        gpu.composability = Composability::no(kind, quarantine.tell());
+        gpu.composability = Composability::no(WhyNotKind::Quarantined, quarantine.tell());
     } else if let Some(why) = record.and_then(GpuRecord::is_another) {
         gpu.composability = Composability::no(WhyNotKind::Conflict, why);
     }

@@ -43,7 +43,7 @@ pub struct Options {
     pub root: PathBuf,
     pub folder: Folder,
     /// The NVIDIA driver's library, where it is not this machine's own: a stand-in, in tests.
-    pub library: Option<PathBuf>,
+    pub driver: Option<PathBuf>,
 }
 
 /// Why an agent can't serve.
@@ -79,7 +79,7 @@ impl Running {
 pub(crate) struct Agent {
     root: PathBuf,
     folder: Folder,
-    library: Option<PathBuf>,
+    driver: Option<PathBuf>,
     record: Mutex<Record>,
     /// Held by whoever changes something. Waited for without a place among the looks: a slow change holds up no look.
     changes: Arc<tokio::sync::Mutex<()>>,
@@ -88,11 +88,7 @@ pub(crate) struct Agent {
 
 /// Serves until it is stopped, with the certificate in the folder, also after it was renewed.
 pub async fn serve(listener: TcpListener, options: Options) -> Result<Running, ServeError> {
-    let Options {
-        root,
-        folder,
-        library,
-    } = options;
+    let Options { root, folder, driver } = options;
     let unusable = |why| ServeError::Certificate {
         folder: folder.path().display().to_string(),
         why,
@@ -106,7 +102,7 @@ pub async fn serve(listener: TcpListener, options: Options) -> Result<Running, S
     let agent = Arc::new(Agent {
         root,
         folder: folder.clone(),
-        library,
+        driver,
         record: Mutex::new(record),
         changes: Arc::default(),
         looks: Arc::new(Semaphore::new(LOOKS)),
@@ -203,8 +199,8 @@ impl Agent {
     /// The driver's library, of the machine that this runs on alone. Loaded for each look: it would keep the driver from
     /// being unloaded, and what it knew before a GPU came is stale.
     fn nvml(&self) -> Nvml {
-        match &self.library {
-            Some(library) => Nvml::load_from(library),
+        match &self.driver {
+            Some(driver) => Nvml::load_from(driver),
             None if self.root == Path::new("/") => Nvml::load(),
             None => Nvml::not_asked(),
         }

@@ -41,7 +41,7 @@ pub async fn serve(args: &ServeArgs) -> Outcome {
     let options = Options {
         root,
         folder,
-        library: None,
+        driver: None,
     };
     let agent = begin(listener, options).await.map_err(|error| {
         failed(format!("the agent can't serve: {error}"))

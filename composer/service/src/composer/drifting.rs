@@ -3,8 +3,9 @@
 use super::Composer;
 use crate::drift::{Drift, DriftKind, Recorded, drift};
 use crate::error::ServiceError;
+use crate::quarantine::Cause;
 use poolwright_inventory::Snapshot;
-use poolwright_model::id::{ControlEndpointId, HostId, UnitId};
+use poolwright_model::id::{ControlEndpointId, GpuId, HostId, UnitId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Composer {
@@ -29,6 +30,15 @@ impl Composer {
         gone.collect()
     }
 
+    fn mistaken(&self) -> BTreeMap<GpuId, String> {
+        let pages = self.books.pages();
+        let quarantined = pages.quarantined.values();
+        let mistaken = quarantined.filter(|quarantine| quarantine.cause == Cause::Identity);
+        mistaken
+            .map(|quarantine| (quarantine.gpu.clone(), quarantine.tell()))
+            .collect()
+    }
+
     pub(super) async fn drift_in(&self, snapshot: &Snapshot) -> Result<Vec<Drift>, ServiceError> {
         let claims = self.executor.claims().await?;
         let in_hand: BTreeSet<UnitId> = claims.into_iter().map(|claim| claim.unit).collect();
@@ -40,12 +50,14 @@ impl Composer {
             .map(|silent| (silent.endpoint, silent.because))
             .collect();
         let gone = self.hosts_gone(snapshot);
+        let mistaken = self.mistaken();
         let recorded = Recorded {
             compositions: &compositions,
             in_hand: &in_hand,
             silent: &silent,
             observed: &observed,
             gone: &gone,
+            mistaken: &mistaken,
         };
         let mut drifts = drift(snapshot, &recorded);
         let is_unbound = |drift: &Drift| drift.kind == DriftKind::Unbound;

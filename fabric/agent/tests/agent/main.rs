@@ -44,12 +44,12 @@ pub async fn serving(root: &Path, folder: &Folder) -> Running {
 }
 
 /// The same, with the library of the NVIDIA driver.
-pub async fn serving_with(root: &Path, folder: &Folder, library: Option<PathBuf>) -> Running {
+pub async fn serving_with(root: &Path, folder: &Folder, driver: Option<PathBuf>) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let options = Options {
         root: root.to_owned(),
         folder: folder.clone(),
-        library,
+        driver,
     };
     serve(listener, options).await.unwrap()
 }
