@@ -270,6 +270,7 @@ mod tests {
             silent: &silent.into_iter().collect(),
             observed: &BTreeSet::new(),
             gone: &BTreeMap::new(),
+            mistaken: &BTreeMap::new(),
         };
         let drifts = drift(snapshot, &recorded);
         assert!(drifts.len() <= 1, "{drifts:?}");
