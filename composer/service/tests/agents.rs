@@ -2,12 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
+#[path = "support/deaf.rs"]
+mod deaf;
+
 use async_trait::async_trait;
+use deaf::Deaf;
 use jiff::{SignedDuration, Timestamp};
-use poolwright_driver::{
-    Bound, Confirmation, ControlPoint, DriverError, Fabric, Holder, HostSide, HostTarget, Observation,
-    Progress, ResetSeen, Room,
-};
+use poolwright_driver::{DriverError, Observation};
 use poolwright_executor::Clock as Now;
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_model::topology::{Host, PowerState};
@@ -84,7 +85,7 @@ struct Everybody(Arc<World>);
 #[async_trait]
 impl Connector for Everybody {
     async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
-        let bmc = Arc::new(Bmc(spec.id.clone()));
+        let bmc = bmc(spec.id.clone());
         Ok(Connected {
             fabric: bmc.clone(),
             host_side: bmc,
@@ -94,7 +95,7 @@ impl Connector for Everybody {
     async fn connect_agent(&self, spec: &AgentSpec) -> Result<ConnectedAgent, DriverError> {
         self.0.asked.lock().unwrap().push(spec.name.clone());
         Ok(ConnectedAgent {
-            host_side: Arc::new(Bmc(spec.endpoint.clone())),
+            host_side: bmc(spec.endpoint.clone()),
             renewal: Arc::new(AtAgent(self.0.clone())),
         })
     }
@@ -117,67 +118,26 @@ impl Renewal for AtAgent {
     }
 }
 
-struct Bmc(ControlEndpointId);
-
-fn nothing<T>() -> Result<T, DriverError> {
-    Err(DriverError::cannot_tell("it only shows hosts"))
-}
-
-#[async_trait]
-impl Fabric for Bmc {
-    fn endpoint(&self) -> &ControlEndpointId {
-        &self.0
-    }
-    async fn observe(&self, _: &dyn Progress) -> Result<Observation, DriverError> {
-        let host = |(name, uuid): (&str, &str)| Host {
-            id: HostId::from_lossy(name),
-            name: name.to_owned(),
-            power_state: PowerState::On,
-            ports: Vec::new(),
-            uuid: Some(uuid.to_owned()),
-            serial: None,
-            model: None,
-            bmc: Some(self.0.clone()),
-            seen_by: BTreeSet::from([self.0.clone()]),
-        };
-        let mut observation = Observation::default();
-        observation.topology.hosts = [("one", ONE), ("two", TWO)].map(host).into();
-        Ok(observation)
-    }
-    async fn bind(&self, _: &ControlPoint, _: &ControlPoint, _: Duration) -> Result<(), DriverError> {
-        nothing()
-    }
-    async fn unbind(&self, _: &ControlPoint, _: &ControlPoint, _: Duration) -> Result<(), DriverError> {
-        nothing()
-    }
-    async fn bound(&self, _: &ControlPoint, _: Duration) -> Result<Bound, DriverError> {
-        nothing()
-    }
-    async fn reset(&self, _: &ControlPoint, _: Duration) -> Result<ResetSeen, DriverError> {
-        nothing()
-    }
-}
-
-#[async_trait]
-impl HostSide for Bmc {
-    fn endpoint(&self) -> &ControlEndpointId {
-        &self.0
-    }
-    async fn preflight(&self, _: &HostTarget, _: Duration) -> Result<Room, DriverError> {
-        nothing()
-    }
-    async fn verify(&self, _: &HostTarget, _: Duration) -> Result<Confirmation, DriverError> {
-        nothing()
-    }
-    async fn holders(&self, _: &HostTarget, _: Duration) -> Result<Vec<Holder>, DriverError> {
-        nothing()
-    }
-    async fn drain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
-        nothing()
-    }
-    async fn undrain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
-        nothing()
-    }
+/// A BMC that only shows hosts.
+fn bmc(name: ControlEndpointId) -> Arc<Deaf> {
+    let host = |(host, uuid): (&str, &str)| Host {
+        id: HostId::from_lossy(host),
+        name: host.to_owned(),
+        power_state: PowerState::On,
+        ports: Vec::new(),
+        uuid: Some(uuid.to_owned()),
+        serial: None,
+        model: None,
+        bmc: Some(name.clone()),
+        seen_by: BTreeSet::from([name.clone()]),
+    };
+    let mut shows = Observation::default();
+    shows.topology.hosts = [("one", ONE), ("two", TWO)].map(host).into();
+    Arc::new(Deaf {
+        name,
+        shows: Some(shows),
+        ended: Arc::default(),
+    })
 }
 
 struct Pool {

@@ -6,6 +6,14 @@ use crate::rack::{Call, How, Rack};
 use poolwright_executor::{OperationState, StepState};
 use poolwright_model::step::Verb;
 
+/// The host keeps u1: it was not unbound, and a drain was taken back.
+async fn stays_attached(kit: &Kit) {
+    assert!(!kit.rack.is_drained("u1"));
+    assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 0);
+    assert_eq!(kit.gpu("u1").await.state.name(), "attached");
+    kit.all_is_well().await;
+}
+
 /// Fault 47: refused, with process and command.
 #[tokio::test(start_paused = true)]
 async fn a_gpu_in_use_is_not_pulled_and_the_answer_names_who_holds_it() {
@@ -16,14 +24,7 @@ async fn a_gpu_in_use_is_not_pulled_and_the_answer_names_who_holds_it() {
     assert_eq!(done.state, OperationState::RolledBack);
     let error = done.error().unwrap();
     assert!(error.contains("python3 train.py (process 4711)"), "{error}");
-    assert!(!kit.rack.is_drained("u1"), "the host kept it");
-    assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 0);
-    assert_eq!(
-        kit.gpu("u1").await.state.name(),
-        "attached",
-        "nothing is left of it"
-    );
-    kit.all_is_well().await;
+    stays_attached(&kit).await;
 }
 
 /// The host stops new work first: who uses a GPU is asked after that, and again once it is to be unbound.
@@ -96,14 +97,7 @@ async fn somebody_who_came_during_the_drain_is_noticed() {
     let done = crate::kit::ended(&executor, &id).await;
     assert_eq!(done.state, OperationState::RolledBack, "{:?}", done.error());
     assert!(done.error().unwrap().contains("nvidia-persistenced"));
-    assert!(!kit.rack.is_drained("u1"), "the drain was taken back");
-    assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 0);
-    assert_eq!(
-        kit.gpu("u1").await.state.name(),
-        "attached",
-        "the host was seen to have it again"
-    );
-    kit.all_is_well().await;
+    stays_attached(&kit).await;
 }
 
 /// Fault 46: nothing is unbound.

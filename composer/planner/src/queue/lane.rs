@@ -99,13 +99,8 @@ mod tests {
     #[test]
     fn a_lane_answers_as_a_sorted_list_does() {
         let (mut lane, mut list) = (Lane::default(), Vec::<(Rank, Millis)>::new());
-        let mut state = 7_u64;
-        let mut next = |below: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let mut chance = fastrand::Rng::with_seed(7);
+        let mut next = |below: u64| chance.u64(..below);
         for id in 0..3000 {
             let rank = (next(500), id);
             let expected = next(1000);

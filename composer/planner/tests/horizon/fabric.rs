@@ -3,7 +3,7 @@
 
 use super::extended::{changed, more_to_keep, read};
 use super::instances::{Size, instance};
-use super::judge::{cheapest_of_all, checked_after_a_free_one, is_dearer_than_free};
+use super::judge::{against_all, cheapest_of_all, checked_after_a_free_one, is_dearer_than_free};
 use super::{every_plan, planned};
 use fastrand::Rng;
 use poolwright_planner::horizon::{Assignment, Broken, OffFabric, check, extended, reasons};
@@ -100,20 +100,7 @@ fn of_all_plans_that_hold_what_is_attached_the_cheapest_is_found() {
     for seed in 0..24 {
         let mut value = instance(seed, Size::TINIEST);
         add_holds(&mut value, seed);
-        let problem = read(&value).unwrap_or_else(|error| panic!("seed {seed}: {error}: {value}"));
-        let least = every_plan::least(&problem);
-        let plan = planned(&problem, seed, 400, None);
-        assert_eq!(
-            check(&problem, &plan.assignment),
-            Ok(plan.cost),
-            "seed {seed}: {value}"
-        );
-        assert!(
-            plan.bound <= least && least <= plan.cost,
-            "seed {seed}: {} {least} {}",
-            plan.bound,
-            plan.cost
-        );
+        let (_, plan, least) = against_all(seed, &value);
         cheapest += u32::from(plan.cost == least);
         (value["hold"], value["hosts"][1]["hold"]) = (json!(0), json!(0));
         dearer += u32::from(least > every_plan::least(&read(&value).unwrap()));

@@ -293,7 +293,8 @@ impl Rack {
         plan
     }
 
-    pub fn execute(&mut self, plan: &Plan, mut seed: u64) {
+    pub fn execute(&mut self, plan: &Plan, seed: u64) {
+        let mut chance = fastrand::Rng::with_seed(seed);
         let mut waits: Vec<usize> = plan.steps.iter().map(|step| step.after.len()).collect();
         let mut followers: Vec<Vec<usize>> = vec![vec![]; plan.steps.len()];
         for step in &plan.steps {
@@ -304,10 +305,7 @@ impl Rack {
         let mut ready: Vec<usize> = (0..waits.len()).filter(|step| waits[*step] == 0).collect();
         let mut done = 0;
         while !ready.is_empty() {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            let step = ready.swap_remove((seed >> 33) as usize % ready.len());
+            let step = ready.swap_remove(chance.usize(..ready.len()));
             self.perform(&plan.steps[step]);
             done += 1;
             for follower in &followers[step] {

@@ -1,12 +1,13 @@
 //! Sessions at an endpoint that takes its time to be connected to.
 
+#[path = "../../tests/support/deaf.rs"]
+mod deaf;
+
 use super::*;
 use crate::endpoint::{Repair, Standing, Trust};
 use crate::sealed::Keys;
+use deaf::Deaf;
 use jiff::Timestamp;
-use poolwright_driver::{
-    Bound, Confirmation, ControlPoint, Holder, HostTarget, Observation, Progress, ResetSeen, Room,
-};
 use poolwright_store::{Batch, SqliteStore};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Default)]
 struct Sessions {
     opened: AtomicUsize,
-    ended: AtomicUsize,
+    ended: Arc<AtomicUsize>,
 }
 
 impl Sessions {
@@ -35,71 +36,15 @@ impl Connector for Slow {
     async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
         self.0.opened.fetch_add(1, Ordering::SeqCst);
         tokio::time::sleep(SLOW).await;
-        let service = Arc::new(Service {
+        let service = Arc::new(Deaf {
             name: spec.id.clone(),
-            sessions: self.0.clone(),
+            shows: None,
+            ended: self.0.ended.clone(),
         });
         Ok(Connected {
             fabric: service.clone(),
             host_side: service,
         })
-    }
-}
-
-/// A service that does nothing but keep sessions.
-struct Service {
-    name: ControlEndpointId,
-    sessions: Arc<Sessions>,
-}
-
-fn nothing<T>() -> Result<T, DriverError> {
-    Err(DriverError::cannot_tell("it only keeps sessions"))
-}
-
-#[async_trait]
-impl Fabric for Service {
-    fn endpoint(&self) -> &ControlEndpointId {
-        &self.name
-    }
-    async fn observe(&self, _: &dyn Progress) -> Result<Observation, DriverError> {
-        nothing()
-    }
-    async fn bind(&self, _: &ControlPoint, _: &ControlPoint, _: Duration) -> Result<(), DriverError> {
-        nothing()
-    }
-    async fn unbind(&self, _: &ControlPoint, _: &ControlPoint, _: Duration) -> Result<(), DriverError> {
-        nothing()
-    }
-    async fn bound(&self, _: &ControlPoint, _: Duration) -> Result<Bound, DriverError> {
-        nothing()
-    }
-    async fn reset(&self, _: &ControlPoint, _: Duration) -> Result<ResetSeen, DriverError> {
-        nothing()
-    }
-    async fn close(&self) {
-        self.sessions.ended.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-#[async_trait]
-impl HostSide for Service {
-    fn endpoint(&self) -> &ControlEndpointId {
-        &self.name
-    }
-    async fn preflight(&self, _: &HostTarget, _: Duration) -> Result<Room, DriverError> {
-        nothing()
-    }
-    async fn verify(&self, _: &HostTarget, _: Duration) -> Result<Confirmation, DriverError> {
-        nothing()
-    }
-    async fn holders(&self, _: &HostTarget, _: Duration) -> Result<Vec<Holder>, DriverError> {
-        nothing()
-    }
-    async fn drain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
-        nothing()
-    }
-    async fn undrain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
-        nothing()
     }
 }
 
