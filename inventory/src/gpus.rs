@@ -207,7 +207,7 @@ fn where_bound(
             FaultKind::Conflict,
             format!("GPU {}: {message}", best_name(gpu)),
         ));
-        gpu.composability = Composability::no(WhyNotKind::Conflict, message);
+        gpu.composability = Composability::no(WhyNotKind::Disputed, message);
     }
     !seen_on.is_empty()
 }

@@ -204,10 +204,10 @@ fn bound_comes_before_attached() {
 }
 
 #[test]
-fn a_host_that_sees_a_gpu_which_the_fabric_says_is_free_is_a_conflict() {
+fn a_host_that_sees_a_gpu_which_the_fabric_says_is_free_disputes_it() {
     let merged = joined(a_box_and_its_host(false, true), None);
     let why = merged.topology.gpus[0].composability.0.as_ref().unwrap();
-    assert_eq!(why.kind, WhyNotKind::Conflict);
+    assert_eq!(why.kind, WhyNotKind::Disputed);
     assert_eq!(merged.faults[0].kind, FaultKind::Conflict);
 }
 

@@ -27,6 +27,8 @@ pub(crate) async fn preflight(cx: &Context, live: &Live, index: u32) -> Result<(
         index,
         Some(format!("{} to say whether there is room", target.host)),
     );
+    // Before the answer: a start after it is seen as one.
+    let boot = cx.metal.started(target).await.ok().flatten();
     let largest_bar = live.ask_gpus(|gpus| gpus.largest_bar(&target.unit)).await;
     let evidence = match cx.metal.preflight(target, largest_bar).await {
         Ok(Room::Enough) => "the host says that there is room".to_owned(),
@@ -43,7 +45,7 @@ pub(crate) async fn preflight(cx: &Context, live: &Live, index: u32) -> Result<(
     };
     let mut line = StepLine::new(index, StepState::Done);
     line.evidence = Some(evidence);
-    line.boot = cx.metal.started(target).await.ok().flatten();
+    line.boot = boot;
     note::carried(cx, live, line).await
 }
 

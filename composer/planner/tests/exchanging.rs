@@ -49,7 +49,7 @@ fn the_one_that_failed_goes_and_another_comes_beside_those_that_stay() {
 fn what_is_told_in_two_ways_for_a_moment_moves_nobody() {
     let (mut rack, held) = failing(8);
     rack.gpu_mut(&held).composability =
-        Composability::no(WhyNotKind::Conflict, "bound to nobody, but seen on h");
+        Composability::no(WhyNotKind::Disputed, "bound to nobody, but seen on h");
     let plan = rack.plan();
     rack.holds(&plan);
     assert!(plan.changes_nothing(), "{plan:#?}");

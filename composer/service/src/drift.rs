@@ -109,7 +109,7 @@ pub struct Recorded<'a> {
 impl Recorded<'_> {
     fn conflict(&self, gpu: &Gpu) -> Option<String> {
         let why = gpu.composability.0.as_ref();
-        let seen = why.filter(|why| why.kind == WhyNotKind::Conflict);
+        let seen = why.filter(|why| matches!(why.kind, WhyNotKind::Conflict | WhyNotKind::Disputed));
         let seen = seen.map(|why| why.detail.clone());
         seen.or_else(|| self.mistaken.get(&gpu.id).cloned())
     }

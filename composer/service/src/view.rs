@@ -88,6 +88,9 @@ pub(crate) fn overlay(gpu: &mut Gpu, known: &Known<'_>) {
         gpu.state = newer.state;
         // What an operation of ours wrote down is its doing.
         ours = true;
+        if why_not(gpu) == Some(WhyNotKind::Disputed) {
+            gpu.composability = Composability::YES;
+        }
     }
     match (gpu.host_port.is_some(), record.map(|record| record.state)) {
         (_, Some(held @ (GpuState::Indeterminate | GpuState::Quarantined))) => gpu.state = held,
@@ -267,6 +270,19 @@ mod tests {
         assert_eq!(pool.one_gpu(None), (GpuState::Free, observe_only));
         let foreign = (GpuState::Foreign, Some(WhyNotKind::Foreign));
         assert_eq!(pool.one_gpu(Some("p")), foreign);
+    }
+
+    #[test]
+    fn what_was_written_down_since_settles_where_it_is() {
+        let seen = |revision| {
+            let mut gpu = a_look(None);
+            gpu.composability =
+                Composability::no(WhyNotKind::Disputed, "bound to nobody, but seen on host-1");
+            let record = recorded(GpuState::Attached, Some("p"), revision);
+            record.with(&composition(), revision).overlaid(gpu)
+        };
+        assert_eq!(why_not(&seen(LOOKED_AT + 1)), None);
+        assert_eq!(why_not(&seen(LOOKED_AT)), Some(WhyNotKind::Disputed));
     }
 
     #[test]

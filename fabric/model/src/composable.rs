@@ -10,6 +10,8 @@ pub enum WhyNotKind {
     Soldered,
     /// Two GPUs claim one identity, or two endpoints tell contradicting stories about one GPU.
     Conflict,
+    /// Its fabric and a host tell of different places. One was asked before it was bound, often, and the next look settles it.
+    Disputed,
     /// Neither UUID nor serial number: it can't be told from another one.
     NoIdentity,
     /// No fabric that we know reaches it.
@@ -47,6 +49,7 @@ pub enum WhyNotKind {
 const KINDS: &[(WhyNotKind, &str)] = &[
     (WhyNotKind::Soldered, "soldered"),
     (WhyNotKind::Conflict, "conflict"),
+    (WhyNotKind::Disputed, "disputed"),
     (WhyNotKind::NoIdentity, "no-identity"),
     (WhyNotKind::NoFabric, "no-fabric"),
     (WhyNotKind::NoControl, "no-control"),
