@@ -127,3 +127,26 @@ async fn an_endpoint_is_told_when_it_falls_silent_answers_again_is_removed_and_a
     pool.until_told(before, &all).await;
     clockwork.stop().await;
 }
+
+/// What was told of the one that was there before is not told of the one that has its name now.
+#[tokio::test(start_paused = true)]
+async fn one_that_was_removed_while_silent_is_not_told_to_be_back_when_another_has_its_name() {
+    let pool = polled().await;
+    let before = pool.composer().last_happened().await.unwrap();
+    let clockwork = Clockwork::of(&pool);
+    pool.silence("box-2");
+    pool.until_told(before, &[("box-2", "lost")]).await;
+    let removed = pool.composer().remove_endpoint(&"box-2".parse().unwrap()).await;
+    removed.unwrap();
+    pool.emulation.clear_faults();
+    pool.add_endpoint("box-2").await;
+    let all = [("box-2", "lost"), ("box-2", "removed"), ("box-2", "added")];
+    pool.until_told(before, &all).await;
+    clockwork.stop().await;
+    pool.restart().await;
+    let clockwork = Clockwork::of(&pool);
+    pool.silence("box-2");
+    let lost_again = [all[0], all[1], all[2], ("box-2", "lost")];
+    pool.until_told(before, &lost_again).await;
+    clockwork.stop().await;
+}

@@ -203,3 +203,30 @@ async fn what_is_attached_by_name_for_a_tenant_counts_and_is_bound_by_its_limit(
     assert_eq!(pool.tenant("lab").await.holds, 2);
     pool.all_is_well().await;
 }
+
+/// The second is judged with what the first takes, also before its commit is on the disk.
+#[tokio::test(start_paused = true)]
+async fn two_who_attach_for_a_tenant_at_once_stay_within_what_it_may_hold() {
+    let pool = Pool::of("demo").await;
+    pool.promise("lab", 0, Some(2)).await.unwrap();
+    let lab = Purpose {
+        tenant: Some(TenantId::from_lossy("lab")),
+        ..Purpose::default()
+    };
+    let how = poolwright_service::How::default();
+    let host = pool.host_id("host-4").await;
+    let [one, two] = [["box-2/gpu-9", "box-2/gpu-10"], ["box-2/gpu-11", "box-2/gpu-12"]];
+    let (one, two) = (pool.gpu_ids(&one).await, pool.gpu_ids(&two).await);
+    let composer = pool.composer();
+    let both = tokio::join!(
+        composer.attach_for(&one, &host, &lab, ME, &how),
+        composer.attach_for(&two, &host, &lab, ME, &how),
+    );
+    let (Ok(attached), Err(refused)) = &both else {
+        panic!("{both:#?}");
+    };
+    assert!(refused.message.contains("may hold 2 at most"), "{refused}");
+    pool.done(attached).await;
+    assert_eq!(pool.tenant("lab").await.holds, 2);
+    pool.all_is_well().await;
+}

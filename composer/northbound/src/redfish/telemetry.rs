@@ -31,10 +31,11 @@ struct Metric {
     what: &'static str,
     /// In the words of UCUM.
     units: &'static str,
-    of: fn(&Numbers) -> usize,
+    /// `None`: it isn't known.
+    of: fn(&Numbers) -> Option<usize>,
 }
 
-const fn metric(id: &'static str, what: &'static str, of: fn(&Numbers) -> usize) -> Metric {
+const fn metric(id: &'static str, what: &'static str, of: fn(&Numbers) -> Option<usize>) -> Metric {
     let units = "{count}";
     Metric { id, what, units, of }
 }
@@ -87,58 +88,55 @@ fn whole(watts: f64) -> usize {
 }
 
 const METRICS: [Metric; 15] = [
-    metric("GpusKnown", "GPUs that were seen", |now| now.status.gpus),
+    metric("GpusKnown", "GPUs that were seen", |now| Some(now.status.gpus)),
     metric("GpusComposable", "GPUs that can be moved between hosts", |now| {
-        now.status.composable
+        Some(now.status.composable)
     }),
     metric("GpusFree", "Composable GPUs that nobody has", |now| {
-        now.status.free
+        Some(now.status.free)
     }),
     metric("GpusInUse", "Composable GPUs that are not free", |now| {
-        now.status.composable.saturating_sub(now.status.free)
+        Some(now.status.composable.saturating_sub(now.status.free))
     }),
-    metric("Hosts", "Hosts that were seen", |now| now.status.hosts),
+    metric("Hosts", "Hosts that were seen", |now| Some(now.status.hosts)),
     metric("Compositions", "Compositions that stand", |now| {
-        now.status.compositions
+        Some(now.status.compositions)
     }),
     metric("OpenOperations", "Operations that have not ended", |now| {
-        now.status.open_operations
+        Some(now.status.open_operations)
     }),
     metric("Alarms", "Operations that somebody must look at", |now| {
-        now.status.alarms.len()
+        Some(now.status.alarms.len())
     }),
     metric("EndpointsSilent", "Endpoints that do not answer", |now| {
-        now.status.silent.len()
+        Some(now.status.silent.len())
     }),
     metric(
         "CertificateDays",
         "Days until the certificate ends that clients are shown",
         |now| {
-            now.status
-                .certificate_days
-                .unwrap_or_default()
-                .try_into()
-                .unwrap_or_default()
+            let days = now.status.certificate_days?;
+            Some(days.try_into().unwrap_or_default())
         },
     ),
     metric("Faults", "Faults in the last look at the pool", |now| {
-        now.status.faults
+        Some(now.status.faults)
     }),
     metric("JobsRunning", "Jobs of the queue that have begun", |now| {
-        now.jobs_running
+        Some(now.jobs_running)
     }),
     metric("JobsWaiting", "Jobs of the queue that wait", |now| {
-        now.jobs_waiting
+        Some(now.jobs_waiting)
     }),
     watts(metric(
         "RatedWattsInUse",
         "What the composable GPUs that are not free are rated for; not measured",
-        |now| whole(now.watts_in_use),
+        |now| Some(whole(now.watts_in_use)),
     )),
     watts(metric(
         "RatedWattsFree",
         "What the free composable GPUs are rated for; not measured",
-        |now| whole(now.watts_free),
+        |now| Some(whole(now.watts_free)),
     )),
 ];
 
@@ -239,18 +237,21 @@ pub(crate) async fn report(composer: &Composer, name: &str) -> Result<Option<Val
 
 fn counted(numbers: &Numbers) -> MetricReport {
     let at = time(numbers.status.now);
-    let value = |metric: Metric| MetricReportMetricValue {
-        metric_id: Some(metric.id.into()),
-        metric_value: Some((metric.of)(numbers).to_string()),
-        metric_definition: Some(Ref::to(definition_at(metric.id))),
-        timestamp: Some(at.clone()),
-        ..MetricReportMetricValue::default()
+    let value = |metric: &Metric| {
+        let counted = (metric.of)(numbers)?;
+        Some(MetricReportMetricValue {
+            metric_id: Some(metric.id.into()),
+            metric_value: Some(counted.to_string()),
+            metric_definition: Some(Ref::to(definition_at(metric.id))),
+            timestamp: Some(at.clone()),
+            ..MetricReportMetricValue::default()
+        })
     };
     MetricReport {
         id: Some(REPORT.into()),
         name: Some("The pool in numbers".into()),
         timestamp: Some(at.clone()),
-        metric_values: Some(METRICS.map(value).into()),
+        metric_values: Some(METRICS.iter().filter_map(value).collect()),
         metric_report_definition: Some(Ref::to(report_definition_at())),
         ..MetricReport::at(report_at())
     }

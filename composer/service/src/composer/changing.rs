@@ -421,8 +421,10 @@ impl Composer {
         self.may_carry_out(request.kind, &plan).await?;
         self.within_what_tenants_may_hold(&plan).await?;
         self.spares_owed(&basis, &plan).await?;
-        // Whoever asks the same again under its key waits for the answer.
-        if request.how.dry_run || plan.steps.is_empty() || request.how.key.is_some() {
+        // Whoever asks the same again under its key waits for the answer; and what a tenant may hold is counted of what was
+        // written down.
+        let counts = plan.composes.iter().any(|composed| composed.tenant.is_some());
+        if request.how.dry_run || plan.steps.is_empty() || request.how.key.is_some() || counts {
             return self.begin(request, plan).await;
         }
         let operation = self.new_operation();

@@ -3,6 +3,7 @@
 use super::Composer;
 use super::credentials;
 use super::rotating;
+use super::silence::ToldLost;
 use super::staleness::Ages;
 use super::{Thing, Turn, tell};
 use crate::endpoint::{Connected, Endpoint, EndpointSpec, Repair, Standing};
@@ -234,6 +235,7 @@ impl Composer {
             .delete(Endpoint::KIND, id.as_str())
             .delete(Shown::KIND, id.as_str())
             .delete(Walk::KIND, id.as_str())
+            .delete(ToldLost::KIND, ToldLost::new(id.clone(), self.home()).id())
             .delete(Pause::KIND, &Paused::Endpoint(id.clone()).to_string());
         Self::forget_password(&kept.spec, &mut batch);
         rotating::forget(&kept.spec, &mut batch);

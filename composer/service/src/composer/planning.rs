@@ -467,7 +467,7 @@ impl Composer {
             held = self.held_once_done(held, &claims).await?;
         }
         let promises = match wanted {
-            // By name, GPUs are for no tenant.
+            // By name, GPUs are given whomever they are promised; what the tenant may hold is asked where they are.
             Wanted::Named => Promises::default(),
             _ => {
                 let planned = demands.iter().map(|demand| &demand.id);

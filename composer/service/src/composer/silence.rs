@@ -77,7 +77,7 @@ pub(super) struct ToldLost {
 }
 
 impl ToldLost {
-    fn new(endpoint: ControlEndpointId, home: &str) -> Self {
+    pub fn new(endpoint: ControlEndpointId, home: &str) -> Self {
         Self {
             id: format!("{endpoint}@{home}"),
             endpoint,
@@ -154,7 +154,7 @@ impl Composer {
     }
 
     /// What stays of this manager over a restart, where several share a store.
-    fn home(&self) -> &str {
+    pub(super) fn home(&self) -> &str {
         let sharing = self.options.sharing.as_ref();
         sharing.map_or("", |sharing| sharing.home.as_str())
     }

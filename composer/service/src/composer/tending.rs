@@ -160,8 +160,12 @@ impl Composer {
             if is_gone(&ailment) {
                 are_gone.insert(gpu.clone());
             }
-            if !is_new {
-                self.take_ailment(&gpu, ailment).await?;
+            if is_new {
+                continue;
+            }
+            // The next look tells it again; those of the others are heard now.
+            if let Err(error) = self.take_ailment(&gpu, ailment).await {
+                tracing::warn!(%gpu, "it fails, and can't be taken out of use: {error}");
             }
         }
         Ok(are_gone)
