@@ -131,7 +131,7 @@ async fn an_endpoint_is_told_when_it_falls_silent_answers_again_is_removed_and_a
 /// What was told of the one that was there before is not told of the one that has its name now.
 #[tokio::test(start_paused = true)]
 async fn one_that_was_removed_while_silent_is_not_told_to_be_back_when_another_has_its_name() {
-    let pool = polled().await;
+    let mut pool = polled().await;
     let before = pool.composer().last_happened().await.unwrap();
     let clockwork = Clockwork::of(&pool);
     pool.silence("box-2");
