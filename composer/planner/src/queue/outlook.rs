@@ -263,7 +263,11 @@ impl<'l, 'a> Pass<'l, 'a> {
         if let Some(composes) = self.takes_up(job)
             && self.in_the_way(job, &composes, true).is_none()
         {
-            return self.start(job, composes, BTreeSet::new(), true);
+            // Whoever is before it may need just these.
+            return match self.unsettled {
+                true => waits(Because::InMotion),
+                false => self.start(job, composes, BTreeSet::new(), true),
+            };
         }
         if let Some(most) = self.rests.is_above(&job.demand) {
             return waits(Because::Above { most });

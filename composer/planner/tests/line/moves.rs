@@ -144,8 +144,8 @@ fn a_job_for_which_no_hour_is_long_enough_says_so_and_keeps_nothing_back() {
     assert_eq!(scene.begins(jobs()), ["other 0"]);
 }
 
-#[test]
-fn what_is_kept_for_its_tenant_is_taken_up_however_much_was_moved() {
+/// Four GPUs that stay attached for the tenant of all jobs that name no other.
+fn four_kept() -> Scene {
     let mut scene = Scene::new().runs("gone", 4, 1);
     scene.running.clear();
     let kept = Kept {
@@ -156,6 +156,30 @@ fn what_is_kept_for_its_tenant_is_taken_up_however_much_was_moved() {
     for composition in &mut scene.rack.held {
         (composition.demand, composition.kept) = (None, Some(kept.clone()));
     }
+    scene
+}
+
+#[test]
+fn what_is_kept_is_not_taken_up_before_somebody_whose_room_is_being_made() {
+    let mut scene = four_kept().runs("going", 4, 1);
+    scene.running.clear();
+    // All eight: four are kept, and the others are just being detached.
+    let wide = of("two", spanning(waits("wide", 8, 1, 0)));
+    let jobs = || vec![wide.clone(), waits("job", 4, 1, 1)];
+    assert_eq!(
+        scene.starts(jobs()),
+        ["job"],
+        "nobody knows of any room for the wide one"
+    );
+    scene.in_motion = true;
+    assert_eq!(scene.starts(jobs()), [] as [&str; 0]);
+    let (because, _) = scene.because(jobs(), "job");
+    assert!(matches!(because, Because::InMotion), "{because:?}");
+}
+
+#[test]
+fn what_is_kept_for_its_tenant_is_taken_up_however_much_was_moved() {
+    let mut scene = four_kept();
     let none_left = |whose: Counted| moved(few(), &[(whose, 4, 10)]);
     let its = scene.rack.held[0].host.to_string();
     let jobs = || vec![waits("job", 4, 1, 0)];

@@ -55,6 +55,7 @@ pub struct Scene {
     pub rests: Rests,
     pub reservations: Vec<(Timestamp, Reserved)>,
     pub ahead_until: Option<Timestamp>,
+    pub in_motion: bool,
 }
 
 impl Scene {
@@ -70,6 +71,7 @@ impl Scene {
             rests: Rests::default(),
             reservations: Vec::new(),
             ahead_until: None,
+            in_motion: false,
         }
     }
 
@@ -140,7 +142,7 @@ impl Scene {
             ahead_until: self.ahead_until,
             calendars: self.calendars.clone(),
             fair_share: 2.0,
-            in_motion: false,
+            in_motion: self.in_motion,
             rests: self.rests.clone(),
             reservations: self.reservations.clone(),
         }
