@@ -1,14 +1,13 @@
 //! When the jobs of a [`Line`] are expected to begin: the same decisions, made again at each later moment at which
 //! something ends. A forecast: those that run end when they are expected to, and nobody else comes.
 
-use super::line::{Line, RunningJob, WaitingJob, without};
+use super::line::{Line, RunningJob, without};
 use super::outlook::{Because, Outlook, Pass, Place, Started, Verdict};
-use crate::promise::width;
 use crate::settled::settle;
 use crate::{Composition, Reserved, World};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_inventory::Snapshot;
-use poolwright_model::id::{DemandId, TenantId};
+use poolwright_model::id::DemandId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Trial plans in one forecast: what would begin after them is not said.
@@ -159,7 +158,9 @@ impl Begins<'_> {
             .chain(tries)
             .chain(freed)
             .filter(|at| *at > line.now);
-        let Some(next) = moments.chain(lets_go(line)).min() else {
+        let waits = line.waiting.iter().map(|job| &job.demand);
+        let lets_go = line.rests.next_end(waits, line.now);
+        let Some(next) = moments.chain(lets_go).min() else {
             return false;
         };
         let over = line.running.iter().filter(|job| job.ends <= next);
@@ -196,15 +197,4 @@ fn is_passed_over(place: &Place) -> bool {
         Verdict::Starts { .. } => None,
     };
     matches!(because, Some(Because::Many))
-}
-
-/// When limits let go next of something for any that waits.
-fn lets_go(line: &Line<'_>) -> Option<Timestamp> {
-    let kind = |job: &&WaitingJob| -> (TenantId, u32, bool) {
-        let demand = &job.demand;
-        (demand.tenant.clone(), width(demand), demand.need.spannable)
-    };
-    let kinds: BTreeMap<_, &WaitingJob> = line.waiting.iter().map(|job| (kind(&job), job)).collect();
-    let next = |job: &&WaitingJob| line.rests.next_end(&job.demand, line.now);
-    kinds.values().filter_map(next).min()
 }

@@ -128,6 +128,12 @@ pub(super) struct Pass<'l, 'a> {
     holds: BTreeMap<TenantId, u32>,
     /// What did not fit: free room only shrinks.
     in_vain: Vec<Vain<'l>>,
+    /// Tenants for which something is kept, for what is expected.
+    kept_for: BTreeSet<&'l TenantId>,
+    /// Jobs that nothing of it serves as it is.
+    nothing_kept: Vec<&'l WaitingJob>,
+    /// What is held but for what has started, once it was asked for.
+    left: Option<Vec<Composition>>,
     /// What was moved, and will be by what runs and has started.
     rests: Rests,
     /// What calendars lack anyway, by the moment.
@@ -135,6 +141,14 @@ pub(super) struct Pass<'l, 'a> {
     pub trials: u32,
     /// Somebody has no room, and what is in motion may be why.
     unsettled: bool,
+}
+
+/// Whether what serves one serves the other. What one tenant may not have another may.
+fn alike(one: &WaitingJob, other: &WaitingJob) -> bool {
+    let (one, other) = (&one.demand, &other.demand);
+    one.tenant == other.tenant
+        && one.need.alternatives == other.need.alternatives
+        && one.need.spannable == other.need.spannable
 }
 
 impl Line<'_> {
@@ -157,6 +171,7 @@ impl<'l, 'a> Pass<'l, 'a> {
                 rests.move_all(std::slice::from_ref(held), *ends);
             }
         }
+        let kept_for = line.world.held.iter().filter(|c| c.kept.is_some());
         Self {
             rests,
             holds: line.holds(),
@@ -165,6 +180,9 @@ impl<'l, 'a> Pass<'l, 'a> {
             started: Vec::new(),
             kept: Vec::new(),
             in_vain: Vec::new(),
+            kept_for: kept_for.filter_map(|c| c.tenant.as_ref()).collect(),
+            nothing_kept: Vec::new(),
+            left: None,
             lacking: BTreeMap::new(),
             trials: 0,
             unsettled: false,
@@ -298,8 +316,14 @@ impl<'l, 'a> Pass<'l, 'a> {
     }
 
     /// What is kept for its tenant and serves it as it is, whatever may be moved.
-    fn takes_up(&self, job: &WaitingJob) -> Option<Vec<Composition>> {
-        let held = without(self.line.world.held, &self.started_all());
+    fn takes_up(&mut self, job: &'l WaitingJob) -> Option<Vec<Composition>> {
+        let may_be_any = self.kept_for.contains(&job.demand.tenant) && self.trials <= MOST_TRIALS;
+        if !may_be_any || self.nothing_kept.iter().any(|other| alike(other, job)) {
+            return None;
+        }
+        self.trials += 1;
+        let left = self.left.take();
+        let held = left.unwrap_or_else(|| without(self.line.world.held, &self.started_all()));
         let world = World {
             held: &held,
             ..self.line.world
@@ -310,18 +334,17 @@ impl<'l, 'a> Pass<'l, 'a> {
             kept: None,
             ..kept.clone()
         });
-        Some(taken.collect()).filter(|taken: &Vec<_>| !taken.is_empty())
+        let taken: Vec<Composition> = taken.collect();
+        self.left = Some(held);
+        if taken.is_empty() {
+            self.nothing_kept.push(job);
+            return None;
+        }
+        Some(taken)
     }
 
     fn fits(&mut self, job: &'l WaitingJob) -> Result<Vec<Composition>, Because> {
-        let alike = |other: &WaitingJob| {
-            let (a, b) = (&other.demand, &job.demand);
-            // What one tenant may not have another may.
-            a.tenant == b.tenant
-                && a.need.alternatives == b.need.alternatives
-                && a.need.spannable == b.need.spannable
-        };
-        if let Some(vain) = self.in_vain.iter().find(|vain| alike(vain.job)) {
+        if let Some(vain) = self.in_vain.iter().find(|vain| alike(vain.job, job)) {
             // The reason is the same, and it is this job that has it.
             return Err(match vain.because.clone() {
                 Because::NoRoom(unplaced) => Because::NoRoom(Unplaced {
@@ -361,6 +384,9 @@ impl<'l, 'a> Pass<'l, 'a> {
             takes_up,
         });
         self.lacking.clear();
+        // What it took a part of may be just enough for another.
+        self.nothing_kept.clear();
+        self.left = None;
         Verdict::Starts { spare }
     }
 

@@ -165,10 +165,20 @@ impl Rests {
             .collect()
     }
 
-    /// The first of these.
+    /// The first of these for any of so many demands; those that limits treat alike are looked at once.
     #[must_use]
-    pub fn next_end(&self, demand: &Demand, after: Timestamp) -> Option<Timestamp> {
-        self.ends(demand, after).first().copied()
+    pub fn next_end<'d>(
+        &self,
+        demands: impl IntoIterator<Item = &'d Demand>,
+        after: Timestamp,
+    ) -> Option<Timestamp> {
+        let kind = |demand: &'d Demand| (&demand.tenant, width(demand), demand.need.spannable);
+        let demands = demands.into_iter();
+        let kinds: BTreeMap<_, &Demand> = demands.map(|demand| (kind(demand), demand)).collect();
+        let ends = kinds
+            .values()
+            .filter_map(|demand| self.ends(demand, after).pop_first());
+        ends.min()
     }
 
     fn lets_go(&self, whose: &Counted, demand: &Demand, after: Timestamp) -> Vec<Timestamp> {

@@ -177,6 +177,26 @@ fn what_is_kept_is_not_taken_up_before_somebody_whose_room_is_being_made() {
     assert!(matches!(because, Because::InMotion), "{because:?}");
 }
 
+/// It is a trial like any other.
+#[test]
+fn what_is_kept_is_not_tried_for_more_jobs_than_one_decision_looks_at() {
+    let scene = four_kept();
+    let none_alike = |n: u32| waits(&format!("job-{n}"), 100 + n, 1, i64::from(n));
+    let jobs = |others: u32| {
+        let before = (0..others).map(none_alike);
+        before.chain([waits("last", 4, 1, 1_000)]).collect()
+    };
+    assert_eq!(scene.starts(jobs(20)), ["last"]);
+    let (because, _) = scene.because(jobs(500), "last");
+    assert!(matches!(because, Because::Many), "{because:?}");
+    // Of many that are alike one is tried.
+    let alike = (0..500).map(|n| waits(&format!("job-{n}"), 100, 1, n));
+    assert_eq!(
+        scene.starts(alike.chain([waits("last", 4, 1, 1_000)]).collect()),
+        ["last"]
+    );
+}
+
 #[test]
 fn what_is_kept_for_its_tenant_is_taken_up_however_much_was_moved() {
     let mut scene = four_kept();

@@ -120,14 +120,12 @@ impl Line {
             single.chain(notices.min()).filter(|at| *at > self.now).min()
         };
         let edges = self.ahead.iter().map(|ahead| ahead.at).find(|at| *at > self.now);
-        let waits = self.jobs.iter().filter(|record| asked(record).is_some());
-        let waits: Vec<&DemandRecord> = waits.collect();
-        let rests = waits
-            .iter()
-            .filter_map(|record| self.rests.next_end(&record.demand, self.now))
-            .min();
+        let waits = || self.jobs.iter().filter(|record| asked(record).is_some());
+        let rests = self
+            .rests
+            .next_end(waits().map(|record| &record.demand), self.now);
         let freed = self.reservations.iter().map(|(until, _)| *until);
-        let freed = freed.filter(|_| !waits.is_empty()).min();
+        let freed = freed.filter(|_| waits().next().is_some()).min();
         self.jobs
             .iter()
             .filter_map(of_job)
