@@ -62,5 +62,6 @@ pub use explain::explain;
 pub use plan::{Cordoned, Deferral, Deferred, Plan, PlanInput, Reserved, Summary, Wanted, World};
 pub use promise::{Promises, Share};
 pub use reads::{Reads, Stale};
+pub use suits::served_but_for_failures;
 pub use unplaced::{Help, Reason, Tried, Unplaced};
 pub use violation::Violation;

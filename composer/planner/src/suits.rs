@@ -1,24 +1,64 @@
 //! Whether what is held is what is wanted.
 
 use crate::composition::{Composition, Held};
+use crate::demand::Demand;
+use crate::plan::World;
 use crate::survey::{Survey, UnitFacts};
+use poolwright_model::composable::WhyNotKind;
+use poolwright_model::id::{DemandId, UnitId};
 use poolwright_model::lifecycle::GpuState;
+use poolwright_model::topology::Gpu;
 use poolwright_sizing::need::{GpuSet, Need};
 use std::collections::BTreeSet;
 
 /// Whether these compositions together are what the need asks for: one of its alternatives, and no unit more.
 /// A unit that the snapshot doesn't show is taken for what it was composed as.
 pub(crate) fn serves(survey: &Survey<'_>, need: &Need, compositions: &[&Composition]) -> bool {
-    if compositions.len() > 1 && !need.spannable {
-        return false;
+    !any_failed(survey, compositions) && serves_if_well(survey, need, compositions)
+}
+
+/// Demands that hold what they want, where some of that failed: nothing but an exchange is lacking to them.
+pub fn served_but_for_failures(world: &World<'_>) -> BTreeSet<DemandId> {
+    let out_of_use =
+        |gpu: &&Gpu| matches!(&gpu.composability.0, Some(why) if why.kind == WhyNotKind::Quarantined);
+    let gpus = world.snapshot.topology.gpus.iter();
+    let out_of_use: BTreeSet<&UnitId> = gpus.filter(out_of_use).map(|gpu| &gpu.unit).collect();
+    let may_have_failed = |c: &&Composition| c.held.iter().any(|held| out_of_use.contains(&held.unit));
+    let concerned = world.held.iter().filter(may_have_failed);
+    let concerned: BTreeSet<&DemandId> = concerned.filter_map(|c| c.demand.as_ref()).collect();
+    if concerned.is_empty() {
+        return BTreeSet::new();
     }
-    if compositions.iter().any(|c| !failed(survey, c).is_empty()) {
+    let of_them = |c: &&Composition| c.demand.as_ref().is_some_and(|id| concerned.contains(id));
+    let held: Vec<&Composition> = world.held.iter().filter(of_them).collect();
+    let units = held.iter().flat_map(|c| &c.held).map(|held| &held.unit);
+    let survey = Survey::near(world, units, []);
+    let lacks_an_exchange = |demand: &&Demand| {
+        let has = held.iter().filter(|c| c.demand.as_ref() == Some(&demand.id));
+        let has: Vec<&Composition> = has.copied().collect();
+        any_failed(&survey, &has) && serves_if_well(&survey, &demand.need, &has)
+    };
+    let demands = world.demands.iter();
+    let demands = demands.filter(|demand| concerned.contains(&demand.id));
+    demands
+        .filter(lacks_an_exchange)
+        .map(|demand| demand.id.clone())
+        .collect()
+}
+
+/// Whether it would be what the need asks for if nothing of it had failed.
+fn serves_if_well(survey: &Survey<'_>, need: &Need, compositions: &[&Composition]) -> bool {
+    if compositions.len() > 1 && !need.spannable {
         return false;
     }
     need.alternatives.iter().any(|set| {
         let admitted = compositions.iter().all(|c| all_admitted(survey, set, c));
         admitted && one_kind(survey, compositions) && count_fits(set, compositions)
     })
+}
+
+fn any_failed(survey: &Survey<'_>, compositions: &[&Composition]) -> bool {
+    compositions.iter().any(|c| !failed(survey, c).is_empty())
 }
 
 /// What a composition holds and nobody can use any more: it serves nothing, wherever it is.

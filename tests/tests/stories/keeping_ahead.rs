@@ -6,6 +6,7 @@ use poolwright_emulator::rack::Rack;
 use poolwright_emulator::state::Job;
 use poolwright_executor::Clock as _;
 use poolwright_service::keep::{Keep, Level};
+use poolwright_service::quarantine::{Cause, Failure};
 use poolwright_service::{Change, How, Kinds, OperationKind, OperationState, Release};
 use poolwright_store::SqliteStore;
 use serde_json::{Value, json};
@@ -53,6 +54,15 @@ fn of_tenant(mut demand: Value, tenant: &str) -> Value {
 
 fn nothing_was_done(change: &Change) {
     assert!(change.operation.is_none(), "{change:?}");
+}
+
+/// By day a shop wants four GPUs.
+fn shop() -> Value {
+    json!({
+        "id": "day",
+        "window": {"opens": "0 8 * * *", "closes": "0 18 * * *"},
+        "demands": [gpus("shop", H100, 4)],
+    })
 }
 
 impl Pool {
@@ -219,7 +229,7 @@ async fn a_manager_without_the_policy_lets_go_of_what_one_before_kept() {
     pool.all_is_free().await;
 }
 
-/// By day a shop wants four GPUs: they are attached before it opens.
+/// What the shop wants is attached before it opens.
 #[tokio::test(start_paused = true)]
 async fn what_comes_every_morning_is_attached_ahead() {
     let attach = Keep {
@@ -227,12 +237,7 @@ async fn what_comes_every_morning_is_attached_ahead() {
         ..policy()
     };
     let pool = pool(Some(attach)).await;
-    let day = json!({
-        "id": "day",
-        "window": {"opens": "0 8 * * *", "closes": "0 18 * * *"},
-        "demands": [gpus("shop", H100, 4)],
-    });
-    pool.schedule(day).await;
+    pool.schedule(shop()).await;
     let clockwork = Clockwork::of(&pool);
     pool.pass_until("2026-03-03T03:00:00Z").await;
     assert_eq!(pool.holders().await, holds(&[]), "by night nothing is expected");
@@ -245,6 +250,40 @@ async fn what_comes_every_morning_is_attached_ahead() {
     assert_eq!(pool.kinds().await.len(), operations, "nothing had to be attached");
     clockwork.stop().await;
     assert!(pool.composer().demand(&demand_id("shop")).await.is_ok());
+    pool.all_is_well().await;
+}
+
+/// What somebody else holds and what failed of it is no part of what is attached ahead.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_given_another_gpu_for_what_is_attached_ahead() {
+    let attach = Keep {
+        attach: true,
+        ..policy()
+    };
+    let pool = pool(Some(attach)).await;
+    pool.composed(gpus("night", H100, 2)).await;
+    let before = pool.truth();
+    let failed = pool.gpu(before.keys().next().unwrap()).await;
+    let xid = Failure {
+        cause: Cause::Xid(79),
+        says: String::new(),
+        firmware: None,
+        event: None,
+    };
+    pool.composer()
+        .quarantine_gpu(&failed.id, &xid, ME)
+        .await
+        .unwrap();
+    pool.schedule(shop()).await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until("2026-03-03T07:50:00Z").await;
+    clockwork.stop().await;
+    assert_eq!(pool.holders().await, holds(&[("night", 2), ("nobody", 4)]));
+    assert!(
+        before
+            .iter()
+            .all(|(gpu, port)| pool.truth().get(gpu) == Some(port))
+    );
     pool.all_is_well().await;
 }
 

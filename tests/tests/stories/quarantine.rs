@@ -1,7 +1,8 @@
 //! A GPU that fails: out of use with its evidence, exchanged by the next plan, and back once it was burnt in.
 
-use crate::calendar::Clockwork;
-use crate::kit::{ME, Pool, gpus};
+use crate::calendar::{Clockwork, holds};
+use crate::kit::{ME, Pool, demand_id, gpus};
+use crate::queueing::job;
 use crate::tending::was_told;
 use async_trait::async_trait;
 use poolwright_executor::Paused;
@@ -11,6 +12,7 @@ use poolwright_model::topology::Gpu;
 use poolwright_service::hooks::{HookCall, HookEnd, Hooks, HowItEnded, Occasion};
 use poolwright_service::quarantine::{Cause, Failure, Quarantine};
 use poolwright_service::{ErrorCode, How, OperationKind};
+use serde_json::json;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -70,7 +72,7 @@ fn xid() -> Failure {
 }
 
 impl Pool {
-    async fn fails(&self, gpu: &GpuId) -> Quarantine {
+    pub async fn fails(&self, gpu: &GpuId) -> Quarantine {
         self.composer().quarantine_gpu(gpu, &xid(), ME).await.unwrap()
     }
 
@@ -163,6 +165,55 @@ async fn a_gpu_that_failed_is_exchanged_by_the_next_plan_and_given_to_nobody() {
     let refused = pool.compose(gpus("all", KIND, all)).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::Unplaced);
     assert!(refused.message.contains("quarantined"), "{}", refused.message);
+}
+
+/// A compose, a job that begins and the calendar change what they are for, and nobody else's GPUs.
+#[tokio::test(start_paused = true)]
+async fn what_failed_stays_where_it_is_until_somebody_applies_a_plan_for_all() {
+    let (pool, _, gpu) = pool(&[]).await;
+    let shop = json!({
+        "id": "day",
+        "window": {"opens": "0 0 * * *", "closes": "59 23 * * *"},
+        "demands": [gpus("shop", KIND, 2)],
+    });
+    pool.schedule(shop).await;
+    let clockwork = Clockwork::of(&pool);
+    pool.settles().await;
+    let shops = pool.composer().compositions().await.unwrap().into_iter();
+    let mut shops = shops.filter(|c| c.demand == Some(demand_id("shop")));
+    let of_shop = shops.next().unwrap().held[0].gpus[0].clone();
+    let before = pool.truth();
+    let nobody_moved = || {
+        before
+            .iter()
+            .all(|(gpu, port)| pool.truth().get(gpu) == Some(port))
+    };
+    pool.fails(&gpu.id).await;
+    pool.fails(&of_shop).await;
+
+    pool.composed(gpus("other", KIND, 2)).await;
+    assert!(nobody_moved(), "by a compose for somebody else");
+    pool.submit(job("job", 2, json!({"runs_for": "2h"}))).await;
+    pool.settles().await;
+    assert!(nobody_moved(), "by a job that begins");
+    tokio::time::sleep(HOUR).await;
+    assert!(nobody_moved(), "by the calendar");
+    let all = holds(&[("job", 2), ("other", 2), ("shop", 2), ("two", 2)]);
+    assert_eq!(pool.holders().await, all);
+
+    let plan = pool.composer().plan().await.unwrap();
+    let applied = pool
+        .composer()
+        .apply(plan, OperationKind::Apply, ME, &How::default())
+        .await
+        .unwrap();
+    pool.done(&applied).await;
+    assert_eq!(pool.holders().await, all);
+    let (goes, stays): (Vec<_>, Vec<_>) = before
+        .iter()
+        .partition(|(gpu, _)| !pool.truth().contains_key(*gpu));
+    assert_eq!((goes.len(), stays.len()), (2, 2), "only what failed is exchanged");
+    clockwork.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

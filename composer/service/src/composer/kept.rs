@@ -477,12 +477,13 @@ impl Composer {
             let mut basis = whole.clone().keeping_all();
             self.leave_out_stale(&mut basis);
             let mut plan = self.plan_beside_pauses(&basis).await?;
-            if !plan.unplaced.is_empty() {
+            if !plan.unplaced.is_empty() || !plan.releases.is_empty() {
                 tracing::debug!(%tenant, "nothing is free to be attached ahead");
                 return Ok(());
             }
             let by = after(now, more.expected.in_s);
-            for composed in &mut plan.composes {
+            let of_it = |c: &&mut Composition| c.demand.as_ref() == Some(&demand.id);
+            for composed in plan.composes.iter_mut().filter(of_it) {
                 composed.demand = None;
                 composed.label = label(policy, more, by);
                 composed.kept = Some(Kept {

@@ -13,6 +13,7 @@ use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, GpuId, HostId, PlanId, UnitId};
 use poolwright_model::topology::{Gpu, Host};
 use poolwright_planner::queue::Rests;
+use poolwright_planner::served_but_for_failures;
 use poolwright_planner::settled::settle;
 use poolwright_planner::{Composition, Cordoned, Demand, Held, Plan, PlanInput, Promises, Reserved, World};
 use schemars::JsonSchema;
@@ -232,6 +233,15 @@ impl Basis {
         let held = Arc::make_mut(&mut self.held).iter_mut();
         held.filter(of_them).for_each(|c| c.demand = None);
         self
+    }
+
+    /// With what failed where it is, but for this demand: only a plan for all, which somebody applies, exchanges it.
+    fn leaving_failures(self, but: Option<&DemandId>) -> Self {
+        let failed = served_but_for_failures(&self.world());
+        let left = self.demands.iter();
+        let left = left.filter(|demand| failed.contains(&demand.id) && but != Some(&demand.id));
+        let left: Vec<Demand> = left.cloned().collect();
+        self.leaving(&left)
     }
 
     /// With this in place of the composition of its id.
@@ -504,6 +514,11 @@ impl Composer {
             underway: !touched.is_disjoint(&scheduled),
         };
         basis.settle(&claims);
+        match wanted {
+            Wanted::Only(new) => basis = basis.leaving_failures(Some(&new.id)),
+            Wanted::Scheduled => basis = basis.leaving_failures(None),
+            Wanted::All | Wanted::OnceDone | Wanted::Named => {}
+        }
         Ok(basis)
     }
 
