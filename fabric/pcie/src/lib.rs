@@ -45,4 +45,4 @@ pub use port::{Hotplug, Port, PortKind, Window};
 pub use setting::{ComputeMode, Set, Setting};
 pub use slot::Slot;
 pub use uevent::{Action, Heard, Uevent, Uevents};
-pub use xid::{Xid, xids, xids_since_found};
+pub use xid::{Xid, xids};

@@ -7,6 +7,7 @@ use crate::address::Address;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -28,27 +29,30 @@ pub struct Xid {
     pub says: String,
 }
 
-/// The errors that the log below a root holds still, in their order. None where there is no log; an error where it may not
-/// be read.
-pub fn xids(root: &Path) -> io::Result<Vec<Xid>> {
-    let mut found = records(root, parse)?;
-    let old = found.len().saturating_sub(MOST_XIDS);
-    Ok(found.split_off(old))
+/// What a record of the log tells.
+enum Told {
+    /// The kernel found a function at this place.
+    Came(Address),
+    Failed(Xid),
 }
 
-/// Those of one function since the kernel found it there last: what was there before it was another.
-pub fn xids_since_found(root: &Path, function: Address) -> io::Result<Vec<Xid>> {
-    let found = format!("pci {function}: [");
-    let came = records(root, |record| {
-        let record = String::from_utf8_lossy(record);
-        let (prefix, message) = record.split_once(';')?;
-        let sequence: u64 = prefix.split(',').nth(1)?.parse().ok()?;
-        message.starts_with(&found).then_some(sequence)
+/// The errors that the log below a root holds still, in their order: those of each function since the kernel found it there
+/// last, for what was there before it was another. None where there is no log; an error where it may not be read.
+pub fn xids(root: &Path) -> io::Result<Vec<Xid>> {
+    let told = records(root, |record| {
+        parse(record).map(Told::Failed).or_else(|| came(record))
     })?;
-    let last = came.last().copied().unwrap_or_default();
-    let mut since = xids(root)?;
-    since.retain(|xid| xid.function == function && xid.sequence >= last);
-    Ok(since)
+    let mut since: BTreeMap<Address, Vec<Xid>> = BTreeMap::new();
+    for told in told {
+        match told {
+            Told::Came(function) => drop(since.remove(&function)),
+            Told::Failed(xid) => since.entry(xid.function).or_default().push(xid),
+        }
+    }
+    let mut found: Vec<Xid> = since.into_values().flatten().collect();
+    found.sort_by_key(|xid| xid.sequence);
+    let old = found.len().saturating_sub(MOST_XIDS);
+    Ok(found.split_off(old))
 }
 
 /// What is made of the records of the log, the oldest first.
@@ -105,6 +109,14 @@ fn parse(record: &[u8]) -> Option<Xid> {
     })
 }
 
+/// `6,1235,5678902,-;pci 0000:3b:00.0: [10de:2330] type 00 class 0x030200 PCIe Endpoint`
+fn came(record: &[u8]) -> Option<Told> {
+    let record = String::from_utf8_lossy(record);
+    let (_, message) = record.split_once(';')?;
+    let (place, _) = message.strip_prefix("pci ")?.split_once(": [")?;
+    place.parse().ok().map(Told::Came)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,10 +164,22 @@ mod tests {
         assert_eq!(of(FALLEN.repeat(2_000).as_bytes()).len(), MOST_XIDS);
     }
 
+    #[test]
+    fn what_came_later_has_no_part_in_the_errors_of_what_was_there_before() {
+        let came = "6,813,99120012,-;pci 0000:3b:00.0: [10de:2330] type 00 class 0x030200 PCIe Endpoint\n";
+        let other = "6,814,99120013,-;pci 0000:3c:00.0: [10de:2330] type 00 class 0x030200 PCIe Endpoint\n";
+        assert_eq!(of(format!("{FALLEN}{came}").as_bytes()), []);
+        for its_own in [format!("{FALLEN}{other}"), format!("{came}{FALLEN}")] {
+            assert_eq!(of(its_own.as_bytes()).len(), 1, "{its_own}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_record_can_break_it(bytes: Vec<u8>, words in "[;,:().0-9A-Za-z ]{0,80}") {
             parse(&bytes);
+            came(&bytes);
+            came(format!("6,1,2,-;pci {words}").as_bytes());
             parse(format!("3,1,2,-;NVRM: Xid (PCI:{words}").as_bytes());
         }
     }

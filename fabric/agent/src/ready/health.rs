@@ -1,7 +1,7 @@
 //! Whether a GPU that came is well, by what its driver and the kernel's log say.
 
 use crate::sight::Device;
-use poolwright_pcie::{Nvml, xids_since_found};
+use poolwright_pcie::{Nvml, Xid, xids};
 use std::path::Path;
 
 /// What was seen; the error says what is wrong with it.
@@ -16,10 +16,10 @@ pub(super) fn of(root: &Path, nvml: &Nvml, device: &Device<'_>) -> Result<String
     let mut wrong = nvml
         .wear(gpu)
         .map_err(|why| format!("{gpu} is not well: {why}"))?;
-    let logged = xids_since_found(root, gpu);
+    let logged = xids(root);
     if let Ok(logged) = &logged {
-        let told = |xid: &poolwright_pcie::Xid| format!("Xid {}: {}", xid.number, xid.says);
-        wrong.extend(logged.iter().map(told));
+        let its = logged.iter().filter(|xid| xid.function == gpu);
+        wrong.extend(its.map(|Xid { number, says, .. }| format!("Xid {number}: {says}")));
     }
     match (wrong.is_empty(), logged) {
         (false, _) => Err(format!("{gpu} is not well: {}", wrong.join("; "))),

@@ -344,6 +344,28 @@ async fn what_fails_is_told_with_its_names_and_what_an_application_did_is_not() 
     pool.agent.stop().await;
 }
 
+/// Another GPU came to the place of one that failed: nothing of that is its own.
+#[tokio::test]
+async fn what_failed_in_a_place_before_a_gpu_came_there_is_not_told_of_it() {
+    let pool = pool().await;
+    let root = pool.host.root.path();
+    fs::create_dir(root.join("dev")).unwrap();
+    let place = GPU.trim_end_matches(".0");
+    let fell = |sequence| format!("3,{sequence},1,-;NVRM: Xid (PCI:{place}): 79, fallen off the bus.\n");
+    let came = format!("6,2,1,-;pci {GPU}: [10de:2330] type 00 class 0x030200\n");
+    for (log, events) in [
+        (fell(1), vec![format!("{BOOT}/kmsg/1")]),
+        (fell(1) + &came, vec![]),
+        (fell(1) + &came + &fell(3), vec![format!("{BOOT}/kmsg/3")]),
+    ] {
+        fs::write(root.join("dev/kmsg"), &log).unwrap();
+        let told = pool.manager.ailing(&[], LONG).await.unwrap();
+        let told: Vec<String> = told.into_iter().map(|one| one.event).collect();
+        assert_eq!(told, events, "{log}");
+    }
+    pool.agent.stop().await;
+}
+
 /// Fault 44: it answers nothing, so it has no name any more; who should be in its slot is known.
 #[tokio::test]
 async fn a_gpu_that_is_dead_is_told_by_the_name_of_the_one_that_should_be_in_its_slot() {
