@@ -273,7 +273,7 @@ pub(crate) fn found<'a>(sight: &'a Sight, target: &'a Target) -> Result<Vec<Devi
         let slot = sight.slot(name).map_err(Missing::Unknown)?;
         let devices = sight.in_slot(slot);
         if devices.is_empty() {
-            return Err(Missing::Gone(format!("slot {name} is empty")));
+            return Err(not_in(sight, name, target));
         }
         let other = devices.iter().find_map(|device| match device.named(target) {
             Named::No(own) => Some(format!("slot {name} holds {own}, and {names} is expected")),
@@ -312,6 +312,27 @@ pub(crate) fn found<'a>(sight: &'a Sight, target: &'a Target) -> Result<Vec<Devi
             nameless.join(", ")
         ))),
     }
+}
+
+/// A slot is empty, and whoever is meant has gone, unless it is known to sit elsewhere: firmware may count the slots anew as a
+/// host starts.
+fn not_in(sight: &Sight, slot: &str, target: &Target) -> Missing {
+    let gpus = sight.gpus();
+    let elsewhere = gpus.iter().find_map(|device| match device.named(target) {
+        Named::Yes(name) => Some((device, name)),
+        Named::Unknown | Named::No(_) => None,
+    });
+    let Some((device, name)) = elsewhere else {
+        return Missing::Gone(format!("slot {slot} is empty"));
+    };
+    let place = match sight.slot_of(device.gpu()) {
+        Some(slot) => format!("in slot {}", slot.name),
+        None => "in no slot".to_owned(),
+    };
+    let address = device.address();
+    Missing::Unknown(format!(
+        "slot {slot} is empty, and {name} sits {place}, at {address}"
+    ))
 }
 
 /// Which GPU each device is: by the place of its name among the known ones, where each GPU has one; else in their order.

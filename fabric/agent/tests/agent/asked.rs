@@ -389,6 +389,25 @@ async fn a_gpu_that_is_dead_is_told_by_the_name_of_the_one_that_should_be_in_its
     assert_eq!(names(&[]).await, [nobody], "who is expected nowhere is nobody");
 }
 
+/// As after a start of the host in which firmware counted the slots anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gpu_that_sits_in_another_slot_than_was_thought_is_not_taken_for_gone() {
+    let pool = pool().await;
+    pool.host.slot("11", "0000:09:00", "1");
+    let thought = target(Some("11"), &[SERIAL]);
+    let words = format!("slot 11 is empty, and {SERIAL} sits in slot 10, at {GPU}");
+    for error in [
+        pool.manager.drain(&thought, LONG).await.unwrap_err(),
+        pool.manager.holders(&thought, LONG).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind, ErrorKind::NoEffect);
+        assert!(error.message.contains(&words), "{error}");
+    }
+    let gone = target(Some("11"), &["48-25-2d-00-0a-3b-11-ff"]);
+    assert_eq!(pool.manager.holders(&gone, LONG).await.unwrap(), []);
+    pool.agent.stop().await;
+}
+
 #[tokio::test]
 async fn a_log_that_can_not_be_read_is_no_health_and_hides_nothing_else() {
     let pool = pool().await;
