@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The agent's own key, in PEM.
 pub const KEY: &str = "agent.key";
@@ -44,26 +45,36 @@ pub struct FolderError {
 
 /// The folder, wherever it lies.
 #[derive(Debug, Clone)]
-pub struct Folder(PathBuf);
+pub struct Folder {
+    path: PathBuf,
+    /// Held by whoever writes a file in it.
+    writing: Arc<Mutex<()>>,
+}
 
 impl Folder {
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
+        Self {
+            path: path.into(),
+            writing: Arc::default(),
+        }
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Makes it, closed to all others.
     pub fn make(&self) -> Result<(), FolderError> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
-        made.map_err(|source| self.error(&self.0, "made", source))
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.path);
+        made.map_err(|source| self.error(&self.path, "made", source))
     }
 
     /// The text of a file in it.
     pub fn read(&self, name: &str) -> Result<String, FolderError> {
-        let path = self.0.join(name);
+        let path = self.path.join(name);
         let mut text = String::new();
         let read = fs::File::open(&path).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
         read.map_err(|source| self.error(&path, "read", source))?;
@@ -81,8 +92,10 @@ impl Folder {
 
     /// Writes a file, readable by its owner alone.
     pub fn write(&self, name: &str, text: &str) -> Result<(), FolderError> {
-        let path = self.0.join(name);
-        let partial = path.with_extension("partial");
+        let path = self.path.join(name);
+        // Each has its own, and one writes at a time: whole is what one of them has written.
+        let partial = self.path.join(format!("{name}.partial"));
+        let _writes = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let write = || {
             let mut options = fs::OpenOptions::new();
             options.write(true).create(true).truncate(true).mode(0o600);
@@ -97,7 +110,7 @@ impl Folder {
 
     /// Removes a file, if it is there.
     pub fn remove(&self, name: &str) -> Result<(), FolderError> {
-        let path = self.0.join(name);
+        let path = self.path.join(name);
         match fs::remove_file(&path).and_then(|()| self.sync()) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
                 Err(self.error(&path, "removed", source))
@@ -108,17 +121,17 @@ impl Folder {
 
     pub fn record(&self) -> Result<Record, FolderError> {
         let text = self.read(RECORD)?;
-        serde_json::from_str(&text).map_err(|error| self.error(&self.0.join(RECORD), "read", error.into()))
+        serde_json::from_str(&text).map_err(|error| self.error(&self.path.join(RECORD), "read", error.into()))
     }
 
     pub fn keep(&self, record: &Record) -> Result<(), FolderError> {
         let text = serde_json::to_string(record);
-        let text = text.map_err(|error| self.error(&self.0.join(RECORD), "written", error.into()))?;
+        let text = text.map_err(|error| self.error(&self.path.join(RECORD), "written", error.into()))?;
         self.write(RECORD, &text)
     }
 
     fn sync(&self) -> io::Result<()> {
-        fs::File::open(&self.0)?.sync_all()
+        fs::File::open(&self.path)?.sync_all()
     }
 
     fn error(&self, path: &Path, what: &'static str, source: io::Error) -> FolderError {
@@ -126,6 +139,37 @@ impl Folder {
             path: path.to_owned(),
             what,
             source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `agent.key`, `agent.pem` and `agent.json` are not written through one file, nor by two at once.
+    #[test]
+    fn files_that_are_written_at_once_are_each_whole() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::at(place.path());
+        let names = [KEY, CERTIFICATE, RECORD];
+        let text = |name: &str, letter: char| format!("{name}{}", letter.to_string().repeat(50_000));
+        for _ in 0..20 {
+            std::thread::scope(|scope| {
+                for name in names {
+                    for letter in ['a', 'b'] {
+                        let (folder, text) = (&folder, text(name, letter));
+                        scope.spawn(move || folder.write(name, &text).unwrap());
+                    }
+                }
+            });
+            for name in names {
+                let found = folder.read(name).unwrap();
+                assert!(
+                    ['a', 'b'].iter().any(|letter| found == text(name, *letter)),
+                    "{name}"
+                );
+            }
         }
     }
 }
