@@ -24,7 +24,7 @@ use serde_json::Value;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -80,7 +80,6 @@ pub(crate) struct Agent {
     root: PathBuf,
     folder: Folder,
     driver: Option<PathBuf>,
-    record: Mutex<Record>,
     /// Held by whoever changes something. Waited for without a place among the looks: a slow change holds up no look.
     changes: Arc<tokio::sync::Mutex<()>>,
     looks: Arc<Semaphore>,
@@ -95,7 +94,7 @@ pub async fn serve(listener: TcpListener, options: Options) -> Result<Running, S
     };
     let texts = Texts::read(&folder).map_err(unusable)?;
     let config = texts.config().map_err(unusable)?;
-    let record = folder.record()?;
+    folder.record()?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -103,7 +102,6 @@ pub async fn serve(listener: TcpListener, options: Options) -> Result<Running, S
         root,
         folder: folder.clone(),
         driver,
-        record: Mutex::new(record),
         changes: Arc::default(),
         looks: Arc::new(Semaphore::new(LOOKS)),
     });
@@ -207,12 +205,15 @@ impl Agent {
     }
 
     fn epoch(&self) -> Option<u64> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner).epoch
+        self.folder.record().ok()?.epoch
     }
 
     /// Who asks with a lower epoch than was seen has been replaced. A higher one is kept before anything is done under it.
+    /// Read anew each time: an agent that is enrolled again while it serves has seen none. To be called with the turn.
     fn under(&self, request: &Request) -> Result<(), DriverError> {
-        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        let nothing_done =
+            |error: FolderError| DriverError::no_effect(format!("nothing was done, for {error}"));
+        let record = self.folder.record().map_err(nothing_done)?;
         if request.epoch < record.epoch {
             let number =
                 |epoch: Option<u64>| epoch.map_or_else(|| "none".to_owned(), |epoch| epoch.to_string());
@@ -227,11 +228,9 @@ impl Agent {
         if request.epoch > record.epoch {
             let higher = Record {
                 epoch: request.epoch,
-                ..record.clone()
+                ..record
             };
-            let kept = self.folder.keep(&higher);
-            kept.map_err(|error| DriverError::no_effect(format!("nothing was done, for {error}")))?;
-            *record = higher;
+            self.folder.keep(&higher).map_err(nothing_done)?;
         }
         Ok(())
     }

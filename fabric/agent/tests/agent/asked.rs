@@ -4,7 +4,7 @@ use super::certificates::{Authority, show};
 use super::tree::{GIB, GPU, Host, PORT, gpu_config, host};
 use super::{BOOT, LONG, SERIAL, manager, name_host, serving, serving_with, target};
 use poolwright_agent::AgentHost;
-use poolwright_agent::folder::Folder;
+use poolwright_agent::folder::{Folder, Record};
 use poolwright_agent::serve::Running;
 use poolwright_driver::{Confirmation, ErrorKind, Failing, HostSide, HostTarget, Room};
 use poolwright_model::topology::PciIds;
@@ -269,6 +269,28 @@ async fn a_manager_that_was_replaced_changes_nothing_any_more_also_after_a_resta
     agent.stop().await;
     let again = serving(host.root.path(), &folder).await;
     stale(&manager(&authority, &authority.manager(), again.address)).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_is_enrolled_again_while_it_serves_forgets_the_number() {
+    let pool = pool().await;
+    let changes = async |epoch: u64| {
+        let mut target = target(Some("10"), &[SERIAL]);
+        target.epoch = Some(epoch);
+        pool.manager.undrain(&target, LONG).await
+    };
+    changes(7).await.unwrap();
+    let error = changes(6).await.unwrap_err();
+    assert!(error.hint.unwrap_or_default().contains("enrol the agent again"));
+    let enrolled = Record {
+        epoch: None,
+        ..pool.folder.record().unwrap()
+    };
+    pool.folder.keep(&enrolled).unwrap();
+    changes(6).await.unwrap();
+    assert_eq!(pool.folder.record().unwrap().epoch, Some(6));
+    changes(5).await.unwrap_err();
+    pool.agent.stop().await;
 }
 
 async fn first_looks(manager: &AgentHost) {
