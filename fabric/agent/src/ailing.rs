@@ -10,7 +10,7 @@ use crate::host;
 use crate::sight::{Device, Sight};
 use crate::wire::Target;
 use poolwright_driver::{Ailment, DriverError, Failing};
-use poolwright_pcie::{Xid, xids};
+use poolwright_pcie::{Machine, Xid, xids};
 use std::path::Path;
 
 /// Errors after which the GPU itself is not to be trusted, by NVIDIA's table of Xid errors; all others may be the doing of
@@ -31,6 +31,7 @@ pub(crate) fn ailments(root: &Path, sight: &Sight, expected: &[Target]) -> Resul
     let boot = host::identity(root).boot_id.unwrap_or_default();
     let log = xids(root);
     let logged = log.as_deref().unwrap_or_default();
+    let machine = Machine::at(root);
     let mut found = Vec::new();
     for device in sight.gpus() {
         let gpu = device.gpu();
@@ -44,11 +45,10 @@ pub(crate) fn ailments(root: &Path, sight: &Sight, expected: &[Target]) -> Resul
         }
         if let Some(fatal) = gpu.errors.map(|errors| errors.fatal).filter(|fatal| *fatal > 0) {
             let says = format!("{fatal} fatal errors on its link");
-            found.push(tell(
-                Failing::FatalAer,
-                format!("{}/aer/{fatal}", gpu.address),
-                says,
-            ));
+            // Counted from the moment that it came.
+            let came = machine.arrival(gpu.address).unwrap_or_default();
+            let event = format!("{}/{came}/aer/{fatal}", gpu.address);
+            found.push(tell(Failing::FatalAer, event, says));
         }
         let its = logged
             .iter()

@@ -8,6 +8,7 @@ use crate::machine::Machine;
 use crate::port::Port;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
@@ -45,6 +46,12 @@ impl Machine {
     /// Whether a function is there.
     pub fn has(&self, function: Address) -> bool {
         self.function(function).exists()
+    }
+
+    /// Names one stay of a function alone: the kernel gives it another number each time that it finds it.
+    pub fn arrival(&self, function: Address) -> Option<u64> {
+        let place = fs::metadata(self.function(function)).ok()?;
+        Some(place.ino())
     }
 
     /// The driver that is bound to a function.

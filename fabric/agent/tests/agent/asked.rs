@@ -10,7 +10,7 @@ use poolwright_driver::{Confirmation, ErrorKind, Failing, HostSide, HostTarget, 
 use poolwright_model::topology::PciIds;
 use poolwright_model::units::Bytes;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -346,7 +346,8 @@ async fn what_fails_is_told_with_its_names_and_what_an_application_did_is_not() 
     fs::write(device.join("aer_dev_fatal"), "DLP 1\nTOTAL_ERR_FATAL 1\n").unwrap();
     let told = pool.manager.ailing(&[], LONG).await.unwrap();
     let short: Vec<_> = told.iter().map(|one| (one.failing, one.event.as_str())).collect();
-    let (aer, log) = (format!("{BOOT}/{GPU}/aer/1"), format!("{BOOT}/kmsg/8"));
+    let came = fs::metadata(&device).unwrap().ino();
+    let (aer, log) = (format!("{BOOT}/{GPU}/{came}/aer/1"), format!("{BOOT}/kmsg/8"));
     assert_eq!(
         short,
         [
@@ -409,6 +410,28 @@ async fn a_gpu_that_is_dead_is_told_by_the_name_of_the_one_that_should_be_in_its
     assert_eq!(names(&[target(Some("10"), &["GPU-1"])]).await, [known]);
     let nobody = (Failing::Gone, Vec::new());
     assert_eq!(names(&[]).await, [nobody], "who is expected nowhere is nobody");
+}
+
+/// The counts of a link begin anew when the GPU comes again; what they had come to before is no reason to hold them for known.
+#[tokio::test]
+async fn a_fatal_error_on_the_link_is_a_new_one_after_the_gpu_came_again() {
+    let pool = pool().await;
+    let root = pool.host.root.path();
+    let place = root.join(format!("sys/devices/pci0000:00/{PORT}/{GPU}"));
+    fs::write(place.join("aer_dev_fatal"), "TOTAL_ERR_FATAL 1\n").unwrap();
+    let told = async || pool.manager.ailing(&[], LONG).await.unwrap().remove(0).event;
+    let first = told().await;
+    assert_eq!(told().await, first);
+    // The folder of the first stay is kept aside, so that its number is not given again.
+    let aside = root.join("aside");
+    fs::rename(&place, &aside).unwrap();
+    fs::create_dir(&place).unwrap();
+    for entry in fs::read_dir(&aside).unwrap() {
+        let entry = entry.unwrap();
+        let _ = fs::copy(entry.path(), place.join(entry.file_name()));
+    }
+    assert_ne!(told().await, first);
+    pool.agent.stop().await;
 }
 
 /// As after a start of the host in which firmware counted the slots anew.
