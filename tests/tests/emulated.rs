@@ -135,6 +135,7 @@ async fn there_and_back(rack: &str, expected_reset: ResetSeen) {
         gpus: vec![free.id.clone()],
         known_as: free.uuid.iter().chain(&free.serial).cloned().collect(),
         slot: None,
+        seen_at: Vec::new(),
         ids: None,
         largest_bar: None,
         epoch: None,

@@ -261,6 +261,7 @@ impl Metal {
             gpus: target.gpus.clone(),
             known_as: target.known_as.clone(),
             slot: target.slot.clone(),
+            seen_at: Vec::new(),
             ids: target.ids.clone(),
             largest_bar: None,
             epoch: None,

@@ -7,7 +7,7 @@
 
 use crate::answers::{self, Missing};
 use crate::host;
-use crate::sight::{Device, Sight};
+use crate::sight::{Device, Named, Sight};
 use crate::wire::Target;
 use poolwright_driver::{Ailment, DriverError, Failing};
 use poolwright_pcie::{Machine, Xid, xids};
@@ -73,17 +73,28 @@ pub(crate) fn ailments(root: &Path, sight: &Sight, expected: &[Target]) -> Resul
     }
 }
 
-/// What a device is called; one that is dead says no name any more, and is who should be in its slot.
+/// What a device is called; one that is dead says no name any more, and is who should be in its slot, else who was seen at its
+/// address.
 fn names(sight: &Sight, device: &Device<'_>, expected: &[Target]) -> Vec<String> {
     let own = [device.uuid(), device.pcie_serial(), device.board_serial()];
     let own: Vec<String> = own.into_iter().flatten().map(str::to_owned).collect();
-    let place = device.slot.map(|slot| slot.address).filter(|_| own.is_empty());
-    let is_there = |target: &&Target| {
+    if !own.is_empty() {
+        return own;
+    }
+    let place = device.slot.map(|slot| slot.address);
+    let should_be_here = |target: &&Target| {
         let slot = target.slot.as_deref().and_then(|name| sight.slot(name).ok());
         place.is_some() && slot.map(|slot| slot.address) == place
     };
-    let expected = expected.iter().find(is_there);
-    expected.map_or(own, |target| target.known_as.clone())
+    let address = device.address().to_string();
+    let is_elsewhere = |target: &Target| {
+        let gpus = sight.gpus();
+        gpus.iter().any(|gpu| matches!(gpu.named(target), Named::Yes(_)))
+    };
+    let was_here = |target: &&Target| target.seen_at.contains(&address) && !is_elsewhere(target);
+    let its = expected.iter().find(should_be_here);
+    let its = its.or_else(|| expected.iter().find(was_here));
+    its.map(|target| target.known_as.clone()).unwrap_or_default()
 }
 
 /// One that should be there, where this host can tell that it is not, in its slot nor in another.

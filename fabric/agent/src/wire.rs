@@ -53,6 +53,9 @@ pub struct Target {
     /// As this host's kernel calls it.
     #[serde(default)]
     pub slot: Option<String>,
+    /// See [`HostTarget::seen_at`].
+    #[serde(default)]
+    pub seen_at: Vec<String>,
     #[serde(default)]
     pub ids: Option<PciIds>,
     #[serde(default)]
@@ -75,6 +78,7 @@ impl From<&HostTarget> for Request {
                 gpus: target.gpus.clone(),
                 known_as: target.known_as.clone(),
                 slot: target.slot.clone(),
+                seen_at: target.seen_at.clone(),
                 ids: target.ids.clone(),
                 largest_bar: target.largest_bar,
             },

@@ -21,6 +21,8 @@ pub struct HostTarget {
     pub known_as: Vec<String>,
     /// What the host's kernel calls the slot of this port, where the fabric knows it.
     pub slot: Option<String>,
+    /// Where this host's kernel had these GPUs when it told of them last: one that is dead has no other name.
+    pub seen_at: Vec<String>,
     /// The PCI ids that each of these GPUs has, where that is known.
     pub ids: Option<PciIds>,
     /// What the largest register of each wants of the window above it, where that is known.

@@ -185,7 +185,9 @@ impl Composer {
         let mut expected: BTreeMap<HostId, Vec<HostTarget>> = BTreeMap::new();
         for composition in compositions {
             let held = composition.held.into_iter().filter(is_settled);
+            let seen_at = |gpu: &GpuId| Some(pages.records.get(gpu)?.value.learned.as_ref()?.address.clone());
             let targets = held.map(|held| HostTarget {
+                seen_at: held.gpus.iter().filter_map(seen_at).collect(),
                 host: composition.host.clone(),
                 host_port: held.host_port,
                 gpus: held.gpus,

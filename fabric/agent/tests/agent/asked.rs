@@ -1,7 +1,7 @@
 //! What a manager asks an agent, and what it is told.
 
 use super::certificates::{Authority, show};
-use super::tree::{GIB, GPU, Host, PORT, gpu_config, host};
+use super::tree::{GIB, GPU, Host, PORT, gpu_config, host, lines, range};
 use super::{BOOT, LONG, SERIAL, manager, name_host, serving, serving_with, target};
 use poolwright_agent::AgentHost;
 use poolwright_agent::folder::{Folder, Record};
@@ -410,6 +410,37 @@ async fn a_gpu_that_is_dead_is_told_by_the_name_of_the_one_that_should_be_in_its
     assert_eq!(names(&[target(Some("10"), &["GPU-1"])]).await, [known]);
     let nobody = (Failing::Gone, Vec::new());
     assert_eq!(names(&[]).await, [nobody], "who is expected nowhere is nobody");
+    pool.agent.stop().await;
+}
+
+/// The fabric of most hosts names no slot; where it was seen last is known.
+#[tokio::test]
+async fn a_gpu_that_is_dead_is_told_by_the_name_of_the_one_that_was_seen_at_its_address() {
+    let pool = pool().await;
+    let root = pool.host.root.path();
+    let names = async |expected: &[HostTarget]| {
+        let told = pool.manager.ailing(expected, LONG).await.unwrap();
+        let all: Vec<_> = told.into_iter().map(|one| (one.failing, one.known_as)).collect();
+        all
+    };
+    let at = |address: &str, name: &str| HostTarget {
+        seen_at: vec![address.to_owned()],
+        ..target(None, &[name])
+    };
+    fs::write(root.join(format!("sys/bus/pci/devices/{GPU}/config")), [0xff; 64]).unwrap();
+    let known = (Failing::Gone, vec!["GPU-1".to_owned()]);
+    let expected = [at("0000:02:00.0", "GPU-2"), at(GPU, "GPU-1")];
+    assert_eq!(names(&expected).await, [known]);
+    let nobody = (Failing::Gone, Vec::new());
+    assert_eq!(names(&expected[..1]).await, std::slice::from_ref(&nobody));
+
+    // It was moved, and is well: what is dead at its old address is another one.
+    let config = gpu_config();
+    let bars = [(0, range(0xfd00_0000, 16 << 20, 0x200))];
+    pool.host
+        .add(&[PORT, "0000:01:01.0"], "0x030200", &lines(&bars, None), &config);
+    assert_eq!(names(&[at(GPU, SERIAL)]).await, [nobody]);
+    pool.agent.stop().await;
 }
 
 /// The counts of a link begin anew when the GPU comes again; what they had come to before is no reason to hold them for known.

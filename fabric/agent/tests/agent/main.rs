@@ -74,6 +74,7 @@ pub fn target(slot: Option<&str>, known_as: &[&str]) -> HostTarget {
         gpus: vec![GpuId::from_lossy("gpu-1")],
         known_as: known_as.iter().map(|name| (*name).to_owned()).collect(),
         slot: slot.map(str::to_owned),
+        seen_at: Vec::new(),
         ids: None,
         largest_bar: None,
         epoch: None,

@@ -78,6 +78,7 @@ impl Lab {
             gpus: vec![GpuId::from_lossy("g")],
             known_as: vec![format!("GPU-{}", rack[gpu].uuid)],
             slot: None,
+            seen_at: Vec::new(),
             ids: None,
             largest_bar: None,
             epoch: None,

@@ -244,6 +244,7 @@ mod tests {
             gpus: vec![],
             known_as: known_as.iter().map(|name| (*name).to_owned()).collect(),
             slot: None,
+            seen_at: Vec::new(),
             ids: None,
             largest_bar: None,
             epoch: None,

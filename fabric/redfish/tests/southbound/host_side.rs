@@ -64,6 +64,7 @@ fn target(gpus: usize, known_as: &[&str]) -> HostTarget {
             .collect(),
         known_as: known_as.iter().map(|name| (*name).to_owned()).collect(),
         slot: None,
+        seen_at: Vec::new(),
         ids: None,
         largest_bar: None,
         epoch: None,

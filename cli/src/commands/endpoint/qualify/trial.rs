@@ -209,6 +209,7 @@ impl Trial<'_> {
             gpus: vec![gpu.id.clone()],
             known_as: gpu.uuid.iter().chain(&gpu.serial).cloned().collect(),
             slot: None,
+            seen_at: Vec::new(),
             ids: None,
             largest_bar: None,
             epoch: None,
