@@ -69,6 +69,10 @@ impl Bench {
         self.ready(&|| self.nvml()).left(&it()).unwrap()
     }
 
+    pub fn put_back(&self) {
+        self.ready(&|| self.nvml()).put_back(&it()).unwrap();
+    }
+
     fn nvml(&self) -> Nvml {
         Nvml::load_from(&self.driver)
     }

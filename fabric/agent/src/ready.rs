@@ -56,21 +56,24 @@ impl Ready<'_> {
     pub fn put_back(&self, target: &Target) -> Result<(), String> {
         let mut record = Record::open(self.folder, target)?;
         let nvml = (self.nvml)();
-        let not_back = |part: &Part| match part {
-            // That it stays with them is the drain's own affair.
-            Part::Set {
-                was: Setting::Persistence(_),
-                ..
+        let (mut back, mut left) = (Vec::new(), Vec::new());
+        for part in record.to_put_back() {
+            match &part {
+                // That it stays with them is the drain's own affair.
+                Part::Set {
+                    was: Setting::Persistence(_),
+                    ..
+                }
+                | Part::Told => {}
+                Part::Set { gpu, uuid, was } => {
+                    match settings::set_back(self.root, &nvml, (*gpu, uuid.as_deref()), *was) {
+                        Ok(_) => back.push(part),
+                        Err(why) => left.push(format!("{gpu} could not be set back to {was}: {why}")),
+                    }
+                }
             }
-            | Part::Told => None,
-            Part::Set { gpu, uuid, was } => {
-                let set = settings::set_back(self.root, &nvml, (*gpu, uuid.as_deref()), *was);
-                set.err()
-                    .map(|why| format!("{gpu} could not be set back to {was}: {why}"))
-            }
-        };
-        let left = record.parts().iter().rev().filter_map(not_back).collect();
-        record.put_back(self.folder, left)
+        }
+        record.put_back(self.folder, back, left)
     }
 
     /// What could not be set back, or was not.

@@ -149,6 +149,30 @@ fn what_can_not_be_set_back_is_told_and_the_gpu_goes() {
     assert_eq!(bench.left(), told, "asked again, it is told again");
 }
 
+/// A drain that hung was asked for again; its driver has let go of the GPU meanwhile, and shows it no more.
+#[test]
+fn what_was_set_back_is_not_told_as_left_where_it_can_not_be_set_back_once_more() {
+    let bench = Bench::new();
+    bench.profile(PROFILE);
+    bench.make().unwrap();
+    let driver = fs::read(&bench.driver).unwrap();
+    let without_driver = || fs::write(&bench.driver, "no library").unwrap();
+    without_driver();
+    bench.put_back();
+    assert_eq!(
+        bench.left().len(),
+        2,
+        "the driver's staying with it is no setting"
+    );
+    fs::remove_file(&bench.driver).unwrap();
+    fs::write(&bench.driver, driver).unwrap();
+    bench.put_back();
+    assert_eq!(bench.left(), Vec::<String>::new(), "what failed is tried again");
+    without_driver();
+    bench.put_back();
+    assert_eq!(bench.left(), Vec::<String>::new());
+}
+
 #[test]
 fn one_that_went_before_anything_was_set_back_is_told_of() {
     let bench = Bench::new();

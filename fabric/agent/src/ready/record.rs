@@ -56,6 +56,9 @@ struct Kept {
     /// What could not be set back as it did; `None` where nobody has tried.
     #[serde(default)]
     left: Option<Vec<String>>,
+    /// What was set back as it did: it is not tried again once the driver may be gone.
+    #[serde(default)]
+    back: Vec<Part>,
 }
 
 impl Record {
@@ -69,15 +72,19 @@ impl Record {
         })
     }
 
-    /// Forgets what was done to GPUs that had gone since, and have come anew.
+    /// Forgets what was done to GPUs that had gone since, and have come anew; of those that stayed, that it was set back.
     pub fn renew(&mut self, folder: &Folder) -> Result<(), String> {
-        match self.kept.gone {
-            true => {
-                self.kept = Kept::default();
-                self.write(folder)
-            }
-            false => Ok(()),
+        match (self.kept.gone, &self.kept.left) {
+            (true, _) => self.kept = Kept::default(),
+            (false, Some(_)) => self.stay(),
+            (false, None) => return Ok(()),
         }
+        self.write(folder)
+    }
+
+    /// What is set is to be set back again.
+    fn stay(&mut self) {
+        (self.kept.left, self.kept.back) = (None, Vec::new());
     }
 
     /// Keeps that a part is about to be done. What was before it was done first is what it goes back to.
@@ -112,13 +119,26 @@ impl Record {
     pub fn went(&mut self, folder: &Folder, gone: bool) -> Result<(), String> {
         self.kept.gone = gone;
         if !gone {
-            self.kept.left = None;
+            self.stay();
         }
         self.write(folder)
     }
 
-    /// Keeps what could not be set back as the host let go of the GPUs.
-    pub fn put_back(&mut self, folder: &Folder, left: Vec<String>) -> Result<(), String> {
+    /// What is to be set back as the host lets go of the GPUs, and was not before: the last one first.
+    pub fn to_put_back(&self) -> Vec<Part> {
+        let parts = self.parts().iter().rev();
+        parts
+            .filter(|part| !self.kept.back.contains(part))
+            .cloned()
+            .collect()
+    }
+
+    /// Keeps what of that was set back, and what could not be. Of GPUs that had gone before it is known already.
+    pub fn put_back(&mut self, folder: &Folder, back: Vec<Part>, left: Vec<String>) -> Result<(), String> {
+        if self.kept.gone {
+            return Ok(());
+        }
+        self.kept.back.extend(back);
         self.kept.left = Some(left);
         self.write(folder)
     }
