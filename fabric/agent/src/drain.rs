@@ -110,7 +110,7 @@ impl Drain<'_> {
             Err(Missing::Gone(_)) => return self.is_gone(target, record),
             Err(missing) => return Err(missing.why().into()),
         };
-        record.renew(self.folder, target)?;
+        record.renew(self.folder, target, !self.ready().are_gone(target)?)?;
         if hooks.has(BEFORE_DETACH) {
             record.begin(self.folder, Part::Hook)?;
             run(&hooks, BEFORE_DETACH, target)?;

@@ -76,6 +76,11 @@ impl Ready<'_> {
         record.put_back(self.folder, back, left)
     }
 
+    /// Whether they are known to have gone, and not to have been made ready since.
+    pub fn are_gone(&self, target: &Target) -> Result<bool, String> {
+        Ok(Record::open(self.folder, target)?.is_gone())
+    }
+
     /// What could not be set back, or was not.
     pub fn left(&self, target: &Target) -> Result<Vec<String>, DriverError> {
         Ok(self.record(target)?.left())

@@ -40,6 +40,16 @@ impl Part {
     fn ends_with_the_kernel(&self) -> bool {
         !matches!(self, Self::Hook | Self::Settings { .. })
     }
+
+    /// Undone by the same.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Settings { uuid: Some(uuid), .. }, Self::Settings { uuid: other, .. }) => {
+                other.as_ref() == Some(uuid)
+            }
+            (one, other) => one == other,
+        }
+    }
 }
 
 /// See the module.
@@ -47,6 +57,8 @@ impl Part {
 pub(super) struct Record {
     file: File,
     kept: Kept,
+    /// The host has started since that was kept.
+    restarted: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,11 +83,16 @@ impl Record {
             parts: Vec::new(),
             whole: false,
         });
-        if kept.boot_id != boot_id {
+        let restarted = kept.boot_id != boot_id;
+        if restarted {
             kept.parts.retain(|part| !part.ends_with_the_kernel());
             kept.boot_id = boot_id;
         }
-        Ok(Self { file, kept })
+        Ok(Self {
+            file,
+            kept,
+            restarted,
+        })
     }
 
     /// Whom it is about.
@@ -83,19 +100,24 @@ impl Record {
         self.kept.target.clone()
     }
 
-    /// Keeps that a part is about to be done. One that was begun before is not undone twice.
+    /// Keeps that a part is about to be done. One that was begun before is not undone twice; and a GPU goes back to what it
+    /// was set to first.
     pub fn begin(&mut self, folder: &Folder, part: Part) -> Result<(), String> {
-        if self.kept.parts.contains(&part) {
+        if self.kept.parts.iter().any(|known| known.is_like(&part)) {
             return Ok(());
         }
         self.kept.parts.push(part);
         self.write(folder)
     }
 
-    /// Forgets a drain that was whole: the GPU has come back since, perhaps elsewhere.
-    pub fn renew(&mut self, folder: &Folder, target: &Target) -> Result<(), String> {
+    /// Forgets a drain that was whole: the GPU has come back since, perhaps elsewhere. One that is here again for the host's
+    /// start alone, and that nobody has made ready, is to be set to what it was before that drain.
+    pub fn renew(&mut self, folder: &Folder, target: &Target, made_ready: bool) -> Result<(), String> {
         if self.kept.whole {
-            (self.kept.parts, self.kept.whole) = (Vec::new(), false);
+            let goes_on = self.restarted && !made_ready;
+            let parts = &mut self.kept.parts;
+            parts.retain(|part| goes_on && matches!(part, Part::Settings { .. }));
+            self.kept.whole = false;
             self.write(folder)?;
         }
         self.kept.target = target.clone();

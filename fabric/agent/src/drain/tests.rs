@@ -15,6 +15,14 @@ fn forget(bench: &Bench) {
     }
 }
 
+/// The host starts, under this name.
+fn starts(bench: &Bench, id: char) {
+    let random = bench.host.root.path().join("proc/sys/kernel/random");
+    fs::create_dir_all(&random).unwrap();
+    let id = format!("{id}1111111-2222-4333-8444-555555555555\n");
+    fs::write(random.join("boot_id"), id).unwrap();
+}
+
 #[test]
 fn a_gpu_that_comes_back_is_set_to_what_it_was() {
     let bench = Bench::new();
@@ -36,21 +44,59 @@ fn a_gpu_that_comes_back_is_set_to_what_it_was() {
 #[test]
 fn also_after_a_start_of_the_host_in_between() {
     let bench = Bench::new();
-    let random = bench.host.root.path().join("proc/sys/kernel/random");
-    fs::create_dir_all(&random).unwrap();
-    let starts = |id: char| {
-        let id = format!("{id}1111111-2222-4333-8444-555555555555\n");
-        fs::write(random.join("boot_id"), id).unwrap();
-    };
-    starts('a');
+    starts(&bench, 'a');
     let kernel = Kernel::of(&bench.host, Mood::Willing);
     bench.put("power", "300000");
     bench.drain();
     forget(&bench);
-    starts('b');
+    starts(&bench, 'b');
     kernel.start_again();
     bench.undrain();
     assert_eq!(bench.is("power").as_deref(), Some("300000"));
+}
+
+/// The host started between two drains, and found the GPU again, as it comes; nobody made it ready.
+#[test]
+fn a_drain_again_after_a_start_of_the_host_is_undone_to_what_was_before_the_first() {
+    for profile in [None, Some(PROFILE)] {
+        let bench = Bench::new();
+        starts(&bench, 'a');
+        let kernel = Kernel::of(&bench.host, Mood::Willing);
+        if let Some(profile) = profile {
+            bench.profile(profile);
+            bench.make().unwrap();
+        }
+        bench.put("compute", "3");
+        bench.put("power", "300000");
+        bench.drain();
+        forget(&bench);
+        starts(&bench, 'b');
+        kernel.start_again();
+        bench.drain();
+        assert_eq!(bench.left(), Vec::<String>::new());
+        forget(&bench);
+        bench.undrain();
+        assert_eq!(bench.are(["compute", "power"]), ["3", "300000"], "{profile:?}");
+    }
+}
+
+/// The host started while the GPU was elsewhere, and it came back by being attached: what it was set to then counts.
+#[test]
+fn a_drain_of_a_gpu_that_came_anew_is_not_undone_to_what_was_before_an_earlier_one() {
+    let bench = Bench::new();
+    starts(&bench, 'a');
+    let kernel = Kernel::of(&bench.host, Mood::Willing);
+    bench.put("power", "300000");
+    bench.drain();
+    forget(&bench);
+    starts(&bench, 'b');
+    kernel.start_again();
+    bench.make().unwrap();
+    bench.put("power", "400000");
+    bench.drain();
+    forget(&bench);
+    bench.undrain();
+    assert_eq!(bench.is("power").as_deref(), Some("400000"));
 }
 
 const PROFILE: &str = "persistence = true\ncompute-mode = \"exclusive-process\"\npower-limit-watts = 300";

@@ -124,6 +124,11 @@ impl Record {
         self.write(folder)
     }
 
+    /// The host has let go of the GPUs.
+    pub fn is_gone(&self) -> bool {
+        self.kept.gone
+    }
+
     /// What is to be set back as the host lets go of the GPUs, and was not before: the last one first.
     pub fn to_put_back(&self) -> Vec<Part> {
         let parts = self.parts().iter().rev();
@@ -154,7 +159,8 @@ impl Record {
     }
 
     fn write(&self, folder: &Folder) -> Result<(), String> {
-        let kept = (!self.kept.parts.is_empty()).then_some(&self.kept);
+        let says_something = self.kept.gone || !self.kept.parts.is_empty();
+        let kept = says_something.then_some(&self.kept);
         self.file.write(folder, kept)
     }
 }
