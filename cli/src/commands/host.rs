@@ -1,6 +1,6 @@
 //! `host`: agents on hosts, at the manager: tokens by which they are enrolled, those that there are, and their end.
 
-use super::Outcome;
+use super::{Outcome, removed};
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
@@ -9,7 +9,7 @@ use crate::output::human::counted;
 use crate::output::{Output, say};
 use crate::tables;
 use poolwright_model::id::HostId;
-use poolwright_service::agent::{Agent, TokenMade};
+use poolwright_service::agent::{Agent, OpenToken, TokenMade, name_of_token};
 use serde_json::json;
 use std::time::Duration;
 
@@ -24,6 +24,12 @@ enum Action {
     /// Make a token by which agents are enrolled; it is shown once
     #[command(after_help = TOKEN)]
     Token(TokenArgs),
+    /// List the tokens that still enrol somebody, without what opens them
+    #[command(after_help = TOKENS)]
+    Tokens(ManagerArgs),
+    /// Withdraw a token: from now on it enrols nobody, and whoever was enrolled by it stays
+    #[command(after_help = "Example:\n  poolwright host withdraw-token 7c9e6679f7d44e0c8a1f3b5d2e6a9c04")]
+    WithdrawToken(WithdrawArgs),
     /// List the agents that were enrolled, and until when their certificates are good
     #[command(after_help = AGENTS)]
     Agents(ManagerArgs),
@@ -45,6 +51,14 @@ Then, on the host: sudo poolwright agent enrol --manager https://pool:8443 --ca 
 10.0.3.17:8444
 A token that names hosts is good once for each of them, and is the only one that replaces an agent, as after a reimage.
 JSON: {token, id, uuids, uses, ends}.";
+
+const TOKENS: &str = "\
+Examples:
+  poolwright host tokens
+  poolwright host tokens -o json
+
+One that nobody should have any more is withdrawn: poolwright host withdraw-token TOKEN
+JSON: [{id, uuids, used, uses_left, made, by, ends}].";
 
 const AGENTS: &str = "\
 Examples:
@@ -69,6 +83,15 @@ struct TokenArgs {
 }
 
 #[derive(Debug, clap::Args)]
+struct WithdrawArgs {
+    /// What `host tokens` calls it
+    #[arg(value_name = "TOKEN")]
+    token: String,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+#[derive(Debug, clap::Args)]
 struct OneArgs {
     host: HostId,
     #[command(flatten)]
@@ -86,6 +109,15 @@ struct RevokeArgs {
 pub async fn run(args: HostArgs, output: Output) -> Outcome {
     match args.action {
         Action::Token(args) => token(&args, output).await?,
+        Action::Tokens(manager) => {
+            let open: Vec<OpenToken> = Api::new(&manager)?.get(&["agent-tokens"]).await?;
+            output.show(&open, &tables::open_tokens(&open))?;
+        }
+        Action::WithdrawToken(WithdrawArgs { token, manager }) => {
+            let name = name_of_token(&token);
+            Api::new(&manager)?.delete(&["agent-tokens", name]).await?;
+            removed::show("token", name, output)?;
+        }
         Action::Agents(manager) => {
             let agents: Vec<Agent> = Api::new(&manager)?.get(&["agents"]).await?;
             output.show(&agents, &tables::agents(&agents))?;

@@ -1,8 +1,8 @@
-//! Agents that speak for hosts.
+//! Agents that speak for hosts, and the tokens by which more may come.
 
 use super::column;
 use crate::output::{Cell, Table};
-use poolwright_service::agent::Agent;
+use poolwright_service::agent::{Agent, OpenToken};
 
 pub fn agents(agents: &[Agent]) -> Table {
     let mut table = Table::new([
@@ -30,4 +30,36 @@ pub fn agents(agents: &[Agent]) -> Table {
         ]);
     }
     table
+}
+
+pub fn open_tokens(open: &[OpenToken]) -> Table {
+    let mut table = Table::new([
+        column("TOKEN").named("id"),
+        column("GOOD UNTIL").named("ends"),
+        column("LEFT").named("uses_left"),
+        column("FOR").named("uuids"),
+        column("BY"),
+        column("MADE").if_room(),
+    ]);
+    for token in open {
+        table.row([
+            Cell::text(&token.id),
+            Cell::text(token.ends),
+            Cell::text(token.uses_left),
+            Cell::text(for_whom(token)),
+            Cell::text(&token.by),
+            Cell::text(token.made),
+        ]);
+    }
+    table
+}
+
+/// The first host that may still come with it, and how many more.
+fn for_whom(token: &OpenToken) -> String {
+    let mut left = token.uuids.difference(&token.used);
+    match (left.next(), left.count()) {
+        (None, _) => "any host without an agent".to_owned(),
+        (Some(one), 0) => one.clone(),
+        (Some(one), more) => format!("{one} and {more} more"),
+    }
 }

@@ -11,7 +11,7 @@ mod queue;
 mod work;
 
 pub use accounts::accounts;
-pub use agents::agents;
+pub use agents::{agents, open_tokens};
 pub use pool::{fabrics, faults, gpus, held_gpus, hosts, not_composable, snapshot, switches};
 pub use quarantine::{history, quarantined, strikes};
 pub use queue::{queue, tenants};

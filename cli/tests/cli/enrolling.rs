@@ -130,6 +130,7 @@ async fn an_agent_speaks_for_its_host_from_its_enrolment_to_its_revocation() {
         assert_eq!(mode & 0o777, 0o600, "{secret}");
     }
     host.enrol(&manager, &token).await.refused(4, &["already"]);
+    is_withdrawn(&manager, &host).await;
     let listed = manager.run("host agents -o json").await.expect(0, &[]).json();
     assert_eq!(agents(&listed), [(host.name.clone(), true)]);
 
@@ -195,6 +196,28 @@ async fn an_agent_speaks_for_its_host_from_its_enrolment_to_its_revocation() {
         assert!(audit.contains(word), "{word}: {audit}");
     }
     assert_eq!(manager.server.terminate().await, 0);
+}
+
+/// A token that was made by mistake is listed without what opens it, and enrols nobody once it is withdrawn.
+async fn is_withdrawn(manager: &Manager, host: &Host) {
+    let file = host.token(manager, &format!("--uuid {}", host.uuid)).await;
+    let text = fs::read_to_string(&file).unwrap();
+    let (name, secret) = text.trim().split_at(32);
+    let open = manager.run("host tokens").await.expect(0, &[name, &host.uuid]);
+    assert!(!open.out.contains(secret), "{open:?}");
+    // Also by the whole of it, which goes no further than here.
+    manager
+        .run(&format!("host withdraw-token {}", text.trim()))
+        .await
+        .expect(0, &[name, "forgotten"]);
+    host.enrol(manager, &file).await.refused(4, &["no such token"]);
+    manager
+        .run(&format!("host withdraw-token {name}"))
+        .await
+        .refused(3, &["no open token", "host tokens"]);
+    let audit = manager.run("audit --after 0 -o json").await.expect(0, &[]).out;
+    assert!(audit.contains(&format!("/api/v1/agent-tokens/{name}")), "{audit}");
+    assert!(!audit.contains(secret), "{audit}");
 }
 
 /// The agent's host shows no GPU, so an attach waits, and says so until it is cancelled.

@@ -66,6 +66,22 @@ async fn tokens_are_made_by_who_may_and_open_nothing_else() {
     assert_eq!((status, &made["uses"]), (201, &json!(1)), "{made}");
     let token = made["token"].as_str().unwrap();
 
+    let one = format!("agent-tokens/{}", &token[..32]);
+    for (method, path) in [("GET", "agent-tokens"), ("DELETE", one.as_str())] {
+        assert_eq!(
+            door.ask(method, path, Some("kim"), &json!({})).await.0,
+            403,
+            "{path}"
+        );
+    }
+    let (status, open) = door.ask("GET", "agent-tokens", Some("admin"), &json!({})).await;
+    assert_eq!(
+        (status, &open[0]["id"], &open[0]["uses_left"]),
+        (200, &json!(token[..32]), &json!(1))
+    );
+    assert_eq!(open[0]["by"], "admin");
+    assert!(!open.to_string().contains(&token[32..]), "{open}");
+
     // It is a good one, and no host has that UUID.
     let (status, refused) = door.enrol(token).await;
     let said = refused["error"]["message"].as_str().unwrap_or_default();
@@ -86,7 +102,11 @@ async fn tokens_are_made_by_who_may_and_open_nothing_else() {
         .ask("POST", "agents/host-1/revoke", Some("admin"), &json!({}))
         .await;
     assert_eq!(status, 404, "{refused}");
+    assert_eq!(door.ask("DELETE", &one, Some("admin"), &json!({})).await.0, 204);
+    assert_eq!(door.ask("DELETE", &one, Some("admin"), &json!({})).await.0, 404);
+    assert_eq!(door.enrol(token).await.0, 401, "nobody knows it any more");
     let audit = door.audit().await;
+    assert!(audit.contains(&format!("/api/v1/{one}")), "{audit}");
     assert!(!audit.contains(token) && !audit.contains(&token[32..]), "{audit}");
     assert!(audit.contains("/api/v1/agent-tokens"), "{audit}");
     door.running.stop().await;

@@ -132,6 +132,22 @@ pub struct TokenMade {
     pub ends: Timestamp,
 }
 
+/// A token that still enrols somebody, without what opens it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OpenToken {
+    pub id: String,
+    /// The hosts that it is for; none: any, once.
+    pub uuids: BTreeSet<String>,
+    /// Those of them that were enrolled by it.
+    pub used: BTreeSet<String>,
+    /// How many hosts may still be enrolled by it.
+    pub uses_left: u32,
+    pub made: Timestamp,
+    /// Who made it.
+    pub by: String,
+    pub ends: Timestamp,
+}
+
 /// What an agent sends to be enrolled.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Enrolment {
@@ -262,6 +278,11 @@ impl NewToken {
     }
 }
 
+/// The name of a token, also where somebody gives the whole of it: what opens it is to go nowhere.
+pub fn name_of_token(text: &str) -> &str {
+    parts(text).map_or(text, |(name, _)| name)
+}
+
 /// The name in a token, and its secret; `None` if it can't be one.
 pub(crate) fn parts(text: &str) -> Option<(&str, &str)> {
     let is_one =
@@ -278,6 +299,25 @@ impl AgentToken {
         self.ends <= now
     }
 
+    fn uses_left(&self) -> u32 {
+        let used = u32::try_from(self.used.len()).unwrap_or(u32::MAX);
+        self.uses.saturating_sub(used)
+    }
+
+    /// What is told of it while it still enrols somebody.
+    pub(crate) fn open(self, now: Timestamp) -> Option<OpenToken> {
+        let uses_left = self.uses_left();
+        (uses_left > 0 && !self.is_over(now)).then_some(OpenToken {
+            id: self.id,
+            uuids: self.uuids,
+            used: self.used,
+            uses_left,
+            made: self.made,
+            by: self.by,
+            ends: self.ends,
+        })
+    }
+
     /// Whether a host may be enrolled by it. `before`: the agent that it has.
     pub(crate) fn admits(
         &self,
@@ -292,7 +332,7 @@ impl AgentToken {
         if self.used.contains(uuid) {
             return refused(format!("the host {uuid} was enrolled by this token already"));
         }
-        if self.used.len() >= self.uses as usize {
+        if self.uses_left() == 0 {
             return refused(format!(
                 "the token was good for {} hosts, and is used up",
                 self.uses

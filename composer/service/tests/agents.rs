@@ -13,7 +13,8 @@ use poolwright_executor::Clock as Now;
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_model::topology::{Host, PowerState};
 use poolwright_service::agent::{
-    Agent, AgentSpec, Authority, ConnectedAgent, Enrolled, Enrolment, Identity, NewToken, Renewal, Signed,
+    self, Agent, AgentSpec, Authority, ConnectedAgent, Enrolled, Enrolment, Identity, NewToken, Renewal,
+    Signed,
 };
 use poolwright_service::clock::Clock;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Standing, Trust};
@@ -273,6 +274,44 @@ async fn a_token_enrols_the_hosts_that_it_names_each_once_until_it_ends() {
     // The one that was over was forgotten when the next was made.
     assert_eq!(composer.may_enrol(&asked(&bulk, TWO), "10.0.0.7").await, Ok(None));
     composer.close().await;
+}
+
+#[tokio::test]
+async fn a_token_that_was_withdrawn_enrols_nobody_at_any_manager_and_who_came_with_it_stays() {
+    let pool = Pool::new();
+    let composer = pool.first_manager().await;
+    let other = pool.manager().await;
+    let bulk = token(&composer, &[ONE, TWO]).await;
+    let single = token(&composer, &[]).await;
+    enrol(&composer, &bulk, ONE).await.unwrap();
+    let open = async || {
+        let open = other.open_agent_tokens().await.unwrap();
+        let of = |token: agent::OpenToken| (token.id, token.uses_left);
+        open.into_iter().map(of).collect::<BTreeSet<_>>()
+    };
+    let name = |text: &str| agent::name_of_token(text).to_owned();
+    assert_eq!(
+        open().await,
+        BTreeSet::from([(name(&bulk), 1), (name(&single), 1)])
+    );
+    other.withdraw_agent_token(&name(&bulk)).await.unwrap();
+    assert_eq!(open().await, BTreeSet::from([(name(&single), 1)]));
+    for manager in [&composer, &other] {
+        assert_eq!(manager.may_enrol(&asked(&bulk, TWO), "10.0.0.7").await, Ok(None));
+        let late = manager.enrol(&asked(&bulk, TWO)).await.unwrap_err();
+        assert!(late.message.contains("withdrawn"), "{late:?}");
+    }
+    let agents = composer.agents().await.unwrap();
+    assert_eq!(agents.iter().filter(|agent| agent.speaks()).count(), 1);
+    // What is withdrawn, used up or over is told as what there is not.
+    enrol(&composer, &single, TWO).await.unwrap();
+    for gone in [&bulk, &single] {
+        let refused = composer.withdraw_agent_token(&name(gone)).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::NotFound);
+        assert!(refused.hint.unwrap().contains("host tokens"));
+    }
+    composer.close().await;
+    other.close().await;
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Agents on hosts: tokens for them, those that there are, and the one request that nobody need be known for.
 
 use super::described::Paths;
-use super::{Answer, Body, Created, Id, Listed, Many};
+use super::{Answer, Body, Created, Gone, Id, Listed, Many};
 use crate::Api;
 use crate::audit::Trail;
 use crate::auth::{Asker, Denied};
@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use poolwright_model::id::HostId;
-use poolwright_service::agent::{Agent, Enrolled, Enrolment, NewToken, TokenMade};
+use poolwright_service::agent::{Agent, Enrolled, Enrolment, NewToken, OpenToken, TokenMade};
 use serde_json::Map;
 use std::sync::Arc;
 
@@ -24,7 +24,9 @@ pub(super) fn routes(paths: Paths) -> Paths {
         .get("/agents/{id}", one)
         .post("/agents/{id}/revoke", revoke)
         .post("/agents/{id}/renew", renew)
+        .get("/agent-tokens", tokens)
         .post("/agent-tokens", token)
+        .delete("/agent-tokens/{id}", withdraw)
 }
 
 async fn all(State(api): State<Api>) -> Listed<Agent> {
@@ -43,6 +45,15 @@ async fn renew(State(api): State<Api>, Id(host): Id<HostId>) -> Answer<Agent> {
     Ok(Json(api.composer.renew_agent(&host).await?))
 }
 
+async fn tokens(State(api): State<Api>) -> Listed<OpenToken> {
+    Ok(Many(api.composer.open_agent_tokens().await?))
+}
+
+async fn withdraw(State(api): State<Api>, Id(id): Id<String>) -> Result<Gone, Problem> {
+    api.composer.withdraw_agent_token(&id).await?;
+    Ok(Gone)
+}
+
 async fn token(
     State(api): State<Api>,
     Extension(asker): Extension<Asker>,
@@ -58,7 +69,7 @@ async fn enrol(
     Body(asked): Body<Enrolment>,
 ) -> Result<Created<Enrolled>, Refused> {
     let Some(admitted) = api.composer.may_enrol(&asked, trail.from()).await? else {
-        let why = "there is no such token: it is wrong, or it was over and is forgotten";
+        let why = "there is no such token: it is wrong, it was withdrawn, or it was over and is forgotten";
         return Err(Refused(Denied::Unknown(why.to_owned()).into_response()));
     };
     let mut said = Map::new();

@@ -36,10 +36,12 @@ const fn all(pattern: &'static str, privilege: Privilege) -> Mapping {
 
 /// Those that are not as [`OTHERS`]. What is [`Scoped`] asks by [`crate::auth::Asker::composer`]; nothing else is let
 /// through by a role in a scope.
-const MAPPINGS: [Mapping; 29] = [
+const MAPPINGS: &[Mapping] = &[
     all("/accounts", ConfigureUsers),
     all("/accounts/{id}", ConfigureUsers),
     all("/audit", ReadAudit),
+    // What may still let somebody in.
+    all("/agent-tokens", ConfigureManager),
     changed("/plan", ApplyPlans, Scoped),
     changed("/apply", ApplyPlans, Scoped),
     changed("/compose", ConfigureComponents, Scoped),

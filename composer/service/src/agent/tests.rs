@@ -109,6 +109,28 @@ fn a_token_ends() {
 }
 
 #[test]
+fn a_token_is_open_while_it_enrols_somebody_and_what_is_told_of_it_opens_nothing() {
+    let (mut token, text) = made(&[ONE, OTHER], None).unwrap();
+    let open = |token: &AgentToken, at| token.clone().open(at);
+    token.used.insert(ONE.to_owned());
+    let told = open(&token, noon()).unwrap();
+    assert_eq!(
+        (told.uses_left, told.uuids.len(), told.by.as_str()),
+        (1, 2, "admin")
+    );
+    let written = serde_json::to_string(&told).unwrap();
+    let (name, secret) = parts(&text).unwrap();
+    assert!(!written.contains(secret) && !written.contains(&token.digest));
+    assert_eq!(
+        (name_of_token(&text), name_of_token(name), name_of_token("x")),
+        (name, name, "x")
+    );
+    assert_eq!(open(&token, token.ends), None, "it is over");
+    token.used.insert(OTHER.to_owned());
+    assert_eq!(open(&token, noon()), None, "it is used up");
+}
+
+#[test]
 fn what_is_no_uuid_and_no_address_is_refused_in_words() {
     for wrong in ["", "x", "00000000-0000-0000-0000-000000000000", "Not Settable"] {
         let error = canonical(wrong).unwrap_err();

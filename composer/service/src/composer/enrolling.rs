@@ -5,7 +5,7 @@
 
 use super::Composer;
 use crate::accounts::lockout::Lockout;
-use crate::agent::{self, Agent, AgentToken, Authority, Enrolled, Enrolment, NewToken, TokenMade};
+use crate::agent::{self, Agent, AgentToken, Authority, Enrolled, Enrolment, NewToken, OpenToken, TokenMade};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_model::id::HostId;
 use poolwright_store::{Batch, StoreError, Stored, Versioned, read, read_all};
@@ -68,6 +68,31 @@ impl Composer {
         })
     }
 
+    /// Those that still enrol somebody, in the order in which they end.
+    pub async fn open_agent_tokens(&self) -> Result<Vec<OpenToken>, ServiceError> {
+        let now = self.clock.now();
+        let all = read_all::<AgentToken>(self.store.as_ref()).await?;
+        let open = all.into_iter().filter_map(|found| found.value.open(now));
+        let mut open: Vec<OpenToken> = open.collect();
+        open.sort_by(|a, b| (a.ends, &a.id).cmp(&(b.ends, &b.id)));
+        Ok(open)
+    }
+
+    /// From now on it enrols nobody: an enrolment is committed on the token as it was read. Whoever was enrolled by it stays.
+    pub async fn withdraw_agent_token(&self, id: &str) -> Result<(), ServiceError> {
+        let open = self.open_agent_tokens().await?;
+        if !open.iter().any(|token| token.id == id) {
+            let message = format!("no open token is called {id}");
+            return Err(ServiceError::new(ErrorCode::NotFound, message).with_hint(
+                "it may be used up, over, or withdrawn; poolwright host tokens has those that are open",
+            ));
+        }
+        let mut batch = Batch::new();
+        batch.delete(AgentToken::KIND, id);
+        self.store.commit(batch).await?;
+        Ok(())
+    }
+
     /// Whether somebody who comes from an address may enrol an agent; `None`: there is no such token.
     pub async fn may_enrol(&self, asked: &Enrolment, from: &str) -> Result<Option<Admitted>, ServiceError> {
         if self.enrolling.wrong.is_locked(from) {
@@ -94,7 +119,7 @@ impl Composer {
             let Some(admission) = self.admission(asked).await? else {
                 return Err(ServiceError::new(
                     ErrorCode::Conflict,
-                    "the token was over just before",
+                    "the token was withdrawn, or was over, just before",
                 ));
             };
             match self.try_to_enrol(asked, admission).await {
