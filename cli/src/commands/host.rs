@@ -1,4 +1,7 @@
-//! `host`: agents on hosts, at the manager: tokens by which they are enrolled, those that there are, and their end.
+//! `host`: agents on hosts, at the manager: tokens by which they are enrolled, those that there are, and their end. And hosts
+//! over their life: [`life`].
+
+mod life;
 
 use super::{Outcome, removed};
 use crate::api_client::{Api, ManagerArgs};
@@ -39,6 +42,8 @@ enum Action {
     /// Give an agent another certificate now; the manager does it by itself 10 days before the end
     #[command(after_help = "Example:\n  poolwright host renew-agent host-3")]
     RenewAgent(OneArgs),
+    #[command(flatten)]
+    Life(life::Action),
 }
 
 const TOKEN: &str = "\
@@ -126,6 +131,7 @@ pub async fn run(args: HostArgs, output: Output) -> Outcome {
             confirm.confirm(&format!("revoke the agent of {}", one.host))?;
             changed(&one, "revoke", output).await?;
         }
+        Action::Life(action) => life::run(action, output).await?,
         Action::RenewAgent(one) => changed(&one, "renew", output).await?,
     }
     Ok(ExitCode::Ok)

@@ -33,6 +33,7 @@ mod quarantine;
 mod queueing;
 mod recovery;
 mod restoring;
+mod retiring;
 mod scoped;
 mod serving;
 mod sharing;

@@ -33,6 +33,7 @@ pub mod early;
 pub mod endpoint;
 mod error;
 pub mod hooks;
+pub mod host;
 mod identity;
 mod ids;
 pub mod job;

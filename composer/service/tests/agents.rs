@@ -365,6 +365,44 @@ async fn an_enrolment_that_was_replaced_or_revoked_is_asked_for_no_more() {
 }
 
 #[tokio::test]
+async fn a_host_that_is_retired_has_no_agent_and_gets_none_before_it_is_back() {
+    let pool = Pool::new();
+    let composer = pool.first_manager().await;
+    let other = pool.manager().await;
+    let first = token(&composer, &[ONE]).await;
+    let host = enrol(&composer, &first, ONE).await.unwrap().host;
+    let again = token(&composer, &[ONE, TWO]).await;
+    let life = composer.retire_host(&host, "sold", "kim").await.unwrap();
+    let agent = life.agent.unwrap();
+    assert_eq!(
+        (agent.speaks(), agent.revoked),
+        (false, Some(life.of.events[0].at)),
+        "{agent:?}"
+    );
+    for manager in [&composer, &other] {
+        assert_eq!(
+            manager.renew_agent(&host).await.unwrap_err().code,
+            ErrorCode::Conflict
+        );
+        let refused = manager
+            .may_enrol(&asked(&again, ONE), "10.0.0.7")
+            .await
+            .unwrap_err();
+        assert!(refused.message.contains("is retired since"), "{refused:?}");
+        assert!(refused.hint.unwrap().contains("host reinstate"));
+    }
+    enrol(&other, &again, TWO).await.expect("another host");
+    other.reinstate_host(&host, "kim").await.unwrap();
+    assert!(
+        !composer.agent(&host).await.unwrap().speaks(),
+        "it is not back by itself"
+    );
+    enrol(&composer, &again, ONE).await.expect("enrolled anew");
+    composer.close().await;
+    other.close().await;
+}
+
+#[tokio::test]
 async fn a_certificate_is_renewed_ten_days_before_its_end_as_soon_as_the_agent_answers() {
     let pool = Pool::new();
     let composer = pool.first_manager().await;

@@ -46,6 +46,7 @@ mod repairing;
 mod requests;
 mod restarting_bmcs;
 mod restarts;
+mod retiring;
 mod rotating;
 mod scale;
 mod schedule_trouble;

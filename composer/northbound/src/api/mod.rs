@@ -8,6 +8,7 @@ mod demands;
 mod described;
 mod endpoints;
 mod forecast;
+mod host_life;
 mod letterboxes;
 mod limits;
 mod operations;
@@ -71,6 +72,7 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         tenants::routes,
         accounts::routes,
         agents::routes,
+        host_life::routes,
         audit::routes,
         endpoints::routes,
     ]

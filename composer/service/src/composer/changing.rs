@@ -417,7 +417,10 @@ impl Composer {
             return Ok(done);
         }
         let basis = self.basis(Wanted::Named).await?;
-        let plan = plan(&self.input(&basis))?;
+        let plan = match plan(&self.input(&basis)) {
+            Ok(plan) => plan,
+            Err(refused) => return Err(self.or_retired(refused).await),
+        };
         self.may_carry_out(request.kind, &plan).await?;
         self.within_what_tenants_may_hold(&plan).await?;
         self.spares_owed(&basis, &plan).await?;

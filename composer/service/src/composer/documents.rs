@@ -18,6 +18,7 @@ use crate::agent::{Agent, AgentToken};
 use crate::audit::{Head, Page};
 use crate::demand::DemandRecord;
 use crate::endpoint::Endpoint;
+use crate::host::{HostHistory, RetiredHosts};
 use crate::job::JobRun;
 use crate::leases::{Lease, ManagerRecord, Wish};
 use crate::limits::Limits;
@@ -56,6 +57,8 @@ const OURS: &[&str] = &[
     Limits::KIND,
     Quarantine::KIND,
     GpuHistory::KIND,
+    HostHistory::KIND,
+    RetiredHosts::KIND,
     ScheduleRun::KIND,
     Schedule::KIND,
     Sealed::KIND,
@@ -103,6 +106,8 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Limits::KIND => again::<Limits>(json),
         Quarantine::KIND => again::<Quarantine>(json),
         GpuHistory::KIND => again::<GpuHistory>(json),
+        HostHistory::KIND => again::<HostHistory>(json),
+        RetiredHosts::KIND => again::<RetiredHosts>(json),
         ScheduleRun::KIND => again::<ScheduleRun>(json),
         Schedule::KIND => again::<Schedule>(json),
         Sealed::KIND => again::<Sealed>(json),

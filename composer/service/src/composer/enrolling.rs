@@ -7,6 +7,7 @@ use super::Composer;
 use crate::accounts::lockout::Lockout;
 use crate::agent::{self, Agent, AgentToken, Authority, Enrolled, Enrolment, NewToken, OpenToken, TokenMade};
 use crate::error::{ErrorCode, ServiceError};
+use crate::host::RetiredHosts;
 use poolwright_model::id::HostId;
 use poolwright_store::{Batch, StoreError, Stored, Versioned, read, read_all};
 use std::sync::Arc;
@@ -39,6 +40,8 @@ struct Admission {
     before: Option<Versioned<Agent>>,
     host: HostId,
     uuid: String,
+    /// The revision of what says which hosts are retired: this one is not.
+    closed: Option<u64>,
 }
 
 impl Composer {
@@ -143,6 +146,10 @@ impl Composer {
         let uuid = agent::canonical(&asked.uuid)?;
         agent::check_address(&asked.address)?;
         let host = self.host_of(&uuid).await?;
+        let (retired, closed) = self.retired_hosts().await?;
+        if let Some(retired) = retired.of(&host) {
+            return Err(retired.refusal());
+        }
         let before = read::<Agent>(self.store.as_ref(), host.as_str()).await?;
         let agent = before.as_ref().map(|found| &found.value);
         token.value.admits(&uuid, agent, self.clock.now())?;
@@ -151,6 +158,7 @@ impl Composer {
             before,
             host,
             uuid,
+            closed,
         }))
     }
 
@@ -219,6 +227,7 @@ impl Composer {
         batch
             .expect(AgentToken::KIND, &token.id, Some(admission.token.revision))
             .expect(Agent::KIND, enrolled.id(), before)
+            .expect(RetiredHosts::KIND, RetiredHosts::default().id(), admission.closed)
             .put(&token)?
             .put(&enrolled)?;
         self.store.commit(batch).await?;

@@ -7,6 +7,7 @@
 //! * [`looking`]: the hardware as seen last, with what we know of it.
 //! * [`endpoints`]: whom to ask.
 //! * [`enrolling`]: agents on hosts. [`renewing`]: their certificates.
+//! * [`retiring`]: hosts out of service for good.
 //! * [`wanting`]: demands and schedules.
 //! * [`silence`]: what does not answer.
 //! * [`sizing`]: how large a job is.
@@ -94,6 +95,7 @@ mod renewing;
 mod repairing;
 mod requests;
 mod reserving;
+mod retiring;
 mod returning;
 mod rotating;
 mod scheduling;

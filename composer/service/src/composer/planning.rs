@@ -418,7 +418,8 @@ impl Composer {
             return Ok(done);
         }
         let mut basis = self.basis(wanted).await?;
-        basis.cordoned = cordoned.clone();
+        let closed = std::mem::replace(&mut basis.cordoned, cordoned.clone());
+        basis.close_hosts(closed.hosts);
         refuse(&plan, "no longer fits", &plan.stale(&basis.snapshot))?;
         let wrong = poolwright_planner::check(&plan, &basis.world());
         refuse(&plan, "may not be applied", &wrong)?;
@@ -504,12 +505,16 @@ impl Composer {
             let held = Arc::make_mut(&mut held).iter_mut();
             held.filter(|c| stays(c)).for_each(|c| c.demand = None);
         }
+        let (retired, _) = self.retired_hosts().await?;
         let mut basis = Basis {
             snapshot: self.snapshot().await?,
             held,
             reserved,
             demands,
-            cordoned: Cordoned::default(),
+            cordoned: Cordoned {
+                hosts: retired.hosts().cloned().collect(),
+                ..Cordoned::default()
+            },
             promises,
             underway: !touched.is_disjoint(&scheduled),
         };

@@ -120,6 +120,7 @@ impl Composer {
         self.is_named_so(&plan, &mut with).await?;
         self.spares_reserved(&plan, request.reservation, &mut with)
             .await?;
+        self.spares_retired_hosts(&plan, &mut with).await?;
         if let Some(seen) = &request.how.seen {
             self.is_as_seen(seen, &mut with).await?;
         }

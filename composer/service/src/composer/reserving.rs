@@ -186,7 +186,10 @@ impl Composer {
                         self.spares_owed(&basis, &plan).await?;
                         plan
                     }
-                    Err(refusal) => return Err(self.or_who_has_them(refusal.into(), gpus).await),
+                    Err(refusal) => {
+                        let refused = self.or_retired(refusal).await;
+                        return Err(self.or_who_has_them(refused, gpus).await);
+                    }
                 }
             }
             Wished::Fitting(spec) => {

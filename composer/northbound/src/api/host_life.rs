@@ -1,0 +1,70 @@
+//! Hosts over their life: retired, replaced, back in service; and what each has gone through.
+
+use super::described::Paths;
+use super::{Answer, Body, Id, Listed, Many};
+use crate::{Api, auth::Asker};
+use axum::Json;
+use axum::extract::{Extension, State};
+use poolwright_model::id::HostId;
+use poolwright_service::host::{HostLife, Retirement};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub(super) fn routes(paths: Paths) -> Paths {
+    paths
+        .get("/retired-hosts", retired)
+        .get("/hosts/{id}/history", history)
+        .post("/hosts/{id}/retire", retire)
+        .post("/hosts/{id}/reinstate", reinstate)
+        .post("/hosts/{id}/replaced", replaced)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct HostRetired {
+    /// In words.
+    #[serde(default)]
+    why: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct HostReplaced {
+    /// The host that came in its place.
+    #[schemars(with = "String")]
+    by: HostId,
+}
+
+async fn retired(State(api): State<Api>) -> Listed<Retirement> {
+    Ok(Many(api.composer.retired().await?))
+}
+
+async fn history(State(api): State<Api>, Id(id): Id<HostId>) -> Answer<HostLife> {
+    Ok(Json(api.composer.host_life(&id).await?))
+}
+
+async fn retire(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Id(id): Id<HostId>,
+    Body(HostRetired { why }): Body<HostRetired>,
+) -> Answer<HostLife> {
+    Ok(Json(api.composer.retire_host(&id, &why, &by.account).await?))
+}
+
+async fn reinstate(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Id(id): Id<HostId>,
+) -> Answer<HostLife> {
+    Ok(Json(api.composer.reinstate_host(&id, &by.account).await?))
+}
+
+async fn replaced(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Id(id): Id<HostId>,
+    Body(body): Body<HostReplaced>,
+) -> Answer<HostLife> {
+    Ok(Json(api.composer.replace_host(&id, &body.by, &by.account).await?))
+}
