@@ -3,6 +3,9 @@
 #[path = "../../pcie/tests/tree/mod.rs"]
 pub(crate) mod tree;
 
+#[path = "../tests/agent/kernel.rs"]
+pub(crate) mod kernel;
+
 use crate::drain::Drain;
 use crate::folder::Folder;
 use crate::ready::Ready;

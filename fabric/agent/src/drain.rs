@@ -20,11 +20,6 @@ use poolwright_driver::{DriverError, ErrorKind, Holder, in_use};
 use poolwright_pcie::{Address, ChangeError, Machine, Nvml, Setting};
 use record::{Part, Record};
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// The NVIDIA driver may take so long to show a GPU that came back.
-const DRIVER: Duration = Duration::from_secs(20);
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// The host that a GPU is taken from.
 pub(crate) struct Drain<'a> {
@@ -262,16 +257,9 @@ impl Drain<'_> {
         Ok(())
     }
 
-    /// Tells the driver something as soon as it has the GPU again: it needs a while for one that came back.
     fn told<T>(&self, tell: impl Fn(&Nvml) -> Result<T, String>) -> Result<(), Failed> {
-        let until = Instant::now() + DRIVER;
-        loop {
-            match tell(&(self.nvml)()) {
-                Ok(_) => return Ok(()),
-                Err(why) if Instant::now() >= until => return Err(why.into()),
-                Err(_) => std::thread::park_timeout(PAUSE),
-            }
-        }
+        settings::once_shown(self.nvml, tell)?;
+        Ok(())
     }
 
     /// Where pciehp is at work the slot is turned off and on; elsewhere the bus is scanned.

@@ -7,6 +7,7 @@
 mod health;
 mod profile;
 mod record;
+mod reset;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +19,7 @@ use crate::settings::{self, Holds};
 use crate::sight::{Device, Sight};
 use crate::wire::Target;
 use poolwright_driver::DriverError;
-use poolwright_pcie::{Address, Nvml, Setting};
+use poolwright_pcie::{Address, Nvml, Set, Setting};
 pub(crate) use profile::Profile;
 use record::{Part, Record};
 use std::path::Path;
@@ -64,7 +65,8 @@ impl Ready<'_> {
                     was: Setting::Persistence(_),
                     ..
                 }
-                | Part::Told => {}
+                | Part::Told
+                | Part::Unbound { .. } => {}
                 Part::Set { gpu, uuid, was } => {
                     match settings::set_back(self.root, &nvml, (*gpu, uuid.as_deref()), *was) {
                         Ok(_) => back.push(part),
@@ -97,26 +99,20 @@ impl Ready<'_> {
 
     fn try_make(&self, target: &Target, record: &mut Record) -> Result<String, String> {
         let (hooks, profile) = (Hooks::read(self.folder)?, Profile::read(self.folder)?);
-        let nvml = (self.nvml)();
-        let sight = Sight::of(self.root, &nvml);
-        let devices = found(&sight, target).map_err(Missing::why)?;
-        for device in &devices {
-            for wanted in profile.settings() {
-                waits_for_no_reset(&nvml, device, wanted)?;
-            }
+        // Of ECC it is known beforehand that a GPU takes it with a reset only: nothing is begun where it can't have one.
+        if let Some(waits) = self.known_to_wait(target, &profile)? {
+            self.may_reset(target).map_err(|why| waits.in_vain(&why))?;
         }
-        let mut said = Vec::new();
-        for device in &devices {
-            said.push(health::of(self.root, &nvml, device)?);
-        }
+        let mut said = self.healthy(target)?;
         if hooks.has(HEALTH_CHECK) {
             run(&hooks, HEALTH_CHECK, target)?;
             said.push(format!("{HEALTH_CHECK} passed"));
         }
-        for device in &devices {
-            for wanted in profile.settings() {
-                said.push(self.give(&nvml, device, wanted, record)?);
-            }
+        let waiting = self.set_all(target, &profile, &mut said, record)?;
+        if let Some(first) = waiting.first() {
+            self.may_reset(target).map_err(|why| first.in_vain(&why))?;
+            said.push(self.reset(target, &waiting, record)?);
+            said.extend(self.healthy(target)?);
         }
         if hooks.has(AFTER_ATTACH) {
             record.begin(self.folder, Part::Told)?;
@@ -126,6 +122,60 @@ impl Ready<'_> {
         Ok(said.join("; "))
     }
 
+    /// What is set, or not, and waits for a reset whatever else is done.
+    fn known_to_wait(&self, target: &Target, profile: &Profile) -> Result<Option<Waits>, String> {
+        let nvml = (self.nvml)();
+        let sight = Sight::of(self.root, &nvml);
+        let ecc = || {
+            profile
+                .settings()
+                .into_iter()
+                .filter(|set| matches!(set, Setting::Ecc(_)))
+        };
+        for device in found(&sight, target).map_err(Missing::why)? {
+            let gpu = device.address();
+            for wanted in ecc().filter(|_| device.driver_says.is_some()) {
+                let set = nvml.setting(gpu, wanted)?.filter(|set| set.now != wanted);
+                if let Some(Set { now, .. }) = set {
+                    return Ok(Some(Waits { gpu, wanted, now }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn healthy(&self, target: &Target) -> Result<Vec<String>, String> {
+        let nvml = (self.nvml)();
+        let sight = Sight::of(self.root, &nvml);
+        let devices = found(&sight, target).map_err(Missing::why)?;
+        devices
+            .iter()
+            .map(|device| health::of(self.root, &nvml, device))
+            .collect()
+    }
+
+    /// Gives them the profile, and returns what waits for a reset.
+    fn set_all(
+        &self,
+        target: &Target,
+        profile: &Profile,
+        said: &mut Vec<String>,
+        record: &mut Record,
+    ) -> Result<Vec<Waits>, String> {
+        let nvml = (self.nvml)();
+        let sight = Sight::of(self.root, &nvml);
+        let mut waiting = Vec::new();
+        for device in found(&sight, target).map_err(Missing::why)? {
+            for wanted in profile.settings() {
+                match self.give(&nvml, &device, wanted, record)? {
+                    Given::Done(how) => said.push(how),
+                    Given::Waits(waits) => waiting.push(waits),
+                }
+            }
+        }
+        Ok(waiting)
+    }
+
     /// Sets one thing, where it is different, and reads it back.
     fn give(
         &self,
@@ -133,16 +183,17 @@ impl Ready<'_> {
         device: &Device<'_>,
         wanted: Setting,
         record: &mut Record,
-    ) -> Result<String, String> {
+    ) -> Result<Given, String> {
         let gpu = device.address();
+        let done = |how: String| Ok(Given::Done(how));
         let Some(says) = device.driver_says else {
-            return Ok(format!("{}: no NVIDIA driver shows {gpu}", wanted.name()));
+            return done(format!("{}: no NVIDIA driver shows {gpu}", wanted.name()));
         };
         let Some(was) = nvml.setting(gpu, wanted)? else {
-            return Ok(format!("{}: not offered by {gpu}", wanted.name()));
+            return done(format!("{}: not offered by {gpu}", wanted.name()));
         };
         if was.now == wanted && was.next == wanted {
-            return Ok(format!("{wanted}, as it was"));
+            return done(format!("{wanted}, as it was"));
         }
         let part = Part::Set {
             gpu,
@@ -151,39 +202,59 @@ impl Ready<'_> {
         };
         record.begin(self.folder, part)?;
         match settings::set(nvml, gpu, wanted)? {
-            Holds::Now => Ok(format!("{wanted} (it was {})", was.now)),
-            Holds::AfterReset => Err(pending(wanted, gpu, was.now)),
+            Holds::Now => done(format!("{wanted} (it was {})", was.now)),
+            Holds::AfterReset => Ok(Given::Waits(Waits {
+                gpu,
+                wanted,
+                now: was.now,
+            })),
         }
     }
 
     fn take_back(&self, record: &mut Record, target: &Target) -> Result<(), String> {
         while let Some(part) = record.last() {
-            match part {
-                Part::Told => run(&Hooks::read(self.folder)?, BEFORE_DETACH, target)?,
-                Part::Set { gpu, uuid, was } => {
-                    settings::set_back(self.root, &(self.nvml)(), (gpu, uuid.as_deref()), was)?;
-                }
-            }
+            self.undo(&part, target)?;
             record.undone(self.folder)?;
         }
         Ok(())
     }
+
+    fn undo(&self, part: &Part, target: &Target) -> Result<(), String> {
+        match part {
+            Part::Told => run(&Hooks::read(self.folder)?, BEFORE_DETACH, target),
+            Part::Set { gpu, uuid, was } => {
+                let it = (*gpu, uuid.as_deref());
+                settings::set_back(self.root, &(self.nvml)(), it, *was).map(drop)
+            }
+            Part::Unbound { function, driver } => self.give_back(*function, driver),
+        }
+    }
 }
 
-/// Of ECC it is known beforehand that a GPU takes it with a reset only: nothing is begun then. Of MIG it depends on the GPU.
-fn waits_for_no_reset(nvml: &Nvml, device: &Device<'_>, wanted: Setting) -> Result<(), String> {
-    if !matches!(wanted, Setting::Ecc(_)) || device.driver_says.is_none() {
-        return Ok(());
-    }
-    let gpu = device.address();
-    match nvml.setting(gpu, wanted)? {
-        Some(set) if set.now != wanted => Err(pending(wanted, gpu, set.now)),
-        _ => Ok(()),
-    }
+/// What came of one setting.
+enum Given {
+    Done(String),
+    Waits(Waits),
 }
 
-fn pending(wanted: Setting, gpu: Address, now: Setting) -> String {
-    format!(
-        "{wanted}: {gpu} takes it with its next reset only, and is now {now}: set it once with nvidia-smi and reset it"
-    )
+/// A setting that a GPU takes with its next reset only.
+struct Waits {
+    gpu: Address,
+    wanted: Setting,
+    now: Setting,
+}
+
+impl Waits {
+    fn came(&self) -> String {
+        format!("{} by a reset (it was {})", self.wanted, self.now)
+    }
+
+    /// It can't be reset.
+    fn in_vain(&self, why: &str) -> String {
+        let Self { gpu, wanted, now } = self;
+        format!(
+            "{wanted}: {gpu} takes it with its next reset only, is now {now}, and was not reset: {why}; or set it once with \
+             nvidia-smi and reset it"
+        )
+    }
 }

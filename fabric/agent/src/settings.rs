@@ -5,6 +5,11 @@
 
 use poolwright_pcie::{Address, ComputeMode, Machine, Nvml, NvmlState, Setting};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The NVIDIA driver may take so long to show a GPU that came back.
+const DRIVER: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether what a GPU is set to holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +57,20 @@ pub(crate) fn all(nvml: &Nvml, gpu: Address) -> Vec<Setting> {
     ];
     let told = |like| nvml.setting(gpu, like).ok().flatten();
     kinds.into_iter().filter_map(told).map(|set| set.next).collect()
+}
+
+/// Tells the driver something as soon as it has a GPU again: it needs a while for one that came back.
+pub(crate) fn once_shown<T>(
+    nvml: &dyn Fn() -> Nvml,
+    tell: impl Fn(&Nvml) -> Result<T, String>,
+) -> Result<T, String> {
+    let until = Instant::now() + DRIVER;
+    loop {
+        match tell(&nvml()) {
+            Err(_) if Instant::now() < until => std::thread::park_timeout(PAUSE),
+            told => return told,
+        }
+    }
 }
 
 /// Where the GPU with this UUID is that was at `before`; `None` where it has gone.

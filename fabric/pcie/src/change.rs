@@ -126,6 +126,22 @@ impl Machine {
         read_back(|| self.has(function), || format!("{function} there"))
     }
 
+    /// Whether the kernel knows a way to reset a function alone.
+    pub fn can_reset(&self, function: Address) -> bool {
+        self.function(function).join("reset").exists()
+    }
+
+    /// Resets a function, which no driver should have: its place and its registers are as before, all else is forgotten.
+    pub fn reset(&self, function: Address) -> Change {
+        write_apart(&self.function(function).join("reset"), "1")?;
+        let answers = || {
+            let functions = self.look().functions;
+            let it = functions.iter().find(|other| other.address == function);
+            it.and_then(|it| it.answers) == Some(true)
+        };
+        read_back(answers, || format!("{function} answering"))
+    }
+
     /// Turns a slot on or off.
     pub fn power(&self, slot: &str, on: bool) -> Change {
         let file = self.root().join("sys/bus/pci/slots").join(slot).join("power");

@@ -120,10 +120,6 @@ int nvmlDeviceGetPowerUsage(const char *gpu, unsigned *milliwatts) {
     *milliwatts = 71250;
     return SUCCESS;
 }
-int nvmlDeviceGetMigMode(const char *gpu, unsigned *now, unsigned *then) {
-    (void)gpu, (void)now, (void)then;
-    return NOT_SUPPORTED;
-}
 /* What a GPU is set to, and how its memory is, lie in files of /tmp, so that a test may set and read them. */
 static unsigned kept(const char *gpu, const char *name, unsigned otherwise) {
     char path[512], text[32] = "";
@@ -151,6 +147,16 @@ int nvmlDeviceGetEccMode(const char *gpu, unsigned *now, unsigned *then) {
     return SUCCESS;
 }
 int nvmlDeviceSetEccMode(const char *gpu, unsigned on) { return keep(gpu, "ecc_next", on); }
+/* Offered where a test has put a mode there; takes effect with the next reset. */
+int nvmlDeviceGetMigMode(const char *gpu, unsigned *now, unsigned *then) {
+    if ((*now = kept(gpu, "mig", 2)) > 1) return NOT_SUPPORTED;
+    *then = kept(gpu, "mig_next", *now);
+    return SUCCESS;
+}
+int nvmlDeviceSetMigMode(const char *gpu, unsigned on, int *activated) {
+    *activated = SUCCESS;
+    return kept(gpu, "mig", 2) > 1 ? NOT_SUPPORTED : keep(gpu, "mig_next", on);
+}
 int nvmlDeviceGetComputeMode(const char *gpu, unsigned *mode) {
     *mode = kept(gpu, "compute", 0);
     return SUCCESS;

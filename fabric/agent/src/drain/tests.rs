@@ -1,11 +1,8 @@
 //! What a GPU was set to while its host had it, with a stand-in for its driver's library and a kernel of files.
 
-#[path = "../../tests/agent/kernel.rs"]
-mod kernel;
-
 use crate::bench::Bench;
-use crate::bench::tree::{self, GPU};
-use kernel::{Kernel, Mood};
+use crate::bench::kernel::{Kernel, Mood};
+use crate::bench::tree::GPU;
 use std::fs;
 
 /// As a GPU does whose power goes.

@@ -19,6 +19,8 @@ pub(super) enum Part {
         uuid: Option<String>,
         was: Setting,
     },
+    /// A function was taken from its driver, to be reset.
+    Unbound { function: Address, driver: String },
     /// The host's software was told.
     Told,
 }
@@ -115,6 +117,12 @@ impl Record {
         self.write(folder)
     }
 
+    /// Keeps that these are undone, wherever among the others they were done.
+    pub fn forget(&mut self, folder: &Folder, undone: &[Part]) -> Result<(), String> {
+        self.kept.parts.retain(|part| !undone.contains(part));
+        self.write(folder)
+    }
+
     /// Keeps that the host has let go of the GPUs, or that it has them again.
     pub fn went(&mut self, folder: &Folder, gone: bool) -> Result<(), String> {
         self.kept.gone = gone;
@@ -152,7 +160,7 @@ impl Record {
     pub fn left(&self) -> Vec<String> {
         let not_back = |part: &Part| match part {
             Part::Set { gpu, was, .. } => Some(format!("{gpu} was not set back to {was}")),
-            Part::Told => None,
+            Part::Told | Part::Unbound { .. } => None,
         };
         let left = self.kept.left.clone();
         left.unwrap_or_else(|| self.kept.parts.iter().filter_map(not_back).collect())

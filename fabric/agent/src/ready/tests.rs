@@ -1,6 +1,7 @@
 //! A GPU is made ready, and that is undone.
 
 use crate::bench::Bench;
+use crate::bench::kernel::{Kernel, Mood};
 use crate::bench::tree::GPU;
 use poolwright_driver::ErrorKind;
 use std::fs;
@@ -180,4 +181,83 @@ fn what_waits_for_a_reset_is_told_before_anything_is_begun() {
             (None, next)
         );
     }
+}
+
+fn was_reset(bench: &Bench) -> bool {
+    bench.host.root.path().join("tmp/was_reset").exists()
+}
+
+#[test]
+fn a_gpu_is_reset_for_what_waits_for_that_and_what_its_driver_keeps_is_set_again() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(&bench.host, Mood::Willing);
+    bench.put("mig", "0");
+    bench.put("persistence", "1");
+    bench.profile("ecc = false\nmig = true\npower-limit-watts = 300");
+    let said = bench.make().unwrap();
+    for words in [
+        "ECC off by a reset (it was ECC on)",
+        "MIG on by a reset (it was MIG off)",
+        "power limit 300 W (it was power limit 700 W)",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let is = || bench.are(["ecc", "mig", "power", "persistence"]);
+    assert_eq!(is(), ["0", "1", "300000", "1"]);
+    assert!(was_reset(&bench) && kernel.is_bound());
+    let again = bench.make().unwrap();
+    assert!(again.contains("ECC off, as it was"), "{again}");
+    bench.unmake().unwrap();
+    let then = bench.are(["ecc_next", "mig_next", "power", "persistence"]);
+    assert_eq!(then, ["1", "0", "700000", "1"]);
+    assert!(!keeps_something(&bench));
+}
+
+#[test]
+fn a_reset_that_brings_nothing_is_told_and_undone() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(&bench.host, Mood::ResetsInVain);
+    bench.profile("ecc = false\npower-limit-watts = 300");
+    let error = bench.make().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::NoEffect, "{error}");
+    let words = format!("ECC off: {GPU} was reset, and takes it with another reset only");
+    assert!(error.message.contains(&words), "{error}");
+    assert!(was_reset(&bench) && kernel.is_bound());
+    // The reset has lost the limit: it is the GPU's own again.
+    assert_eq!(bench.are(["ecc_next", "power"]), ["1", ""]);
+    assert!(!keeps_something(&bench));
+}
+
+#[test]
+fn a_gpu_that_somebody_uses_is_not_reset() {
+    for (profile, waits, next, left) in [
+        ("ecc = false", "ECC off", "ecc_next", None),
+        ("mig = true", "MIG on", "mig_next", Some("0")),
+    ] {
+        let bench = Bench::new();
+        let kernel = Kernel::of(&bench.host, Mood::Willing);
+        bench.put("mig", "0");
+        fs::write(bench.device().join("nvml_processes"), "77\n").unwrap();
+        bench.profile(profile);
+        let error = bench.make().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NoEffect, "{error}");
+        for words in [waits, "with its next reset only", "in use", "77", "nvidia-smi"] {
+            assert!(error.message.contains(words), "{words}: {error}");
+        }
+        assert!(!was_reset(&bench) && kernel.is_bound());
+        assert_eq!(bench.is(next).as_deref(), left, "as it was");
+        assert!(!keeps_something(&bench));
+    }
+}
+
+#[test]
+fn one_that_was_taken_from_its_driver_for_a_reset_that_was_cut_short_is_given_back() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(&bench.host, Mood::Willing);
+    fs::remove_file(kernel.place.join("driver")).unwrap();
+    let part = format!(r#"{{"parts": [{{"part": "unbound", "function": "{GPU}", "driver": "nvidia"}}]}}"#);
+    bench.folder.write("ready-gpu-1.json", &part).unwrap();
+    assert!(!kernel.is_bound());
+    bench.unmake().unwrap();
+    assert!(kernel.is_bound() && !keeps_something(&bench));
 }

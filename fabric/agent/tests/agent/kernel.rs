@@ -27,6 +27,8 @@ pub enum Mood {
     Willing,
     /// A function that is to go stays.
     Keeps,
+    /// A reset brings nothing of what waited for it.
+    ResetsInVain,
 }
 
 impl Kernel {
@@ -39,6 +41,7 @@ impl Kernel {
         fs::write(driver.join("bind"), "").unwrap();
         fs::write(driver.join("unbind"), "").unwrap();
         fs::write(place.join("remove"), "").unwrap();
+        fs::write(place.join("reset"), "").unwrap();
         let _ = fs::remove_file(place.join("driver"));
         symlink(&driver, place.join("driver")).unwrap();
         fs::write(sys.join(format!("devices/pci0000:00/{PORT}/rescan")), "").unwrap();
@@ -62,6 +65,8 @@ impl Kernel {
             self.driver.clone(),
         );
         let port = place.parent().unwrap().to_owned();
+        // Beside `sys`.
+        let root = place.ancestors().nth(5).unwrap().to_owned();
         let power = link
             .parent()
             .and_then(Path::parent)
@@ -75,10 +80,14 @@ impl Kernel {
                     let _ = fs::remove_file(place.join("driver"));
                 }
                 if took(&driver.join("bind")) {
+                    // Whoever resets it waits for that, and binds it then.
+                    if took(&place.join("reset")) {
+                        reset(&root, mood);
+                    }
                     let _ = symlink(&driver, place.join("driver"));
                 }
                 let off = fs::read_to_string(&power).is_ok_and(|power| power.trim() == "0");
-                if (took(&place.join("remove")) || off) && mood == Mood::Willing && place.exists() {
+                if (took(&place.join("remove")) || off) && mood != Mood::Keeps && place.exists() {
                     fs::remove_file(&link).unwrap();
                     fs::rename(&place, &aside).unwrap();
                 }
@@ -107,6 +116,21 @@ impl Kernel {
     pub fn is_there(&self) -> bool {
         self.link.exists()
     }
+}
+
+/// What waited for it comes, and what the driver alone keeps is gone.
+fn reset(root: &Path, mood: Mood) {
+    let kept = |name: &str| root.join(format!("tmp/nvml_{name}_{GPU}"));
+    for (next, now) in [("ecc_next", "ecc"), ("mig_next", "mig")] {
+        if mood != Mood::ResetsInVain && kept(next).exists() {
+            fs::rename(kept(next), kept(now)).unwrap();
+        }
+    }
+    for name in ["compute", "power", "persistence"] {
+        let _ = fs::remove_file(kept(name));
+    }
+    fs::create_dir_all(root.join("tmp")).unwrap();
+    fs::write(root.join("tmp/was_reset"), "").unwrap();
 }
 
 /// When a file was written last.
