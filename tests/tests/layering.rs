@@ -96,6 +96,7 @@ const ROOMS: &[Room] = &[
             "collector",
             "sizing",
             "planner",
+            "simulator",
             "store",
             "executor",
         ],

@@ -231,7 +231,7 @@ async fn from_manager(args: &CapacityArgs) -> Result<Option<Ground>, Failure> {
     let now = api.get::<Status>(&["status"]).await?.now;
     let asked: Vec<Asked> = api.get(&["record"]).await?;
     let snapshot: Snapshot = api.get(&["snapshot"]).await?;
-    let wishes: Vec<Wish> = asked.iter().map(wish).collect();
+    let wishes: Vec<Wish> = asked.iter().map(Asked::wish).collect();
     let text = record::csv(&wishes, seconds(now));
     if let Some(file) = &args.record {
         fs::write(file, &text).map_err(|error| Failure::file(file, "written", &error))?;
@@ -279,25 +279,6 @@ fn site_of(snapshot: &Snapshot, scenario: &Scenario) -> Result<Site, SiteError> 
 
 fn seconds(at: Timestamp) -> f64 {
     at.as_duration().as_secs_f64()
-}
-
-fn wish(asked: &Asked) -> Wish {
-    Wish {
-        name: asked.name.clone(),
-        tenant: asked
-            .tenant
-            .as_ref()
-            .map_or_else(String::new, ToString::to_string),
-        asked_s: seconds(asked.asked),
-        served_s: asked.served.map(seconds),
-        ended_s: asked.ended.map(seconds),
-        gpus: asked.gpus,
-        kind: asked.kind.clone(),
-        min_memory_gib: asked.min_memory.map(|least| least.gib().ceil() as u32),
-        refused: asked.refused.is_some(),
-        withdrawn: asked.withdrawn,
-        expected_s: asked.expected_s.map(|expected| expected as f64),
-    }
 }
 
 impl Recorded {

@@ -5,11 +5,10 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Cell, Output, Table, column, in_csv, say};
 use crate::progress::Progress;
-use poolwright_simulator::compare::{Equivalence, Step, decompose, equivalent, synthetic};
-use poolwright_simulator::experiment::{LeftOut, Outcome};
 use poolwright_simulator::scenario::ScenarioError;
-use poolwright_simulator::{Experiment, Policy, Results, Runtimes, Scenario, Trace, html, policies};
-use serde::Serialize;
+use poolwright_simulator::{
+    Experiment, Policy, Results, Runtimes, Scenario, Simulated, Simulation, Trace, html, policies,
+};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -66,30 +65,6 @@ pub(super) fn parse_policy(name: &str) -> Result<Policy, String> {
     })
 }
 
-/// Everything, as JSON.
-#[derive(Serialize)]
-struct Answer<'a> {
-    policies: &'a [Outcome],
-    left_out: &'a [LeftOut],
-    decomposition: &'a [Step],
-    equivalence: &'a [Equivalence],
-    synthetic: &'a [String],
-    trace: Replayed,
-    scenario: &'a Scenario,
-}
-
-/// What was replayed.
-#[derive(Serialize)]
-struct Replayed {
-    file: String,
-    jobs: usize,
-    tenants: usize,
-    window_s: f64,
-    gpu_hours: f64,
-    rows_without_gpus: usize,
-    rows_without_run_time: usize,
-}
-
 /// The policies that are named, each once.
 fn named_once(policies: &[Policy]) -> Vec<Policy> {
     let mut once: Vec<Policy> = Vec::new();
@@ -109,77 +84,40 @@ pub fn run(args: &SimulateArgs, output: Output) -> Ended {
     let policies = named_once(&args.policy);
     let trace = read_trace(&args.trace)?;
     let scenario = read_scenario(args)?;
-    let experiment = Experiment {
-        trace: &trace,
-        scenario: &scenario,
-        policies: &policies,
+    let simulation = Simulation {
+        experiment: Experiment {
+            trace: &trace,
+            scenario: &scenario,
+            policies: &policies,
+        },
+        file: &args.trace.display().to_string(),
+        as_fast_as: args.as_fast_as,
     };
     let progress = Progress::spinner("replaying");
     let started = Instant::now();
-    let mut clock = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let unfit = |error: &dyn std::fmt::Display| {
-        Failure::usage(format!(
-            "{} on {}: {error}",
-            args.trace.display(),
-            args.scenario.display()
-        ))
-        .with_hint("change the scenario, or replay another trace on it")
-    };
-    let results = experiment
-        .run(&mut clock, &mut |what| progress.doing(what))
-        .map_err(|error| unfit(&error))?;
-    let mut equivalence = Vec::new();
-    for reference in results
-        .policies
-        .iter()
-        .filter(|one| args.as_fast_as.is_some_and(|as_fast| as_fast.name == one.policy))
-    {
-        for policy in policies.iter().filter(|policy| policy.name != reference.policy) {
-            progress.doing(format!(
-                "{}: how many GPUs are as fast as {}",
-                policy.name, reference.policy
-            ));
-            equivalence
-                .push(equivalent(&trace, &scenario, policy, reference).map_err(|error| unfit(&error))?);
-        }
-    }
+    let mut clock = || Ok(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    let simulated = simulation.answer(&mut clock, &mut |what| progress.doing(what));
     drop(progress);
-    let steps = decompose(&results.policies);
-    let labels = synthetic(&scenario, &results.policies);
+    let simulated = simulated.map_err(|error| {
+        let message = format!("{} on {}: {error}", simulation.file, args.scenario.display());
+        Failure::usage(message).with_hint("change the scenario, or replay another trace on it")
+    })?;
+    let results = &simulated.results;
     for left in &results.left_out {
         say(&format!("{} is left out {}", left.policy, left.why));
     }
     if let Some(file) = &args.html {
         let report = html::report(
-            &args.trace.display().to_string(),
+            simulation.file,
             &scenario,
-            &results,
-            &steps,
-            &equivalence,
-            &labels,
+            results,
+            &simulated.decomposition,
+            &simulated.equivalence,
+            &simulated.synthetic,
         );
         fs::write(file, report).map_err(|error| Failure::file(file, "written", &error))?;
     }
-    let answer = Answer {
-        policies: &results.policies,
-        left_out: &results.left_out,
-        decomposition: &steps,
-        equivalence: &equivalence,
-        synthetic: &labels,
-        trace: Replayed {
-            file: args.trace.display().to_string(),
-            jobs: trace.jobs.len(),
-            tenants: trace.tenants.len(),
-            window_s: trace.window_s(),
-            gpu_hours: trace.gpu_seconds() / 3600.0,
-            rows_without_gpus: trace.without_gpus,
-            rows_without_run_time: trace.without_run_time,
-        },
-        scenario: &scenario,
-    };
-    output.show_as(&answer, &table(&results), |width| {
-        text(&results, &steps, &equivalence, &labels, width)
-    })?;
+    output.show_as(&simulated, &table(results), |width| text(&simulated, width))?;
     match results.policies.is_empty() {
         true => Err(Failure::usage("no policy could be run").with_hint("give more GPUs, or a lower --load")),
         false => Ok(ExitCode::Ok),
@@ -277,15 +215,9 @@ fn table(results: &Results) -> Table {
     table
 }
 
-fn text(
-    results: &Results,
-    steps: &[Step],
-    equivalence: &[Equivalence],
-    labels: &[String],
-    width: Option<u16>,
-) -> String {
-    let mut text = table(results).render(width);
-    if !steps.is_empty() {
+fn text(simulated: &Simulated, width: Option<u16>) -> String {
+    let mut text = table(&simulated.results).render(width);
+    if !simulated.decomposition.is_empty() {
         let mut parts = Table::new([
             "BROUGHT BY",
             "FROM",
@@ -298,7 +230,7 @@ fn text(
             "WIDEST",
             "MWH",
         ]);
-        for step in steps {
+        for step in &simulated.decomposition {
             let change = |share: f64| Cell::text(format!("{:+.1}%", 100.0 * share));
             parts.row([
                 Cell::text(step.what),
@@ -315,7 +247,7 @@ fn text(
         }
         text.push_str(&format!("\n{}", parts.render(width)));
     }
-    for equal in equivalence {
+    for equal in &simulated.equivalence {
         let gpus = match equal.gpus {
             Some(gpus) => format!("{gpus} GPUs"),
             None => "more than twice the GPUs".to_owned(),
@@ -326,7 +258,7 @@ fn text(
         ));
     }
     text.push_str("\nassumed or synthetic:\n");
-    for label in labels {
+    for label in &simulated.synthetic {
         text.push_str(&format!("  {label}\n"));
     }
     text

@@ -3,7 +3,6 @@
 //! token alone.
 
 use crate::Api;
-use crate::api::size::LARGEST_JOB;
 use crate::api::{LARGEST_BODY, privileges};
 use crate::audit::{self, Lacks, Trail};
 use crate::certificate::Shown;
@@ -110,9 +109,9 @@ pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -
     request.extensions_mut().insert(asker);
     let request = if audit::reads(request.method()) {
         Ok(request)
-    } else if only_asks {
+    } else if let Some(most) = only_asks {
         trail.only_asks();
-        bounded(&api, request, LARGEST_JOB).await
+        bounded(&api, request, most).await
     } else {
         written_down(&api, &trail, request).await
     };
@@ -143,7 +142,7 @@ async fn read(api: &Api, body: Body, most: usize) -> Result<Bytes, ServiceError>
         let text = format!(
             "the body is over the length limit of {most} bytes, or it broke off, or took longer than {within:?}"
         );
-        ServiceError::bad_request(text)
+        ServiceError::bad_request(text).with_hint("send less at once, and without a break")
     })
 }
 

@@ -55,6 +55,7 @@ mod sealed;
 pub mod sessions;
 mod shown;
 mod sight;
+mod simulation;
 pub mod size;
 pub mod spans;
 pub mod stopping;
@@ -80,6 +81,7 @@ pub use course::Course;
 pub use drift::{Drift, DriftKind};
 pub use error::{ErrorCode, ServiceError};
 pub use sealed::{ClusterKey, Keys};
+pub use simulation::SimulationRequest;
 
 // What the facade's answers are made of, so that those above it need no other room.
 pub use poolwright_executor::{
@@ -89,3 +91,4 @@ pub use poolwright_executor::{
 pub use poolwright_inventory::Snapshot;
 pub use poolwright_planner::direct::Purpose;
 pub use poolwright_planner::{Composition, Plan};
+pub use poolwright_simulator::Simulated;

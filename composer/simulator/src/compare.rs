@@ -1,14 +1,14 @@
 //! What is made of several policies together: what sharing, ordering and composing each bring, and how many GPUs give
 //! the same.
 
-use crate::experiment::Outcome;
+use crate::experiment::{ExperimentError, Outcome};
 use crate::metrics::Metrics;
 use crate::policies::Policy;
-use crate::replay::replay;
+use crate::replay::{Clock, ReplayError, replay};
 use crate::runtimes::Runtimes;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
-use crate::workload::{Workload, WorkloadError};
+use crate::workload::Workload;
 use serde::Serialize;
 
 /// From one policy to the next, one thing changes.
@@ -21,6 +21,8 @@ const STEPS: [(&str, &str, &str); 4] = [
 
 /// What one change brings: figures as shares of those before it (-0.1: a tenth less).
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SimulatedStep"))]
 pub struct Step {
     pub what: &'static str,
     pub from: &'static str,
@@ -73,6 +75,8 @@ pub fn decompose(outcomes: &[Outcome]) -> Vec<Step> {
 
 /// How many GPUs a policy needs for the mean completion time that another has with the scenario's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SimulatedEquivalence"))]
 pub struct Equivalence {
     pub policy: &'static str,
     pub reference: &'static str,
@@ -89,23 +93,27 @@ pub struct Equivalence {
 ///
 /// # Errors
 ///
-/// Why the trace can't be replayed on this hardware.
+/// Why the trace can't be replayed on this hardware; or the clock has stopped it.
 pub fn equivalent(
     trace: &Trace,
     scenario: &Scenario,
     policy: &Policy,
     reference: &Outcome,
-) -> Result<Equivalence, WorkloadError> {
+    clock: &mut Clock<'_>,
+) -> Result<Equivalence, ExperimentError> {
     let seed = scenario.replay.seeds.first().copied().unwrap_or(1);
     let wanted = reference.metrics.jct_mean_s;
     let each = scenario.server.gpus;
     let base = Workload::new(trace, scenario, reference.load, seed)?;
-    let mean_with = |servers: u32| -> Result<Option<f64>, WorkloadError> {
+    let mut mean_with = |servers: u32| -> Result<Option<f64>, ExperimentError> {
         let Some(workload) = base.with_servers(scenario, servers) else {
             return Ok(None);
         };
-        let run = replay(policy, scenario, &workload, reference.runtimes, &mut || 0);
-        Ok(run.ok().map(|run| Metrics::of(&run).jct_mean_s))
+        match replay(policy, scenario, &workload, reference.runtimes, clock) {
+            Ok(run) => Ok(Some(Metrics::of(&run).jct_mean_s)),
+            Err(ReplayError::TooFewGpus(_)) => Ok(None),
+            Err(ReplayError::Stopped(stopped)) => Err(stopped.into()),
+        }
     };
     // Too few below, enough above.
     let (mut below, mut above) = (0, 2 * reference.gpus / each);

@@ -2,7 +2,7 @@
 
 use crate::metrics::{Metrics, quantile};
 use crate::policies::{Ground, Policy};
-use crate::replay::replay;
+use crate::replay::{Clock, ReplayError, Stopped, replay};
 use crate::runtimes::Runtimes;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
@@ -20,6 +20,8 @@ pub struct Experiment<'a> {
 
 /// What came of all runs.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SimulationResults"))]
 pub struct Results {
     pub policies: Vec<Outcome>,
     pub left_out: Vec<LeftOut>,
@@ -27,6 +29,8 @@ pub struct Results {
 
 /// What came of a policy at one load: means over the seeds.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SimulatedPolicy"))]
 pub struct Outcome {
     pub policy: &'static str,
     pub load: f64,
@@ -42,6 +46,8 @@ pub struct Outcome {
 
 /// One seed's figures.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SimulatedSeed"))]
 pub struct Seed {
     pub seed: u64,
     #[serde(flatten)]
@@ -50,6 +56,7 @@ pub struct Seed {
 
 /// How long the queue took to decide, in microseconds of this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DecisionTime {
     pub count: usize,
     pub mean_us: f64,
@@ -59,22 +66,33 @@ pub struct DecisionTime {
 
 /// A policy that could not be run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "LeftOutPolicy"))]
 pub struct LeftOut {
     pub policy: &'static str,
     pub why: String,
 }
 
+/// Why nothing came of an experiment.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ExperimentError {
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
 impl Experiment<'_> {
-    /// Runs everything. `clock` tells nanoseconds; `progress` hears of each run before it begins.
+    /// Runs everything. `progress` hears of each run before it begins.
     ///
     /// # Errors
     ///
-    /// Why the trace can't be replayed on this hardware.
+    /// Why the trace can't be replayed on this hardware; or the clock has stopped it.
     pub fn run(
         &self,
-        clock: &mut dyn FnMut() -> u64,
+        clock: &mut Clock<'_>,
         progress: &mut dyn FnMut(&str),
-    ) -> Result<Results, WorkloadError> {
+    ) -> Result<Results, ExperimentError> {
         let mut results = Results {
             policies: Vec::new(),
             left_out: Vec::new(),
@@ -100,9 +118,9 @@ impl Experiment<'_> {
         policy: &Policy,
         load: f64,
         runtimes: Runtimes,
-        clock: &mut dyn FnMut() -> u64,
+        clock: &mut Clock<'_>,
         progress: &mut dyn FnMut(&str),
-    ) -> Result<Result<Outcome, LeftOut>, WorkloadError> {
+    ) -> Result<Result<Outcome, LeftOut>, ExperimentError> {
         let mut seeds: Vec<Seed> = Vec::new();
         let mut decisions_ns = Vec::new();
         let (mut gpus, mut offered_load) = (0, load);
@@ -123,7 +141,8 @@ impl Experiment<'_> {
             (gpus, offered_load) = (workload.gpus(), workload.offered_load);
             let run = match replay(policy, self.scenario, &workload, runtimes, clock) {
                 Ok(run) => run,
-                Err(why) => {
+                Err(ReplayError::Stopped(stopped)) => return Err(stopped.into()),
+                Err(ReplayError::TooFewGpus(why)) => {
                     let why = format!("at load {load}: {why}");
                     return Ok(Err(LeftOut {
                         policy: policy.name,

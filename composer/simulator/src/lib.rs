@@ -9,7 +9,7 @@
 //! * [`policies`]: who is compared, one file each. All decide by [`poolwright_planner::queue`], with rules of their own.
 //! * [`replay`](mod@replay): events in their order; [`meter`]: what is counted between them; [`metrics`]: what is made
 //!   of it.
-//! * [`experiment`]: policies × loads × seeds. Begin there. [`compare`]: what sharing, ordering and composing each
+//! * [`experiment`]: policies × loads × seeds. Begin there. [`simulation`]: all that is made of one. [`compare`]: what sharing, ordering and composing each
 //!   bring, and the GPUs that would give the same. [`capacity`]: what more hardware would bring. [`html`]: a report with
 //!   plots.
 //!
@@ -28,6 +28,7 @@ pub mod record;
 pub mod replay;
 pub mod runtimes;
 pub mod scenario;
+pub mod simulation;
 pub mod site;
 pub mod trace;
 pub mod workload;
@@ -38,5 +39,6 @@ pub use experiment::{Experiment, Outcome, Results};
 pub use policies::Policy;
 pub use runtimes::Runtimes;
 pub use scenario::Scenario;
+pub use simulation::{Simulated, Simulation};
 pub use site::Site;
 pub use trace::Trace;

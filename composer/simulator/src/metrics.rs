@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 /// The figures of one run, or the means of several. Times in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SimulatedMetrics"))]
 pub struct Metrics {
     pub jobs: usize,
     /// Jobs that could never have been held.
@@ -35,6 +37,8 @@ pub struct Metrics {
 
 /// The same of jobs of one width class: 1, 2, 3 to 4, 5 to 8 GPUs, and so on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SimulatedWidth"))]
 pub struct Width {
     /// The widths that there are in the class.
     pub gpus: String,

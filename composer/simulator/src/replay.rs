@@ -59,31 +59,54 @@ struct Run<'a> {
     meter: Meter,
 }
 
-/// Replays a workload under a policy. `clock` tells nanoseconds, from any zero.
+/// Whoever asked for it wants it no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it was stopped before its end")]
+pub struct Stopped;
+
+/// Nanoseconds, from any zero. It is asked before and after each decision, and may say that no more are to be made.
+pub type Clock<'a, E = Stopped> = dyn FnMut() -> Result<u64, E> + 'a;
+
+/// Why nothing came of a run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// In words: the policy cannot work with so few GPUs.
+    #[error("{0}")]
+    TooFewGpus(String),
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+/// Replays a workload under a policy.
 ///
 /// # Errors
 ///
-/// Why the policy cannot work with so few GPUs, in words.
+/// Why the policy cannot work with so few GPUs; or the clock has stopped it.
 pub fn replay(
     policy: &Policy,
     scenario: &Scenario,
     workload: &Workload,
     runtimes: Runtimes,
-    clock: &mut dyn FnMut() -> u64,
-) -> Result<Replayed, String> {
-    let pools = policy.pools(scenario, workload)?;
-    Ok(replay_on(policy, pools, scenario, workload, runtimes, clock))
+    clock: &mut Clock<'_>,
+) -> Result<Replayed, ReplayError> {
+    let pools = policy.pools(scenario, workload);
+    let pools = pools.map_err(ReplayError::TooFewGpus)?;
+    Ok(replay_on(policy, pools, scenario, workload, runtimes, clock)?)
 }
 
 /// The same on pools of the caller's.
-pub fn replay_on(
+///
+/// # Errors
+///
+/// The clock has stopped it.
+pub fn replay_on<E>(
     policy: &Policy,
     pools: Vec<Pool>,
     scenario: &Scenario,
     workload: &Workload,
     runtimes: Runtimes,
-    clock: &mut dyn FnMut() -> u64,
-) -> Replayed {
+    clock: &mut Clock<'_, E>,
+) -> Result<Replayed, E> {
     let rules = (policy.rules)(scenario);
     let run = Run {
         scenario,
@@ -101,7 +124,7 @@ pub fn replay_on(
 }
 
 impl Run<'_> {
-    fn go(mut self, clock: &mut dyn FnMut() -> u64) -> Replayed {
+    fn go<E>(mut self, clock: &mut Clock<'_, E>) -> Result<Replayed, E> {
         let widest: Vec<Vec<u32>> = self
             .queues
             .iter()
@@ -140,20 +163,20 @@ impl Run<'_> {
                 arrived += 1;
             }
             for (index, _) in concerned.iter().enumerate().filter(|(_, concerned)| **concerned) {
-                let before = clock();
+                let before = clock()?;
                 let starts = self.queues[index].decide(now);
-                decisions_ns.push(clock().saturating_sub(before));
+                decisions_ns.push(clock()?.saturating_sub(before));
                 for start in starts {
                     self.grant(index, start, now);
                 }
             }
         }
-        Replayed {
+        Ok(Replayed {
             records: self.records,
             refused,
             meter: self.meter,
             decisions_ns,
-        }
+        })
     }
 
     /// When anything happens next; nothing does after the last job has ended.

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 /// How run times are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Runtimes {
     /// Exactly, as if users knew.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 /// A scenario, as its file has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     pub name: String,
@@ -36,6 +37,8 @@ pub struct Scenario {
 
 /// What is replayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ScenarioReplay"))]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
     /// Offered loads: what all jobs use, over what all GPUs could give while jobs are submitted.
@@ -50,6 +53,8 @@ pub struct Replay {
 
 /// A static server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ScenarioServer"))]
 #[serde(deny_unknown_fields)]
 pub struct Server {
     pub gpus: u32,
@@ -59,6 +64,8 @@ pub struct Server {
 
 /// Hosts of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ScenarioPool"))]
 #[serde(deny_unknown_fields)]
 pub struct PoolSize {
     /// One host for each so many GPUs of the pool.
@@ -81,6 +88,7 @@ pub struct PoolSize {
 
 /// Watts of one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GpuPower {
     pub active_w: f64,
@@ -90,6 +98,7 @@ pub struct GpuPower {
 
 /// Seconds of an attach or a detach: `base_s` × exp(`sigma` × a normal variate) + `per_gpu_s` a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
     pub base_s: f64,
@@ -110,6 +119,7 @@ impl Latency {
 
 /// GPUs of one memory size, and the share of jobs that need at least it where the trace does not say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MemoryClass {
     pub name: String,

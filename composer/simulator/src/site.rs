@@ -27,6 +27,8 @@ pub struct Site {
 
 /// Switches that are alike: hosts and the GPUs of each kind are behind them in turn, as evenly as can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ScenarioSwitches"))]
 #[serde(deny_unknown_fields)]
 pub struct Switches {
     pub count: u32,
@@ -36,6 +38,8 @@ pub struct Switches {
 
 /// GPUs of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ScenarioKind"))]
 #[serde(deny_unknown_fields)]
 pub struct Kind {
     /// The name of its hardware profile, or any other where memory and watts are given.
@@ -53,6 +57,8 @@ pub struct Kind {
 
 /// Hosts that are alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ScenarioHosts"))]
 #[serde(deny_unknown_fields)]
 pub struct Hosts {
     pub count: u32,

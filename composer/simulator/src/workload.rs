@@ -142,9 +142,9 @@ impl Workload {
         self.classes = classes;
         let gpus = f64::from(wanted * each);
         self.offered_load = used / window / gpus;
-        if scenario.replay.gpus.is_some() && window > 0.0 {
+        if scenario.replay.gpus.is_some() {
             let stretch = self.offered_load / load;
-            for job in &mut self.jobs {
+            for job in self.jobs.iter_mut().filter(|job| job.submit > 0) {
                 job.submit = (job.submit as f64 * stretch) as Millis;
             }
             self.offered_load = load;

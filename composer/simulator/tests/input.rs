@@ -4,7 +4,9 @@
 mod support;
 
 use flate2::{Compression, write::GzEncoder};
-use poolwright_simulator::{Experiment, Scenario, Trace, compare, html, policies};
+use poolwright_simulator::experiment::ExperimentError;
+use poolwright_simulator::replay::Stopped;
+use poolwright_simulator::{Experiment, Scenario, Simulation, Trace, compare, html, policies};
 use std::io::Write;
 use std::path::Path;
 use support::SMALL;
@@ -180,7 +182,7 @@ fn a_whole_experiment_gives_figures_parts_and_a_report() {
     let mut ticks = 0;
     let mut clock = || {
         ticks += 1000;
-        ticks
+        Ok(ticks)
     };
     let results = experiment.run(&mut clock, &mut |_| {}).unwrap();
     assert_eq!(results.policies.len() + results.left_out.len(), 16);
@@ -211,7 +213,7 @@ fn a_whole_experiment_gives_figures_parts_and_a_report() {
     assert!(steps.iter().any(|step| step.what == "composing"));
     let labels = compare::synthetic(&scenario, &results.policies);
     let first = &results.policies[0];
-    let equal = compare::equivalent(&trace, &scenario, &policies::ALL[0], first).unwrap();
+    let equal = compare::equivalent(&trace, &scenario, &policies::ALL[0], first, &mut || Ok(0)).unwrap();
     let report = html::report("<small>", &scenario, &results, &steps, &[equal], &labels);
     for part in [
         "By width",
@@ -236,11 +238,47 @@ fn fewer_gpus_of_a_better_policy_are_as_fast() {
         scenario: &scenario,
         policies: &all,
     };
-    let results = experiment.run(&mut || 0, &mut |_| {}).unwrap();
+    let results = experiment.run(&mut || Ok(0), &mut |_| {}).unwrap();
     let fifo = &results.policies[0];
-    let itself = compare::equivalent(&trace, &scenario, &all[0], fifo).unwrap();
+    let itself = compare::equivalent(&trace, &scenario, &all[0], fifo, &mut || Ok(0)).unwrap();
     assert!(itself.gpus.unwrap() <= fifo.gpus, "{itself:?}");
-    let sjf = compare::equivalent(&trace, &scenario, &all[1], fifo).unwrap();
+    let sjf = compare::equivalent(&trace, &scenario, &all[1], fifo, &mut || Ok(0)).unwrap();
     assert!(sjf.gpus <= itself.gpus, "{sjf:?} {itself:?}");
     assert!(sjf.jct_mean_s <= fifo.metrics.jct_mean_s);
+}
+
+#[test]
+fn what_is_stopped_has_no_answer() {
+    let trace = Trace::parse(SMALL_TRACE).unwrap();
+    let scenario = Scenario::parse(SMALL).unwrap();
+    let all = [policies::named("fifo").unwrap(), policies::named("sjf").unwrap()];
+    let simulation = Simulation {
+        experiment: Experiment {
+            trace: &trace,
+            scenario: &scenario,
+            policies: &all,
+        },
+        file: "small",
+        as_fast_as: Some(all[0]),
+    };
+    let answer = |most: u64| {
+        let mut looks = 0;
+        let mut clock = || {
+            looks += 1;
+            if looks > most { Err(Stopped) } else { Ok(looks) }
+        };
+        let answer = simulation.answer(&mut clock, &mut |_| {});
+        (answer, looks)
+    };
+    let (whole, looks) = answer(u64::MAX);
+    let whole = whole.unwrap();
+    assert_eq!((whole.equivalence.len(), whole.trace.jobs), (1, trace.jobs.len()));
+    // In the first run, between two, and while GPUs are counted that are as fast.
+    for most in [0, 1, looks / 3, looks / 2, looks - 1] {
+        let (stopped, looked) = answer(most);
+        assert_eq!(
+            (stopped.unwrap_err(), looked),
+            (ExperimentError::Stopped(Stopped), most + 1)
+        );
+    }
 }

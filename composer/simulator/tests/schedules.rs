@@ -54,9 +54,15 @@ fn partitions_do_not_lend() {
 fn partitions_too_small_for_their_widest_jobs_are_refused() {
     let jobs = vec![job(0, 0, 10, 4), job(1, 1, 10, 1)];
     let policy = policies::named("static-partition").unwrap();
-    let refused = replay(&policy, &small(), &workload(jobs, 4), Runtimes::Known, &mut || 0);
+    let refused = replay(
+        &policy,
+        &small(),
+        &workload(jobs, 4),
+        Runtimes::Known,
+        &mut || Ok(0),
+    );
     assert_eq!(
-        refused.unwrap_err(),
+        refused.unwrap_err().to_string(),
         "2 tenants need 3 servers of 2 GPUs for the widest job of each, and there are 2"
     );
 }

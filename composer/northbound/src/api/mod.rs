@@ -21,6 +21,7 @@ mod record;
 mod schedules;
 mod schemas;
 mod shape;
+pub(crate) mod simulations;
 pub(crate) mod size;
 mod tenants;
 
@@ -67,6 +68,7 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         limits::routes,
         forecast::routes,
         size::routes,
+        simulations::routes,
         schedules::routes,
         record::routes,
         tenants::routes,

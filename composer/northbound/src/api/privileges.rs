@@ -2,7 +2,8 @@
 //! each operation. Who enrols an agent shows a token, and needs no account.
 
 use super::agents::ENROLMENT;
-use super::size::SIZE;
+use super::simulations::{LARGEST_TRACE, SIMULATIONS};
+use super::size::{LARGEST_JOB, SIZE};
 use crate::auth::Reach::{self, Everywhere, Scoped};
 use axum::http::Method;
 use poolwright_service::accounts::Privilege::{
@@ -62,8 +63,9 @@ const MAPPINGS: &[Mapping] = &[
     changed("/operations/{id}/undo", ConfigureComponents, Scoped),
     changed("/pause", ConfigureComponents, Scoped),
     changed("/resume", ConfigureComponents, Scoped),
-    // A question that needs a body.
+    // Questions that need a body.
     all(SIZE, Login),
+    all(SIMULATIONS, Login),
     // What nobody can tell the scope of.
     changed("/operations/{id}/resolve", ConfigureComponents, Everywhere),
     changed("/discover", ConfigureComponents, Everywhere),
@@ -84,9 +86,13 @@ pub(crate) fn needed(method: &Method, pattern: &str) -> (Privilege, Reach) {
     }
 }
 
-/// Whether a request asks with a body, and changes nothing.
-pub(crate) fn only_asks(method: &Method, pattern: &str) -> bool {
-    *method == Method::POST && pattern == SIZE
+/// How large the body may be of a request that only asks, and changes nothing; `None`: it is none.
+pub(crate) fn only_asks(method: &Method, pattern: &str) -> Option<usize> {
+    match pattern {
+        SIZE if *method == Method::POST => Some(LARGEST_JOB),
+        SIMULATIONS if *method == Method::POST => Some(LARGEST_TRACE),
+        _ => None,
+    }
 }
 
 /// Whether a request is let in by what it shows itself.

@@ -8,6 +8,7 @@ mod forecast;
 mod hostile;
 mod openapi;
 mod privileges;
+mod simulating;
 mod sizing;
 #[path = "../support/mod.rs"]
 mod support;

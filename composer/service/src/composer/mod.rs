@@ -10,6 +10,7 @@
 //! * [`retiring`]: hosts out of service for good.
 //! * [`wanting`]: demands and schedules.
 //! * [`silence`]: what does not answer.
+//! * [`simulating`]: what other policies would make of recorded jobs.
 //! * [`sizing`]: how large a job is.
 //! * [`staleness`]: what is too old to rest a change on.
 //! * [`suspending`]: which demands the clock has put aside.
@@ -41,6 +42,7 @@
 //! * [`queueing`]: jobs that begin, are stopped, and are over.
 //! * [`queued`]: how a job comes into the queue, and what is told of those that wait.
 //! * [`tenants`]: what tenants are promised.
+//! * [`turns`]: what takes long is worked out a few at a time.
 //! * [`subscribing`]: who is sent what happens.
 //! * [`telling`]: what happened, for whoever listens.
 //! * [`readiness`]: whether it may be asked at all.
@@ -100,6 +102,7 @@ mod returning;
 mod rotating;
 mod scheduling;
 mod silence;
+mod simulating;
 mod sizing;
 mod staleness;
 mod starting;
@@ -109,6 +112,7 @@ mod suspending;
 mod telling;
 mod tenants;
 mod tending;
+mod turns;
 mod underway;
 mod undoing;
 mod wanting;
@@ -143,6 +147,7 @@ pub use telling::{Became, Entry as LoggedEvent, Happened, Happening, TestEvent, 
 pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
 use self::readiness::Stage;
+use self::turns::Turns;
 use crate::accounts::Grants;
 use crate::audit::Audit;
 use crate::books::Books;
@@ -269,7 +274,8 @@ pub struct Parts {
     /// Held while pauses are changed: what the executor is told last is what stands. Why the store is a restored one, as
     /// it was told last.
     pausing: tokio::sync::Mutex<Option<String>>,
-    sizing: sizing::Turns,
+    sizing: Turns,
+    simulating: Turns,
     /// Held while a password is changed.
     rotating: tokio::sync::Mutex<()>,
     /// Of which endpoint: it does not change hands meanwhile.
@@ -360,7 +366,8 @@ impl Composer {
             left: Mutex::default(),
             looking: Mutex::default(),
             pausing: tokio::sync::Mutex::default(),
-            sizing: sizing::Turns::default(),
+            sizing: Turns::default(),
+            simulating: Turns::default(),
             rotating: tokio::sync::Mutex::default(),
             rotating_at: Mutex::default(),
             enrolling: enrolling::Enrolling::default(),

@@ -19,6 +19,7 @@ use crate::trace::Trace;
 use crate::workload::Workload;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -110,14 +111,15 @@ impl Question<'_> {
     fn judge(&self, choice: Choice, site: &Site) -> Judged {
         let runs = self.scenario.replay.seeds.iter().map(|seed| {
             let workload = Workload::on(site, self.trace, self.scenario, *seed);
-            replay_on(
+            let Ok(run) = replay_on(
                 &self.policy,
                 vec![site.pool()],
                 self.scenario,
                 &workload,
                 self.runtimes,
-                &mut || 0,
-            )
+                &mut || Ok::<_, Infallible>(0),
+            );
+            run
         });
         let runs: Vec<Replayed> = runs.collect();
         let metrics = Metrics::mean(&runs.iter().map(Metrics::of).collect::<Vec<_>>());

@@ -77,7 +77,7 @@ pub fn workload(jobs: Vec<SimJob>, gpus: u32) -> Workload {
 
 pub fn run(policy: &str, scenario: &Scenario, workload: &Workload, runtimes: Runtimes) -> Replayed {
     let policy = policies::named(policy).unwrap();
-    replay(&policy, scenario, workload, runtimes, &mut || 0).unwrap()
+    replay(&policy, scenario, workload, runtimes, &mut || Ok(0)).unwrap()
 }
 
 /// When each job began to compute, in seconds, by its number.
