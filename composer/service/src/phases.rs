@@ -101,7 +101,9 @@ impl Tokens {
             Tokens::Number(number) => Err(no_tokens(&number.to_string())),
             Tokens::Text(text) => parse_tokens(text),
         };
-        number.map_err(ServiceError::bad_request)
+        number.map_err(|message| {
+            ServiceError::bad_request(message).with_hint("write a number, or one such as 15T, 300B or 2M")
+        })
     }
 }
 

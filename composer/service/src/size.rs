@@ -79,7 +79,8 @@ impl JobSpec {
             ("accumulation", self.accumulation),
         ];
         match settings.into_iter().find(|(_, given)| *given == Some(0)) {
-            Some((name, _)) => Err(ServiceError::bad_request(format!("{name} is 0; the least is 1"))),
+            Some((name, _)) => Err(ServiceError::bad_request(format!("{name} is 0; the least is 1"))
+                .with_hint("say 1 or more, or leave it out")),
             None => Ok(()),
         }
     }
@@ -95,9 +96,9 @@ impl JobSpec {
         }
         job.concurrency = self.concurrency.unwrap_or(job.concurrency);
         if let Some(weights) = &self.weights {
-            job.weights = weights
-                .parse::<WeightFormat>()
-                .map_err(|e| ServiceError::bad_request(e.to_string()))?;
+            job.weights = weights.parse::<WeightFormat>().map_err(|e| {
+                ServiceError::bad_request(e.to_string()).with_hint("say one of them, or leave weights out")
+            })?;
         }
         Ok(Job::Inference(job))
     }
@@ -117,7 +118,8 @@ fn refuse(what: &str, given: bool, belongs_to: &str) -> Result<(), ServiceError>
     if given {
         return Err(ServiceError::bad_request(format!(
             "{what} is a setting of {belongs_to}; leave it out for this task"
-        )));
+        ))
+        .with_hint(format!("leave it out, or ask for a task of {belongs_to}")));
     }
     Ok(())
 }
@@ -134,7 +136,10 @@ pub fn model(name: &str) -> Result<Model, ServiceError> {
 pub(crate) fn set_all(job: &mut Job, set: &BTreeMap<String, Setting>) -> Result<(), ServiceError> {
     for (name, value) in set {
         let set = settings::set(job, name, &value.to_string());
-        set.map_err(|error| ServiceError::bad_request(error.to_string()))?;
+        set.map_err(|error| {
+            ServiceError::bad_request(error.to_string())
+                .with_hint("docs/SIZING.md has the settings of each task; leave out what is not of this one")
+        })?;
     }
     Ok(())
 }

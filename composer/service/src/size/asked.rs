@@ -74,7 +74,10 @@ impl SizeRequest {
         let is_asked = self.job.weights.is_some() || self.set.contains_key("weights");
         let stored = as_stored(&mut job, &model, is_asked)?;
         let fit = fit_calibrated(&model, &job, &offers, limits, site.calibration);
-        let mut fit = fit.map_err(|error| ServiceError::bad_request(error.to_string()))?;
+        let mut fit = fit.map_err(|error| {
+            ServiceError::bad_request(error.to_string())
+                .with_hint("give what is allowed, or leave it out to have it searched")
+        })?;
         note(&mut fit, stored);
         Ok(SizeAnswer::of(&model, &fit, tokens))
     }
