@@ -1,11 +1,12 @@
 //! Composing and decomposing: POST of a system, DELETE and PATCH of one, and the actions that add and remove a block.
 //!
 //! What names its blocks is attached by name; what names only what it wants becomes a demand, and the planner chooses.
-//! A change that is done soon is answered with what came of it, any other with its task.
+//! A change that is done soon is answered with what came of it, any other with its task; sooner where the client prefers
+//! that.
 
 use super::message::Refusal;
 use super::pool::{Block, Pool};
-use super::{Redfish, body, put, tasks, uri, wishes};
+use super::{Redfish, body, preference, put, tasks, uri, wishes};
 use crate::auth::Asker;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -317,7 +318,9 @@ impl Asked<'_> {
             return Ok(StatusCode::NO_CONTENT.into_response());
         };
         let composer = self.asker.composer(&self.redfish.api);
-        let operation = match composer.wait(&operation.id, SOON).await {
+        let preferred = preference::respond_async(self.headers);
+        let patience = preferred.map_or(SOON, |wait| wait.min(SOON));
+        let operation = match composer.wait(&operation.id, patience).await {
             Ok(operation) => operation,
             Err(ServiceError {
                 code: ErrorCode::Timeout,
@@ -346,7 +349,17 @@ impl Asked<'_> {
             (OperationState::Completed, Done::Decomposed | Done::Changed) => {
                 Ok(StatusCode::NO_CONTENT.into_response())
             }
-            _ => on_its_way(&operation),
+            _ => {
+                let mut response = on_its_way(&operation)?;
+                if preferred.is_some() {
+                    put(
+                        response.headers_mut(),
+                        preference::APPLIED,
+                        preference::RESPOND_ASYNC,
+                    );
+                }
+                Ok(response)
+            }
         }
     }
 }

@@ -38,6 +38,7 @@ mod message;
 mod names;
 mod openapi;
 mod pool;
+mod preference;
 mod privileges;
 mod query;
 mod reservations;
