@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use poolwright_model::topology::{Gpu, Host};
 use poolwright_planner::Composition;
 use poolwright_service::Observed;
+use poolwright_service::closure::{HostClosure, HostShown};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -122,8 +123,10 @@ async fn compositions(api: &Api, output: Output) -> Result<(), Failure> {
 
 /// The table says how many GPUs a host holds, which the GPUs know.
 async fn hosts(api: &Api, output: Output) -> Result<(), Failure> {
-    let hosts: Vec<Observed<Host>> = api.get(&["hosts"]).await?;
+    let hosts: Vec<HostShown> = api.get(&["hosts"]).await?;
     let gpus: Vec<Gpu> = api.get(&["gpus"]).await?;
-    let shown: Vec<Host> = hosts.iter().map(|host| host.what.clone()).collect();
-    output.show(&hosts, &tables::hosts(&shown, &gpus))
+    let shown: Vec<Host> = hosts.iter().map(|host| host.seen.what.clone()).collect();
+    let closures = hosts.iter().filter_map(|host| host.closure.clone());
+    let closures: Vec<HostClosure> = closures.collect();
+    output.show(&hosts, &tables::hosts(&shown, &gpus, Some(&closures)))
 }

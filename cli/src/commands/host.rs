@@ -1,5 +1,7 @@
-//! `host`: agents on hosts, at the manager: tokens by which they are enrolled, those that there are, and their end. And hosts
-//! over their life: [`life`].
+//! `host`: hosts that are closed for a time; and agents on hosts, at the manager: tokens by which they are enrolled, those
+//! that there are, and their end. And hosts over their life: [`life`].
+
+mod closing;
 
 mod life;
 
@@ -24,6 +26,12 @@ pub struct HostArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
+    /// Give a host nothing new, now or for a time that is to come, as for maintenance; what it has stays
+    #[command(after_help = closing::CLOSE)]
+    Close(closing::CloseArgs),
+    /// Give it GPUs again
+    #[command(after_help = closing::OPEN)]
+    Open(OneArgs),
     /// Make a token by which agents are enrolled; it is shown once
     #[command(after_help = TOKEN)]
     Token(TokenArgs),
@@ -113,6 +121,8 @@ struct RevokeArgs {
 
 pub async fn run(args: HostArgs, output: Output) -> Outcome {
     match args.action {
+        Action::Close(args) => closing::close(&args, output).await?,
+        Action::Open(OneArgs { host, manager }) => closing::open(&host, &manager, output).await?,
         Action::Token(args) => token(&args, output).await?,
         Action::Tokens(manager) => {
             let open: Vec<OpenToken> = Api::new(&manager)?.get(&["agent-tokens"]).await?;

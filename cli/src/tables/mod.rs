@@ -1,10 +1,11 @@
 //! One table a noun: what is shown of GPUs, hosts, operations and so on. [`pool`] has what the hardware shows,
 //! [`work`] what is made of it, [`mod@quarantine`] what failed, [`mod@queue`] the jobs that wait, [`mod@accounts`] who may
-//! ask, [`mod@agents`] who speaks for hosts, [`mod@host_life`] what hosts have gone through. People see what fits a terminal;
-//! CSV has the values as they are, under names of their own that stay; JSON has everything.
+//! ask, [`mod@agents`] who speaks for hosts, [`mod@host_life`] what hosts have gone through, [`mod@closures`] which are closed.
+//! People see what fits a terminal; CSV has the values as they are, under names of their own that stay; JSON has everything.
 
 mod accounts;
 mod agents;
+mod closures;
 mod host_life;
 mod pool;
 mod quarantine;
@@ -13,6 +14,7 @@ mod work;
 
 pub use accounts::accounts;
 pub use agents::{agents, open_tokens};
+pub use closures::closures;
 pub use host_life::{host_events, host_history, retired_hosts};
 pub use pool::{fabrics, faults, gpus, held_gpus, hosts, not_composable, snapshot, switches};
 pub use quarantine::{history, quarantined, strikes};

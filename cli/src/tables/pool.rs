@@ -9,7 +9,8 @@ use poolwright_model::fault::Fault;
 use poolwright_model::id::GpuId;
 use poolwright_model::topology::{Fabric, Gpu, Health, Host, PowerState, Switch};
 use poolwright_planner::Composition;
-use poolwright_service::{Drift, Observed};
+use poolwright_service::closure::HostClosure;
+use poolwright_service::{Closure, Drift, Observed};
 use std::collections::BTreeMap;
 
 /// GPUs as the hardware shows them, without whom they are for.
@@ -134,12 +135,13 @@ pub fn not_composable<'g>(gpus: impl IntoIterator<Item = &'g Gpu>) -> String {
     text
 }
 
-pub fn hosts(hosts: &[Host], gpus: &[Gpu]) -> Table {
+/// `closures`: when hosts are closed, where a manager is asked.
+pub fn hosts(hosts: &[Host], gpus: &[Gpu], closures: Option<&[HostClosure]>) -> Table {
     let mut held: BTreeMap<_, usize> = BTreeMap::new();
     gpus.iter()
         .filter_map(|gpu| gpu.host.as_ref())
         .for_each(|host| *held.entry(host).or_default() += 1);
-    let mut table = Table::new([
+    let columns = [
         column("HOST").named("id"),
         column("NAME"),
         column("POWER"),
@@ -148,13 +150,19 @@ pub fn hosts(hosts: &[Host], gpus: &[Gpu]) -> Table {
         column("GPUS"),
         column("FABRICS"),
         column("BMC"),
-    ]);
+    ];
+    let closed = closures.map(|_| column("CLOSED"));
+    let mut table = Table::new(columns.into_iter().chain(closed));
     let mut sorted: Vec<&Host> = hosts.iter().collect();
     sorted.sort_by(|a, b| natural::compare(a.id.as_str(), b.id.as_str()));
     for host in sorted {
         let mut fabrics: Vec<&str> = host.ports.iter().map(|port| port.fabric.as_str()).collect();
         fabrics.dedup();
-        table.row([
+        let closure = closures.map(|all| {
+            let of_it = all.iter().find(|known| known.closure.host == host.id);
+            Cell::maybe(of_it.map(|known| when(&known.closure)))
+        });
+        let cells = [
             Cell::text(&host.id),
             Cell::text(&host.name),
             power(host.power_state),
@@ -163,9 +171,17 @@ pub fn hosts(hosts: &[Host], gpus: &[Gpu]) -> Table {
             Cell::text(held.get(&host.id).copied().unwrap_or_default()),
             Cell::list(fabrics),
             Cell::maybe(host.bmc.as_ref()),
-        ]);
+        ];
+        table.row(cells.into_iter().chain(closure));
     }
     table
+}
+
+fn when(Closure { from, until, .. }: &Closure) -> String {
+    match until {
+        Some(until) => format!("{from} until {until}"),
+        None => format!("since {from}"),
+    }
 }
 
 /// How many GPUs a host can take, where it told so itself: a box knows only what it could feed.
@@ -310,7 +326,7 @@ pub fn snapshot(snapshot: &Snapshot, width: Option<u16>) -> String {
         format!("{}, {composable} composable", counted(topology.gpus.len(), "GPU")),
         gpus(&topology.gpus).render(width) + &not_composable(&topology.gpus),
         counted(topology.hosts.len(), "host"),
-        hosts(&topology.hosts, &topology.gpus).render(width),
+        hosts(&topology.hosts, &topology.gpus, None).render(width),
         counted(topology.fabrics.len(), "fabric"),
         fabrics(&topology.fabrics).render(width),
         format!(

@@ -515,7 +515,10 @@ pub(crate) fn is_open(survey: &Survey<'_>, host: &HostId) -> Result<(), Refusal>
     let because = match facts.closed {
         None => return Ok(()),
         Some(Closed::Off) => "is not powered on",
-        Some(Closed::Cordoned) => "is cordoned",
+        Some(Closed::Cordoned) => match survey.world.cordoned.closed.get(host) {
+            Some(why) => why,
+            None => "is cordoned",
+        },
         Some(Closed::Unbindable) => "has no port that can be bound to",
         Some(Closed::Keeps) => "keeps GPUs for a tenant that can't be let go of just now",
     };

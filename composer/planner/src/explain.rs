@@ -196,7 +196,7 @@ impl Display for Reason {
             } => {
                 let counts = [
                     (off, "off"),
-                    (cordoned, "cordoned"),
+                    (cordoned, "closed"),
                     (unbindable, "without a port to bind to"),
                     (keeps, "keeping GPUs that can't be let go of just now"),
                 ];
@@ -341,7 +341,7 @@ impl Display for Help {
             Self::FreeForeign { gpus: count } => {
                 write!(f, "adopt or free {} that somebody else bound", gpus(*count))
             }
-            Self::Uncordon { gpus: 0, hosts } => write!(f, "uncordon {}", counted(*hosts, "host")),
+            Self::Uncordon { gpus: 0, hosts } => write!(f, "open {}", counted(*hosts, "host")),
             Self::Uncordon { gpus: count, .. } => write!(f, "uncordon {}", gpus(*count)),
             Self::RepairGpus { gpus: count } => write!(f, "repair {}", gpus(*count)),
             Self::ResolveGpus { gpus: count } => {

@@ -24,6 +24,7 @@
 
 pub mod adopt;
 pub mod check;
+pub mod closure;
 pub mod composition;
 pub mod demand;
 pub mod direct;
@@ -55,6 +56,7 @@ mod why;
 
 pub use adopt::{Adoption, Left, adopt, adopt_units};
 pub use check::check;
+pub use closure::Closure;
 pub use composition::{Composition, Held, Kept};
 pub use decide::plan;
 pub use demand::Demand;

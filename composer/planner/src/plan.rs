@@ -42,6 +42,9 @@ pub struct Reserved {
 pub struct Cordoned {
     #[serde(default)]
     pub hosts: BTreeSet<HostId>,
+    /// Hosts that are closed for a time, with why, as it goes after a host's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub closed: BTreeMap<HostId, String>,
     #[serde(default)]
     pub gpus: BTreeSet<GpuId>,
     /// Units that somebody uses, and who: what is not wanted any more stays there, and all else of it goes.
@@ -50,6 +53,13 @@ pub struct Cordoned {
     /// Demands that take what there is of what they want, where they can't have all of it.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub in_part: BTreeSet<DemandId>,
+}
+
+impl Cordoned {
+    /// Whether a host is given nothing new.
+    pub fn closes(&self, host: &HostId) -> bool {
+        self.hosts.contains(host) || self.closed.contains_key(host)
+    }
 }
 
 /// Everything that a plan is made of.

@@ -391,7 +391,7 @@ fn host_facts<'a>(
 }
 
 fn closed(world: &World<'_>, host: &Host) -> Option<Closed> {
-    if world.cordoned.hosts.contains(&host.id) {
+    if world.cordoned.closes(&host.id) {
         Some(Closed::Cordoned)
     } else if !matches!(host.power_state, PowerState::On | PowerState::Unknown) {
         Some(Closed::Off)

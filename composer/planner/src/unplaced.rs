@@ -60,7 +60,7 @@ pub enum Reason {
         busy: Busy,
         held_by: Vec<Holder>,
     },
-    /// No host may be given GPUs: so many are off, so many cordoned, so many have no port that can be bound to, and so many
+    /// No host may be given GPUs: so many are off, so many closed, so many have no port that can be bound to, and so many
     /// have what is kept for a tenant and can't be let go of just now.
     NoHost {
         off: u32,

@@ -60,7 +60,7 @@ pub enum Violation {
     NoSuchPort { host: HostId, port: HostPortId },
     #[error("host {host} is {power:?}")]
     HostOff { host: HostId, power: PowerState },
-    #[error("host {host} is cordoned")]
+    #[error("host {host} is closed")]
     HostCordoned { host: HostId },
     #[error("{gpu} can't be reached from {port}")]
     NotReachable { gpu: GpuId, port: HostPortId },

@@ -176,13 +176,13 @@ fn no_host_at_all() {
         &plan,
         "d",
         "demand d of acme (1 x h100) is not served: no host may be given GPUs: 1 host is off, 1 host is \
-         cordoned, 1 host is without a port to bind to; what helps: power on 1 host",
+         closed, 1 host is without a port to bind to; what helps: power on 1 host",
     );
     assert_eq!(
         plan.unplaced[0].alternatives(),
         [
-            "1 x h100: no host may be given GPUs: 1 host is off, 1 host is cordoned, 1 host is without a port to bind \
-          to; what helps: power on 1 host, or uncordon 1 host, or add a host with 1 slot"
+            "1 x h100: no host may be given GPUs: 1 host is off, 1 host is closed, 1 host is without a port to bind \
+          to; what helps: power on 1 host, or open 1 host, or add a host with 1 slot"
         ]
     );
 }

@@ -16,6 +16,7 @@
 //! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
 //! * [`accounts`], [`sessions`]: who may ask. [`audit`]: who did.
+//! * [`closure`]: hosts that are closed for a time.
 //! * [`agent`]: agents on hosts, and how they are enrolled.
 //! * [`clock`]: the only place that knows what time it is.
 
@@ -24,6 +25,7 @@ pub mod agent;
 pub mod audit;
 mod books;
 pub mod clock;
+pub mod closure;
 mod composer;
 mod connections;
 mod course;
@@ -90,5 +92,5 @@ pub use poolwright_executor::{
 };
 pub use poolwright_inventory::Snapshot;
 pub use poolwright_planner::direct::Purpose;
-pub use poolwright_planner::{Composition, Plan};
+pub use poolwright_planner::{Closure, Composition, Plan};
 pub use poolwright_simulator::Simulated;

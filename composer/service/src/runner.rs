@@ -71,8 +71,8 @@ struct Looked {
     calendars: Vec<Calendar>,
     /// Of the demands with phases.
     courses: Vec<Course>,
-    /// When GPUs are to be attached for what opens later.
-    early: Option<Timestamp>,
+    /// When GPUs are to be attached for what opens later, or a host closes or opens.
+    again: Option<Timestamp>,
 }
 
 /// How a try ended.
@@ -127,15 +127,21 @@ impl Runner<'_> {
                 at: self.composer.clock().now(),
                 calendars: Vec::new(),
                 courses: Vec::new(),
-                early: None,
+                again: None,
             };
             let decided = self.composer.decide_openings(looked.at).await;
             // What can't be attached early is attached at the opening.
             let early = self.composer.attach_early(looked.at).await;
-            looked.early = early.unwrap_or_else(|error| {
+            let early = early.unwrap_or_else(|error| {
                 tracing::warn!("nothing is attached before windows open: {error}");
                 None
             });
+            let hosts = self.composer.next_host_edge(looked.at).await;
+            let hosts = hosts.unwrap_or_else(|error| {
+                tracing::warn!("nobody knows when hosts close and open: {error}");
+                None
+            });
+            looked.again = early.into_iter().chain(hosts).min();
             let calendar = self.calendar().await;
             let tried = match decided.and(calendar) {
                 Ok((calendars, courses)) => {
@@ -190,7 +196,7 @@ impl Runner<'_> {
         let clock = self.composer.clock();
         let was_wrong = || looked.at.duration_since(clock.now()) > SET_BACK;
         let change = next_change(&looked.calendars, &looked.courses, looked.at);
-        let Some(next) = change.into_iter().chain(looked.early).min() else {
+        let Some(next) = change.into_iter().chain(looked.again).min() else {
             return std::future::pending().await;
         };
         while clock.now() < next && !was_wrong() {

@@ -12,6 +12,7 @@ mod adopting;
 mod ahead;
 mod attaching_early;
 mod audited;
+mod closing;
 mod coming_and_going;
 mod composing;
 mod conflicts;

@@ -4,6 +4,7 @@ mod accounts;
 pub(crate) mod agents;
 mod audit;
 mod changes;
+mod closing;
 mod demands;
 mod described;
 mod endpoints;
@@ -65,6 +66,7 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         operations::routes,
         pauses::routes,
         quarantine::routes,
+        closing::routes,
         limits::routes,
         forecast::routes,
         size::routes,

@@ -8,7 +8,8 @@ use axum::Json;
 use axum::extract::State;
 use poolwright_model::fault::Fault;
 use poolwright_model::id::{FabricId, GpuId, HostId};
-use poolwright_model::topology::{Fabric, Gpu, Host, Switch};
+use poolwright_model::topology::{Fabric, Gpu, Switch};
+use poolwright_service::closure::HostShown;
 use poolwright_service::{Check, Drift, LoggedEvent, Observed, ServiceError, Snapshot, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,12 +52,12 @@ async fn gpu(State(api): State<Api>, Id(id): Id<GpuId>) -> Answer<Observed<Gpu>>
     found("GPU", id.as_str(), api.composer.gpu(&id).await?)
 }
 
-async fn hosts(State(api): State<Api>) -> Listed<Observed<Host>> {
-    Ok(Many(api.composer.hosts().await?))
+async fn hosts(State(api): State<Api>) -> Listed<HostShown> {
+    Ok(Many(api.composer.hosts_shown().await?))
 }
 
-async fn host(State(api): State<Api>, Id(id): Id<HostId>) -> Answer<Observed<Host>> {
-    found("host", id.as_str(), api.composer.host(&id).await?)
+async fn host(State(api): State<Api>, Id(id): Id<HostId>) -> Answer<HostShown> {
+    found("host", id.as_str(), api.composer.host_shown(&id).await?)
 }
 
 async fn fabrics(State(api): State<Api>) -> Listed<Fabric> {

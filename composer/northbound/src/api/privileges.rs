@@ -72,6 +72,8 @@ const MAPPINGS: &[Mapping] = &[
     changed("/gpus/{id}/quarantine", ConfigureComponents, Everywhere),
     changed("/gpus/{id}/replaced", ConfigureComponents, Everywhere),
     changed("/gpus/{id}/return", ConfigureComponents, Everywhere),
+    changed("/hosts/{id}/close", ConfigureComponents, Everywhere),
+    changed("/hosts/{id}/open", ConfigureComponents, Everywhere),
 ];
 
 const OTHERS: Mapping = changed("", ConfigureManager, Everywhere);

@@ -133,7 +133,7 @@ fn may_be_given_to<'a>(
             power: host.power_state,
         });
     }
-    if facts.world.cordoned.hosts.contains(&host.id) {
+    if facts.world.cordoned.closes(&host.id) {
         let host = host.id.clone();
         found.push(Violation::HostCordoned { host });
     }

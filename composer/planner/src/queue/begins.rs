@@ -155,6 +155,7 @@ impl Begins<'_> {
         let freed = line.reservations.iter().map(|(until, _)| *until);
         let moments = ends
             .chain(edges)
+            .chain(line.host_openings())
             .chain(tries)
             .chain(freed)
             .filter(|at| *at > line.now);

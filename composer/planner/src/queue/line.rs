@@ -2,8 +2,9 @@
 //! later moment. Nothing here is done; the trials are plans that nobody applies.
 
 use super::rests::Rests;
+use crate::closure::closed_within;
 use crate::promise::width;
-use crate::{Composition, Demand, Plan, PlanInput, Reserved, Share, Unplaced, World};
+use crate::{Closure, Composition, Cordoned, Demand, Plan, PlanInput, Reserved, Share, Unplaced, World};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{DemandId, GpuId, PlanId, TenantId, UnitId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +65,8 @@ pub struct Line<'a> {
     pub rests: Rests,
     /// What of [`World::reserved`] is reserved for clients, and until when.
     pub reservations: Vec<(Timestamp, Reserved)>,
+    /// Hosts that are closed for a time: no job is given GPUs there that would go on into it.
+    pub closures: Vec<Closure>,
 }
 
 /// A moment that a trial is made for: what is there beside what is held now, who is gone by then, and what is not to be
@@ -121,7 +124,7 @@ impl Line<'_> {
         spare: &BTreeSet<GpuId>,
         rests: Option<&Rests>,
     ) -> Trial {
-        let mut cordoned = self.world.cordoned.clone();
+        let mut cordoned = self.cordoned_for(demand, self.now);
         cordoned.gpus.extend(spare.iter().cloned());
         if let Some(rests) = rests {
             rests.close(demand, self.now, &mut cordoned);
@@ -162,7 +165,7 @@ impl Line<'_> {
         if wanted.is_empty() {
             return Lacking::default();
         }
-        let plan = self.plan(at, &held, &wanted, self.world.cordoned);
+        let plan = self.plan(at, &held, &wanted, &self.cordoned_within(at, Some(at)));
         let waits = plan.deferred.iter().any(|deferred| !deferred.because.is_loss());
         let holds = match plan.unplaced.is_empty() {
             true => BTreeMap::new(),
@@ -191,7 +194,7 @@ impl Line<'_> {
             priority: i32::MIN,
             ..demand.clone()
         });
-        let mut cordoned = self.world.cordoned.clone();
+        let mut cordoned = self.cordoned_for(demand, then.at);
         cordoned.gpus.extend(then.spare.iter().cloned());
         then.rests.close(demand, then.at, &mut cordoned);
         served(self.plan(then.at, &held, &wanted, &cordoned), &demand.id)
@@ -200,12 +203,32 @@ impl Line<'_> {
     /// The GPUs that calendars would take at a moment and nobody holds for them now.
     pub(super) fn taken_at(&self, at: Timestamp) -> BTreeSet<GpuId> {
         let Trialled { held, wanted } = self.world_at(at, &[], &BTreeSet::new());
-        let plan = self.plan(at, &held, &wanted, self.world.cordoned);
+        let plan = self.plan(at, &held, &wanted, &self.cordoned_within(at, Some(at)));
         plan.composes
             .iter()
             .flat_map(Composition::gpus)
             .cloned()
             .collect()
+    }
+
+    /// What is closed at some time from a moment until another.
+    fn cordoned_within(&self, from: Timestamp, until: Option<Timestamp>) -> Cordoned {
+        Cordoned {
+            closed: closed_within(&self.closures, from, until),
+            ..self.world.cordoned.clone()
+        }
+    }
+
+    /// What is closed to a demand that begins at a moment; a job has to be over where a host closes.
+    pub(super) fn cordoned_for(&self, demand: &Demand, at: Timestamp) -> Cordoned {
+        let job = self.waiting.iter().find(|job| job.demand.id == demand.id);
+        let ends = job.map_or(Ok(at), |job| at.checked_add(job.expected));
+        self.cordoned_within(at, ends.ok())
+    }
+
+    /// When closed hosts open.
+    pub(super) fn host_openings(&self) -> impl Iterator<Item = Timestamp> {
+        self.closures.iter().filter_map(|closure| closure.until)
     }
 
     /// Whether operations have something in hand.
@@ -223,13 +246,7 @@ impl Line<'_> {
         reserved.filter(|r| !over.contains(&r.unit)).cloned().collect()
     }
 
-    fn plan(
-        &self,
-        at: Timestamp,
-        held: &[Composition],
-        demands: &[Demand],
-        cordoned: &crate::Cordoned,
-    ) -> Plan {
+    fn plan(&self, at: Timestamp, held: &[Composition], demands: &[Demand], cordoned: &Cordoned) -> Plan {
         crate::plan(&PlanInput {
             id: PlanId::from_lossy("trial"),
             parent: None,

@@ -143,14 +143,6 @@ pub(super) struct Pass<'l, 'a> {
     unsettled: bool,
 }
 
-/// Whether what serves one serves the other. What one tenant may not have another may.
-fn alike(one: &WaitingJob, other: &WaitingJob) -> bool {
-    let (one, other) = (&one.demand, &other.demand);
-    one.tenant == other.tenant
-        && one.need.alternatives == other.need.alternatives
-        && one.need.spannable == other.need.spannable
-}
-
 impl Line<'_> {
     /// What starts now, in the order of turns, and why the others don't.
     pub fn outlook(&self) -> Outlook {
@@ -318,7 +310,7 @@ impl<'l, 'a> Pass<'l, 'a> {
     /// What is kept for its tenant and serves it as it is, whatever may be moved.
     fn takes_up(&mut self, job: &'l WaitingJob) -> Option<Vec<Composition>> {
         let may_be_any = self.kept_for.contains(&job.demand.tenant) && self.trials <= MOST_TRIALS;
-        if !may_be_any || self.nothing_kept.iter().any(|other| alike(other, job)) {
+        if !may_be_any || self.nothing_kept.iter().any(|other| self.is_like(other, job)) {
             return None;
         }
         self.trials += 1;
@@ -326,6 +318,7 @@ impl<'l, 'a> Pass<'l, 'a> {
         let held = left.unwrap_or_else(|| without(self.line.world.held, &self.started_all()));
         let world = World {
             held: &held,
+            cordoned: &self.line.cordoned_for(&job.demand, self.line.now),
             ..self.line.world
         };
         let kept = kept::serves_as_it_is(&job.demand, &world).into_iter();
@@ -343,8 +336,19 @@ impl<'l, 'a> Pass<'l, 'a> {
         Some(taken)
     }
 
+    /// Whether what is in vain for one is in vain for the other, too.
+    fn is_like(&self, one: &WaitingJob, other: &WaitingJob) -> bool {
+        let (a, b) = (&one.demand, &other.demand);
+        // What one tenant may not have another may.
+        a.tenant == b.tenant
+            && a.need.alternatives == b.need.alternatives
+            && a.need.spannable == b.need.spannable
+            // A shorter one may be over before a host closes.
+            && (self.line.closures.is_empty() || one.expected <= other.expected)
+    }
+
     fn fits(&mut self, job: &'l WaitingJob) -> Result<Vec<Composition>, Because> {
-        if let Some(vain) = self.in_vain.iter().find(|vain| alike(vain.job, job)) {
+        if let Some(vain) = self.in_vain.iter().find(|vain| self.is_like(vain.job, job)) {
             // The reason is the same, and it is this job that has it.
             return Err(match vain.because.clone() {
                 Because::NoRoom(unplaced) => Because::NoRoom(Unplaced {
@@ -452,7 +456,8 @@ impl<'l, 'a> Pass<'l, 'a> {
         let edges = self.line.ahead.iter().map(|ahead| ahead.at);
         let rests = self.rests.ends(&job.demand, now);
         let freed = self.line.reservations.iter().map(|(until, _)| *until);
-        let moments = ends.chain(edges).chain(rests).chain(freed);
+        let opens = self.line.host_openings();
+        let moments = ends.chain(edges).chain(rests).chain(freed).chain(opens);
         let moments: BTreeSet<Timestamp> = moments.filter(|at| *at > now).collect();
         for at in moments {
             if self.rests.everywhere(&job.demand, at).is_some() {

@@ -1,6 +1,7 @@
 //! The queue before a pool as it is seen: who starts now, and for what the others wait.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
+mod closures;
 mod moves;
 mod scene;
 #[path = "../support/mod.rs"]

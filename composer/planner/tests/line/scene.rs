@@ -6,7 +6,7 @@ use poolwright_model::id::{DemandId, TenantId};
 use poolwright_planner::queue::{
     Ahead, Because, Expected, Line, Outlook, Rests, RunningJob, Share, Verdict, WaitingJob,
 };
-use poolwright_planner::{Composition, Demand, PlanInput, Reserved, World};
+use poolwright_planner::{Closure, Composition, Demand, PlanInput, Reserved, World};
 use poolwright_sizing::need::Need;
 use std::collections::BTreeSet;
 
@@ -56,6 +56,7 @@ pub struct Scene {
     pub reservations: Vec<(Timestamp, Reserved)>,
     pub ahead_until: Option<Timestamp>,
     pub in_motion: bool,
+    pub closures: Vec<Closure>,
 }
 
 impl Scene {
@@ -72,6 +73,7 @@ impl Scene {
             reservations: Vec::new(),
             ahead_until: None,
             in_motion: false,
+            closures: Vec::new(),
         }
     }
 
@@ -126,6 +128,17 @@ impl Scene {
         self
     }
 
+    /// In these hours.
+    pub fn closes(mut self, host: &str, from: i64, until: Option<i64>) -> Self {
+        self.closures.push(Closure {
+            host: host.parse().unwrap(),
+            from: hour(from),
+            until: until.map(hour),
+            reason: "new fans".to_owned(),
+        });
+        self
+    }
+
     pub fn guarantees(mut self, tenant: &str, share: Share) -> Self {
         let shares = &mut self.rack.promises.shares;
         shares.insert(TenantId::from_lossy(tenant), share);
@@ -145,6 +158,7 @@ impl Scene {
             in_motion: self.in_motion,
             rests: self.rests.clone(),
             reservations: self.reservations.clone(),
+            closures: self.closures.clone(),
         }
     }
 

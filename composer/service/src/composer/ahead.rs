@@ -6,6 +6,7 @@
 //! begin); those that run are expected to end when the queue expects it.
 
 use super::Composer;
+use super::closing::{Maintenance, beside_maintenance};
 use super::owing::{Owing, debts};
 use super::planning::{Basis, Wanted, is_short};
 use super::returning::Measured;
@@ -15,7 +16,7 @@ use crate::occurrence::{Fate, decide};
 use crate::schedule::{Calendar, next_change, wanted_while};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{DemandId, GpuId, HostId, PlanId, ScheduleId, TenantId};
-use poolwright_planner::{Composition, Demand, Plan, PlanInput};
+use poolwright_planner::{Closure, Composition, Demand, Plan, PlanInput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +101,9 @@ impl Composer {
             }
             let changes = next_change(&course.calendars, &courses, now);
             let ends = course.ends.values().copied().filter(|end| *end > now);
-            let next = changes.into_iter().chain(ends).min();
+            let hosts = course.closures.iter();
+            let hosts = hosts.filter_map(|closure| closure.next_edge(now));
+            let next = changes.into_iter().chain(ends).chain(hosts).min();
             at = next.filter(|next| *next < ahead.until);
         }
         ahead.until = at.unwrap_or(ahead.until);
@@ -117,6 +120,8 @@ struct Course {
     basis: Basis,
     demands: Vec<DemandRecord>,
     calendars: Vec<Calendar>,
+    /// Hosts that are closed for a time.
+    closures: Vec<Closure>,
     /// When jobs that run are expected to end.
     ends: BTreeMap<DemandId, Timestamp>,
     /// Demands that the clock decides about by now, and those of them that windows have put aside.
@@ -133,6 +138,7 @@ impl Composer {
         let basis = self.basis(Wanted::OnceDone).await?;
         let demands = once_done(self.demands().await?);
         Ok(Course {
+            closures: basis.maintenance.closures.clone(),
             basis,
             ends: ends(&demands, from),
             demands,
@@ -169,7 +175,11 @@ impl Course {
         self.decide_openings(now);
         let open: Vec<&Calendar> = self.calendars.iter().filter(|c| c.is_open(now)).collect();
         let wanted = wanted_at(&self.demands, &open, &self.ends, now);
-        if self.wanted.as_ref() == Some(&wanted) {
+        let maintenance = Maintenance::at(&self.closures, &self.demands, &self.calendars, now);
+        drop(open);
+        let closes_otherwise = self.basis.close_by(maintenance);
+        let open: Vec<&Calendar> = self.calendars.iter().filter(|c| c.is_open(now)).collect();
+        if self.wanted.as_ref() == Some(&wanted) && !closes_otherwise {
             return None;
         }
         let suspended: BTreeSet<&DemandId> = open.iter().flat_map(|calendar| &calendar.suspends).collect();
@@ -191,7 +201,9 @@ impl Course {
             held: self.basis.held.clone(),
         };
         let of_clock = self.basis.clone().with_nobody_but(&self.clocked);
-        let plan = owing.beside(&of_clock.wanting(by_clock), None, |basis| plan_of(basis, now));
+        let plan = owing.beside(&of_clock.wanting(by_clock), None, |basis| {
+            beside_maintenance(basis, |basis| plan_of(basis, now))
+        });
         let mut moment = moment(&plan, &open, now);
         moment.unserved.extend(unasked);
         self.basis.become_what_stands(plan.after(&self.basis.held));

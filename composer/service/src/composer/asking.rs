@@ -262,6 +262,7 @@ impl Composer {
                 gpus.join(", ")
             ));
         }
+        because.extend(self.at_closed_hosts(&holds).await?);
         let snapshot = self.snapshot().await?;
         let held: BTreeSet<&GpuId> = holds.iter().flat_map(Composition::gpus).collect();
         let gpus = snapshot.topology.gpus.iter();
@@ -287,6 +288,7 @@ impl Composer {
                 for unplaced in missing {
                     because.push(unplaced.shortfall());
                     because.extend(unplaced.alternatives().iter().map(|tried| format!("  {tried}")));
+                    because.extend(self.closed_hosts_told().await?);
                 }
                 if lends.is_empty() && plan.composes.iter().any(|c| c.demand.as_ref() == Some(id)) {
                     because.push("could be served now; `poolwright plan` shows how".to_owned());
@@ -305,6 +307,7 @@ impl Composer {
         because.extend(lends);
         if record.job.is_some() {
             because.extend(self.why_it_waits(id).await?);
+            because.extend(self.closed_hosts_told().await?);
         }
         let trouble = self.trouble().filter(|trouble| trouble.demands.contains(id));
         because.extend(trouble.map(|trouble| format!("not as the calendar wants it: {trouble}")));
@@ -381,6 +384,7 @@ impl Composer {
                 format!("{}, once that is right", first.what.resume()),
             ),
         });
+        checks.extend(self.closures_check().await?);
         let held_back = self.held_back().await?;
         if let Some(why) = held_back.values().next() {
             let message = format!("{} of the GPUs that drift: {why}", held_back.len());

@@ -7,6 +7,7 @@
 
 use super::Composer;
 use super::ahead::once_done;
+use super::closing::Maintenance;
 use super::owing::{Owing, debts};
 use super::planning::{Basis, Wanted};
 use crate::early::{Attaches, EARLIEST, Early, Lead};
@@ -211,7 +212,10 @@ impl Composer {
         let plan = |basis: &Basis, calendars: &[Calendar], at: Timestamp| {
             let mut wanted = wanted_ahead(&demands, calendars, at);
             wanted.retain(|demand| scheduled.contains(&demand.id) || holds(&demand.id));
-            self.plan_around(&basis.clone().wanting(wanted), &paused)
+            let closures = &basis.maintenance.closures;
+            let mut then = basis.clone().wanting(wanted);
+            then.close_by(Maintenance::at(closures, &demands, calendars, at));
+            self.plan_around(&then, &paused)
         };
         let next = |at: &Timestamp| next_change(before, &courses, *at).filter(|at| *at <= opens);
         let edges: Vec<Timestamp> = std::iter::successors(next(&now), next)

@@ -118,7 +118,8 @@ impl Composer {
             let error = error.with_hint(help).with_details(unplaced.alternatives());
             return Err(self.beside_observed(self.beside_silence(error)).await);
         }
-        let advice = self.advice_for(&record.demand, &plan).await?;
+        let mut advice = self.advice_for(&record.demand, &plan).await?;
+        advice.extend(self.at_closed_hosts(&plan.composes).await?);
         if how.dry_run {
             return Ok(Change {
                 advice,

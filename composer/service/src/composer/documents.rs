@@ -16,6 +16,7 @@ use super::wanting::CalendarChange;
 use crate::accounts::Account;
 use crate::agent::{Agent, AgentToken};
 use crate::audit::{Head, Page};
+use crate::closure::HostClosure;
 use crate::demand::DemandRecord;
 use crate::endpoint::Endpoint;
 use crate::host::{HostHistory, RetiredHosts};
@@ -56,6 +57,7 @@ const OURS: &[&str] = &[
     Wish::KIND,
     Limits::KIND,
     Quarantine::KIND,
+    HostClosure::KIND,
     GpuHistory::KIND,
     HostHistory::KIND,
     RetiredHosts::KIND,
@@ -105,6 +107,7 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Wish::KIND => again::<Wish>(json),
         Limits::KIND => again::<Limits>(json),
         Quarantine::KIND => again::<Quarantine>(json),
+        HostClosure::KIND => again::<HostClosure>(json),
         GpuHistory::KIND => again::<GpuHistory>(json),
         HostHistory::KIND => again::<HostHistory>(json),
         RetiredHosts::KIND => again::<RetiredHosts>(json),

@@ -16,7 +16,8 @@
 //! * [`suspending`]: which demands the clock has put aside.
 //! * [`keeping`]: which demands are kept, when operations decide it.
 //! * [`owing`]: what is lent is given to nobody else past its return.
-//! * [`planning`]: from what is wanted to a plan.
+//! * [`planning`]: from what is wanted to a plan. [`avoiding`]: without what is better left.
+//! * [`closing`]: hosts that are given nothing for a while.
 //! * [`changing`]: compose, release, attach, detach.
 //! * [`giving_up`]: ending the claim on what is gone.
 //! * [`undoing`]: the contrary of what was done.
@@ -57,9 +58,11 @@ mod asking;
 mod attaching_early;
 mod auditing;
 mod automatic;
+mod avoiding;
 mod beginning;
 mod changing;
 mod charge;
+mod closing;
 mod credentials;
 mod declaring;
 pub mod documents;

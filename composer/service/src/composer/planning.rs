@@ -1,6 +1,7 @@
 //! From what is wanted to a plan.
 
 use super::Composer;
+use super::closing::Maintenance;
 use super::requests::Request;
 use super::staleness::Stale;
 use super::underway::Underway;
@@ -105,8 +106,10 @@ pub(super) struct Basis {
     pub snapshot: Arc<Snapshot>,
     pub held: Arc<Vec<Composition>>,
     reserved: Vec<Reserved>,
-    demands: Vec<Demand>,
-    cordoned: Cordoned,
+    pub(super) demands: Vec<Demand>,
+    pub(super) cordoned: Cordoned,
+    /// Hosts that are closed, or will be.
+    pub(super) maintenance: Maintenance,
     pub promises: Promises,
     /// Running operations have some of what schedules add and suspend in hand.
     underway: bool,
@@ -419,6 +422,7 @@ impl Composer {
         }
         let mut basis = self.basis(wanted).await?;
         let closed = std::mem::replace(&mut basis.cordoned, cordoned.clone());
+        basis.cordoned.closed = closed.closed;
         basis.close_hosts(closed.hosts);
         refuse(&plan, "no longer fits", &plan.stale(&basis.snapshot))?;
         let wrong = poolwright_planner::check(&plan, &basis.world());
@@ -515,6 +519,7 @@ impl Composer {
                 hosts: retired.hosts().cloned().collect(),
                 ..Cordoned::default()
             },
+            maintenance: Maintenance::default(),
             promises,
             underway: !touched.is_disjoint(&scheduled),
         };
@@ -524,46 +529,8 @@ impl Composer {
             Wanted::Scheduled => basis = basis.leaving_failures(None),
             Wanted::All | Wanted::OnceDone | Wanted::Named => {}
         }
+        basis.close_by(self.maintenance().await?);
         Ok(basis)
-    }
-
-    /// A plan that gives away nothing at endpoints that are paused, unless more is served with what is there: such a
-    /// plan waits for the pause to end, and says more than that there is nothing.
-    pub(super) async fn plan_beside_pauses(&self, basis: &Basis) -> Result<Plan, ServiceError> {
-        Ok(self.plan_around(basis, &self.paused_endpoints().await?))
-    }
-
-    /// The same with what is paused, and why.
-    pub(super) fn plan_around<R: ToString>(
-        &self,
-        basis: &Basis,
-        paused: &BTreeMap<ControlEndpointId, R>,
-    ) -> Plan {
-        let whole = || poolwright_planner::plan(&self.input(basis));
-        if paused.is_empty() {
-            return whole();
-        }
-        let mut open = basis.clone();
-        open.close(WhyNotKind::Paused, paused);
-        let mut plan = poolwright_planner::plan(&self.input(&open));
-        if plan.unplaced.is_empty() {
-            return plan;
-        }
-        let whole = whole();
-        if whole.unplaced.len() < plan.unplaced.len() {
-            return whole;
-        }
-        let names = |plan: &Plan| -> BTreeSet<DemandId> {
-            plan.unplaced
-                .iter()
-                .map(|unplaced| unplaced.demand.clone())
-                .collect()
-        };
-        if names(&whole) == names(&plan) {
-            // They can't be served either way, so what is paused is not why.
-            plan.unplaced = whole.unplaced;
-        }
-        plan
     }
 
     pub(super) fn input<'a>(&self, basis: &'a Basis) -> PlanInput<'a> {

@@ -124,7 +124,9 @@ impl Line {
         let rests = self
             .rests
             .next_end(waits().map(|record| &record.demand), self.now);
-        let freed = self.reservations.iter().map(|(until, _)| *until);
+        let closures = self.basis.maintenance.closures.iter();
+        let hosts = closures.filter_map(|closure| closure.next_edge(self.now));
+        let freed = self.reservations.iter().map(|(until, _)| *until).chain(hosts);
         let freed = freed.filter(|_| waits().next().is_some()).min();
         self.jobs
             .iter()
@@ -179,6 +181,7 @@ impl Line {
             in_motion: self.in_motion,
             rests: self.rests.clone(),
             reservations: self.reservations.clone(),
+            closures: self.basis.maintenance.closures.clone(),
         }
     }
 }
@@ -358,6 +361,8 @@ impl Composer {
     /// Refuses what the pool could not hold if nobody had anything, with the limit.
     async fn could_be_held(&self, demand: &Demand) -> Result<(), ServiceError> {
         let mut basis = self.basis(Wanted::Named).await?;
+        // A host that is closed for a time is not gone.
+        basis.open_all();
         basis.promises.shares = self.shares().await?;
         let mut held = Vec::clone(&basis.held);
         // Nobody of that name wants anything, so all of it is free.

@@ -310,6 +310,7 @@ impl Composer {
         // Which of them go first was decided by the order of the queue.
         basis.promises.waiting.retain(|demand| !is_job(demand));
         self.leave_out_stale(&mut basis);
+        basis.close_until(self.clock.now().checked_add(job.expected()).ok());
         basis.spare(spare);
         let taken_up = self.take_up_kept(&mut basis, &record.demand).await?;
         // What is kept is taken up without a move.

@@ -121,6 +121,7 @@ impl Composer {
         self.spares_reserved(&plan, request.reservation, &mut with)
             .await?;
         self.spares_retired_hosts(&plan, &mut with).await?;
+        self.spares_closed(&plan, &mut with).await?;
         if let Some(seen) = &request.how.seen {
             self.is_as_seen(seen, &mut with).await?;
         }

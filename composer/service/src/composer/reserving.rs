@@ -176,10 +176,13 @@ impl Composer {
     }
 
     async fn placed(&self, wish: &Wish, before: &[Part]) -> Result<Part, ServiceError> {
+        // At a host that closes before, it could not be composed any more.
+        let over = self.clock.now() + RESERVED;
         let before = || before.iter().flat_map(|part| &part.places).map(Reserved::from);
         let plan = match &wish.what {
             Wished::Named { gpus, host } => {
                 let mut basis = self.basis(Wanted::Named).await?;
+                basis.close_until(Some(over));
                 basis.reserve(before());
                 match direct::attach_for(gpus, host, &Purpose::labelled(&wish.label), &self.input(&basis)) {
                     Ok(plan) => {
@@ -195,6 +198,7 @@ impl Composer {
             Wished::Fitting(spec) => {
                 let record = self.record_of((**spec).clone(), None).await?;
                 let mut basis = self.basis(Wanted::Only(&record.demand)).await?;
+                basis.close_until(Some(over));
                 basis.reserve(before());
                 self.leave_out_stale(&mut basis);
                 let plan = self.plan_beside_returns(&basis, Some(&record)).await?;
