@@ -34,6 +34,14 @@ impl Pool {
         }
     }
 
+    async fn close_all_others(&self, host: &HostId) {
+        for other in &self.snapshot().await.topology.hosts {
+            if other.id != *host {
+                self.close(&other.id, &closes(None, None)).await.unwrap();
+            }
+        }
+    }
+
     async fn hosts_of(&self, demand: &str) -> BTreeSet<HostId> {
         let compositions = self.composer().compositions().await.unwrap().into_iter();
         let of_it = compositions.filter(|c| c.demand == Some(demand_id(demand)));
@@ -109,16 +117,6 @@ async fn a_closed_host_is_given_nothing_and_keeps_what_it_has() {
     let again = pool.composer().open_host(&host, ME).await.unwrap_err();
     assert_eq!(again.code, ErrorCode::NotFound);
     pool.all_is_well().await;
-}
-
-impl Pool {
-    async fn close_all_others(&self, host: &HostId) {
-        for other in &self.snapshot().await.topology.hosts {
-            if other.id != *host {
-                self.close(&other.id, &closes(None, None)).await.unwrap();
-            }
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -176,9 +176,7 @@ impl Course {
         let open: Vec<&Calendar> = self.calendars.iter().filter(|c| c.is_open(now)).collect();
         let wanted = wanted_at(&self.demands, &open, &self.ends, now);
         let maintenance = Maintenance::at(&self.closures, &self.demands, &self.calendars, now);
-        drop(open);
         let closes_otherwise = self.basis.close_by(maintenance);
-        let open: Vec<&Calendar> = self.calendars.iter().filter(|c| c.is_open(now)).collect();
         if self.wanted.as_ref() == Some(&wanted) && !closes_otherwise {
             return None;
         }

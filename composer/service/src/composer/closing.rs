@@ -4,17 +4,17 @@
 //! What is wanted for longer than until a host closes goes elsewhere, where as much is served there; else it is told
 //! beforehand, and what is there stays when the host closes.
 
-use super::Composer;
 use super::asking::Check;
 use super::avoiding::rather;
-use super::planning::Basis;
-use super::planning::is_short;
+use super::planning::{Basis, is_short};
+use super::{Composer, Observed};
 use crate::closure::{Close, HostClosure, HostShown};
 use crate::demand::DemandRecord;
 use crate::error::{ErrorCode, ServiceError};
 use crate::schedule::Calendar;
 use jiff::Timestamp;
 use poolwright_model::id::{DemandId, HostId};
+use poolwright_model::topology::Host;
 use poolwright_planner::closure::{closed_at, closed_within};
 use poolwright_planner::{Closure, Composition, Plan};
 use poolwright_store::{Batch, StoreError, Stored, read};
@@ -34,13 +34,12 @@ impl Maintenance {
         let ends = records
             .iter()
             .filter_map(|record| Some((record.spec.id.clone(), ends(record, calendars, at)?)));
-        let closures: Vec<Closure> = closures.to_vec();
         Self {
             ends: match closures.is_empty() {
                 true => BTreeMap::new(),
                 false => ends.collect(),
             },
-            closures,
+            closures: closures.to_vec(),
             at,
         }
     }
@@ -304,7 +303,7 @@ impl Composer {
     }
 }
 
-fn shown(seen: super::Observed<poolwright_model::topology::Host>, closures: &[HostClosure]) -> HostShown {
+fn shown(seen: Observed<Host>, closures: &[HostClosure]) -> HostShown {
     let mut closures = closures.iter();
     HostShown {
         closure: closures
