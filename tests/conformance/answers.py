@@ -90,6 +90,26 @@ def changes(answers):
     return free
 
 
+def hosts(answers):
+    """Of hosts that hold nothing."""
+    stays, goes = [host["id"] for host in answers.ask("GET", "/hosts")][-2:]
+    answers.ask("POST", "/hosts/{id}/close", {"reason": "new fans"}, of=goes)
+    answers.ask("GET", "/hosts/{id}", of=goes)
+    answers.ask("POST", "/hosts/{id}/open", of=goes)
+    answers.ask("POST", "/hosts/{id}/retire", {"why": "its lease ends"}, of=goes)
+    answers.ask("POST", "/hosts/{id}/reinstate", of=goes)
+    answers.ask("POST", "/hosts/{id}/replaced", {"by": stays}, of=goes)
+    answers.ask("GET", "/retired-hosts")
+    answers.ask("GET", "/hosts/{id}/history", of=goes)
+    answers.ask("POST", "/hosts/{id}/reinstate", of=goes)
+
+
+def simulations(answers):
+    trace = "job_id,tenant,submit_s,duration_s,gpus\none,a,0,600,2\ntwo,b,60,60,1\n"
+    answers.ask("POST", "/simulations", {"policies": ["fifo", "poolwright"], "trace": trace, "seeds": [1]})
+    answers.ask("POST", "/simulations", {"policies": ["none"], "trace": trace})
+
+
 def sizes(answers):
     training = {"task": "full", "context": 4096}
     answers.ask("POST", "/size", {"model": "70B", "tokens": "1T"})
@@ -151,6 +171,7 @@ def people(answers):
     for action in ("/pause", "/resume"):
         answers.ask("POST", action, {"what": "automation"})
     answers.ask("POST", "/agent-tokens", {"seconds": 60})
+    answers.ask("DELETE", "/agent-tokens/{id}", of=answers.ask("GET", "/agent-tokens")[0]["id"])
     answers.ask("POST", "/agents", {"token": "none", "uuid": "none", "address": "127.0.0.1:1", "csr": "none"})
     for method, action in (("GET", ""), ("POST", "/revoke"), ("POST", "/renew")):
         answers.ask(method, "/agents/{id}" + action, of="nobody")
@@ -183,7 +204,9 @@ def the_rest(answers):
 def judge_all(suite, manager):
     answers = Answers(suite, manager)
     free = changes(answers)
+    hosts(answers)
     sizes(answers)
+    simulations(answers)
     wishes(answers)
     failures(answers, free[-1], free[-2])
     people(answers)
