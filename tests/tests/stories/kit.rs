@@ -12,7 +12,8 @@ use poolwright_service::clock::{Clock, FastClock};
 use poolwright_service::demand::DemandSpec;
 use poolwright_service::endpoint::{Connector, Standing};
 use poolwright_service::{
-    Change, Composer, How, Operation, OperationState, Options, Release, ServiceError, Snapshot,
+    Change, Composer, How, Operation, OperationKind, OperationState, Options, Plan, Release, ServiceError,
+    Snapshot,
 };
 use poolwright_store::{SqliteStore, Store};
 use poolwright_tests::torture::line::{Line, spec_of};
@@ -150,6 +151,16 @@ impl Pool {
     /// Composes, and waits until it is done.
     pub async fn composed(&self, demand: Value) -> Operation {
         let change = self.compose(demand).await.unwrap();
+        self.done(&change).await
+    }
+
+    /// Applies a plan, and waits until it is done.
+    pub async fn applied(&self, plan: Plan) -> Operation {
+        let change = self
+            .composer()
+            .apply(plan, OperationKind::Apply, ME, &How::default())
+            .await
+            .unwrap();
         self.done(&change).await
     }
 

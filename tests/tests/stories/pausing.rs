@@ -5,7 +5,7 @@ use crate::kit::{ME, Pool, demand_id, gpus, spec};
 use poolwright_emulator::Rack;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_planner::Plan;
-use poolwright_service::{CheckResult, ErrorCode, How, OperationKind, OperationState, Paused};
+use poolwright_service::{CheckResult, ErrorCode, How, OperationState, Paused};
 use poolwright_store::SqliteStore;
 use std::sync::Arc;
 use std::time::Duration;
@@ -237,12 +237,7 @@ async fn what_is_paused_is_not_chosen_while_there_is_enough_elsewhere() {
     ] {
         assert_ne!(endpoint, chosen);
     }
-    let change = pool
-        .composer()
-        .apply(planned, OperationKind::Apply, ME, &How::default())
-        .await
-        .unwrap();
-    pool.done(&change).await;
+    pool.applied(planned).await;
 
     // Where only the paused box is left, that is what stands in the way, and not that there is nothing.
     let rest = gpus("rest", kind, u32::try_from(elsewhere).unwrap());

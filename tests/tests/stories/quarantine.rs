@@ -9,9 +9,9 @@ use poolwright_executor::Paused;
 use poolwright_model::composable::WhyNotKind;
 use poolwright_model::id::GpuId;
 use poolwright_model::topology::Gpu;
+use poolwright_service::ErrorCode;
 use poolwright_service::hooks::{HookCall, HookEnd, Hooks, HowItEnded, Occasion};
 use poolwright_service::quarantine::{Cause, Failure, Quarantine};
-use poolwright_service::{ErrorCode, How, OperationKind};
 use serde_json::json;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -142,12 +142,7 @@ async fn a_gpu_that_failed_is_exchanged_by_the_next_plan_and_given_to_nobody() {
         1,
         "one comes"
     );
-    let applied = pool
-        .composer()
-        .apply(plan, OperationKind::Apply, ME, &How::default())
-        .await
-        .unwrap();
-    pool.done(&applied).await;
+    pool.applied(plan).await;
     assert_eq!(pool.truth().len(), 2);
     pool.all_is_well().await;
     pool.released("two").await;
@@ -202,12 +197,7 @@ async fn what_failed_stays_where_it_is_until_somebody_applies_a_plan_for_all() {
     assert_eq!(pool.holders().await, all);
 
     let plan = pool.composer().plan().await.unwrap();
-    let applied = pool
-        .composer()
-        .apply(plan, OperationKind::Apply, ME, &How::default())
-        .await
-        .unwrap();
-    pool.done(&applied).await;
+    pool.applied(plan).await;
     assert_eq!(pool.holders().await, all);
     let (goes, stays): (Vec<_>, Vec<_>) = before
         .iter()

@@ -38,16 +38,21 @@ fn a_gpu_that_comes_back_is_set_to_what_it_was() {
     );
 }
 
+/// The host lets go of the GPU, and starts anew then: its kernel finds it again, as it comes.
+fn lets_go_and_starts(bench: &Bench, kernel: &Kernel) {
+    bench.drain();
+    forget(bench);
+    starts(bench, 'b');
+    kernel.start_again();
+}
+
 #[test]
 fn also_after_a_start_of_the_host_in_between() {
     let bench = Bench::new();
     starts(&bench, 'a');
     let kernel = Kernel::of(&bench.host, Mood::Willing);
     bench.put("power", "300000");
-    bench.drain();
-    forget(&bench);
-    starts(&bench, 'b');
-    kernel.start_again();
+    lets_go_and_starts(&bench, &kernel);
     bench.undrain();
     assert_eq!(bench.is("power").as_deref(), Some("300000"));
 }
@@ -65,10 +70,7 @@ fn a_drain_again_after_a_start_of_the_host_is_undone_to_what_was_before_the_firs
         }
         bench.put("compute", "3");
         bench.put("power", "300000");
-        bench.drain();
-        forget(&bench);
-        starts(&bench, 'b');
-        kernel.start_again();
+        lets_go_and_starts(&bench, &kernel);
         bench.drain();
         assert_eq!(bench.left(), Vec::<String>::new());
         forget(&bench);
@@ -84,10 +86,7 @@ fn a_drain_of_a_gpu_that_came_anew_is_not_undone_to_what_was_before_an_earlier_o
     starts(&bench, 'a');
     let kernel = Kernel::of(&bench.host, Mood::Willing);
     bench.put("power", "300000");
-    bench.drain();
-    forget(&bench);
-    starts(&bench, 'b');
-    kernel.start_again();
+    lets_go_and_starts(&bench, &kernel);
     bench.make().unwrap();
     bench.put("power", "400000");
     bench.drain();
