@@ -132,7 +132,8 @@ def wishes(answers):
         answers.ask("GET", "/demands/{id}/why", of=name)
     answers.change("/apply", {"plan": answers.ask("POST", "/plan")})
     answers.ask("GET", "/demands")
-    window = {"weekly": ["daily 01:00-05:00"], "zone": "Europe/Berlin"}
+    # Far ahead: one that is open at this hour would begin by itself, and could not be begun by hand.
+    window = {"weekly": ["daily 01:00-05:00"], "zone": "Europe/Berlin", "first_day": "2099-12-01"}
     night = {"id": "night", "window": window, "demands": [{"id": "batch", "gpus": 1}]}
     ladder = {"id": "lent", "window": window, "suspends": ["two"], "reclaim_s": 600, "back_by_close": True}
     what = {"demands": [{"id": "two", "gpus": 2}], "schedules": [night]}

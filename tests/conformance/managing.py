@@ -5,7 +5,7 @@ SOURCES = "/redfish/v1/AggregationService/AggregationSources"
 
 
 def a_schedule_is_a_job(suite, manager):
-    window = ("--weekly", "daily 00:00-00:01", "--zone", "UTC")
+    window = ("--weekly", "daily 00:00-00:01", "--zone", "UTC", "--first-day", "2099-12-01")
     done = manager.poolwright("schedule", "add", "night", "--gpus", "1", *window)
     if not suite.check(done.code == 0, "a schedule is made", done):
         return
@@ -14,10 +14,10 @@ def a_schedule_is_a_job(suite, manager):
     def state():
         return manager.request("GET", place).json()["JobState"]
 
-    for action, expected in (("Suspend", "Suspended"), ("Resume", ("Pending", "Running"))):
+    for action, expected in (("Suspend", "Suspended"), ("Resume", "Pending")):
         target = manager.request("GET", place).json()["Actions"][f"#Job.{action}"]["target"]
         suite.equal(manager.request("POST", target, json={}).status_code, 204, f"a job takes {action}")
-        suite.check(state() in expected, f"and is {expected}", state())
+        suite.equal(state(), expected, f"and is {expected}")
     suite.equal(manager.request("DELETE", place).status_code, 204, "a job is deleted")
     suite.equal(manager.request("GET", place).status_code, 404, "then it is gone")
 
