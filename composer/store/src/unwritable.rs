@@ -1,7 +1,7 @@
-//! Why nothing can be written just now: from the first commit that failed until one succeeds.
+//! Why nothing can be written just now: from the first commit that failed until something was written.
 //!
 //! A full disk and one that is read-only serve every read, so that nothing but a write tells. Whoever writes notes
-//! here what came of it; where nobody does, the writer itself tries now and then.
+//! here what came of it; whether it is over the writer itself tries, after a commit and now and then.
 
 use crate::{Committed, StoreError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,17 +21,18 @@ struct Failure {
 }
 
 impl Unwritable {
-    /// What came of the batches of one transaction. One that was refused for what it expects says nothing.
-    pub fn note(&self, results: &[Result<Committed, StoreError>]) {
+    /// What came of the batches of one transaction. One that was refused for what it expects says nothing. Says whether it
+    /// is to be tried now if that is possible again: one that was committed and changed nothing has written nothing.
+    pub fn note(&self, results: &[Result<Committed, StoreError>]) -> bool {
         let failed = results.iter().find_map(|result| match result {
             Err(StoreError::Unavailable { reason, hint }) => Some((reason, hint)),
             _ => None,
         });
-        match failed {
-            Some((reason, hint)) => self.failed(reason, hint),
-            None if results.iter().any(Result::is_ok) => self.succeeded(),
-            None => {}
+        if let Some((reason, hint)) = failed {
+            self.failed(reason, hint);
+            return false;
         }
+        self.is_so() && results.iter().any(Result::is_ok)
     }
 
     pub fn failed(&self, reason: &str, hint: &'static str) {
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_so_from_a_failure_until_a_commit_and_a_refusal_says_nothing() {
+    fn it_is_so_from_a_failure_until_it_was_written_to_and_a_refusal_says_nothing() {
         let unavailable = |reason: &str| {
             Err(StoreError::Unavailable {
                 reason: reason.to_owned(),
@@ -93,15 +94,17 @@ mod tests {
             last_event: 0,
         });
         let store = Unwritable::default();
-        store.note(std::slice::from_ref(&refused));
+        assert!(!store.note(&[refused.clone(), committed.clone()]));
         assert_eq!(store.told(), None);
-        store.note(&[unavailable("it is full")]);
-        store.note(std::slice::from_ref(&refused));
+        assert!(!store.note(&[unavailable("it is full")]));
+        assert!(!store.note(std::slice::from_ref(&refused)));
         let told = store.told().unwrap();
         for part in ["it is full", "free some space", "for 0 s"] {
             assert!(told.contains(part), "{told}");
         }
-        store.note(&[refused, committed]);
+        assert!(store.note(&[refused, committed]), "it is tried");
+        assert!(store.told().is_some(), "by itself it proves nothing");
+        store.succeeded();
         assert_eq!(store.told(), None);
     }
 }

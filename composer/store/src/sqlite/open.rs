@@ -5,7 +5,7 @@ use crate::cluster::{CLUSTER, Found, LEAP, RESTORED, Remembered, belonging, new_
 use crate::data_dir::{DataDir, unusable};
 use crate::format::{self, DOCUMENT_FORMAT, FORMAT};
 use crate::migrations::MIGRATIONS;
-use crate::statements::MARK;
+use crate::statements::{MARK, UNMARK};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 use std::fs::{File, OpenOptions};
@@ -280,9 +280,13 @@ pub(super) fn mark(connection: &Connection, name: &str, value: &str) -> rusqlite
     connection.execute(MARK, [name, value]).map(|_| ())
 }
 
-/// A write that changes nothing: it says again that the store is in use.
+/// A write that changes nothing: it says again that the store is in use. It is taken out first, for SQLite writes no page
+/// that stays as it was.
 pub(super) fn touch(connection: &Connection) -> rusqlite::Result<()> {
-    mark(connection, STOP, UNCLEAN)
+    let transaction = connection.unchecked_transaction()?;
+    transaction.execute(UNMARK, [STOP])?;
+    mark(&transaction, STOP, UNCLEAN)?;
+    transaction.commit()
 }
 
 fn check(path: &Path, connection: &Connection) -> Result<(), OpenError> {

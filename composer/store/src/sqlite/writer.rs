@@ -168,7 +168,9 @@ fn run(opened: Opened, waiting: &mpsc::Receiver<Job>, unwritable: &Unwritable, n
         let (batches, answers): (Vec<_>, Vec<_>) = jobs.map(|job| (job.batch, job.answer)).unzip();
         let results = file.commit_group(&batches);
         // Before anybody is answered: whoever was refused finds out why.
-        unwritable.note(&results);
+        if unwritable.note(&results) {
+            file.try_again(unwritable);
+        }
         newest.note(&results);
         let committed = results.iter().flatten().map(|committed| committed.revision);
         if let Some(revision) = committed.max() {
@@ -402,6 +404,21 @@ mod tests {
         assert!(file.commit_group(&[writing("b", 1)])[0].is_ok());
         assert!(file.is_sound);
         assert_eq!(ids(&file.connection), ["a", "b"]);
+    }
+
+    /// A page that stays as it was is not written, so that a full disk would take that, too.
+    #[test]
+    fn what_is_written_to_try_the_disk_reaches_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = open::open(folder.path()).unwrap();
+        let mut log = opened.path.clone().into_os_string();
+        log.push("-wal");
+        let length = || std::fs::metadata(&log).unwrap().len();
+        for _ in 0..2 {
+            let before = length();
+            open::touch(&opened.connection).unwrap();
+            assert!(length() > before, "{before} bytes as before");
+        }
     }
 
     /// Fault 55: read-only.
