@@ -4,6 +4,7 @@
 mod database;
 mod stale;
 mod support;
+mod unwritable;
 
 mod agent;
 mod arguments;
