@@ -495,6 +495,11 @@ impl Manager {
 
     /// Repeats a command until its JSON is as wanted.
     pub async fn until(&self, line: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        self.until_within(PATIENCE, line, wanted).await
+    }
+
+    /// The same, for what may take longer than anything else.
+    pub async fn until_within(&self, limit: Duration, line: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         let ask = async {
             loop {
@@ -504,8 +509,11 @@ impl Manager {
                 }
             }
         };
-        let asked = tokio::time::timeout(PATIENCE, ask).await;
-        assert!(asked.is_ok(), "{line} was never as wanted, but {last}");
+        let asked = tokio::time::timeout(limit, ask).await;
+        assert!(
+            asked.is_ok(),
+            "{line} was not as wanted within {limit:?}, but {last}"
+        );
         last
     }
 }
