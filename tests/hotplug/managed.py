@@ -2,6 +2,7 @@
 
 There is no agent in the guests yet (tests/hotplug/with_agents.py): what the kernel sees is asked over their serial lines."""
 
+import contextlib
 import errno
 import socket
 import time
@@ -46,7 +47,12 @@ class Managed:
         window = "2M" if name == CRAMPED else "256G"
         port = f"pcie-root-port,id=slot1,bus=pcie.0,chassis=1,slot=1,addr=1.0,pref64-reserve={window}"
         agent_at = free_port()
-        devices = ["-device", port, *network(agent_at)]
+        disk = folder / "disk"
+        disk.write_bytes(bytes(16 << 20))
+        # What a host keeps when it starts again.
+        kept = ["-blockdev", f"driver=file,node-name=kept,filename={disk}"]
+        kept += ["-device", "nvme,drive=kept,serial=kept,bus=pcie.0,addr=11.0"]
+        devices = ["-device", port, *kept, *network(agent_at)]
         guest = Guest(folder, kernel(), self.image, devices, native=name in WITH_NATIVE_SLOTS)
         guest.ports, guest.agent_at = ["slot1"], f"127.0.0.1:{agent_at}"
         return guest
@@ -57,11 +63,32 @@ class Managed:
         self.manager.start()
         for guest in self.guests.values():
             guest.ready()
+        self.add()
+
+    def add(self):
+        """The manager is told of the lab, and what it calls everything there is kept."""
         added = self.manager.poolwright("endpoint", "add", "lab", "--url", f"qemu://{self.file}", "--adopt")
         if added.code != 0:
             raise RuntimeError(str(added))
+        self.learn()
+
+    def learn(self):
         self.name = self.manager.gpu(SERIAL)["id"]
         self.hosts = {name: self.manager.host(guest.uuid)["id"] for name, guest in self.guests.items()}
+
+    @contextlib.contextmanager
+    def managed_by(self, other):
+        """Another manager has the lab for a while, which the caller starts; it is stopped here."""
+        own = self.manager
+        own.stop()
+        self.manager = other
+        try:
+            yield other
+        finally:
+            other.stop()
+            self.manager = own
+            own.start()
+            self.learn()
 
     def stop(self):
         self.manager.stop()
@@ -118,6 +145,14 @@ class Managed:
         """Of the operation that was begun last."""
         latest = max(self.manager.get("operations"), key=lambda one: one["created"])
         return next(step for step in latest["steps"] if step["verb"] == verb)
+
+    def until_it_waits_for(self, words):
+        """Until an operation says that it waits for something with these words in it."""
+        def waits():
+            steps = [step for one in self.manager.get("operations") for step in one["steps"]]
+            return [step for step in steps if words in (step["waiting_for"] or "")]
+
+        self.manager.until(f"an operation waits for {words!r}", waits, 30)
 
     def until_asked_to_let_go(self):
         """Until a detach that was begun has come to its guest."""

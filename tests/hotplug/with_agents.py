@@ -4,29 +4,57 @@ import json
 
 from managed import CRAMPED, ONE, OTHER, UUID
 
-def enrol(lab, names):
+# On a disk, which outlives the guest's kernel.
+AGENT = "/kept/agent"
+
+
+def have_agents(lab, *names):
+    """Enrols those that have none yet."""
+    enrol(lab, [name for name in names if not hasattr(lab.guests[name], "agent")])
+
+
+def enrol(lab, names, folder=AGENT):
     """Agents in these guests, by one token for all of them."""
+    if not names:
+        return
     uuids = [word for name in names for word in ("--uuid", lab.guests[name].uuid)]
     token = lab.manager.poolwright("host", "token", *uuids)
     lab.ended_well(token, "a token for agents")
     port = lab.manager.api.url.rsplit(":")[-1]
     for name in names:
         guest = lab.guests[name]
-        guest.join_network()
+        if not hasattr(guest, "agent"):
+            guest.join_network()
+            guest.sh("mke2fs /dev/nvme0n1")
+            mount(guest)
+        guest.agent = folder
         guest.put("/tmp/token", token.out)
         guest.put("/tmp/ca.pem", (lab.manager.folder / "tls/ca.pem").read_text())
         status, said = guest.sh(
             f"poolwright agent enrol --manager https://10.0.2.2:{port} --ca /tmp/ca.pem --token-file /tmp/token"
-            f" --address {guest.agent_at} --dir /tmp/agent 2>&1"
+            f" --address {guest.agent_at} --dir {folder} 2>&1"
         )
         lab.check(status == 0, f"{name}: its agent is enrolled", said)
-        guest.sh("poolwright agent serve --dir /tmp/agent </dev/null >/tmp/agent.log 2>&1 & echo $! >/tmp/agent.pid")
-        lab.manager.until(f"{name}: its agent listens", lambda: "listens" in guest.sh("cat /tmp/agent.log")[1], 30)
+        serve(lab, name)
+
+
+def mount(guest):
+    status, said = guest.sh("mkdir -p /kept && mount -t ext4 /dev/nvme0n1 /kept")
+    if status != 0:
+        raise RuntimeError(f"its disk: {said}")
+
+
+def serve(lab, name):
+    """The agent that was enrolled last serves, and no other one."""
+    guest = lab.guests[name]
+    guest.sh("test -e /tmp/agent.pid && kill -9 $(cat /tmp/agent.pid)")
+    guest.sh(f"poolwright agent serve --dir {guest.agent} </dev/null >/tmp/agent.log 2>&1 & echo $! >/tmp/agent.pid")
+    lab.manager.until(f"{name}: its agent listens", lambda: "listens" in guest.sh("cat /tmp/agent.log")[1], 30)
 
 
 def confirming(lab):
     """It confirms what came, names who uses it, and is not passed over when it hangs."""
-    enrol(lab, (ONE, OTHER, CRAMPED))
+    have_agents(lab, ONE, OTHER, CRAMPED)
     guest = lab.guests[ONE]
     lab.ended_well(lab.attach(ONE), "attached with an agent")
     step = lab.last_step("verify")
@@ -59,7 +87,7 @@ def confirming(lab):
 def hooks(guest, **lines):
     """What the agent there runs from now on: shell lines by their hooks."""
     text = "".join(f"{name.replace('_', '-')} = {json.dumps(['/bin/sh', '-c', line])}\n" for name, line in lines.items())
-    guest.put("/tmp/agent/hooks.toml", text)
+    guest.put(f"{guest.agent}/hooks.toml", text)
 
 
 def is_undone(lab, refused, what, why):
@@ -71,6 +99,7 @@ def is_undone(lab, refused, what, why):
 
 def undone(lab):
     """An attach that fails is undone at whatever step that is, and a detach leaves the GPU where it was."""
+    have_agents(lab, ONE, CRAMPED)
     guest = lab.guests[ONE]
     is_undone(lab, lab.attach(CRAMPED), "no room for it is told before it comes", "hpmmioprefsize")
     lab.gpu.plugs_in = False
@@ -98,6 +127,7 @@ def undone(lab):
 
 def dying(lab):
     """A GPU that dies in a guest is taken out of use by what its agent tells."""
+    have_agents(lab, ONE)
     lab.ended_well(lab.attach(ONE), "attached where it will die")
     lab.gpu.dead = True
 
@@ -110,4 +140,6 @@ def dying(lab):
     lab.check("gone" in json.dumps(failed), "and why is kept", failed)
 
 
-STORIES = (confirming, undone, dying)
+STORIES = (confirming, undone)
+# It takes the GPU out of use.
+LAST = (dying,)

@@ -24,12 +24,14 @@ def lab_file(folder, guests, devices):
 class LabManager:
     """A manager that can be killed and started again on what it kept."""
 
-    def __init__(self, folder, log):
-        self.folder, self.log, self.process, self.api = folder, log, None, None
+    def __init__(self, folder, log, options=()):
+        """options: what else it is started with."""
+        self.folder, self.log, self.options, self.process, self.api = folder, log, options, None, None
 
-    def start(self):
+    def start(self, confirm="20s"):
+        """confirm: for so long a host may take until it sees what was bound to it."""
         command = [POOLWRIGHT, "serve", "--listen", "127.0.0.1:0", "--data-dir", self.folder, "--request-deadline", "20s"]
-        command += ["--confirm-deadline", "20s"]
+        command += ["--confirm-deadline", confirm, *self.options]
         # As guests know this machine.
         command += ["--name", "10.0.2.2"]
         before = self.log.stat().st_size if self.log.exists() else 0
