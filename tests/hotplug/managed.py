@@ -13,6 +13,7 @@ from lab import LabManager, lab_file
 from suite import PLANTED, SUITE_DIR, free_port
 
 SERIAL = "1650000000001"
+DISK_SERIAL = "1650000000002"
 # As the stand-in for NVML names what is at 0000:01:00.0.
 UUID = "GPU-00000000-0000-0000-0000-000001000000"
 MOVES, NATIVE_MOVES = 56, 4
@@ -38,7 +39,12 @@ class Managed:
             "uuid": f'"{UUID}"',
             "device": '{ driver = "x-pci-proxy-dev" }', "socket": '"gpu-a.sock"',
         }  # fmt: skip
-        self.file = lab_file(self.folder, self.guests, {"gpu-a": device})
+        # Whatever can be plugged in can be pooled, and one guest can mount this.
+        disk = {
+            "model": '"Lab disk"', "memory": '"16MiB"', "serial": f'"{DISK_SERIAL}"',
+            "device": '{ driver = "nvme", drive = "pooled", serial = "pooled" }',
+        }  # fmt: skip
+        self.file = lab_file(self.folder, self.guests, {"gpu-a": device, "disk-a": disk})
         self.manager = LabManager(self.folder / "manager", SUITE_DIR / "lab-manager.log")
 
     def guest(self, name):
@@ -47,12 +53,13 @@ class Managed:
         window = "2M" if name == CRAMPED else "256G"
         port = f"pcie-root-port,id=slot1,bus=pcie.0,chassis=1,slot=1,addr=1.0,pref64-reserve={window}"
         agent_at = free_port()
-        disk = folder / "disk"
-        disk.write_bytes(bytes(16 << 20))
+        disks = []
+        for disk in ("kept", "pooled"):
+            (folder / disk).write_bytes(bytes(16 << 20))
+            disks += ["-blockdev", f"driver=file,node-name={disk},filename={folder / disk}"]
         # What a host keeps when it starts again.
-        kept = ["-blockdev", f"driver=file,node-name=kept,filename={disk}"]
-        kept += ["-device", "nvme,drive=kept,serial=kept,bus=pcie.0,addr=11.0"]
-        devices = ["-device", port, *kept, *network(agent_at)]
+        disks += ["-device", "nvme,drive=kept,serial=kept,bus=pcie.0,addr=11.0"]
+        devices = ["-device", port, *disks, *network(agent_at)]
         guest = Guest(folder, kernel(), self.image, devices, native=name in WITH_NATIVE_SLOTS)
         guest.ports, guest.agent_at = ["slot1"], f"127.0.0.1:{agent_at}"
         return guest
@@ -73,7 +80,7 @@ class Managed:
         self.learn()
 
     def learn(self):
-        self.name = self.manager.gpu(SERIAL)["id"]
+        self.name, self.disk = (self.manager.gpu(serial)["id"] for serial in (SERIAL, DISK_SERIAL))
         self.hosts = {name: self.manager.host(guest.uuid)["id"] for name, guest in self.guests.items()}
 
     @contextlib.contextmanager
@@ -98,17 +105,18 @@ class Managed:
     def check(self, ok, what, why=""):
         return self.suite.check(ok, f"manager: {what}", why)
 
-    def ask(self, verb, *arguments, **options):
-        return self.manager.poolwright(verb, self.name, *arguments, **options)
+    def ask(self, verb, *arguments, of=None):
+        """Of the GPU, where nothing else is named."""
+        return self.manager.poolwright(verb, of or self.name, *arguments)
 
-    def attach(self, guest):
-        return self.ask("attach", "--host", self.hosts[guest])
+    def attach(self, guest, **of):
+        return self.ask("attach", "--host", self.hosts[guest], **of)
 
     def move(self, guest):
         return self.ask("move", "--host", self.hosts[guest], "--yes")
 
-    def detach(self):
-        return self.ask("detach", "--yes")
+    def detach(self, **of):
+        return self.ask("detach", "--yes", **of)
 
     def ended_well(self, asked, what):
         return self.check(asked.code == 0, what, asked)

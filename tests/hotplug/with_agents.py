@@ -2,7 +2,7 @@
 
 import json
 
-from managed import CRAMPED, ONE, OTHER, UUID
+from managed import CRAMPED, DISK_SERIAL, NATIVE, ONE, OTHER, UUID
 
 # On a disk, which outlives the guest's kernel.
 AGENT = "/kept/agent"
@@ -39,7 +39,7 @@ def enrol(lab, names, folder=AGENT):
 
 
 def mount(guest):
-    status, said = guest.sh("mkdir -p /kept && mount -t ext4 /dev/nvme0n1 /kept")
+    status, said = guest.sh("mkdir -p /kept && mount -t ext4 -o sync /dev/nvme0n1 /kept")
     if status != 0:
         raise RuntimeError(f"its disk: {said}")
 
@@ -56,16 +56,8 @@ def confirming(lab):
     """It confirms what came, names who uses it, and is not passed over when it hangs."""
     have_agents(lab, ONE, OTHER, CRAMPED)
     guest = lab.guests[ONE]
-    lab.ended_well(lab.attach(ONE), "attached with an agent")
-    step = lab.last_step("verify")
-    lab.check(UUID in step["evidence"] and "0000:01:00.0" in step["evidence"], "the agent says what it saw", step)
-    lab.check(lab.where() == (ONE, "attached"), "and so it is attached, and not just bound", lab.where())
-
-    guest.sh("sleep 500 & echo $! >/tmp/nvml_processes")
-    busy = lab.detach()
-    lab.check(busy.code != 0 and "sleep 500" in busy.err, "a GPU in use is not pulled; who uses it is named", busy)
-    lab.is_at(ONE, "a GPU in use")
-    guest.sh("kill $(cat /tmp/nvml_processes); rm /tmp/nvml_processes")
+    attached(lab, ONE)
+    is_kept_while_used(lab, ONE)
 
     guest.sh("kill -STOP $(cat /tmp/agent.pid)")
     hung = lab.detach()
@@ -82,6 +74,59 @@ def confirming(lab):
     lab.over("it is undone")
     lab.is_at(None, "with an agent that hung")
     guest.sh("kill -CONT $(cat /tmp/agent.pid)")
+
+
+def attached(lab, name):
+    """It comes, and the agent there confirms it."""
+    lab.ended_well(lab.attach(name), f"{name}: attached with an agent")
+    step = lab.last_step("verify")
+    said = UUID in step["evidence"] and "0000:01:00.0" in step["evidence"]
+    lab.check(said, f"{name}: the agent says what it saw", step)
+    lab.suite.equal(lab.where(), (name, "attached"), f"manager: {name}: and so it is attached, and not just bound")
+    lab.is_at(name, f"{name}: attached with an agent")
+
+
+def is_kept_while_used(lab, name):
+    guest = lab.guests[name]
+    guest.sh("sleep 500 & echo $! >/tmp/nvml_processes")
+    busy = lab.detach()
+    lab.check(busy.code != 0 and "sleep 500" in busy.err, f"{name}: in use it is not pulled; who uses it is named", busy)
+    lab.is_at(name, f"{name}: a GPU in use")
+    lab.suite.equal(lab.where(), (name, "attached"), f"manager: {name}: a GPU in use is what it was")
+    guest.sh("kill $(cat /tmp/nvml_processes); rm /tmp/nvml_processes")
+
+
+def natively(lab):
+    """The same where the kernel drives the slot itself, and from there to a slot that firmware drives, and back."""
+    have_agents(lab, NATIVE, ONE)
+    attached(lab, NATIVE)
+    is_kept_while_used(lab, NATIVE)
+    for name in (ONE, NATIVE):
+        lab.ended_well(lab.move(name), f"{name}: moved from agent to agent")
+        lab.is_at(name, f"{name}: moved from agent to agent")
+        lab.suite.equal(lab.where(), (name, "attached"), f"manager: {name}: confirmed by the agent that it came to")
+    lab.ended_well(lab.detach(), "native: detached with an agent")
+    lab.is_at(None, "native: detached with an agent")
+
+
+def mounted(lab):
+    """A disk is pooled, too: while it is mounted it stays, and what is on it can be read."""
+    have_agents(lab, ONE)
+    guest, disk = lab.guests[ONE], "/dev/nvme1n1"
+    lab.ended_well(lab.attach(ONE, of=lab.disk), "a disk is attached")
+    lab.manager.until("its kernel shows the disk", lambda: guest.sh(f"test -b {disk}")[0] == 0, 30)
+    status, said = guest.sh(f"mke2fs {disk} && mount -t ext4 {disk} /mnt && echo written >/mnt/file")
+    lab.check(status == 0, "the disk is mounted", said)
+    refused = lab.detach(of=lab.disk)
+    named = disk in refused.err and "/mnt" in refused.err
+    lab.check(refused.code != 0 and named, "a disk that is mounted is not pulled; where it is mounted is named", refused)
+    lab.suite.equal(lab.manager.gpu(DISK_SERIAL)["state"], "attached", "manager: a disk that is mounted")
+    guest.sh("echo 3 >/proc/sys/vm/drop_caches")
+    lab.suite.equal(guest.sh("cat /mnt/file"), (0, "written"), "manager: what is on it can be read")
+    guest.sh("umount /mnt")
+    lab.ended_well(lab.detach(of=lab.disk), "a disk that is mounted no more goes")
+    lab.suite.equal(lab.manager.gpu(DISK_SERIAL)["state"], "free", "manager: a disk that went")
+    lab.manager.until("its kernel shows the disk no more", lambda: guest.sh(f"test -b {disk}")[0] != 0, 30)
 
 
 def hooks(guest, **lines):
@@ -140,6 +185,6 @@ def dying(lab):
     lab.check("gone" in json.dumps(failed), "and why is kept", failed)
 
 
-STORIES = (confirming, undone)
+STORIES = (confirming, natively, mounted, undone)
 # It takes the GPU out of use.
 LAST = (dying,)
