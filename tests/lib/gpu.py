@@ -84,7 +84,12 @@ class Gpu:
             threading.Thread(target=self.serve, args=(link,), daemon=True).start()
 
     def power_on(self):
-        self.config, self.guest_has_it = Config(self.serial, self.lanes), False
+        self.guest_has_it = False
+        self.reset()
+
+    def reset(self):
+        """Its registers are as they were at first, and its link is trained anew."""
+        self.config = Config(self.serial, self.lanes)
 
     def plug(self):
         """Another end for QEMU; the GPU is as after power on."""
@@ -130,7 +135,10 @@ class Gpu:
             return 0
         if command == BAR_READ:
             return ALL_ONES if self.dead else 0
-        return 0 if command == RESET else None
+        if command == RESET:
+            self.reset()
+            return 0
+        return None
 
     def read(self, at, length):
         if self.dead:
