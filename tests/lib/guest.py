@@ -12,7 +12,7 @@ import time
 import uuid
 from pathlib import Path
 
-LIMIT_S = 600
+LIMIT_S = 900
 DIES_WITH_ITS_PARENT = ("setpriv", "--pdeathsig", "KILL")
 TESTS = Path(__file__).resolve().parents[1]
 
