@@ -186,5 +186,23 @@ def dying(lab):
 
 
 STORIES = (confirming, natively, mounted, undone)
-# It takes the GPU out of use.
-LAST = (dying,)
+def pulled(lab):
+    """One that is attached is pulled from its slot: whoever holds it is told, and it is given to nobody as if it were there."""
+    have_agents(lab, ONE)
+    guest = lab.guests[ONE]
+    if lab.where()[0] is None:
+        lab.ended_well(lab.attach(ONE), "attached where it will be pulled")
+    guest.qmp("device_del", id="gpu-a")
+    lab.manager.until("it is out of its slot", lambda: not guest.has("gpu-a"))
+    told = lab.manager.poolwright("diff", "--look", "-o", "json").json()
+    whose = [(one["kind"], lab.hosts[ONE] in one["composition"]) for one in told if one["gpu"] == lab.name]
+    lab.suite.equal(whose, [("unbound", True)], "manager: who should hold a GPU that was pulled is told")
+    refused = lab.attach(OTHER)
+    lab.check(refused.code != 0, "a GPU that was pulled from who holds it is given to nobody else", refused)
+    lab.suite.equal(lab.seen_by(), [], "manager: no kernel has a GPU that was pulled")
+    lab.ended_well(lab.detach(), "who holds it lets go of nothing")
+    lab.suite.equal(lab.where()[0], None, "manager: a GPU that was pulled and let go of")
+
+
+# The first takes the GPU out of use, the second out of its slot.
+LAST = (dying, pulled)

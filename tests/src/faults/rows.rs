@@ -219,11 +219,10 @@ pub const ROWS: [Row; 71] = [
         "Both in conflict, and neither is composable",
     ),
     covered(42, "A free GPU is pulled", "Gone within one poll, and told"),
-    open(
+    covered(
         43,
         "An attached GPU is pulled",
         "Its holder is told; nothing is bound to the ghost",
-        "the host agent",
     ),
     covered(
         44,
