@@ -4,7 +4,8 @@
 //!
 //! 1. Read. The goal holds: done, and nothing is sent; but what is found bound before anything was sent is somebody
 //!    else's. Something else than expected: stop.
-//! 2. Journal the intent. Ask the fabric. Read again, whatever it answered.
+//! 2. Journal the intent. Before an unbind the host lets go, where it has not: what it could not put back is journaled,
+//!    too. Ask the fabric. Read again, whatever it answered.
 //! 3. The goal holds: done. The old state: if nobody knew what became of the request, ask once more; if
 //!    the fabric said "done", it lied, and that is a failure. Unreadable: *Indeterminate*; keep both ends
 //!    and retry the read, for as long as it takes.
@@ -65,8 +66,6 @@ struct Asked {
     /// Asking again may lock the account.
     credentials: bool,
     error: Option<String>,
-    /// What the host could not put back as it was, where it was made to let go once more.
-    left: Vec<String>,
 }
 
 struct Pursuit<'a> {
@@ -114,7 +113,6 @@ pub(crate) async fn pursue(cx: &Context, live: &Live, index: u32, way: Way) -> R
         outstanding,
         credentials: false,
         error: record.error.clone().filter(|_| carried_on),
-        left: Vec::new(),
     };
     let port = &pursuit.target().host_port;
     live.show(index, Some(format!("its turn at {port}")));
@@ -213,17 +211,13 @@ impl Pursuit<'_> {
     /// Journals the intent, and asks the fabric.
     async fn ask(&self, asked: &mut Asked) -> Result<(), Halt> {
         asked.attempts += 1;
-        let state = match self.way {
-            Way::Do => StepState::Running,
-            Way::Undo => StepState::Undoing,
-        };
         let change = match self.goal {
             Goal::Bound => Change::AskBind,
             Goal::Free => Change::AskUnbind,
         };
-        note::intent(self.cx, self.live, self.line(state, asked), Some(change)).await?;
+        note::intent(self.cx, self.live, self.line(self.at_work(), asked), Some(change)).await?;
         self.live.show(self.index, Some(self.what()));
-        let answer = self.act(&mut asked.left).await?;
+        let answer = self.act(asked).await?;
         note::acted(self.cx, self.live, self.index, self.way).await;
         (asked.said_done, asked.conflict, asked.error) = (answer.is_ok(), false, None);
         asked.outstanding = Outstanding::after(&answer, &self.cx.options);
@@ -240,7 +234,15 @@ impl Pursuit<'_> {
         Ok(())
     }
 
-    async fn act(&self, left: &mut Vec<String>) -> Result<Result<(), DriverError>, Halt> {
+    /// The state of the step while it is pursued.
+    fn at_work(&self) -> StepState {
+        match self.way {
+            Way::Do => StepState::Running,
+            Way::Undo => StepState::Undoing,
+        }
+    }
+
+    async fn act(&self, asked: &Asked) -> Result<Result<(), DriverError>, Halt> {
         let (metal, target) = (&self.cx.metal, self.target());
         let pass = self.cx.pass(self.live, self.index, self.way);
         if self.goal == Goal::Bound {
@@ -258,10 +260,23 @@ impl Pursuit<'_> {
             Way::Do => restart::drained(self.cx, self.live, target, pass).await?,
         };
         match let_go {
-            Ok(told) => left.extend(told),
+            Ok(left) => self.keep(asked, left).await?,
             Err(error) => return Ok(Err(error)),
         }
         metal.unbind(target, pass).await
+    }
+
+    /// Journals what the host could not put back as it was. Once the GPU is unbound nobody asks that host any more, so
+    /// whoever carries on from there would never hear of it.
+    async fn keep(&self, asked: &Asked, left: Vec<String>) -> Result<(), Halt> {
+        if left.is_empty() {
+            return Ok(());
+        }
+        let line = StepLine {
+            left,
+            ..self.line(self.at_work(), asked)
+        };
+        self.outcome(line, None).await
     }
 
     /// Whether what was seen may be different in a moment, because of what was sent before.
@@ -454,7 +469,6 @@ impl Pursuit<'_> {
             unsure: asked.unsure,
             task: asked.outstanding.task().cloned(),
             error: asked.error.clone(),
-            left: asked.left.clone(),
             ..StepLine::new(self.index, state)
         }
     }

@@ -210,7 +210,7 @@ pub(crate) async fn drain(cx: &Context, live: &Live, index: u32) -> Result<(), H
 }
 
 /// Who can't be asked may have left anything.
-fn untold(error: &DriverError) -> String {
+pub(crate) fn untold(error: &DriverError) -> String {
     format!("its host does not say what it was left at: {}", said(error))
 }
 

@@ -49,10 +49,9 @@ pub(crate) async fn drained(
     }
     tracing::warn!(operation = %live.id, host = %target.host, "started again after it was drained: drained once more");
     match host::let_go(cx, target, pass).await? {
-        Err(error) if !is_forced => Ok(Err(error)),
-        told => Ok(host::nobody_uses(cx, live, target)
-            .await
-            .map(|()| told.unwrap_or_default())),
+        Ok(left) => Ok(host::nobody_uses(cx, live, target).await.map(|()| left)),
+        Err(error) if is_forced => Ok(Ok(vec![host::untold(&error)])),
+        Err(error) => Ok(Err(error)),
     }
 }
 

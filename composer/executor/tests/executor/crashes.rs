@@ -7,6 +7,7 @@ use crate::registered::{Form, Managers, each_form, prepare, prepared};
 use crate::runs::{Calm, Crash, Moments, Start, Told, Way, bindings, calm, crash, go, id_of, recover};
 use poolwright_executor::{Operation, OperationKind, OperationState, SubmitError};
 use poolwright_store::SqliteStore;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +31,19 @@ fn troubles(way: Way) -> Vec<Trouble> {
         rack.break_down(Call::Unbind, None, How::LostAfter, 1);
         rack.break_down(Call::Unbind, None, How::LostBefore, 1);
     };
+    // What a host could not put back is heard just before the unbind: where it starts again after its drain, and in an
+    // undo.
+    let leaving: Trouble = |rack| {
+        rack.start_again_after_drains(1);
+        rack.leaves_once_started("ECC could not be set back to on: it hangs");
+    };
+    let leaving_in_an_undo: Trouble = |rack| {
+        rack.start_again();
+        rack.leaves_once_started("ECC could not be set back to on: it hangs");
+    };
     match way {
-        Way::Do => vec![lost, refused, unseen],
-        Way::Undo => vec![lost],
+        Way::Do => vec![lost, refused, unseen, leaving],
+        Way::Undo => vec![lost, leaving_in_an_undo],
     }
 }
 
@@ -44,7 +55,17 @@ async fn as_it_should_be(kit: &Kit, done: &Operation, calm: &Calm, way: Way) {
         (other, _) => panic!("ended as {other}: {:?}", done.error()),
     };
     assert_eq!(bindings(kit), expected);
+    what_was_left_is_known(kit).await;
     kit.all_is_well().await;
+}
+
+/// What a host could not put back on a GPU is with the record of each that was unbound.
+async fn what_was_left_is_known(kit: &Kit) {
+    let moves = kit.rack.moves();
+    for (_, unit) in moves.iter().filter(|(call, _)| *call == Call::Unbind) {
+        let known: BTreeSet<_> = kit.gpu(unit).await.left.into_iter().collect();
+        assert_eq!(known, kit.rack.left_of(unit), "{unit}: known, and left");
+    }
 }
 
 async fn crash_at_each_moment(form: Form) -> usize {

@@ -259,6 +259,27 @@ async fn a_host_that_started_again_and_does_not_let_go_keeps_its_gpu() {
     }
 }
 
+/// Fault 48: forced away all the same, nobody knows what it was left at.
+#[tokio::test(start_paused = true)]
+async fn what_a_host_that_started_again_left_and_does_not_say_is_not_taken_for_nothing() {
+    let kit = Kit::new();
+    kit.given(attach()).await;
+    kit.rack.start_again_after_drains(1);
+    kit.rack.break_down_after(1, Call::Drain, None, How::Refuse, 100);
+    let mut forced = submission(release());
+    forced.force = Some("the host is on fire".to_owned());
+    let executor = kit.executor();
+    let id = executor.submit(forced).await.unwrap();
+    let done = crate::kit::ended(&executor, &id).await;
+    assert_eq!(done.state, OperationState::Completed, "{:?}", done.error());
+    let left = kit.gpu("u1").await.left.join("; ");
+    assert!(
+        left.starts_with("its host does not say what it was left at: h1 does not let go"),
+        "{left}"
+    );
+    kit.all_is_well().await;
+}
+
 /// Fault 48: it is seen under the start that runs, and that it is another one is told.
 #[tokio::test(start_paused = true)]
 async fn a_host_that_starts_in_the_middle_of_an_attach_is_told_of() {

@@ -82,6 +82,10 @@ struct State {
     starts_to_come: u32,
     /// What the hosts can't put back on a GPU as it was.
     left: BTreeMap<String, Vec<String>>,
+    /// What they can't put back on any GPU once they have started again.
+    left_once_started: Vec<String>,
+    /// What they have said that they left of which GPU.
+    left_of: BTreeMap<String, BTreeSet<String>>,
     /// What the host tells of a GPU that it sees.
     told: BTreeMap<String, Learned>,
     /// What the largest register wants of which room was asked for.
@@ -296,12 +300,22 @@ impl Rack {
             .push(what.to_owned());
     }
 
+    /// Once they have started again the hosts can't put this back on any GPU as it was.
+    pub fn leaves_once_started(&self, what: &str) {
+        self.state().left_once_started.push(what.to_owned());
+    }
+
+    /// What the hosts have said that they left of a GPU.
+    pub fn left_of(&self, gpu: &str) -> BTreeSet<String> {
+        self.state().left_of.get(gpu).cloned().unwrap_or_default()
+    }
+
     /// What the largest register wants of which room was asked for, by each question.
     pub fn largest_bars(&self) -> Vec<Option<Bytes>> {
         self.state().largest_bars.clone()
     }
 
-    /// The hosts start again, so many times, each time right after one has let go of a GPU.
+    /// The hosts start again, so many times, each time right after one has let go of a GPU and said what it left.
     pub fn start_again_after_drains(&self, times: u32) {
         self.state().starts_to_come = times;
     }

@@ -79,24 +79,27 @@ impl HostSide for Rack {
             }
             state.drained.insert(gpu.clone());
             state.epoch = state.epoch.max(epoch);
-            if state.starts_to_come > 0 {
-                state.starts_to_come -= 1;
-                state.starts += 1;
-                // It has all of them again.
-                state.drained.clear();
-            }
             Ok(())
         })
         .await
     }
 
     async fn left(&self, target: &HostTarget, _: Duration) -> Result<Vec<String>, DriverError> {
-        let state = self.state();
-        Ok(state
-            .left
-            .get(target.gpus[0].as_str())
-            .cloned()
-            .unwrap_or_default())
+        let mut state = self.state();
+        let gpu = target.gpus[0].to_string();
+        let mut left = state.left.get(&gpu).cloned().unwrap_or_default();
+        if state.starts > 0 {
+            left.extend(state.left_once_started.clone());
+        }
+        state.hit |= !left.is_empty();
+        state.left_of.entry(gpu).or_default().extend(left.iter().cloned());
+        if state.starts_to_come > 0 {
+            state.starts_to_come -= 1;
+            state.starts += 1;
+            // It has all of them again.
+            state.drained.clear();
+        }
+        Ok(left)
     }
 
     async fn undrain(&self, target: &HostTarget, _: Duration) -> Result<(), DriverError> {
