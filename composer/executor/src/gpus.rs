@@ -31,7 +31,10 @@ pub(crate) enum Change {
     /// The host sees it.
     Confirmed,
     DrainStarted,
+    /// The host has taken it back.
     DrainUndone,
+    /// The host promised that nothing of the drain is left.
+    DrainRefused,
     ResetSeen,
     UndoFailed,
     /// An operator takes it as bound to our port.
@@ -104,9 +107,9 @@ fn events(change: Change, state: GpuState) -> Vec<GpuEvent> {
         (C::Unknown, S::Binding | S::Unbinding) => vec![E::OutcomeUnknown],
         (C::Confirmed, S::Bound) => vec![E::Confirmed],
         (C::DrainStarted, S::Bound | S::Attached) => vec![E::DrainStarted],
-        (C::DrainUndone, S::Draining) => vec![E::DrainUndone],
+        (C::DrainUndone | C::DrainRefused, S::Draining) => vec![E::DrainUndone],
         // An operator had it tried again, and the host has taken it back: it never left.
-        (C::DrainUndone, S::Quarantined) => vec![E::Resolved, E::FoundBound, E::Adopted],
+        (C::DrainUndone | C::DrainRefused, S::Quarantined) => vec![E::Resolved, E::FoundBound, E::Adopted],
         (C::ResetSeen, S::Dirty) => vec![E::ResetSeen],
         (C::ResetSeen, S::Reserved) => vec![E::Cancel, E::ResetSeen],
         (C::UndoFailed, S::Free | S::Dirty) => vec![E::Reserve, E::UndoFailed],
@@ -228,10 +231,13 @@ fn alter(record: &mut GpuRecord, target: &Target, change: Change, context: &Cont
     if change == Change::ResetSeen && !record.left.is_empty() {
         return;
     }
-    for event in events(change, record.state) {
+    let before = record.state;
+    for event in events(change, before) {
         step(record, event);
     }
     match change {
+        // Nothing has changed, so what a host has confirmed holds: nobody need be asked again.
+        Change::DrainRefused if record.was_attached => step(record, GpuEvent::Confirmed),
         Change::AskBind | Change::SeenBound | Change::AcceptBound => {
             record.clean = false;
             record.host = Some(target.host.clone());
@@ -247,6 +253,9 @@ fn alter(record: &mut GpuRecord, target: &Target, change: Change, context: &Cont
             step(record, GpuEvent::ResetSeen);
         }
         _ => {}
+    }
+    if record.state != before {
+        record.was_attached = (before, record.state) == (GpuState::Attached, GpuState::Draining);
     }
     // However it came to be let go of. The tenant stays: it is who held it last.
     let nowhere = [
@@ -283,7 +292,7 @@ impl FromIterator<GpuRecord> for Gpus {
 mod tests {
     use super::*;
 
-    const CHANGES: [Change; 16] = [
+    const CHANGES: [Change; 17] = [
         Change::Reserve,
         Change::AskBind,
         Change::AskUnbind,
@@ -295,6 +304,7 @@ mod tests {
         Change::Confirmed,
         Change::DrainStarted,
         Change::DrainUndone,
+        Change::DrainRefused,
         Change::ResetSeen,
         Change::UndoFailed,
         Change::AcceptBound,

@@ -236,16 +236,12 @@ async fn undrained(
     let mut line = StepLine::new(record.step.index, StepState::Failed);
     (line.attempts, line.unsure) = (attempts, unsure);
     // Where the drain may have begun, it is taken back first.
-    let is_undone = attempts > 0 && !unsure;
-    let change = is_undone.then_some(Change::DrainUndone);
-    note::failed(cx, live, line, message, change).await?;
-    match is_undone {
-        true => look_again(cx, live, record.step.index).await,
-        false => Ok(()),
-    }
+    let left_nothing = attempts > 0 && !unsure;
+    let change = left_nothing.then_some(Change::DrainRefused);
+    note::failed(cx, live, line, message, change).await
 }
 
-/// It was attached before it was to be let go of; one look says whether it is again.
+/// The host took it back, and may have it in another state than before; one look says whether it is attached again.
 async fn look_again(cx: &Context, live: &Live, index: u32) -> Result<(), Halt> {
     let target = live.step(index)?.step.target;
     if let Ok(Confirmation::Seen { .. }) = cx.metal.verify(&target).await {

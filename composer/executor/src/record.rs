@@ -49,6 +49,9 @@ pub struct GpuRecord {
     pub gpu: GpuId,
     pub unit: UnitId,
     pub state: GpuState,
+    /// It was attached when its host was asked to let go of it, and is again where that changed nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_attached: bool,
     /// No host was given it since its last reset.
     pub clean: bool,
     /// Where it is bound, or was asked to be.

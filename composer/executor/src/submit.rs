@@ -371,6 +371,7 @@ fn first_seen(operation: &Operation, plan: &Plan, target: &Target, gpu: &GpuId) 
         gpu: gpu.clone(),
         unit: target.unit.clone(),
         state,
+        was_attached: false,
         clean: state == GpuState::Free,
         host: bound.then(|| target.host.clone()),
         host_port: bound.then(|| target.host_port.clone()),

@@ -227,6 +227,7 @@ mod tests {
             gpu: GpuId::new("g").unwrap(),
             unit: "g".parse().unwrap(),
             state,
+            was_attached: false,
             clean: state == GpuState::Free,
             host: host_port.map(|_| "host-1".parse().unwrap()),
             host_port: host_port.map(|port| port.parse().unwrap()),

@@ -27,6 +27,32 @@ async fn a_gpu_in_use_is_not_pulled_and_the_answer_names_who_holds_it() {
     stays_attached(&kit).await;
 }
 
+/// What a host has confirmed holds where the drain has changed nothing, also where that host says nothing more.
+#[tokio::test(start_paused = true)]
+async fn a_gpu_whose_host_refuses_and_falls_silent_is_attached_as_before() {
+    let kit = Kit::new();
+    kit.given(attach()).await;
+    kit.rack.hold("u1", "python3 train.py");
+    kit.rack.break_down(Call::Verify, None, How::LostBefore, 1000);
+    let done = run(&kit.executor(), release()).await;
+    assert_eq!(done.state, OperationState::RolledBack);
+    stays_attached(&kit).await;
+}
+
+/// One that no host has confirmed is not attached for having been refused.
+#[tokio::test(start_paused = true)]
+async fn a_gpu_that_no_host_confirmed_is_bound_as_before_where_its_host_refuses() {
+    let kit = Kit::new();
+    kit.rack.break_down(Call::Verify, None, How::CannotTell, 1);
+    kit.given(attach()).await;
+    assert_eq!(kit.gpu("u1").await.state.name(), "bound");
+    kit.rack.hold("u1", "python3 train.py");
+    let done = run(&kit.executor(), release()).await;
+    assert_eq!(done.state, OperationState::RolledBack);
+    assert_eq!(kit.gpu("u1").await.state.name(), "bound");
+    kit.all_is_well().await;
+}
+
 /// The host stops new work first: who uses a GPU is asked after that, and again once it is to be unbound.
 #[tokio::test(start_paused = true)]
 async fn what_a_hook_of_the_host_ends_holds_nothing_up() {
@@ -277,7 +303,6 @@ async fn what_a_host_that_started_again_left_and_does_not_say_is_not_taken_for_n
         left.starts_with("its host does not say what it was left at: h1 does not let go"),
         "{left}"
     );
-    kit.all_is_well().await;
 }
 
 /// Fault 48: it is seen under the start that runs, and that it is another one is told.

@@ -94,6 +94,7 @@ impl Composer {
             gpu: gpu.clone(),
             unit: held.unit.clone(),
             state: GpuState::Dirty,
+            was_attached: false,
             clean: false,
             host: None,
             host_port: None,
