@@ -127,17 +127,15 @@ impl Composer {
                 heard = connected.fabric.listen(push_to, &hint) => heard,
                 () = self.is_replaced(id, &connected.fabric) => continue,
             };
+            if let Err(error) = &heard {
+                tracing::debug!(endpoint = %id, %error, "it can't be listened to; it is polled");
+            }
             pause = match heard {
                 // It may be subscribed at as soon as it is adopted, or goes on.
                 Ok(Listened::NotOffered) if letterbox.is_none() && self.options.pushed_to.is_some() => every,
                 // It may learn to, with its next firmware.
                 Ok(Listened::NotOffered) => LONGEST,
-                Ok(Listened::Ended) if began.elapsed() > LONGEST => FIRST,
-                Ok(Listened::Ended) => pause,
-                Err(error) => {
-                    tracing::debug!(endpoint = %id, %error, "it can't be listened to; it is polled");
-                    pause
-                }
+                Ok(Listened::Ended) | Err(_) => before_the_next(pause, began.elapsed()),
             };
             sleep(pause).await;
             pause = LONGEST.min(pause * 2);
@@ -153,5 +151,25 @@ impl Composer {
         while in_use() {
             sleep(NOTICED).await;
         }
+    }
+}
+
+/// Before a stream is opened again that was open so long: one that lasted begins anew, however it ended.
+fn before_the_next(pause: Duration, lasted: Duration) -> Duration {
+    match lasted > LONGEST {
+        true => FIRST,
+        false => pause,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_lasted_is_opened_again_at_once_and_one_that_did_not_is_after_a_longer_pause() {
+        let pause = FIRST * 64;
+        assert_eq!(before_the_next(pause, LONGEST * 2), FIRST);
+        assert_eq!(before_the_next(pause, FIRST), pause);
     }
 }
