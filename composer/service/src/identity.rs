@@ -1,11 +1,11 @@
 //! Which GPU is which, by what hosts have told: their names laid over what fabrics show, and those that can't be told apart.
 //! Pure. A slot is a place, never an identity.
 
-use poolwright_driver::{Learned, same_name};
+use poolwright_driver::{Learned, bare_name, same_name};
 use poolwright_executor::GpuRecord;
 use poolwright_model::id::GpuId;
 use poolwright_model::topology::Gpu;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Adds the names that a host had for a GPU to those that its fabric has.
 pub(crate) fn name(gpu: &mut Gpu, learned: &Learned) {
@@ -21,8 +21,33 @@ pub(crate) fn name(gpu: &mut Gpu, learned: &Learned) {
 
 /// Whether somebody who names a GPU like this may mean this one.
 pub(crate) fn is_called(gpu: &Gpu, wanted: &str) -> bool {
-    let names = [&gpu.uuid, &gpu.serial, &gpu.pcie_serial];
-    names.into_iter().flatten().any(|name| same_name(name, wanted))
+    names(gpu).any(|name| same_name(name, wanted))
+}
+
+fn names(gpu: &Gpu) -> impl Iterator<Item = &String> {
+    [&gpu.uuid, &gpu.serial, &gpu.pcie_serial].into_iter().flatten()
+}
+
+/// GPUs by each of their names, for who looks for many.
+pub(crate) struct ByName<'g>(HashMap<String, &'g Gpu>);
+
+impl<'g> ByName<'g> {
+    pub fn of(gpus: &'g [Gpu]) -> Self {
+        let mut by_name = HashMap::new();
+        for gpu in gpus {
+            for name in names(gpu) {
+                by_name.entry(bare_name(name)).or_insert(gpu);
+            }
+        }
+        Self(by_name)
+    }
+
+    /// The GPU that has one of these names.
+    pub fn find(&self, names: &[String]) -> Option<&'g Gpu> {
+        names
+            .iter()
+            .find_map(|name| self.0.get(&bare_name(name)).copied())
+    }
 }
 
 /// GPUs that are another than before, or that have the UUID of another one, and how.
@@ -48,7 +73,8 @@ pub(crate) fn mistaken<'r>(records: impl Iterator<Item = &'r GpuRecord>) -> BTre
     mistaken
 }
 
-/// What is to be written once somebody has looked at a GPU: it is the one that was seen last, and no other has its UUID.
+/// What is to be written once somebody has looked at a GPU: it is the one that was seen last, nothing is left on it of what
+/// its last host had set, and no other has its UUID.
 pub(crate) fn looked_at<'r>(gpu: &GpuId, records: impl Iterator<Item = &'r GpuRecord>) -> Vec<GpuRecord> {
     let records: Vec<&GpuRecord> = records.collect();
     let own = records.iter().find(|record| record.gpu == *gpu);
@@ -58,6 +84,7 @@ pub(crate) fn looked_at<'r>(gpu: &GpuId, records: impl Iterator<Item = &'r GpuRe
         let mut settled = GpuRecord::clone(record);
         if record.gpu == *gpu {
             settled.learned_before = None;
+            settled.left.clear();
         } else if uuid_of(record)
             .zip(uuid)
             .is_some_and(|(one, other)| same_name(one, other))
@@ -109,6 +136,43 @@ mod tests {
         assert_eq!(names(&found), ["a", "b", "c"]);
         assert_eq!(found[&all[2].gpu], "its UUID is GPU-2, and was GPU-3");
         assert!(found[&all[0].gpu].contains("as a and as b"), "{found:?}");
+    }
+
+    #[test]
+    fn once_somebody_has_looked_a_gpu_is_clean_and_another_with_its_name_is_as_it_was() {
+        let mut all = [record("a", "GPU-1", Some("GPU-0")), record("b", "GPU-1", None)];
+        for one in &mut all {
+            one.left.push("MIG could not be set back to off".to_owned());
+        }
+        let settled = looked_at(&all[0].gpu, all.iter());
+        let left: Vec<_> = settled
+            .iter()
+            .map(|one| (one.gpu.as_str(), one.left.len()))
+            .collect();
+        assert_eq!(left, [("a", 0), ("b", 1)]);
+    }
+
+    #[test]
+    fn a_gpu_is_found_by_each_of_its_names_however_they_are_written() {
+        let gpu = |id: &str, uuid: &str, serial: &str| -> Gpu {
+            serde_json::from_value(json!({
+                "id": id, "vendor": null, "model": null, "memory_bytes": null, "uuid": uuid, "serial": serial,
+                "pci_ids": null, "chassis": null, "slot": null, "functions": [], "partitions": [], "ports": [],
+                "unit": id, "composable": true, "why_not": null, "host": null, "host_port": null, "state": "free",
+                "health": "ok",
+            }))
+            .unwrap()
+        };
+        let all = [gpu("a", "0E2B-7F0C", "11-22"), gpu("b", "0e2b-7f0d", "3344")];
+        let by_name = ByName::of(&all);
+        let found = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            by_name.find(&names).map(|gpu| gpu.id.as_str())
+        };
+        assert_eq!(found(&["GPU-0e2b-7f0c"]), Some("a"));
+        assert_eq!(found(&["1122"]), Some("a"));
+        assert_eq!(found(&["nobody's", "33-44"]), Some("b"));
+        assert_eq!((found(&[]), found(&["GPU-0"])), (None, None));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::fmt;
 const MOST_KEPT: usize = 100;
 
 /// How a GPU failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// Its driver reported this error, by NVIDIA's number.
@@ -175,6 +175,10 @@ pub struct GpuHistory {
     pub gpu: GpuId,
     #[serde(default)]
     pub strikes: Vec<Strike>,
+    /// The last failure of each cause that was counted, for each start of its host: known also once its strike is
+    /// forgotten.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heard: Vec<Heard>,
     /// Burn-ins that it passed.
     #[serde(default)]
     pub passed: Vec<Timestamp>,
@@ -182,6 +186,20 @@ pub struct GpuHistory {
     pub replaced_by: Option<Replacement>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<Replacement>,
+}
+
+/// A failure that was counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Heard {
+    pub cause: Cause,
+    pub event: String,
+}
+
+impl Heard {
+    /// Agents begin the name of a failure with the start of the host.
+    fn start(&self) -> &str {
+        self.event.split('/').next().unwrap_or_default()
+    }
 }
 
 /// Another GPU came in the place of one.
@@ -197,6 +215,7 @@ impl GpuHistory {
         Self {
             gpu: gpu.clone(),
             strikes: Vec::new(),
+            heard: Vec::new(),
             passed: Vec::new(),
             replaced_by: None,
             replaces: None,
@@ -205,11 +224,19 @@ impl GpuHistory {
 
     /// Whether that failure was counted.
     pub fn knows(&self, event: &str) -> bool {
-        let mut strikes = self.strikes.iter().rev();
-        strikes.any(|strike| strike.event.as_deref() == Some(event))
+        let of_strikes = self.strikes.iter().filter_map(|strike| strike.event.as_deref());
+        let heard = self.heard.iter().map(|heard| heard.event.as_str());
+        of_strikes.chain(heard).any(|known| known == event)
     }
 
     pub fn strike(&mut self, strike: Strike) {
+        if let Some(event) = strike.event.clone() {
+            let cause = strike.cause;
+            let last = Heard { cause, event };
+            self.heard
+                .retain(|known| known.cause != last.cause || known.start() != last.start());
+            keep(&mut self.heard, last);
+        }
         keep(&mut self.strikes, strike);
     }
 
@@ -243,4 +270,40 @@ pub struct History {
     pub quarantine: Option<Quarantine>,
     /// Failures in that place, of all GPUs that were there.
     pub strikes_of_slot: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn struck(history: &mut GpuHistory, cause: Cause, event: &str) {
+        history.strike(Strike {
+            at: Timestamp::UNIX_EPOCH,
+            cause,
+            evidence: Evidence::default(),
+            event: Some(event.to_owned()),
+        });
+    }
+
+    #[test]
+    fn the_last_failure_of_a_cause_is_known_also_once_its_strike_is_forgotten() {
+        let mut history = GpuHistory::of(&GpuId::from_lossy("gpu-1"));
+        struck(&mut history, Cause::FatalAer, "boot-1/aer/1");
+        struck(&mut history, Cause::Xid(79), "boot-1/kmsg/8");
+        struck(&mut history, Cause::Xid(79), "boot-2/kmsg/3");
+        for n in 0..2 * MOST_KEPT {
+            struck(&mut history, Cause::Xid(48), &format!("boot-2/kmsg/{}", 100 + n));
+        }
+        assert_eq!(history.strikes.len(), MOST_KEPT);
+        for known in [
+            "boot-1/aer/1",
+            "boot-1/kmsg/8",
+            "boot-2/kmsg/3",
+            "boot-2/kmsg/299",
+        ] {
+            assert!(history.knows(known), "{known}");
+        }
+        assert!(!history.knows("boot-2/kmsg/300"));
+        assert_eq!(history.heard.len(), 4, "one for each cause and start");
+    }
 }

@@ -3,7 +3,7 @@
 //!
 //! That nothing else fails does not mean that all is well where the log can't be read: that is an error then.
 //!
-//! Each has a name that is its own for as long as the host runs, so that whoever asks twice counts it once.
+//! Of many errors with one number the last is told. Each has a name that is its own for as long as the host runs, so that whoever asks twice counts it once.
 
 use crate::answers::{self, Missing};
 use crate::host;
@@ -11,6 +11,7 @@ use crate::sight::{Device, Named, Sight};
 use crate::wire::Target;
 use poolwright_driver::{Ailment, DriverError, Failing};
 use poolwright_pcie::{Machine, Xid, xids};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Errors after which the GPU itself is not to be trusted, by NVIDIA's table of Xid errors; all others may be the doing of
@@ -53,7 +54,9 @@ pub(crate) fn ailments(root: &Path, sight: &Sight, expected: &[Target]) -> Resul
         let its = logged
             .iter()
             .filter(|xid| xid.function == gpu.address && FATAL.contains(&xid.number));
-        found.extend(its.map(
+        // The last with each number: a log may be full of them.
+        let last: BTreeMap<u32, &Xid> = its.map(|xid| (xid.number, xid)).collect();
+        found.extend(last.into_values().map(
             |Xid {
                  sequence,
                  number,

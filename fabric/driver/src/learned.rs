@@ -65,10 +65,11 @@ impl Learned {
 /// Whether two names mean one GPU: NVIDIA writes `GPU-` before a UUID, and Redfish does not; serial numbers come with dashes
 /// and without.
 pub fn same_name(one: &str, other: &str) -> bool {
-    bare(one) == bare(other)
+    bare_name(one) == bare_name(other)
 }
 
-fn bare(name: &str) -> String {
+/// What two names of one GPU have in common; see [`same_name`].
+pub fn bare_name(name: &str) -> String {
     let name = name.trim().to_ascii_lowercase();
     name.strip_prefix("gpu-").unwrap_or(&name).replace('-', "")
 }

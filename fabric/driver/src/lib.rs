@@ -25,7 +25,7 @@ pub use bindings::{AT_ONCE, Bindings, read_each};
 pub use error::{DriverError, ErrorKind, Late};
 pub use fabric::{Bound, CutOff, Fabric, Listened, PushTo, ResetSeen, TaskSeen};
 pub use host::{Confirmation, Holder, HostSide, HostTarget, Room, in_use};
-pub use learned::{Learned, LinkSeen, same_name};
+pub use learned::{Learned, LinkSeen, bare_name, same_name};
 pub use observation::{Observation, Progress};
 pub use quirk::Quirk;
 

@@ -33,6 +33,8 @@ struct Telling {
     /// A GPU that its host can't put back as it was, and how.
     left: Option<(GpuId, String)>,
     silent: bool,
+    /// Where the manager says that the GPUs were seen which it expects.
+    seen_at: Vec<String>,
     /// Of all agents only this one has something to tell.
     alone: Option<ControlEndpointId>,
     asked: u32,
@@ -78,6 +80,10 @@ impl HostSide for Side {
     async fn ailing(&self, expected: &[HostTarget], _: Duration) -> Result<Vec<Ailment>, DriverError> {
         let mut told = self.1.lock().unwrap();
         told.asked += 1;
+        if !expected.is_empty() {
+            let seen_at = expected.iter().flat_map(|target| target.seen_at.clone());
+            told.seen_at = seen_at.collect();
+        }
         if told.silent {
             return Err(DriverError::no_effect("nobody answers"));
         }
@@ -235,6 +241,39 @@ async fn what_the_driver_logged_takes_a_gpu_out_of_use_once() {
     tell("boot-1/kmsg/9");
     sleep(POLL * 3).await;
     assert_eq!(pool.strikes(&held[0].id).await, 2, "another one");
+    clockwork.stop().await;
+}
+
+/// Fault 45: a log that is full of one error is one failure a look, and told again it is none.
+#[tokio::test(start_paused = true)]
+async fn a_log_full_of_one_error_is_counted_once_a_look() {
+    let (pool, told, clockwork, held) = pool().await;
+    let tell = |errors: std::ops::Range<u32>| {
+        let of = |n| ailment(&name_of(&held[0]), Failing::Xid(79), &format!("boot-1/kmsg/{n}"));
+        told.lock().unwrap().ailments.extend(errors.map(of));
+    };
+    tell(0..250);
+    sleep(POLL * 10).await;
+    assert_eq!(pool.out_of_use().await, [(held[0].id.clone(), Cause::Xid(79))]);
+    assert_eq!(pool.strikes(&held[0].id).await, 1);
+    tell(250..400);
+    sleep(POLL * 10).await;
+    assert_eq!(pool.strikes(&held[0].id).await, 2);
+    clockwork.stop().await;
+}
+
+/// One that is dead says no name any more: its host is told where it was seen.
+#[tokio::test(start_paused = true)]
+async fn a_host_is_told_where_it_saw_what_it_should_have() {
+    let (pool, told, clockwork, held) = pool().await;
+    assert_eq!(
+        told.lock().unwrap().seen_at,
+        Vec::<String>::new(),
+        "none has said"
+    );
+    was_told(&pool, &held[1], &name_of(&held[1])).await;
+    sleep(POLL * 3).await;
+    assert_eq!(told.lock().unwrap().seen_at, ["0000:41:00.0"]);
     clockwork.stop().await;
 }
 

@@ -9,7 +9,7 @@
 use super::Composer;
 use crate::agent::Agent;
 use crate::error::ServiceError;
-use crate::identity;
+use crate::identity::{self, ByName};
 use crate::quarantine::{self, Cause, Failure, GpuHistory};
 use futures_util::StreamExt;
 use poolwright_driver::{Ailment, Failing, HostTarget};
@@ -17,7 +17,6 @@ use poolwright_executor::Drivers;
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::{GpuId, HostId};
 use poolwright_model::lifecycle::GpuState;
-use poolwright_model::topology::Gpu;
 use poolwright_planner::Held;
 use poolwright_store::read;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -29,6 +28,8 @@ const AT_ONCE: usize = 16;
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Who takes GPUs out of use by itself.
 const BY: &str = "the manager";
+/// Causes that are heard of one GPU in one look: an honest agent knows fewer.
+const MOST_CAUSES: usize = 16;
 /// Fewer than these are never the host's fault.
 const FEWEST: usize = 2;
 
@@ -72,12 +73,12 @@ impl Composer {
         }
         let snapshot = self.snapshot().await?;
         let expected = &self.expected(&snapshot).await?;
+        let pool = &ByName::of(&snapshot.topology.gpus);
         let asked = agents.into_iter().map(|host| {
-            let snapshot = snapshot.clone();
             async move {
                 let expected = expected.get(&host).map_or(&[][..], Vec::as_slice);
                 let last = before.get(&host).cloned().unwrap_or_default();
-                let look = match self.tend_host(&host, expected, &snapshot, &last.gone).await {
+                let look = match self.tend_host(&host, expected, pool, &last.gone).await {
                     Ok(gone) => Look { gone, error: None },
                     Err(error) => {
                         let error = Some(error.to_string());
@@ -132,7 +133,7 @@ impl Composer {
         &self,
         host: &HostId,
         expected: &[HostTarget],
-        snapshot: &Snapshot,
+        pool: &ByName<'_>,
         gone_before: &BTreeSet<GpuId>,
     ) -> Result<BTreeSet<GpuId>, ServiceError> {
         let mut are_gone = BTreeSet::new();
@@ -150,22 +151,31 @@ impl Composer {
         let believed = ailments
             .into_iter()
             .filter(|ailment| !is_gone(ailment) || !host_is_at_fault);
+        let mut failing: BTreeMap<GpuId, BTreeMap<Cause, Vec<Ailment>>> = BTreeMap::new();
         for ailment in believed {
             // One that is nobody's of ours is left to whoever has it; and of one at another host that one is heard.
-            let gpu = known_as(snapshot, &ailment).filter(|gpu| {
-                is_at(snapshot, host, gpu) || expected.iter().any(|target| target.gpus.contains(gpu))
+            let gpu = pool.find(&ailment.known_as).filter(|gpu| {
+                let is_expected = || expected.iter().any(|target| target.gpus.contains(&gpu.id));
+                gpu.host.as_ref() == Some(host) || is_expected()
             });
-            let Some(gpu) = gpu else { continue };
-            let is_new = is_gone(&ailment) && !gone_before.contains(&gpu);
+            let Some(gpu) = gpu.map(|gpu| &gpu.id) else {
+                continue;
+            };
+            let is_new = is_gone(&ailment) && !gone_before.contains(gpu);
             if is_gone(&ailment) {
                 are_gone.insert(gpu.clone());
             }
-            if is_new {
-                continue;
+            if !is_new {
+                let of_gpu = failing.entry(gpu.clone()).or_default();
+                of_gpu.entry(cause_of(&ailment)).or_default().push(ailment);
             }
-            // The next look tells it again; those of the others are heard now.
-            if let Err(error) = self.take_ailment(&gpu, ailment).await {
-                tracing::warn!(%gpu, "it fails, and can't be taken out of use: {error}");
+        }
+        for (gpu, causes) in failing {
+            for (cause, told) in causes.into_iter().take(MOST_CAUSES) {
+                // The next look tells it again; those of the others are heard now.
+                if let Err(error) = self.take_ailments(&gpu, cause, &told).await {
+                    tracing::warn!(%gpu, "it fails, and can't be taken out of use: {error}");
+                }
             }
         }
         Ok(are_gone)
@@ -205,42 +215,35 @@ impl Composer {
         Ok(expected)
     }
 
-    /// Takes a GPU out of use for what its host tells, once for each failure.
-    async fn take_ailment(&self, gpu: &GpuId, ailment: Ailment) -> Result<(), ServiceError> {
-        let is_gone = ailment.failing == Failing::Gone;
+    /// Takes a GPU out of use for what its host tells of it, in the order in which it happened: all that is new since the
+    /// last look, and has one cause, is counted once.
+    async fn take_ailments(&self, gpu: &GpuId, cause: Cause, told: &[Ailment]) -> Result<(), ServiceError> {
+        let Some(last) = told.last() else {
+            return Ok(());
+        };
+        let is_gone = cause == Cause::Gone;
         if is_gone && self.books.pages().quarantined.contains_key(gpu) {
             return Ok(());
         }
         let history = read::<GpuHistory>(self.store.as_ref(), gpu.as_str()).await?;
-        let known = history.is_some_and(|found| found.value.knows(&ailment.event));
+        let known = history.is_some_and(|found| found.value.knows(&last.event));
         if known && !is_gone {
             return Ok(());
         }
         let failure = Failure {
-            cause: match ailment.failing {
-                Failing::Xid(number) => Cause::Xid(number),
-                Failing::FatalAer => Cause::FatalAer,
-                Failing::Gone => Cause::Gone,
-            },
-            says: ailment.says,
+            cause,
+            says: last.says.clone(),
             firmware: None,
-            event: Some(ailment.event),
+            event: Some(last.event.clone()),
         };
         self.quarantine_gpu(gpu, &failure, BY).await.map(drop)
     }
 }
 
-fn is_at(snapshot: &Snapshot, host: &HostId, gpu: &GpuId) -> bool {
-    let gpu = snapshot.topology.gpu(gpu);
-    gpu.is_some_and(|gpu| gpu.host.as_ref() == Some(host))
-}
-
-/// The GPU that has one of the names that its host told.
-fn known_as(snapshot: &Snapshot, ailment: &Ailment) -> Option<GpuId> {
-    let is_it = |gpu: &&Gpu| {
-        let mut names = ailment.known_as.iter();
-        names.any(|name| identity::is_called(gpu, name))
-    };
-    let gpu = snapshot.topology.gpus.iter().find(is_it);
-    gpu.map(|gpu| gpu.id.clone())
+fn cause_of(ailment: &Ailment) -> Cause {
+    match ailment.failing {
+        Failing::Xid(number) => Cause::Xid(number),
+        Failing::FatalAer => Cause::FatalAer,
+        Failing::Gone => Cause::Gone,
+    }
 }

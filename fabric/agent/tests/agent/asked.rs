@@ -336,7 +336,8 @@ async fn what_fails_is_told_with_its_names_and_what_an_application_did_is_not() 
     assert_eq!(pool.manager.ailing(&[], LONG).await.unwrap(), []);
     fs::create_dir(root.join("dev")).unwrap();
     let log = format!(
-        "6,7,1,-;NVRM: Xid (PCI:{place}): 13, pid=77, name=train, Graphics Exception\n\
+        "6,5,1,-;NVRM: Xid (PCI:{place}): 13, pid=77, name=train, Graphics Exception\n\
+         3,7,2,-;NVRM: Xid (PCI:{place}): 79, GPU has fallen off the bus.\n\
          3,8,2,-;NVRM: Xid (PCI:{place}): 79, GPU has fallen off the bus.\n\
          3,9,3,-;NVRM: Xid (PCI:0000:ff:00): 79, GPU has fallen off the bus.\n",
         place = GPU.trim_end_matches(".0")
