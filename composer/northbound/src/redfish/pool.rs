@@ -152,7 +152,7 @@ impl Pool {
             Some(last) => last.index.clone(),
             None => Arc::new(Index::new(topology)),
         };
-        Self {
+        let mut pool = Self {
             systems,
             index,
             held: (compositions.iter().enumerate())
@@ -164,6 +164,39 @@ impl Pool {
             snapshot,
             compositions,
             kept: Kept::default(),
+        };
+        if let Some(last) = same {
+            pool.kept = last.kept.carried(|place| match place {
+                ["CompositionService", "ResourceBlocks", name] => pool.has_the_same_block(last, name),
+                _ => false,
+            });
+        }
+        pool
+    }
+
+    /// Whether all that a resource block tells is as it was in a pool with the same index: what it is, and which systems
+    /// it is a part of. There are as many of them as GPUs and hosts, and a change concerns a few.
+    fn has_the_same_block(&self, last: &Self, name: &str) -> bool {
+        match (self.block(name), last.block(name)) {
+            (Some(Block::Unit(now)), Some(Block::Unit(then))) => {
+                let system = |pool: &Self| {
+                    let holder = pool.holder(&now.id)?;
+                    Some(pool.composed(&holder.id)?.to_owned())
+                };
+                now == then && self.unit_gpus(now).eq(last.unit_gpus(then)) && system(self) == system(last)
+            }
+            (Some(Block::Host(now)), Some(Block::Host(then))) => {
+                let systems = |pool: &Self| -> Vec<String> {
+                    let composed = pool.compositions_at(&now.id);
+                    let composed = composed.filter_map(|one| pool.composed(&one.id));
+                    composed
+                        .chain(pool.system_of(&now.id))
+                        .map(str::to_owned)
+                        .collect()
+                };
+                now == then && systems(self) == systems(last)
+            }
+            _ => false,
         }
     }
 
@@ -345,8 +378,10 @@ impl Indexed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redfish::written::{Form, Written};
     use poolwright_model::lifecycle::GpuState;
     use serde_json::json;
+    use std::collections::HashSet;
 
     fn snapshot(state: GpuState, gpus: &[&str]) -> Arc<Snapshot> {
         let gpu = |id: &&str| {
@@ -375,5 +410,75 @@ mod tests {
         let other = pool(GpuState::Bound, &["a", "c"], Some(&bound));
         assert!(!Arc::ptr_eq(&other.index, &bound.index));
         assert!(other.gpu("b").is_none() && other.gpu("c").is_some());
+    }
+
+    const BLOCKS: [&str; 4] = ["h", "a", "b", "c"];
+
+    /// A host and three GPUs in these states, and which of them each composition holds.
+    fn composed(states: [&str; 3], compositions: &[(&str, &str)]) -> (Arc<Snapshot>, Arc<Vec<Composition>>) {
+        let mut shown = serde_json::to_value(&*snapshot(GpuState::Free, &["a", "b", "c"])).unwrap();
+        for (gpu, state) in states.iter().enumerate() {
+            shown["gpus"][gpu]["state"] = json!(state);
+        }
+        shown["hosts"] = json!([{"id": "h", "name": "h", "power_state": "on", "ports": []}]);
+        shown["units"] = json!(["a", "b", "c"].map(|unit| json!({"id": unit, "gpus": [unit]})));
+        let at = json!({"endpoint": "box-1", "style": "zones", "address": "/somewhere"});
+        let held = |(id, unit): &(&str, &str)| {
+            let held = json!({"unit": unit, "gpus": [unit], "host_port": "p", "unit_at": at, "port_at": at});
+            json!({
+                "id": id, "demand": null, "tenant": "t", "host": "h", "held": [held], "part": 1, "parts": 1, "label": "",
+            })
+        };
+        let held: Vec<_> = compositions.iter().map(held).collect();
+        (
+            Arc::new(serde_json::from_value(shown).unwrap()),
+            Arc::new(serde_json::from_value(json!(held)).unwrap()),
+        )
+    }
+
+    fn written(pool: &Pool, name: &str) -> Arc<Written> {
+        let place = ["CompositionService", "ResourceBlocks", name];
+        let make = || {
+            let block = crate::redfish::composition::block(pool, name, &HashSet::new()).unwrap();
+            Ok(Some(Written::of(&block)?))
+        };
+        pool.kept.get(&place, make).ok().unwrap().unwrap()
+    }
+
+    /// Of one pool after the other each block is as if it were written anew; what nothing happened to is not written again.
+    #[test]
+    fn blocks_that_nothing_happened_to_are_not_written_again() {
+        let free = ["free", "free", "free"];
+        let story: [([&str; 3], &[(&str, &str)], &[&str]); 6] = [
+            (free, &[], &[]),
+            (["bound", "free", "free"], &[], &["a"]),
+            (["bound", "free", "free"], &[("one", "a")], &["h", "a"]),
+            (
+                ["bound", "bound", "free"],
+                &[("one", "a"), ("two", "b")],
+                &["h", "b"],
+            ),
+            (
+                ["bound", "bound", "free"],
+                &[("three", "a"), ("two", "b")],
+                &["h", "a"],
+            ),
+            (free, &[], &["h", "a", "b"]),
+        ];
+        let mut last: Option<Pool> = None;
+        for (states, compositions, changed) in story {
+            let (snapshot, compositions) = composed(states, compositions);
+            let pool = Pool::new(snapshot.clone(), compositions.clone(), last.as_ref());
+            let anew = Pool::new(snapshot, compositions, None);
+            for name in BLOCKS {
+                let now = written(&pool, name);
+                assert_eq!(now.bytes, written(&anew, name).bytes, "{name} in {states:?}");
+                if let Some(last) = &last {
+                    let is_the_same = Arc::ptr_eq(&now, &written(last, name));
+                    assert_eq!(is_the_same, !changed.contains(&name), "{name} in {states:?}");
+                }
+            }
+            last = Some(pool);
+        }
     }
 }

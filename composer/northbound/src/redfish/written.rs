@@ -1,5 +1,5 @@
-//! Resources as they are sent: written once, in one pass, with their tag, and sent again as they are for as long as the
-//! pool that they are of is the same.
+//! Resources as they are sent: written once, in one pass, with their tag, and sent again as they are for as long as what
+//! they are of is the same.
 //!
 //! Invariant: a resource is the same byte for byte, be it written anew or kept.
 
@@ -137,6 +137,26 @@ impl Kept {
             resources.by_place.insert(place, made.clone());
         }
         Ok(Some(made))
+    }
+
+    /// Those that are as they were, for the pool that comes after this one.
+    pub fn carried(&self, is_the_same: impl Fn(&[&str]) -> bool) -> Self {
+        // What is kept is looked through without holding up those who ask for it.
+        let kept: Vec<(String, Arc<Written>)> = {
+            let resources = self.lock();
+            let all = resources.by_place.iter();
+            all.map(|(place, written)| (place.clone(), written.clone()))
+                .collect()
+        };
+        let mut carried = Resources::default();
+        for (place, written) in kept {
+            let segments: Vec<&str> = place.split('/').collect();
+            if is_the_same(&segments) {
+                carried.bytes += place.len() + written.bytes.len();
+                carried.by_place.insert(place, written);
+            }
+        }
+        Self(Mutex::new(carried))
     }
 
     fn lock(&self) -> MutexGuard<'_, Resources> {
