@@ -1,6 +1,7 @@
 //! Every place of the service, as a table: what is there, and what may be done.
 
 use super::tasks;
+use std::sync::LazyLock;
 
 /// What is at the places that a pattern names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,17 +195,29 @@ pub(crate) const ROUTES: &[Route] = &[
     route("Registries/{}", "MessageRegistryFile", READ),
 ];
 
-/// What is at a place.
-pub(crate) fn find(path: &[&str]) -> Option<&'static Route> {
-    ROUTES.iter().find(|route| fits(route.pattern, path))
-}
+/// The segments of a pattern, and what is there.
+type Segmented = (Vec<&'static str>, &'static Route);
 
-fn fits(pattern: &str, path: &[&str]) -> bool {
-    let mut wanted = pattern.split('/').filter(|part| !part.is_empty());
-    let fits = path.iter().all(|part| {
-        wanted
-            .next()
-            .is_some_and(|wanted| wanted == "{}" || wanted == *part)
-    });
-    fits && wanted.next().is_none()
+/// The table by how many segments a pattern has: an expanded collection looks up the place of each member.
+static BY_LENGTH: LazyLock<Vec<Vec<Segmented>>> = LazyLock::new(|| {
+    let mut by_length: Vec<Vec<Segmented>> = Vec::new();
+    for route in ROUTES {
+        let segments: Vec<&str> = route.pattern.split('/').filter(|part| !part.is_empty()).collect();
+        if by_length.len() <= segments.len() {
+            by_length.resize_with(segments.len() + 1, Vec::new);
+        }
+        by_length[segments.len()].push((segments, route));
+    }
+    by_length
+});
+
+/// What is at a place: of several that fit the first of the table.
+pub(crate) fn find(path: &[&str]) -> Option<&'static Route> {
+    let fits = |pattern: &[&str]| {
+        let mut both = pattern.iter().zip(path);
+        both.all(|(wanted, part)| *wanted == "{}" || *wanted == *part)
+    };
+    let of_length = BY_LENGTH.get(path.len())?;
+    let found = of_length.iter().find(|(pattern, _)| fits(pattern));
+    found.map(|(_, route)| *route)
 }
