@@ -73,11 +73,11 @@ pub use composer::documents;
 pub use composer::{
     Accepting, Admitted, Adopting, Ahead, Asked, Became, Change, Check, CheckResult, Composer, Credentials,
     Declaration, Declared, DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest,
-    Happened, Happening, HeldAhead, How, Kinds, LETTERBOXES, LimitsStatus, LoggedEvent, Lost, MOST_AHEAD_H,
-    MOST_HOURS, MOST_OPENINGS, MOST_PARTS, Moment, MovedMost, NO_FORECAST_YET, Observed, OperationAlarm,
-    Options, Part, PinChange, Place, Queue, QueuedJob, RESERVED, Release, Reservation, Resolution, Rotated,
-    RunningJob, ScheduleStatus, Seen, Silent, Status, TenantForecast, TestEvent, Thing, Turn, UnservedAhead,
-    What, Why, Wish, Wished, most_slots, openings_of, pool_kinds,
+    Happened, Happening, HeldAhead, How, Kinds, LETTERBOXES, LastLook, LimitsStatus, LoggedEvent, Lost,
+    MOST_AHEAD_H, MOST_HOURS, MOST_OPENINGS, MOST_PARTS, Moment, MovedMost, NO_FORECAST_YET, Observed,
+    OperationAlarm, Options, Part, PinChange, Place, Queue, QueuedJob, RESERVED, Release, Reservation,
+    Resolution, Rotated, RunningJob, ScheduleStatus, Seen, Silent, Status, TenantForecast, TestEvent, Thing,
+    Turn, UnservedAhead, What, Why, Wish, Wished, most_slots, openings_of, pool_kinds,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};

@@ -225,8 +225,8 @@ async fn a_look_that_finds_nothing_new_moves_the_age_of_what_is_shown_and_nothin
     let pool = &slow.pool;
     let clockwork = Clockwork::of(pool);
     let age = async || {
-        let snapshot = pool.composer().snapshot_of_last_look().await.unwrap();
-        Duration::try_from(pool.clock.now().duration_since(snapshot.taken_at)).unwrap()
+        let last = pool.composer().last_look().await.unwrap();
+        Duration::try_from(pool.clock.now().duration_since(last.taken_at)).unwrap()
     };
     tokio::time::sleep(WALK * 2).await;
     let before = pool.snapshot().await;

@@ -3,7 +3,7 @@
 
 use super::privileges;
 use super::schemas::Schemas;
-use super::{Begun, Body, Created, Gone, Id, Many, Query, Shared};
+use super::{Begun, Body, Created, Gone, Id, Many, Query, Sent, Shared};
 use crate::Api;
 use crate::audit::Trail;
 use crate::auth::Asker;
@@ -159,6 +159,7 @@ impl<T> Takes for State<T> {}
 impl Takes for Extension<Asker> {}
 impl Takes for Extension<Arc<Trail>> {}
 impl Takes for Extension<super::Document> {}
+impl Takes for Extension<super::WrittenSnapshot> {}
 
 /// Of the headers handlers look at the key alone.
 impl Takes for HeaderMap {
@@ -202,6 +203,12 @@ impl<T: JsonSchema> Gives for Json<T> {
 }
 
 impl<T: JsonSchema> Gives for Shared<T> {
+    fn tell(told: &mut Told<'_>) {
+        Json::<T>::tell(told);
+    }
+}
+
+impl<T: JsonSchema> Gives for Sent<T> {
     fn tell(told: &mut Told<'_>) {
         Json::<T>::tell(told);
     }

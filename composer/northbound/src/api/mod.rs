@@ -24,9 +24,11 @@ mod schemas;
 mod shape;
 pub(crate) mod simulations;
 pub(crate) mod size;
+mod snapshot;
 mod tenants;
 
 use self::described::Paths;
+use self::snapshot::WrittenSnapshot;
 use crate::audit::{Made, follow};
 use crate::{Api, auth, problem::Problem, redfish, unique};
 use axum::body::Bytes;
@@ -38,12 +40,15 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, middleware};
+use futures_util::stream;
 use poolwright_service::{ErrorCode, ServiceError, misread};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::convert::Infallible;
 use std::fmt::Display;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,6 +90,7 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
     .finish();
     let v1 = v1
         .layer(Extension(Document(Arc::new(document))))
+        .layer(Extension(WrittenSnapshot::default()))
         .fallback(no_such_path)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(api.clone(), once_started))
@@ -264,6 +270,12 @@ pub(crate) struct Many<T>(pub Vec<T>);
 /// What others hold too.
 pub(crate) struct Shared<T>(pub Arc<T>);
 
+/// What is written already, in parts that are sent one after the other: those that are kept are not copied.
+pub(crate) struct Sent<T> {
+    parts: [Bytes; 2],
+    of: PhantomData<T>,
+}
+
 /// What was made by the request.
 pub(crate) struct Created<T>(pub T);
 
@@ -285,6 +297,19 @@ impl<T: Serialize> IntoResponse for Many<T> {
 impl<T: Serialize> IntoResponse for Shared<T> {
     fn into_response(self) -> Response {
         Json(&*self.0).into_response()
+    }
+}
+
+impl<T> IntoResponse for Sent<T> {
+    fn into_response(self) -> Response {
+        let length = self.parts.iter().map(Bytes::len).sum::<usize>();
+        let json = HeaderValue::from_static("application/json");
+        let headers = [
+            (header::CONTENT_TYPE, json),
+            (header::CONTENT_LENGTH, length.into()),
+        ];
+        let parts = stream::iter(self.parts.map(Ok::<_, Infallible>));
+        (headers, axum::body::Body::from_stream(parts)).into_response()
     }
 }
 

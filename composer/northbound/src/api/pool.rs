@@ -1,16 +1,17 @@
 //! What is out there, and how the manager is.
 
 use super::described::Paths;
-use super::{Answer, Id, Listed, Many, Query, Shared};
+use super::snapshot::WrittenSnapshot;
+use super::{Answer, Id, Listed, Many, Query, Sent, Shared};
 use crate::Api;
 use crate::problem::Problem;
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use poolwright_model::fault::Fault;
 use poolwright_model::id::{FabricId, GpuId, HostId};
 use poolwright_model::topology::{Fabric, Gpu, Switch};
 use poolwright_service::closure::HostShown;
-use poolwright_service::{Check, Drift, LoggedEvent, Observed, ServiceError, Snapshot, Status};
+use poolwright_service::{Check, Drift, ErrorCode, LoggedEvent, Observed, ServiceError, Snapshot, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -36,8 +37,15 @@ async fn status(State(api): State<Api>) -> Answer<Status> {
     Ok(Json(api.composer.status().await?))
 }
 
-async fn snapshot(State(api): State<Api>) -> Result<Shared<Snapshot>, Problem> {
-    Ok(Shared(api.composer.snapshot_of_last_look().await?))
+async fn snapshot(
+    State(api): State<Api>,
+    Extension(written): Extension<WrittenSnapshot>,
+) -> Result<Sent<Snapshot>, Problem> {
+    let sent = written.of(&api.composer.last_look().await?);
+    sent.map_err(|error| {
+        let message = format!("the snapshot can't be written: {error}");
+        ServiceError::new(ErrorCode::Internal, message).into()
+    })
 }
 
 async fn discover(State(api): State<Api>) -> Result<Shared<Snapshot>, Problem> {

@@ -33,6 +33,15 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+/// The pool as it was last found to be. Looks come by the second, and what they find is the same as a rule: of a look that
+/// finds nothing new, nothing but its time is told anew.
+#[derive(Debug, Clone)]
+pub struct LastLook {
+    pub snapshot: Arc<Snapshot>,
+    /// When the last look began that found it so.
+    pub taken_at: Timestamp,
+}
+
 /// What was seen last, by endpoint, and what was made of it.
 #[derive(Default)]
 pub(super) struct Seen {
@@ -244,17 +253,14 @@ impl Composer {
         Ok(kept.map(|kept| kept.value.spec.id).collect())
     }
 
-    /// The same, taken at the last look that found it so: for who reads its age. What rests on it goes by the look that
-    /// found something new.
-    pub async fn snapshot_of_last_look(&self) -> Result<Arc<Snapshot>, ServiceError> {
+    /// The same, with when it was last found so: for who reads its age. What rests on it goes by the look that found
+    /// something new.
+    pub async fn last_look(&self) -> Result<LastLook, ServiceError> {
         let snapshot = self.snapshot().await?;
-        let still_so = self.lock_seen().still_so;
-        Ok(match still_so.filter(|last| *last > snapshot.taken_at) {
-            Some(taken_at) => Arc::new(Snapshot {
-                taken_at,
-                ..Snapshot::clone(&snapshot)
-            }),
-            None => snapshot,
+        let taken_at = self.lock_seen().still_so.max(Some(snapshot.taken_at));
+        Ok(LastLook {
+            taken_at: taken_at.unwrap_or(snapshot.taken_at),
+            snapshot,
         })
     }
 

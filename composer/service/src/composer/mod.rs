@@ -134,6 +134,7 @@ pub(crate) use following::Tell;
 pub use forecasting::{Kinds, MOST_AHEAD_H, NO_FORECAST_YET, TenantForecast};
 pub use hearing::LETTERBOXES;
 pub use limiting::{LimitsStatus, MovedMost};
+pub use looking::LastLook;
 pub use pinning::PinChange;
 pub(crate) use planning::Scheduled;
 pub use planning::{Change, How, Seen};
