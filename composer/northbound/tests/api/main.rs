@@ -507,3 +507,31 @@ async fn what_can_not_be_done_now_says_when_to_come_back() {
     );
     running.stop().await;
 }
+
+/// It is sent in parts, and is one body of a length that is told, however often and by whatever method it is asked for.
+#[tokio::test]
+async fn the_snapshot_is_one_body_of_a_known_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = manager(dir.path()).await;
+    let (client, password) = (client(&running), password(dir.path()));
+    let url = format!("https://{}/api/v1/snapshot", running.address);
+    for method in ["GET", "HEAD", "GET"] {
+        let asked = client.request(method.parse().unwrap(), &url);
+        let answer = asked.basic_auth("admin", Some(&password)).send().await.unwrap();
+        assert_eq!(answer.headers()["content-type"], "application/json", "{method}");
+        let length: usize = answer.headers()["content-length"]
+            .to_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        let body = answer.bytes().await.unwrap();
+        match method {
+            "HEAD" => assert!(length > 0 && body.is_empty()),
+            _ => {
+                assert_eq!(body.len(), length);
+                let body: Value = serde_json::from_slice(&body).unwrap();
+                assert!(body["taken_at"].is_string() && body["gpus"].is_array(), "{body}");
+            }
+        }
+    }
+}
