@@ -8,24 +8,25 @@ use std::time::Duration;
 
 const TASKS: &str = "/redfish/v1/TaskService/Tasks";
 const SOURCES: &str = "/redfish/v1/AggregationService/AggregationSources";
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Clone)]
-struct Client {
+pub struct Client {
     url: String,
     password: String,
     http: reqwest::Client,
 }
 
-struct Answer {
-    status: u16,
-    location: Option<String>,
+pub struct Answer {
+    pub status: u16,
+    pub location: Option<String>,
     allow: String,
-    body: Value,
+    pub preference: String,
+    pub body: Value,
 }
 
 impl Client {
-    fn of(manager: &Manager) -> Self {
+    pub fn of(manager: &Manager) -> Self {
         drop(rustls::crypto::ring::default_provider().install_default());
         let ca = reqwest::Certificate::from_pem(&std::fs::read(manager.ca()).unwrap()).unwrap();
         Self {
@@ -35,9 +36,23 @@ impl Client {
         }
     }
 
-    async fn ask(&self, method: Method, place: &str, body: Option<&Value>) -> Answer {
+    pub async fn ask(&self, method: Method, place: &str, body: Option<&Value>) -> Answer {
+        self.ask_preferring("", method, place, body).await
+    }
+
+    /// The same with what the client prefers.
+    pub async fn ask_preferring(
+        &self,
+        preference: &str,
+        method: Method,
+        place: &str,
+        body: Option<&Value>,
+    ) -> Answer {
         let mut request = self.http.request(method, format!("{}{place}", self.url));
         request = request.basic_auth("admin", Some(&self.password));
+        if !preference.is_empty() {
+            request = request.header("Prefer", preference);
+        }
         if let Some(body) = body {
             request = request.json(body);
         }
@@ -47,11 +62,12 @@ impl Client {
             status: answer.status().as_u16(),
             location: header("location"),
             allow: header("allow").unwrap_or_default(),
+            preference: header("preference-applied").unwrap_or_default(),
             body: answer.json().await.unwrap_or_default(),
         }
     }
 
-    async fn get(&self, place: &str) -> Answer {
+    pub async fn get(&self, place: &str) -> Answer {
         self.ask(Method::GET, place, None).await
     }
 
@@ -72,7 +88,7 @@ impl Client {
     }
 }
 
-fn message(answer: &Answer) -> &str {
+pub fn message(answer: &Answer) -> &str {
     let id = answer.body["error"]["@Message.ExtendedInfo"][0]["MessageId"].as_str();
     id.and_then(|id| id.rsplit('.').next()).unwrap_or_default()
 }

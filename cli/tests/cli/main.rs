@@ -11,6 +11,7 @@ mod arguments;
 mod auditing;
 mod bad_input;
 mod by_redfish;
+mod composing_by_redfish;
 mod credentials;
 mod cut_off;
 mod declaring;

@@ -1,6 +1,9 @@
 //! `simulate` and `capacity`, of traces and of what a manager recorded.
 
+use crate::by_redfish::Client;
 use crate::support::{Manager, run};
+use reqwest::Method;
+use serde_json::{Value, json};
 
 const SMALL: &str = "../composer/simulator/tests/data/small.csv";
 const SCENARIO: &str = "../hw-profiles/scenarios/pool-k16.toml";
@@ -188,6 +191,14 @@ async fn an_option_that_can_not_be_bought_is_refused() {
     }
 }
 
+/// The scenario as an answer has it, with GPUs for the widest job that was asked for.
+async fn scenario_with_gpus() -> Value {
+    let line = format!("simulate --trace {SMALL} --scenario {SCENARIO} --policy fifo -o json");
+    let mut scenario = run(&line).await.expect(0, &[]).json()["scenario"].take();
+    scenario["replay"]["gpus"] = json!(512);
+    scenario
+}
+
 #[tokio::test]
 async fn capacity_is_judged_by_what_the_manager_recorded() {
     let folder = tempfile::tempdir().unwrap();
@@ -238,6 +249,20 @@ async fn capacity_is_judged_by_what_the_manager_recorded() {
             "buy nothing",
         ],
     );
+
+    // What other policies would have made of it is asked over HTTPS.
+    let asked =
+        json!({"policies": ["fifo", "poolwright"], "scenario": scenario_with_gpus().await, "seeds": [1]});
+    let simulated = Client::of(&manager)
+        .ask(Method::POST, "/api/v1/simulations", Some(&asked))
+        .await;
+    let told = &simulated.body;
+    assert_eq!(
+        (simulated.status, &told["trace"]["file"], &told["trace"]["jobs"]),
+        (200, &json!("what the manager recorded"), &json!(3)),
+        "{told}"
+    );
+    assert_eq!(told["policies"][1]["policy"], "poolwright");
 
     let trace = std::fs::read_to_string(&file).unwrap();
     assert!(
