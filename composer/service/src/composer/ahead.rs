@@ -10,6 +10,7 @@ use super::closing::{Maintenance, beside_maintenance};
 use super::owing::{Owing, debts};
 use super::planning::{Basis, Wanted, is_short};
 use super::returning::Measured;
+use crate::course::Course as DemandCourse;
 use crate::demand::{DemandRecord, Pending};
 use crate::error::ServiceError;
 use crate::occurrence::{Fate, decide};
@@ -82,36 +83,11 @@ impl Composer {
         }
         let from = self.clock.now();
         let asked = SignedDuration::from_hours(hours.into());
-        let mut ahead = Ahead {
-            from,
-            until: from.saturating_add(asked).unwrap_or(Timestamp::MAX),
-            held: Vec::new(),
-            moments: Vec::new(),
-        };
-        let mut course = self.course(from).await?;
+        let until = from.saturating_add(asked).unwrap_or(Timestamp::MAX);
+        let course = self.course(from).await?;
         let courses = self.courses().await?;
-        let (mut at, mut running) = (Some(from), Running::default());
-        for _ in 0..MOST_MOMENTS {
-            let Some(now) = at else { break };
-            if let Some(moment) = course.come_to(now) {
-                running.go_on(&course.basis.held, now, &mut ahead.held);
-                ahead.moments.extend(moment.worth_telling());
-                // Whoever else asks is answered between two plans.
-                tokio::task::yield_now().await;
-            }
-            let changes = next_change(&course.calendars, &courses, now);
-            let ends = course.ends.values().copied().filter(|end| *end > now);
-            let hosts = course.closures.iter();
-            let hosts = hosts.filter_map(|closure| closure.next_edge(now));
-            let next = changes.into_iter().chain(ends).chain(hosts).min();
-            at = next.filter(|next| *next < ahead.until);
-        }
-        ahead.until = at.unwrap_or(ahead.until);
-        running.go_on(&[], ahead.until, &mut ahead.held);
-        ahead
-            .held
-            .sort_by(|a, b| (&a.host, a.from, &a.demand).cmp(&(&b.host, b.from, &b.demand)));
-        Ok(ahead)
+        let plan = move || Ok(course.go_through(&courses, from, until));
+        self.foreseeing.work(plan).await
     }
 }
 
@@ -152,6 +128,36 @@ impl Composer {
 }
 
 impl Course {
+    /// Plans moment by moment.
+    fn go_through(mut self, courses: &[DemandCourse], from: Timestamp, until: Timestamp) -> Ahead {
+        let mut ahead = Ahead {
+            from,
+            until,
+            held: Vec::new(),
+            moments: Vec::new(),
+        };
+        let (mut at, mut running) = (Some(from), Running::default());
+        for _ in 0..MOST_MOMENTS {
+            let Some(now) = at else { break };
+            if let Some(moment) = self.come_to(now) {
+                running.go_on(&self.basis.held, now, &mut ahead.held);
+                ahead.moments.extend(moment.worth_telling());
+            }
+            let changes = next_change(&self.calendars, courses, now);
+            let ends = self.ends.values().copied().filter(|end| *end > now);
+            let hosts = self.closures.iter();
+            let hosts = hosts.filter_map(|closure| closure.next_edge(now));
+            let next = changes.into_iter().chain(ends).chain(hosts).min();
+            at = next.filter(|next| *next < ahead.until);
+        }
+        ahead.until = at.unwrap_or(ahead.until);
+        running.go_on(&[], ahead.until, &mut ahead.held);
+        ahead
+            .held
+            .sort_by(|a, b| (&a.host, a.from, &a.demand).cmp(&(&b.host, b.from, &b.demand)));
+        ahead
+    }
+
     /// Decides about openings as it will be decided then, with all returns on their way in time.
     fn decide_openings(&mut self, now: Timestamp) {
         for calendar in &mut self.calendars {
@@ -331,16 +337,30 @@ impl Running {
                 until: at,
             })
             .collect();
+        let mut places: BTreeMap<Place, Vec<usize>> = BTreeMap::new();
+        for (at, now) in stands.iter().enumerate() {
+            places.entry(now.place()).or_default().push(at);
+        }
         for before in self.0.drain(..) {
-            let same = |now: &&mut HeldAhead| {
-                (&now.host, &now.demand, &now.gpus) == (&before.host, &before.demand, &before.gpus)
-            };
-            match stands.iter_mut().find(same) {
+            let there = places.get(&before.place()).into_iter().flatten();
+            let same = there
+                .copied()
+                .find(|at| stands.get(*at).is_some_and(|now| now.gpus == before.gpus));
+            match same.and_then(|at| stands.get_mut(at)) {
                 Some(now) => now.from = before.from,
                 None if before.from < at => over.push(HeldAhead { until: at, ..before }),
                 None => {}
             }
         }
         self.0 = stands;
+    }
+}
+
+/// Where something is held, and for whom.
+type Place = (HostId, Option<DemandId>);
+
+impl HeldAhead {
+    fn place(&self) -> Place {
+        (self.host.clone(), self.demand.clone())
     }
 }

@@ -366,8 +366,11 @@ impl Composer {
     async fn meant(&self, gpus: &[GpuId]) -> Result<Vec<GpuId>, ServiceError> {
         let snapshot = self.snapshot().await?;
         let all = &snapshot.topology.gpus;
+        let named: BTreeSet<&GpuId> = gpus.iter().collect();
+        let known = all.iter().map(|gpu| &gpu.id).filter(|id| named.contains(id));
+        let known: BTreeSet<&GpuId> = known.collect();
         let meant = |wanted: &GpuId| {
-            if all.iter().any(|gpu| gpu.id == *wanted) {
+            if known.contains(wanted) {
                 return Ok(wanted.clone());
             }
             let called = all.iter().filter(|gpu| identity::is_called(gpu, wanted.as_str()));

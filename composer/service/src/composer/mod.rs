@@ -280,6 +280,8 @@ pub struct Parts {
     pausing: tokio::sync::Mutex<Option<String>>,
     sizing: Turns,
     simulating: Turns,
+    /// Of those who ask what will be: of the queue, or by the calendar.
+    foreseeing: Turns,
     /// Held while a password is changed.
     rotating: tokio::sync::Mutex<()>,
     /// Of which endpoint: it does not change hands meanwhile.
@@ -370,8 +372,9 @@ impl Composer {
             left: Mutex::default(),
             looking: Mutex::default(),
             pausing: tokio::sync::Mutex::default(),
-            sizing: Turns::default(),
-            simulating: Turns::default(),
+            sizing: Turns::of("sizes").or_by("poolwright size"),
+            simulating: Turns::of("simulations").or_by("poolwright simulate"),
+            foreseeing: Turns::of("looks ahead"),
             rotating: tokio::sync::Mutex::default(),
             rotating_at: Mutex::default(),
             enrolling: enrolling::Enrolling::default(),

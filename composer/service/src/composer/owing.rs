@@ -23,6 +23,7 @@ struct Owed {
 }
 
 /// What is owed, by when it is, and all that stands, with whom it is for.
+#[derive(Default)]
 pub(super) struct Owing {
     pub debts: Vec<Debt>,
     pub held: Arc<Vec<Composition>>,
@@ -154,11 +155,15 @@ impl Composer {
 
     async fn owing(&self, new: Option<&DemandRecord>) -> Result<Owing, ServiceError> {
         let calendars = self.calendars().await?;
-        let aside = self.put_aside().await?;
+        let (aside, now) = (self.put_aside().await?, self.clock.now());
+        // Mostly nothing is lent, and then nobody waits for what there is to be read.
+        if owed(&calendars, &aside, now).is_empty() {
+            return Ok(Owing::default());
+        }
         let mut records = self.demands().await?;
         records.extend(new.cloned());
         Ok(Owing {
-            debts: debts(&records, &calendars, &aside, self.clock.now()),
+            debts: debts(&records, &calendars, &aside, now),
             held: self.held().await?,
         })
     }

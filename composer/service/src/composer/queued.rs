@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::OperationState;
 use poolwright_model::composable::WhyNotKind;
 use poolwright_model::id::{DemandId, GpuId, TenantId};
-use poolwright_planner::queue::{self, Ahead, Found, Rests, WaitingJob, width};
+use poolwright_planner::queue::{self, Ahead, Expected, Found, Outlook, Rests, WaitingJob, width};
 use poolwright_planner::{Composition, Demand, PlanInput, Reserved, World};
 use poolwright_store::{StoreError, read, read_all};
 use schemars::JsonSchema;
@@ -137,6 +137,15 @@ impl Line {
             .min()
     }
 
+    /// What starts now and why the others don't, and when these will, if anything begins.
+    fn foreseen(&self, any_begins: bool) -> (Outlook, Expected) {
+        let of_jobs = self.of_jobs();
+        let outlook = of_jobs.outlook();
+        let mut begins = of_jobs.begins(&outlook);
+        while any_begins && begins.look_on() {}
+        (outlook, begins.told())
+    }
+
     /// As the planner's queue is told it.
     pub fn of_jobs(&self) -> queue::Line<'_> {
         // One that is wanted out of the way before its ladder could end is as one that does not make way.
@@ -190,18 +199,16 @@ impl Composer {
     /// The jobs that wait, each with why, and those that run.
     pub async fn queue(&self) -> Result<Queue, ServiceError> {
         let line = self.line_of(self.demands().await?).await?;
-        let of_jobs = line.of_jobs();
-        let outlook = of_jobs.outlook();
-        let jobs: BTreeMap<&DemandId, &DemandRecord> =
-            line.jobs.iter().map(|job| (&job.spec.id, job)).collect();
         let paused = self.queue_is_paused().await?;
         // While nothing begins, nobody can tell when it will.
-        let mut begins = of_jobs.begins(&outlook);
-        while paused.is_none() && begins.look_on() {
-            // Whoever else asks is answered between two moments.
-            tokio::task::yield_now().await;
-        }
-        let expected = begins.told();
+        let begins = paused.is_none();
+        let foresee = move || {
+            let (outlook, expected) = line.foreseen(begins);
+            Ok((line, outlook, expected))
+        };
+        let (line, outlook, expected) = self.foreseeing.work(foresee).await?;
+        let jobs: BTreeMap<&DemandId, &DemandRecord> =
+            line.jobs.iter().map(|job| (&job.spec.id, job)).collect();
         let mut waiting = Vec::new();
         for (place, position) in outlook.places.into_iter().zip(1..) {
             let Some((record, job)) = jobs.get(&place.demand).and_then(|r| Some((r, r.job.as_ref()?))) else {

@@ -23,8 +23,7 @@ impl Composer {
         let stopped = self.ended.child_token();
         let _waits = stopped.clone().drop_guard();
         let work = move || request.answer(recorded.as_deref(), || stopped.is_cancelled());
-        let turns = &self.simulating;
-        turns.work("simulations", "poolwright simulate", work).await
+        self.simulating.work(work).await
     }
 
     /// What was asked of the pool, as a trace.

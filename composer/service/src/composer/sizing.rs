@@ -25,7 +25,7 @@ impl Composer {
                 calibration: &calibration,
             })
         };
-        self.sizing.work("sizes", "poolwright size", work).await
+        self.sizing.work(work).await
     }
 
     /// The kinds that can be had, and how many GPUs the largest host takes.
