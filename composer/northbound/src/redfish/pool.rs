@@ -412,6 +412,13 @@ mod tests {
         assert!(other.gpu("b").is_none() && other.gpu("c").is_some());
     }
 
+    /// The states of the GPUs, which of them each composition holds, and the blocks that are otherwise than before.
+    type Step = (
+        [&'static str; 3],
+        &'static [(&'static str, &'static str)],
+        &'static [&'static str],
+    );
+
     const BLOCKS: [&str; 4] = ["h", "a", "b", "c"];
 
     /// A host and three GPUs in these states, and which of them each composition holds.
@@ -449,7 +456,7 @@ mod tests {
     #[test]
     fn blocks_that_nothing_happened_to_are_not_written_again() {
         let free = ["free", "free", "free"];
-        let story: [([&str; 3], &[(&str, &str)], &[&str]); 6] = [
+        let story: [Step; 6] = [
             (free, &[], &[]),
             (["bound", "free", "free"], &[], &["a"]),
             (["bound", "free", "free"], &[("one", "a")], &["h", "a"]),
