@@ -244,10 +244,11 @@ pub const ROWS: [Row; 71] = [
         "A GPU is in use when it is to go",
         "Refused, naming process and command, unless somebody forces it with a reason",
     ),
-    covered(
+    open(
         48,
         "A host restarts in the middle of an attach or a detach",
         "Verified again under its new boot; made to let go once more before the unbind",
+        "a story of an attach in a guest that restarts",
     ),
     covered(
         49,

@@ -81,7 +81,6 @@ mod tests {
     use std::sync::mpsc;
 
     #[tokio::test(start_paused = true)]
-    #[expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
     async fn so_many_at_once_and_whoever_gets_no_turn_is_told() {
         let turns = Arc::new(Turns::of("works").or_by("poolwright version"));
         let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
