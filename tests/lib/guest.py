@@ -170,14 +170,6 @@ class Guest:
         if status != 0:
             raise RuntimeError(f"no network: {said}")
 
-    def reset(self):
-        """Its kernel starts anew, as by a push of the reset button; what is plugged in stays so."""
-        self.qmp("set-action", reboot="reset")
-        self.qmp("system_reset")
-        # Its firmware asks for another reset.
-        self.ready()
-        self.qmp("set-action", reboot="shutdown")
-
     def put(self, path, text):
         """Writes a small file there."""
         encoded = base64.b64encode(text.encode()).decode()
