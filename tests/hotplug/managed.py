@@ -103,7 +103,16 @@ class Managed:
             guest.stop()
 
     def check(self, ok, what, why=""):
-        return self.suite.check(ok, f"manager: {what}", why)
+        return self.suite.check(ok, f"manager: {what}", why if ok else f"{self.agents()}{why}")
+
+    def agents(self):
+        """What those that were started say, and whether they run; a kernel that ended one says so, too."""
+        told = ""
+        for name, guest in self.guests.items():
+            if hasattr(guest, "agent") and guest.process.poll() is None:
+                look = "kill -0 $(cat /tmp/agent.pid) 2>&1 && echo runs; tail -n 4 /tmp/agent.log; dmesg | tail -n 4"
+                told += f"[agent of {name}: {guest.sh(look)[1]}] "
+        return told
 
     def ask(self, verb, *arguments, of=None):
         """Of the GPU, where nothing else is named."""
