@@ -87,7 +87,7 @@ impl Composer {
         let course = self.course(from).await?;
         let courses = self.courses().await?;
         let plan = move || Ok(course.go_through(&courses, from, until));
-        self.foreseeing.work(plan).await
+        self.planning_ahead.work(plan).await
     }
 }
 

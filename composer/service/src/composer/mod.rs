@@ -108,6 +108,8 @@ mod silence;
 mod simulating;
 mod sizing;
 mod staleness;
+#[cfg(test)]
+mod stand_ins;
 mod starting;
 mod stopping;
 mod subscribing;
@@ -280,8 +282,10 @@ pub struct Parts {
     pausing: tokio::sync::Mutex<Option<String>>,
     sizing: Turns,
     simulating: Turns,
-    /// Of those who ask what will be: of the queue, or by the calendar.
+    /// Of those who ask when the queue's jobs will begin.
     foreseeing: Turns,
+    /// Of those who ask what will be by the calendar.
+    planning_ahead: Turns,
     /// Held while a password is changed.
     rotating: tokio::sync::Mutex<()>,
     /// Of which endpoint: it does not change hands meanwhile.
@@ -374,7 +378,8 @@ impl Composer {
             pausing: tokio::sync::Mutex::default(),
             sizing: Turns::of("sizes").or_by("poolwright size"),
             simulating: Turns::of("simulations").or_by("poolwright simulate"),
-            foreseeing: Turns::of("looks ahead"),
+            foreseeing: Turns::of("looks at the queue"),
+            planning_ahead: Turns::of("plans ahead"),
             rotating: tokio::sync::Mutex::default(),
             rotating_at: Mutex::default(),
             enrolling: enrolling::Enrolling::default(),

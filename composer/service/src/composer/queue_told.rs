@@ -185,3 +185,34 @@ impl Composer {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::composer::stand_ins::{Hands, Nobody};
+    use crate::{CheckResult, Composer, Options};
+    use poolwright_store::SqliteStore;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn a_doctor_who_gets_no_turn_at_the_queue_looks_at_all_else() {
+        let (store, clock) = (SqliteStore::in_memory().unwrap(), Hands::default());
+        let composer = Composer::new(
+            Arc::new(store),
+            Arc::new(Nobody),
+            Arc::new(clock),
+            Options::default(),
+        );
+        let before = composer.doctor().await.unwrap();
+        let turns = composer.foreseeing.taken().await;
+        let meanwhile = composer.doctor().await.unwrap();
+        let names =
+            |checks: &[crate::Check]| checks.iter().map(|check| check.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&meanwhile), names(&before));
+        let queue = meanwhile.iter().find(|check| check.name == "queue").unwrap();
+        assert_eq!(queue.result, CheckResult::Warning);
+        assert!(queue.message.starts_with("not looked at: "), "{}", queue.message);
+        // What is planned ahead has turns of its own.
+        assert_eq!(composer.plan_ahead(1).await.unwrap().moments.len(), 0);
+        drop(turns);
+    }
+}

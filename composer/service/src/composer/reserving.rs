@@ -408,38 +408,9 @@ fn no_such_reservation(id: &str) -> ServiceError {
 mod tests {
     use super::*;
     use crate::Options;
-    use crate::clock::Clock;
-    use crate::endpoint::{Connected, Connector, EndpointSpec};
-    use async_trait::async_trait;
-    use poolwright_driver::DriverError;
-    use poolwright_executor::Clock as Now;
+    use crate::composer::stand_ins::{Hands, Nobody};
     use poolwright_store::{SqliteStore, Store};
-    use std::sync::{Arc, Mutex};
-
-    /// Reaches nobody.
-    struct Nobody;
-
-    #[async_trait]
-    impl Connector for Nobody {
-        async fn connect(&self, _: &EndpointSpec) -> Result<Connected, DriverError> {
-            Err(DriverError::no_effect("nobody answers"))
-        }
-    }
-
-    /// A clock that the test moves.
-    #[derive(Default)]
-    struct Hands(Mutex<Timestamp>);
-
-    impl Now for Hands {
-        fn now(&self) -> Timestamp {
-            *self.0.lock().unwrap()
-        }
-    }
-
-    #[async_trait]
-    impl Clock for Hands {
-        async fn sleep_until(&self, _: Timestamp) {}
-    }
+    use std::sync::Arc;
 
     fn reservation(id: &str, gpu: &str, until: Timestamp) -> Reservation {
         let place = Place {

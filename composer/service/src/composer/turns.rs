@@ -38,6 +38,13 @@ impl Turns {
         }
     }
 
+    /// Nobody else's turn comes for as long as what this gives is held.
+    #[cfg(test)]
+    pub async fn taken(&self) -> tokio::sync::OwnedSemaphorePermit {
+        let all = u32::try_from(AT_ONCE).unwrap();
+        self.free.clone().acquire_many_owned(all).await.unwrap()
+    }
+
     /// Works something out when its turn has come, on a thread of its own. A turn is held to the end of the work, also where
     /// nobody waits for it any more.
     ///
