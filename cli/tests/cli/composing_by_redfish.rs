@@ -5,9 +5,35 @@ use crate::support::{Manager, slow_rack};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
 
 const SYSTEMS: &str = "/redfish/v1/Systems";
 const COMPOSITION: &str = "/redfish/v1/CompositionService";
+/// At a task.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// A manager of a rack, a client of it, and the free blocks of hosts and of GPUs.
+struct Composable {
+    /// Serves for as long as this lives.
+    _manager: Manager,
+    client: Client,
+    hosts: Vec<String>,
+    gpus: Vec<String>,
+}
+
+impl Composable {
+    async fn new(folder: &Path, rack: &str) -> Self {
+        let manager = Manager::start(folder, &["--rack", rack]).await;
+        let client = Client::of(&manager);
+        Self {
+            hosts: free(&client, "ComputerSystem").await,
+            gpus: free(&client, "Processor").await,
+            client,
+            _manager: manager,
+        }
+    }
+}
 
 fn links(of: &Value) -> Vec<String> {
     let all = of.as_array().cloned().unwrap_or_default().into_iter();
@@ -43,6 +69,7 @@ async fn what_came_of_it(client: &Client, monitor: &str) -> Answer {
             if answer.status != 202 {
                 return answer;
             }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
         }
     };
     tokio::time::timeout(PATIENCE, follow)
@@ -55,15 +82,12 @@ async fn what_takes_long_is_answered_with_a_task_and_sooner_where_that_is_prefer
     let folder = tempfile::tempdir().unwrap();
     let rack = folder.path().join("slow.toml");
     std::fs::write(&rack, slow_rack("25s")).unwrap();
-    let manager = Manager::start(folder.path(), &["--rack", rack.to_str().unwrap()]).await;
-    let client = Client::of(&manager);
-    let (hosts, gpus) = (
-        free(&client, "ComputerSystem").await,
-        free(&client, "Processor").await,
-    );
+    let Composable {
+        client, hosts, gpus, ..
+    } = &Composable::new(folder.path(), rack.to_str().unwrap()).await;
 
     let wanted = system("preferred", &[&hosts[0], &gpus[0]]);
-    let preferred = post(&client, "respond-async", &wanted).await;
+    let preferred = post(client, "respond-async", &wanted).await;
     assert_eq!(
         (preferred.status, preferred.preference.as_str()),
         (202, "respond-async"),
@@ -71,7 +95,7 @@ async fn what_takes_long_is_answered_with_a_task_and_sooner_where_that_is_prefer
         preferred.body
     );
     assert!(preferred.body["EndTime"].is_null(), "{}", preferred.body);
-    let by_itself = post(&client, "", &system("patient", &[&hosts[1], &gpus[1]])).await;
+    let by_itself = post(client, "", &system("patient", &[&hosts[1], &gpus[1]])).await;
     assert_eq!(
         (by_itself.status, by_itself.preference.as_str()),
         (202, ""),
@@ -81,7 +105,7 @@ async fn what_takes_long_is_answered_with_a_task_and_sooner_where_that_is_prefer
     for answer in [preferred, by_itself] {
         let monitor = answer.location.unwrap();
         assert_eq!(Some(monitor.as_str()), answer.body["TaskMonitor"].as_str());
-        let made = what_came_of_it(&client, &monitor).await;
+        let made = what_came_of_it(client, &monitor).await;
         assert_eq!(made.status, 201, "{}", made.body);
         let place = made.location.unwrap();
         let blocks = links(&client.get(&place).await.body["Links"]["ResourceBlocks"]);
@@ -92,14 +116,11 @@ async fn what_takes_long_is_answered_with_a_task_and_sooner_where_that_is_prefer
 #[tokio::test]
 async fn zones_have_all_blocks_and_what_can_not_be_added_or_removed_is_refused_by_its_message() {
     let folder = tempfile::tempdir().unwrap();
-    let manager = Manager::start(folder.path(), &["--rack", "zones"]).await;
-    let client = Client::of(&manager);
-    let (hosts, gpus) = (
-        free(&client, "ComputerSystem").await,
-        free(&client, "Processor").await,
-    );
-    let one = post(&client, "", &system("one", &[&hosts[0], &gpus[0]])).await;
-    let other = post(&client, "", &system("other", &[&hosts[1], &gpus[1]])).await;
+    let Composable {
+        client, hosts, gpus, ..
+    } = &Composable::new(folder.path(), "zones").await;
+    let one = post(client, "", &system("one", &[&hosts[0], &gpus[0]])).await;
+    let other = post(client, "", &system("other", &[&hosts[1], &gpus[1]])).await;
     assert_eq!(
         (one.status, other.status),
         (201, 201),
@@ -206,17 +227,14 @@ async fn zones_have_all_blocks_and_what_can_not_be_added_or_removed_is_refused_b
 #[tokio::test]
 async fn of_two_clients_that_want_one_block_one_has_it_and_the_other_is_told_who() {
     let folder = tempfile::tempdir().unwrap();
-    let manager = Manager::start(folder.path(), &["--rack", "zones"]).await;
-    let client = Client::of(&manager);
-    let (hosts, gpus) = (
-        free(&client, "ComputerSystem").await,
-        free(&client, "Processor").await,
-    );
+    let Composable {
+        client, hosts, gpus, ..
+    } = &Composable::new(folder.path(), "zones").await;
     let (left, right) = (
         system("left", &[&hosts[0], &gpus[0]]),
         system("right", &[&hosts[1], &gpus[0]]),
     );
-    let (left, right) = tokio::join!(post(&client, "", &left), post(&client, "", &right));
+    let (left, right) = tokio::join!(post(client, "", &left), post(client, "", &right));
     let (winner, loser) = match left.status {
         201 => (left, right),
         _ => (right, left),

@@ -3,7 +3,8 @@
 //!
 //! That nothing else fails does not mean that all is well where the log can't be read: that is an error then.
 //!
-//! Of many errors with one number the last is told. Each has a name that is its own for as long as the host runs, so that whoever asks twice counts it once.
+//! Of many errors with one number the last is told. Each has a name that is its own for as long as the host runs, so that
+//! whoever asks twice counts it once.
 
 use crate::answers::{self, Missing};
 use crate::host;
