@@ -135,7 +135,13 @@ async fn lives_and_deaths(options: &[&str], kills: usize) {
     let releasing = demands.iter().map(|demand| release(&manager, demand));
     let released = tokio::time::timeout(SETTLED, futures_util::future::join_all(releasing)).await;
     assert!(released.is_ok(), "seed {seed}: not all is let go of");
-    assert!(bound(&rack).await.is_empty(), "seed {seed}: a GPU leaked");
+    let left = bound(&rack).await;
+    assert!(
+        left.is_empty(),
+        "seed {seed}: a GPU leaked: {left:?}; of {demands:?}; {}; {}",
+        manager.run("get compositions").await.out,
+        manager.run("ops list --all").await.out
+    );
     assert!(rack.bindings().is_empty(), "seed {seed}: a GPU leaked");
 }
 
