@@ -353,6 +353,35 @@ async fn what_was_attached_by_name_is_moved_whole_or_not_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_demand_is_not_let_go_of_while_a_plan_that_serves_it_is_carried_out() {
+    let pool = Pool::of("small").await;
+    let manager = pool.composer();
+    let wanted = spec(json!({"id": "chat", "gpus": 1}));
+    manager.add_demand(wanted).await.unwrap();
+    let plan = manager.plan().await.unwrap();
+    let slow = Fault::new(FaultKind::Slow {
+        by: Duration::from_secs(5),
+    });
+    pool.fault(slow.on("PATCH", "/redfish/v1/Fabrics/*/Zones/*").times(1));
+    let applying = manager
+        .apply(plan, OperationKind::Apply, ME, &How::default())
+        .await
+        .unwrap();
+    let operation = applying.operation.as_ref().unwrap().id.clone();
+
+    let refused = pool.release("chat").await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Conflict);
+    assert_eq!(refused.operation, Some(operation.to_string()));
+    let said = format!("operation {operation} is composing demand chat");
+    assert_eq!(refused.message, said);
+
+    pool.done(&applying).await;
+    assert_eq!(pool.demands().await, ["chat"], "what is built has its demand");
+    pool.released("chat").await;
+    pool.all_is_free().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_not_done_by_its_deadline_is_undone() {
     let pool = Pool::of("demo").await;
     let slow = Fault::new(FaultKind::Slow {

@@ -216,6 +216,7 @@ impl Composer {
             .await?;
         if let Some(record) = &record {
             may_be_withdrawn(record)?;
+            self.is_composed_by_none(record).await?;
         }
         let mut with = Batch::new();
         let given_up = match &composition {
@@ -274,6 +275,16 @@ impl Composer {
             self.look_again(&holding).await?;
         }
         Ok(Change { given_up, ..done })
+    }
+
+    /// A demand that was there before its plan is named by no mark of the operation: what that builds would be left
+    /// without a demand.
+    async fn is_composed_by_none(&self, record: &DemandRecord) -> Result<(), ServiceError> {
+        let id = record.demand.id.clone();
+        match self.underway().await?.serving.remove(&id) {
+            Some(operation) => Err(in_hand(&id, &Pending::Composing(operation))),
+            None => Ok(()),
+        }
     }
 
     /// Attaches GPUs by name to a host.
@@ -473,17 +484,21 @@ pub(super) fn may_be_withdrawn(record: &DemandRecord) -> Result<(), ServiceError
             "remove or pause the schedule: poolwright schedule pause {schedule}"
         )));
     }
-    let Some(pending) = &record.pending else {
-        return Ok(());
-    };
+    record
+        .pending
+        .as_ref()
+        .map_or(Ok(()), |pending| Err(in_hand(id, pending)))
+}
+
+fn in_hand(demand: &DemandId, pending: &Pending) -> ServiceError {
     let operation = pending.operation();
     let (doing, hint) = match pending {
         Pending::Composing(_) => ("composing", format!("poolwright ops cancel {operation}")),
         Pending::Releasing(_) => ("releasing", format!("poolwright ops wait {operation}")),
     };
-    let message = format!("operation {operation} is {doing} demand {id}");
-    Err(ServiceError {
+    let message = format!("operation {operation} is {doing} demand {demand}");
+    ServiceError {
         operation: Some(operation.to_string()),
         ..ServiceError::new(ErrorCode::Conflict, message).with_hint(hint)
-    })
+    }
 }
