@@ -2,6 +2,7 @@
 
 use crate::commands;
 use crate::output::Format;
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 
@@ -10,7 +11,17 @@ use std::ffi::OsString;
 #[derive(Debug, Parser)]
 #[command(name = "poolwright", bin_name = "poolwright", version, max_term_width = 110, after_help = EXAMPLES)]
 pub struct Arguments {
-    /// How results are written: table if left out; json for `plan --instance` that does not go to a terminal
+    #[command(flatten)]
+    pub every: EveryCommand,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What holds for every command.
+#[derive(Debug, clap::Args)]
+pub struct EveryCommand {
+    /// How results are written: table if left out; json for a plan over time (`plan --instance`, `--ahead`) that does not go to a
+    /// terminal
     #[arg(
         short,
         long,
@@ -23,8 +34,32 @@ pub struct Arguments {
     /// Say more on stderr; twice for still more (RUST_LOG goes before it)
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Every command")]
     pub verbose: u8,
+}
+
+/// The command line of a host's agent alone: an agent runs for as long as its host, and the descriptions of all other
+/// commands would stay in its memory with the code that makes them.
+#[derive(Debug, Parser)]
+#[command(name = "poolwright", bin_name = "poolwright")]
+struct OfAgent {
+    #[command(flatten)]
+    every: EveryCommand,
     #[command(subcommand)]
-    pub command: Command,
+    command: AgentAlone,
+}
+
+#[derive(Debug, Subcommand)]
+enum AgentAlone {
+    Agent(commands::agent::AgentArgs),
+}
+
+impl From<OfAgent> for Arguments {
+    fn from(OfAgent { every, command }: OfAgent) -> Self {
+        let AgentAlone::Agent(args) = command;
+        Self {
+            every,
+            command: Command::Agent(args),
+        }
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -46,8 +81,9 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 authentication, 5 conflict, 6
 8 partial, 9 indeterminate, 10 unavailable";
 
 /// Nouns that stand for `get NOUN` when they stand alone.
-pub const NOUNS: [&str; 10] = [
+pub const NOUNS: [&str; 11] = [
     "gpus",
+    "telemetry",
     "hosts",
     "fabrics",
     "switches",
@@ -113,6 +149,8 @@ pub enum Command {
     Resume(commands::pause::ResumeArgs),
     /// How much may happen by itself
     Limits(commands::limits::LimitsArgs),
+    /// How many GPUs may be attached across the uplinks of switches
+    Uplink(commands::uplink::UplinkArgs),
     /// Management services: add, adopt, list, test, remove, record, qualify
     Endpoint(commands::endpoint::EndpointArgs),
     /// Show where the fabric is not as recorded: wanted against found
@@ -127,7 +165,7 @@ pub enum Command {
     Account(commands::account::AccountArgs),
     /// Show who asked for what, and check that this record is whole
     Audit(commands::audit::AuditArgs),
-    /// Agents on hosts, at the manager: token, agents, revoke
+    /// Hosts, closed for a time and over their life, and the agents on them
     Host(commands::host::HostArgs),
     /// The host's side: what this host has
     Agent(commands::agent::AgentArgs),
@@ -139,17 +177,40 @@ pub enum Command {
 /// environment sets among that, as if it had to be given.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, clap::Error> {
     let typed = with_get(arguments);
+    if typed.get(1).is_some_and(|first| first == "agent") {
+        // Help, and what is wrong, are told from the whole.
+        if let Ok(of_agent) = OfAgent::try_parse_from(&typed) {
+            return Ok(of_agent.into());
+        }
+    }
     Arguments::try_parse_from(&typed).map_err(|error| {
         if !error.use_stderr() {
             return error;
         }
         let alone = without_environment(Arguments::command()).try_get_matches_from(&typed);
-        match alone {
+        let mut error = match alone {
             Err(plain) if plain.kind() == error.kind() => plain,
             _ => error,
+        };
+        let unknown = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
+        if let Some((_, ours)) = ELSEWHERE
+            .iter()
+            .find(|(theirs, _)| Some(*theirs) == unknown.as_deref())
+        {
+            let ours = ContextValue::Strings(vec![(*ours).to_owned()]);
+            error.insert(ContextKind::SuggestedSubcommand, ours);
         }
+        error
     })
 }
+
+/// What other tools call it, and what it is here.
+const ELSEWHERE: [(&str, &str); 4] = [
+    ("cordon", "host close"),
+    ("drain", "host close"),
+    ("uncordon", "host open"),
+    ("undrain", "host open"),
+];
 
 fn without_environment(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|argument| argument.env(None::<&'static str>));
@@ -164,7 +225,7 @@ impl Arguments {
             true => Format::Json,
             false => Format::Table,
         };
-        self.output.unwrap_or(usual)
+        self.every.output.unwrap_or(usual)
     }
 }
 
@@ -201,6 +262,45 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn an_agent_s_command_line_is_read_as_with_all_commands() {
+        let read = |line: &str| {
+            let typed = ["poolwright"].into_iter().chain(line.split(' '));
+            let typed: Vec<OsString> = typed.map(OsString::from).collect();
+            let told = |arguments: Arguments| format!("{arguments:?}");
+            let whole = Arguments::try_parse_from(&typed).map(told);
+            (parse(typed).map(told), whole)
+        };
+        for line in [
+            "agent serve --dir /a --listen 10.0.0.7:8444",
+            "agent inventory -o json -vv",
+            "agent -v watch --for 10s",
+        ] {
+            let (read, whole) = read(line);
+            assert_eq!(read.expect(line), whole.expect(line));
+        }
+        for line in ["agent --help", "agent serve --no-such", "agent"] {
+            let (read, whole) = read(line);
+            let (read, whole) = (read.expect_err(line), whole.expect_err(line));
+            assert_eq!(read.to_string(), whole.to_string(), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_other_tools_call_otherwise_is_found() {
+        for (theirs, ours) in ELSEWHERE {
+            let error = parse(["poolwright", theirs].map(OsString::from))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(&format!("'{ours}'")), "{error}");
+            assert!(!error.contains("'demand'"), "{error}");
+            let line = format!("poolwright {ours} host-1 --reason x");
+            let known = Arguments::try_parse_from(line.split(' ').take(4));
+            let known = known.or_else(|_| Arguments::try_parse_from(line.split(' ')));
+            assert!(known.is_ok(), "{ours}");
+        }
     }
 
     #[test]

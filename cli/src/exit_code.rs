@@ -38,7 +38,7 @@ impl From<ExitCode> for std::process::ExitCode {
 impl From<ErrorCode> for ExitCode {
     fn from(code: ErrorCode) -> Self {
         match code {
-            ErrorCode::BadRequest => Self::Usage,
+            ErrorCode::BadRequest | ErrorCode::TooLarge => Self::Usage,
             ErrorCode::NotFound => Self::NotFound,
             ErrorCode::Conflict | ErrorCode::Unplaced => Self::Conflict,
             ErrorCode::Stale => Self::Stale,

@@ -106,6 +106,7 @@ impl From<ServiceError> for Failure {
 fn usual_hint(code: ErrorCode) -> Option<&'static str> {
     Some(match code {
         ErrorCode::BadRequest => "see --help for what is allowed",
+        ErrorCode::TooLarge => "ask for less at once",
         ErrorCode::NotFound => {
             "poolwright get --help has the nouns, and poolwright get NOUN what there is of each"
         }

@@ -177,8 +177,8 @@ fn tell(progress: &Progress, operation: &Operation, told: &mut Told) {
     ));
 }
 
-/// The steps that came to rest, a line each; the questions that were put to one host for several GPUs, and that it
-/// answered alike, on one line together.
+/// The steps that came to rest, a line each. What one host was asked for several GPUs, and answered alike, is on one line:
+/// the questions before anything is done, and what can't be done there.
 fn news(operation: &Operation, Told(told): &mut Told) -> Vec<String> {
     told.resize(operation.steps.len(), StepState::Pending);
     let mut lines = Vec::new();
@@ -186,10 +186,10 @@ fn news(operation: &Operation, Told(told): &mut Told) -> Vec<String> {
         if !is_at_rest(record) || told[at] == record.state {
             continue;
         }
-        let alike: Vec<usize> = match record.step.verb {
-            Verb::Preflight => {
+        let alike: Vec<usize> = match (record.step.verb, record.state) {
+            (verb @ Verb::Preflight, _) | (verb, StepState::NotPossible) => {
                 let of_host = |(_, other): &(usize, &StepRecord)| {
-                    other.step.verb == Verb::Preflight && other.step.target.host == record.step.target.host
+                    other.step.verb == verb && other.step.target.host == record.step.target.host
                 };
                 let questions = || operation.steps.iter().enumerate().filter(of_host);
                 if !operation.is_settled() && questions().any(|(_, other)| !is_at_rest(other)) {
@@ -211,13 +211,12 @@ fn news(operation: &Operation, Told(told): &mut Told) -> Vec<String> {
             .iter()
             .map(|place| operation.steps[*place].step.target.gpus.len())
             .sum();
-        let what = match alike.as_slice() {
-            [_] => record.step.to_string(),
-            _ => format!(
-                "ask {} for room for {}",
-                record.step.target.host,
-                counted(gpus, "GPU")
-            ),
+        let (host, many) = (&record.step.target.host, counted(gpus, "GPU"));
+        let what = match (alike.as_slice(), record.step.verb) {
+            ([_], _) => record.step.to_string(),
+            (_, Verb::Preflight) => format!("ask {host} for room for {many}"),
+            (_, Verb::Ready) => format!("make {many} ready on {host}"),
+            (_, verb) => format!("{verb} {many} on {host}"),
         };
         let why = detail(record).map_or_else(String::new, |detail| format!(" ({detail})"));
         lines.push(format!("  {what}: {}{why}", record.state));
@@ -235,8 +234,11 @@ fn is_at_rest(record: &StepRecord) -> bool {
     )
 }
 
-fn detail(record: &StepRecord) -> Option<&String> {
-    record.error.as_ref().or(record.evidence.as_ref())
+/// What is said of it beyond its state. An error begins with the step, which is named beside it.
+fn detail(record: &StepRecord) -> Option<&str> {
+    let said = record.error.as_deref().or(record.evidence.as_deref())?;
+    let of_step = said.strip_prefix(&record.step.to_string());
+    Some(of_step.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(said))
 }
 
 fn late(operation: &Operation, timeout: Duration) -> Failure {

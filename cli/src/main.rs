@@ -19,6 +19,7 @@ mod drifting;
 mod exit_code;
 mod failure;
 mod follow;
+mod misread;
 mod names;
 mod output;
 mod paused;
@@ -48,7 +49,7 @@ fn main() -> std::process::ExitCode {
         say(&failure.to_string());
         return failure.code.into();
     }
-    trace(arguments.verbose);
+    trace(arguments.every.verbose);
     if rustls::crypto::ring::default_provider()
         .install_default()
         .is_err()
@@ -77,11 +78,11 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-/// What serves many at once takes all cores. What asks and prints is done sooner, and with a third less work,
-/// on one.
+/// What serves many at once takes all cores, and whoever plans hears meanwhile that it is enough. What asks and prints is
+/// done sooner, and with a third less work, on one.
 fn runtime(command: &Command) -> tokio::runtime::Builder {
     match command {
-        Command::Demo(_) | Command::Emulate(_) | Command::Serve(_) => {
+        Command::Demo(_) | Command::Emulate(_) | Command::Plan(_) | Command::Serve(_) => {
             tokio::runtime::Builder::new_multi_thread()
         }
         _ => tokio::runtime::Builder::new_current_thread(),
@@ -90,8 +91,11 @@ fn runtime(command: &Command) -> tokio::runtime::Builder {
 
 /// Help, the version, or what is wrong with the arguments.
 fn refuse(error: &clap::Error) -> ExitCode {
-    // Nobody is left to be told where the stream is gone.
-    let _ = error.print();
+    match misread::told(error, is_coloured()) {
+        Some(text) => say(text.trim_end()),
+        // Nobody is left to be told where the stream is gone.
+        None => drop(error.print()),
+    }
     if error.kind() == ErrorKind::InvalidSubcommand {
         let typed = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
         let nouns = typed.map(|typed| nearest(&typed, args::NOUNS));
@@ -107,15 +111,23 @@ fn refuse(error: &clap::Error) -> ExitCode {
     if error.kind() == ErrorKind::UnknownArgument {
         let typed = error.get(ContextKind::InvalidArg).map(ToString::to_string);
         let number = typed.and_then(|typed| typed.strip_prefix('-')?.chars().next());
-        // What reads as an option is a figure with a sign, such as a model of -5B.
+        // What reads as an option is a figure with a sign, such as a model of -5B, or a limit of -1s.
         if number.is_some_and(|first| first.is_ascii_digit()) {
-            say("hint: sizes and counts have no sign: allowed are positive ones, such as 5B");
+            say(
+                "hint: sizes, counts and times have no sign: allowed are those without, such as 5B, 8 or 90s",
+            );
         }
     }
     match error.use_stderr() {
         true => ExitCode::Usage,
         false => ExitCode::Ok,
     }
+}
+
+/// Whether what is said on stderr may have colours.
+fn is_coloured() -> bool {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stderr().is_terminal() && !plain
 }
 
 /// Messages for whoever looks into things: on stderr, warnings unless more is asked for.
@@ -127,12 +139,11 @@ fn trace(verbose: u8) {
         _ => "debug,hyper=info,h2=info,rustls=info",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
         // Where stderr is a file on a full disk, a message is lost, and not the thread that had it to tell.
         .log_internal_errors(false)
-        .with_ansi(io::stderr().is_terminal() && !plain)
+        .with_ansi(is_coloured())
         .init();
 }

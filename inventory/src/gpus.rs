@@ -127,6 +127,8 @@ fn join_one(
             &other.chassis.as_ref().map(|chassis| scope.chassis(at.0, chassis)),
         );
         fill(&mut gpu.slot, &other.slot);
+        fill(&mut gpu.firmware, &other.firmware);
+        fill(&mut gpu.locator, &other.locator);
         fill(&mut gpu.link.generation, &other.link.generation);
         fill(&mut gpu.link.lanes, &other.link.lanes);
         fill_list(&mut gpu.functions, &other.functions);

@@ -4,9 +4,10 @@ use crate::scope::Scope;
 use crate::{PciNames, gpus, hosts, judge};
 use jiff::Timestamp;
 use poolwright_model::fault::Fault;
-use poolwright_model::id::ControlEndpointId;
+use poolwright_model::id::{ChassisId, ControlEndpointId};
 use poolwright_model::profile::Profiles;
-use poolwright_model::topology::Topology;
+use poolwright_model::topology::{Chassis, Topology};
+use std::collections::BTreeMap;
 
 /// What one endpoint shows. Its ids are its own.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,9 +51,11 @@ pub fn merge(mut views: Vec<View>, last: Option<&Topology>, knowledge: Knowledge
         hosts: hosts.hosts,
         ..Topology::default()
     };
+    let sources: Vec<ControlEndpointId> = views.iter().map(|view| view.source.clone()).collect();
     for (index, view) in views.into_iter().enumerate() {
         add_fabrics(&mut topology, index, view, &scope);
     }
+    topology.chassis = chassis(&sources, &scope);
     judge::judge(&mut topology, knowledge);
     topology.sort();
     faults.sort();
@@ -75,6 +78,7 @@ fn add_fabrics(topology: &mut Topology, index: usize, view: View, scope: &Scope)
         .switches
         .extend(view.topology.switches.into_iter().map(|mut switch| {
             switch.fabric = scope.fabric(index, &switch.fabric);
+            switch.chassis = switch.chassis.map(|chassis| scope.chassis(index, &chassis));
             switch
         }));
     topology.device_ports.extend(view.topology.device_ports);
@@ -84,4 +88,20 @@ fn add_fabrics(topology: &mut Topology, index: usize, view: View, scope: &Scope)
             link.fabric = scope.fabric(index, &link.fabric);
             link
         }));
+}
+
+/// All that endpoints show something in, each with the one that calls it so. Of a GPU that several show one has the say;
+/// the others' are named all the same, so that nothing is named anew where that one falls silent.
+fn chassis(sources: &[ControlEndpointId], scope: &Scope) -> Vec<Chassis> {
+    let mut found: BTreeMap<&ChassisId, &ControlEndpointId> = BTreeMap::new();
+    for (index, source) in sources.iter().enumerate() {
+        for id in scope.chassis_of(index) {
+            found.entry(id).or_insert(source);
+        }
+    }
+    let one = |(id, endpoint): (&ChassisId, &ControlEndpointId)| Chassis {
+        id: id.clone(),
+        endpoint: endpoint.clone(),
+    };
+    found.into_iter().map(one).collect()
 }

@@ -6,7 +6,7 @@ use crate::{hosts, names};
 use poolwright_model::composable::Composability;
 use poolwright_model::id::HostId;
 use poolwright_model::lifecycle::GpuState;
-use poolwright_model::topology::{Fabric, Gpu, Health, Host, HostPort, PowerState, Topology};
+use poolwright_model::topology::{Chassis, Fabric, Gpu, Health, Host, HostPort, PowerState, Topology};
 use poolwright_model::units::LinkWidth;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,14 @@ pub fn remember(known: &mut Topology, seen: &Topology) -> bool {
         |fabric| fabric.id.clone(),
         add_fabric,
     );
-    gpus | hosts | fabrics
+    // Whose it was first it is.
+    let first = |chassis: &mut Chassis, before: &Chassis| {
+        chassis.clone_from(before);
+        false
+    };
+    let chassis = seen.chassis.iter().cloned();
+    let chassis = join(&mut known.chassis, chassis, |chassis| chassis.id.clone(), first);
+    gpus | hosts | fabrics | chassis
 }
 
 /// `add` adds to what was just seen what was known of the same thing, and says whether the former has news.
@@ -143,6 +150,8 @@ fn names_of_gpu(gpu: &Gpu) -> Gpu {
         host_port: None,
         state: GpuState::Free,
         health: Health::Unknown,
+        firmware: None,
+        locator: None,
         link: LinkWidth::default(),
         control: Vec::new(),
         seen_by: BTreeSet::new(),

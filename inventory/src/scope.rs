@@ -1,8 +1,8 @@
 //! Ids that are unique at one endpoint, made unique among all of them.
 //!
 //! A box manager calls its fabric `PCIe`, and so does the next one. An id that only one endpoint uses
-//! stays as it is; the others get the endpoint's name before them. Whatever a fabric is called first it keeps:
-//! its host ports, and so compositions, are called after it.
+//! stays as it is; the others get the endpoint's name before them. Whatever a fabric or a chassis is called first it
+//! keeps: host ports, and so compositions, are called after the one, and clients find GPUs under the other.
 
 use crate::merge::View;
 use poolwright_model::id::{ChassisId, ControlEndpointId, FabricId};
@@ -24,21 +24,18 @@ impl Scope {
         let chassis: Vec<BTreeSet<&str>> = views
             .iter()
             .map(|v| {
-                v.topology
-                    .gpus
-                    .iter()
-                    .filter_map(|g| g.chassis.as_ref())
-                    .map(ChassisId::as_str)
-                    .collect()
+                let gpus = v.topology.gpus.iter().filter_map(|g| g.chassis.as_ref());
+                let switches = v.topology.switches.iter().filter_map(|s| s.chassis.as_ref());
+                gpus.chain(switches).map(ChassisId::as_str).collect()
             })
             .collect();
         let known_fabrics = last.iter().flat_map(|t| &t.fabrics);
         let known_fabrics = known_fabrics.map(|f| (f.id.as_str(), f.endpoint.as_ref()));
-        let known_chassis = last
-            .iter()
-            .flat_map(|t| &t.gpus)
-            .filter_map(|g| g.chassis.as_ref())
-            .map(|chassis| (chassis.as_str(), None));
+        // Earlier versions kept those of GPUs alone, and not who calls them so: what follows replaces that.
+        let of_gpus = last.iter().flat_map(|t| &t.gpus);
+        let of_gpus = of_gpus.filter_map(|g| Some((g.chassis.as_ref()?.as_str(), None)));
+        let known_chassis = last.iter().flat_map(|t| &t.chassis);
+        let known_chassis = of_gpus.chain(known_chassis.map(|c| (c.id.as_str(), Some(&c.endpoint))));
         Self {
             fabrics: unique(views, &fabrics, known_fabrics, FabricId::from_lossy),
             chassis: unique(views, &chassis, known_chassis, ChassisId::from_lossy),
@@ -51,6 +48,11 @@ impl Scope {
 
     pub fn chassis(&self, view: usize, local: &ChassisId) -> ChassisId {
         self.chassis[view].get(local).unwrap_or(local).clone()
+    }
+
+    /// What all chassis of a view are called.
+    pub fn chassis_of(&self, view: usize) -> impl Iterator<Item = &ChassisId> {
+        self.chassis[view].values()
     }
 }
 

@@ -63,6 +63,8 @@ fn gpu(local: &str, uuid: Option<&str>, serial: Option<&str>) -> Gpu {
         host_port: None,
         state: GpuState::Free,
         health: Health::Ok,
+        firmware: None,
+        locator: None,
         link: LinkWidth::default(),
         control: vec![],
         seen_by: BTreeSet::new(),

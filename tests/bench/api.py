@@ -7,6 +7,7 @@ import contextlib
 import re
 import ssl
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -84,6 +85,15 @@ def nginx(folder, certificate, files):
     with started("nginx", "-e", f"{folder}/nginx.err", "-c", settings, ready="", log="nginx.log"):
         wait_until(lambda: run("curl", "-ks", "-o", "/dev/null", address).code == 0, 10, "nginx to answer")
         yield address
+
+
+@contextlib.contextmanager
+def python(folder, certificate):
+    """A server in Python, as DMTF's mockup server is one, with the files of nginx; yields its address."""
+    port = free_port()
+    server = [sys.executable, Path(__file__).with_name("static_server.py"), Path(folder) / "files", certificate, str(port)]
+    with started(*server, ready="ready", timeout=10, log="python.log"):
+        yield f"https://127.0.0.1:{port}"
 
 
 def load(url, seconds, connections, headers=()):
@@ -236,6 +246,9 @@ def main():
             ]
             collection = load(manager.url + expanded, options.seconds, 1, login)
             peer_collection = load(f"{peer}/expanded", options.seconds, 1)
+            with python(folder, certificate) as mockup:
+                in_python = load(mockup + one, options.seconds, 1)
+                python_collection = load(f"{mockup}/expanded", options.seconds, 1)
         if operations.failed:
             raise SystemExit(f"an operation failed: {operations.failed[0]}")
         lags = asyncio.run(Streams(manager, login[0], options.streams).lags(3))
@@ -243,16 +256,16 @@ def main():
         share = statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
         memory = memory_mib(manager)
         found |= {
-            "one": {"bytes": len(bodies[one]), "nginx": [n for n, _ in rounds], "poolwright": [p for _, p in rounds], "share": share},
-            "expanded": {"bytes": len(bodies["/expanded"]), "nginx": peer_collection, "poolwright": collection},
+            "one": {"bytes": len(bodies[one]), "nginx": [n for n, _ in rounds], "poolwright": [p for _, p in rounds], "share": share, "python": in_python},
+            "expanded": {"bytes": len(bodies["/expanded"]), "nginx": peer_collection, "poolwright": collection, "python": python_collection},
             "writes_ms": operations.taken,
             "lags_ms": {percent: percentile(lags, percent) for percent in (50, 99, 100)},
             "memory_mib": memory,
         }
         print(f"\nRack {options.rack}, 16 connections, while systems are composed and decomposed")
-        print(f"GET of one resource, {len(bodies[one])} bytes: {statistics.median(ours):.0f}/s; nginx {statistics.median(theirs):.0f}/s")
+        print(f"GET of one resource, {len(bodies[one])} bytes: {statistics.median(ours):.0f}/s; nginx {statistics.median(theirs):.0f}/s; in Python, as DMTF's mockup server, {in_python['per_s']:.0f}/s")
         aim("share of nginx's", share, SHARE, at_least=True)
-        print(f"GET of {BLOCKS} with $expand, {len(bodies['/expanded']) / 1e6:.1f} MB: p50 {collection['p50_ms']:.0f} ms; nginx {peer_collection['p50_ms']:.0f} ms")
+        print(f"GET of {BLOCKS} with $expand, {len(bodies['/expanded']) / 1e6:.1f} MB: p50 {collection['p50_ms']:.0f} ms; nginx {peer_collection['p50_ms']:.0f} ms; in Python {python_collection['p50_ms']:.0f} ms")
         aim("p99 in ms", collection["p99_ms"], LIST_MS)
         print(f"{len(operations.taken)} writes, each a whole compose or decompose on the rack: p50 {percentile(operations.taken, 50):.0f} ms, p99 {percentile(operations.taken, 99):.0f} ms")
         print(f"{options.streams} streams of events: p50 {percentile(lags, 50):.0f} ms after a change was asked for, p99 {percentile(lags, 99):.0f} ms")
@@ -261,4 +274,5 @@ def main():
         aim("MiB", memory, MEMORY_MIB)
 
 
-main()
+if __name__ == "__main__":
+    main()

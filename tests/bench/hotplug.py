@@ -1,7 +1,10 @@
 """Measures attach, detach and move in guests; started by tests/bench/hotplug, which says what it prints."""
 
 import argparse
+import contextlib
+import json
 import math
+import sqlite3
 import struct
 import subprocess
 import time
@@ -19,6 +22,7 @@ ACPI_MS, NATIVE_SHARE = 20, 0.05
 IDLE_SECONDS, IDLE_SHARE, IDLE_MIB = 60, 0.002, 20
 MODES = {"ACPI": ("one", "other"), "native": ("native", "second")}
 WAL_HEADER, FRAME_HEADER = 32, 24
+ENDED = ("done", "skipped", "not-possible")
 
 
 def percentiles(seconds):
@@ -39,9 +43,32 @@ def commits(folder):
     return salt, count
 
 
+def steps(folder, operation):
+    """The steps of an operation by its journal: each with the seconds from its intent to its outcome, in their order. One that
+    only looks has no intent there: it counts from the line before."""
+    with contextlib.closing(sqlite3.connect(f"file:{folder}/poolwright.db?mode=ro", uri=True)) as store:
+        asked = "SELECT line FROM journal WHERE operation = ? ORDER BY seq"
+        lines = [json.loads(line) for (line,) in store.execute(asked, [operation["id"]])]
+    begun, last, found = {}, lines[0]["at"], []
+    for line in lines:
+        if line["line"] == "step":
+            index = line["index"]
+            if line["state"] == "running":
+                begun[index] = line["at"]
+            elif line["state"] in ENDED:
+                since = begun.get(index, last)
+                found.append((operation["steps"][index]["verb"], (moment(line["at"]) - moment(since)).total_seconds()))
+        last = line["at"]
+    return found
+
+
+def moment(text):
+    return datetime.fromisoformat(text[:26].rstrip("Z"))
+
+
 class Times:
     def __init__(self, lab):
-        self.lab, self.seconds, self.commits = lab, {}, {}
+        self.lab, self.seconds, self.commits, self.steps = lab, {}, {}, {}
 
     def took(self, what, seconds):
         self.seconds.setdefault(what, []).append(seconds)
@@ -54,8 +81,9 @@ class Times:
             raise RuntimeError(str(asked))
         salt_after, after = commits(self.lab.manager.folder)
         latest = max(self.lab.manager.get("operations"), key=lambda one: one["created"])
-        began, ended = (datetime.fromisoformat(latest[name][:26].rstrip("Z")) for name in ("created", "ended"))
-        self.took(what, (ended - began).total_seconds())
+        self.took(what, (moment(latest["ended"]) - moment(latest["created"])).total_seconds())
+        for step, seconds in steps(self.lab.manager.folder, latest):
+            self.steps.setdefault(what, {}).setdefault(step, []).append(seconds)
         if salt == salt_after:
             self.commits.setdefault(what, []).append(after - before)
 
@@ -97,8 +125,14 @@ def idle(lab):
 
     before = used()
     time.sleep(IDLE_SECONDS)
-    memory = guest.sh("grep VmRSS /proc/$(cat /tmp/agent.pid)/status")[1].split()[1]
-    return {"share_of_a_core": (used() - before) / IDLE_SECONDS, "resident_mib": round(int(memory) / 1024, 1)}
+    # Of what is resident, what is its own; the rest are pages of files, which the kernel shares and may drop.
+    lines = guest.sh("grep -E '^(VmRSS|RssAnon)' /proc/$(cat /tmp/agent.pid)/status")[1].splitlines()
+    memory = {line.split()[0]: round(int(line.split()[1]) / 1024, 1) for line in lines}
+    return {
+        "share_of_a_core": (used() - before) / IDLE_SECONDS,
+        "resident_mib": memory["VmRSS:"],
+        "anonymous_mib": memory["RssAnon:"],
+    }
 
 
 def shares(found):
@@ -114,6 +148,15 @@ def shares(found):
     print(f"an ACPI move: {acpi['beside_qmp_ms']} ms beside QMP, commits included; aim: {ACPI_MS} ms and its commits")
     share = native["beside_qmp_ms"] / native["p50_ms"]
     print(f"a native move: {share:.1%} beside QMP, commits included; aim: {NATIVE_SHARE:.0%} and its commits")
+
+
+def by_step(times, found):
+    """A table of all steps of all operations."""
+    print(f"\n{'operation':<16}{'step':<12}{'p50':>10}{'p95':>10}")
+    for what, steps in times.steps.items():
+        found[what]["steps"] = {step: percentiles(seconds) for step, seconds in steps.items()}
+        for step, took in found[what]["steps"].items():
+            print(f"{what:<16}{step:<12}{took['p50_ms']:>7} ms{took['p95_ms']:>7} ms")
 
 
 def main():
@@ -138,6 +181,7 @@ def main():
                 if what in times.commits:
                     found[what]["commits"] = sorted(times.commits[what])[len(times.commits[what]) // 2]
             shares(found)
+            by_step(times, found)
             found["an idle agent"] = idle(lab)
             print(f"an idle agent: {found['an idle agent']}; aim: {IDLE_SHARE:.1%} of a core, {IDLE_MIB} MiB")
         if suite.failures:

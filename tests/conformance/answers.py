@@ -96,6 +96,9 @@ def hosts(answers):
     answers.ask("POST", "/hosts/{id}/close", {"reason": "new fans"}, of=goes)
     answers.ask("GET", "/hosts/{id}", of=goes)
     answers.ask("POST", "/hosts/{id}/open", of=goes)
+    for ends in ("stays", "moved"):
+        answers.ask("POST", "/hosts/{id}/move", {"to": "rack 7"}, of=goes)
+        answers.ask("POST", f"/hosts/{{id}}/{ends}", of=goes)
     answers.ask("POST", "/hosts/{id}/retire", {"why": "its lease ends"}, of=goes)
     answers.ask("POST", "/hosts/{id}/reinstate", of=goes)
     answers.ask("POST", "/hosts/{id}/replaced", {"by": stays}, of=goes)
@@ -145,12 +148,15 @@ def wishes(answers):
         answers.ask("POST", f"/schedules/{{id}}/{action}", of="night")
     answers.ask("GET", "/schedules/{id}", of="night")
     answers.ask("GET", "/plan-ahead")
+    answers.ask("GET", "/plan-ahead/problem")
     answers.ask("DELETE", "/schedules/{id}", of="lent")
     answers.ask("POST", "/demands/{id}/done", of="job")
     answers.change("/release", {"what": {"demand": "two"}})
 
 
 def failures(answers, gpu, other):
+    for lit in (True, False):
+        answers.ask("POST", "/gpus/{id}/locate", {"lit": lit}, of=gpu)
     answers.ask("POST", "/gpus/{id}/quarantine", {"cause": {"xid": 79}, "says": "fell off the bus"}, of=gpu)
     answers.ask("POST", "/gpus/{id}/quarantine", {"cause": "reported"}, of=other)
     answers.ask("GET", "/quarantine")
@@ -169,6 +175,10 @@ def people(answers):
     answers.ask("GET", "/accounts/{id}", of="reader")
     answers.ask("DELETE", "/accounts/{id}", of="reader")
     answers.ask("POST", "/limits", {"per_plan": 8})
+    switch = answers.ask("GET", "/uplinks")[0]["id"].replace("/", "%2F")
+    answers.ask("POST", "/uplinks/{id}", {"gpus": 4}, of=switch)
+    answers.ask("GET", "/uplinks")
+    answers.ask("DELETE", "/uplinks/{id}", of=switch)
     for action in ("/pause", "/resume"):
         answers.ask("POST", action, {"what": "automation"})
     answers.ask("POST", "/agent-tokens", {"seconds": 60})

@@ -1,6 +1,7 @@
 """Composing through Redfish, as a client that knows nothing but Redfish does it."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import redfish
@@ -19,19 +20,36 @@ class Client:
 
     def free(self, kind):
         """Free blocks of a kind, as the service's own filter finds them."""
-        wanted = f"{BLOCKS}?$expand=.&$filter=Pool eq 'Free'"
-        members = self.get(wanted)["Members"]
-        return [block["@odata.id"] for block in members if kind in block["ResourceBlockType"]]
+        wanted = f"{BLOCKS}?$filter=Pool eq 'Free' and ResourceBlockType eq '{kind}'"
+        return [block["@odata.id"] for block in self.get(wanted)["Members"]]
 
     def compose(self, name, blocks, **headers):
         body = {"Name": name, "Links": {"ResourceBlocks": [{"@odata.id": block} for block in blocks]}}
         return self.manager.request("POST", SYSTEMS, json=body, headers=headers)
 
-    def monitors(self, latest):
-        """What the monitors of the latest tasks answer, the latest first."""
+    def tasks(self, latest):
+        """The latest tasks, the latest first."""
         tasks = [self.get(task["@odata.id"]) for task in self.get("/redfish/v1/TaskService/Tasks")["Members"]]
         tasks.sort(key=lambda task: task["StartTime"], reverse=True)
-        return [self.manager.request("GET", task["TaskMonitor"]) for task in tasks[:latest]]
+        return tasks[:latest]
+
+    def monitors(self, latest):
+        """What the monitors of the latest tasks answer."""
+        return [self.manager.request("GET", task["TaskMonitor"]) for task in self.tasks(latest)]
+
+    def created(self, latest):
+        """What the latest tasks have made."""
+        return [list(links(task.get("Links", {}).get("CreatedResources", []))) for task in self.tasks(latest)]
+
+    def came_of(self, answer):
+        """What the monitor of a task says in the end."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            told = self.manager.request("GET", answer.headers["Location"])
+            if told.status_code != 202:
+                return told
+            time.sleep(0.05)
+        raise TimeoutError(answer.text)
 
     def act(self, system, action, block, **more):
         target = system["Actions"][f"#ComputerSystem.{action}"]["target"]
@@ -61,7 +79,16 @@ def compose_of_blocks(suite, client):
         [(201, place)],
         "its task's monitor answers as the request was answered",
     )
+    suite.equal(client.created(1), [[place]], "and its task leads to the system")
     suite.equal((system["SystemType"], system["Name"]), ("Composed", "farm"), "it says what it is")
+    physical = system["Links"]["SupplyingComputerSystems"][0]["@odata.id"]
+    for uri, expected in ((place, "GET, HEAD, PATCH, DELETE"), (physical, "GET, HEAD")):
+        shown = client.manager.request("GET", uri).headers["Allow"]
+        refused = client.manager.request("PUT", uri, json={})
+        told = (shown, refused.status_code, refused.headers.get("Allow"))
+        suite.equal(told, (expected, 405, expected), f"what may be done at {uri} is told as it is")
+    deleted = client.manager.request("DELETE", physical)
+    suite.equal(deleted.status_code, 405, "a host is not deleted")
     again = client.compose("farm", [host, one], **{"Idempotency-Key": "farm-1"})
     suite.check(again.status_code in (201, 204), "the same request under its key has one effect", again.text)
     taken = client.compose("thief", [host, one])
@@ -72,11 +99,15 @@ def compose_of_blocks(suite, client):
     suite.equal(stale.status_code, 412, "a system that has changed is not changed by who has not seen it")
     added = client.act(system, "AddResourceBlock", two, ComputerSystemETag=system["@odata.etag"])
     suite.equal(added.status_code, 204, "a block is added")
+    suite.equal([told.status_code for told in client.monitors(1)], [204], "and so does that of this task")
+    suite.equal(client.created(1), [[]], "which has made no system")
     suite.equal(blocks_of(client.get(place)), sorted([host, one, two]), "then it is part of the system")
     removed = client.act(system, "RemoveResourceBlock", one)
     suite.equal(removed.status_code, 204, "a block is removed")
     suite.equal(blocks_of(client.get(place)), sorted([host, two]), "then it is not")
     suite.check(one in client.free("Processor"), "but free", client.get(one))
+    last = client.act(system, "RemoveResourceBlock", two)
+    suite.equal((last.status_code, blocks_of(client.get(place))), (409, sorted([host, two])), "its last GPUs stay with it")
     strange = client.act(system, "RemoveResourceBlock", one)
     suite.equal(strange.status_code, 409, "what is not part of it can't be removed")
     gone = client.manager.request("DELETE", place, headers={"If-Match": '"0"'})
@@ -88,6 +119,40 @@ def compose_of_blocks(suite, client):
     suite.equal(nobody.status_code, 404, "what was never a task has no monitor")
     suite.equal(client.manager.request("GET", place).status_code, 404, "then it is gone")
     suite.check(two in client.free("Processor"), "and its blocks are free", client.get(two))
+
+
+def exchange_without_waiting(suite, client):
+    """A PATCH that replaces blocks is one task, however long it takes."""
+    host, (one, two, three, *_) = client.free("ComputerSystem")[0], client.free("Processor")
+    place = client.compose("exchanged", [host, one, two]).headers["Location"]
+    body = {"Links": {"ResourceBlocks": [{"@odata.id": block} for block in (host, two, three)]}}
+    prefer = {"Prefer": "respond-async"}
+    answer = client.manager.request("PATCH", place, json=body, headers=prefer)
+    if suite.equal(answer.status_code, 202, f"blocks are exchanged as a task: {answer.text}"):
+        suite.equal(client.came_of(answer).status_code, 204, "which ends well")
+        suite.equal(blocks_of(client.get(place)), sorted([host, two, three]), "and then it has what was wanted")
+        suite.check(one in client.free("Processor"), "and what it had before is free", client.get(one))
+    suite.equal(client.manager.request("DELETE", place).status_code, 204, "it is deleted")
+
+
+def cancel(suite, client):
+    """What is cancelled has no answer, and is no error of the service."""
+    host, blocks = client.free("ComputerSystem")[0], client.free("Processor")[:4]
+    begun = client.compose("never", [host, *blocks], **{"Prefer": "respond-async"})
+    if not suite.equal(begun.status_code, 202, f"a system is composed as a task: {begun.text}"):
+        return
+    stopped = client.manager.request("DELETE", begun.headers["Location"])
+    told = client.came_of(begun)
+    if stopped.status_code == 405:
+        suite.equal(told.status_code, 201, "it was done by then")
+        client.manager.request("DELETE", told.headers["Location"])
+        return
+    suite.check(stopped.status_code in (202, 204), "it is cancelled", stopped.text)
+    if stopped.status_code == 202:
+        suite.equal(stopped.headers.get("Location"), begun.headers["Location"], "it is said where to look")
+        suite.check("Retry-After" in stopped.headers, "and when", stopped.headers)
+    suite.equal((told.status_code, messages(told)), (410, ["ResourceMissingAtURI"]), "then it has no answer")
+    suite.check(set(blocks) <= set(client.free("Processor")), "and everything is as it was", blocks)
 
 
 def race_for_one_block(suite, client):
@@ -138,6 +203,14 @@ def compose_by_wish(suite, client):
         suite.equal(made.json()["ProcessorSummary"]["Count"], 2, "as many as were wanted")
     model = wish("eight", Oem={"Poolwright": {"Model": "8B", "Task": "infer", "Context": 4096}})
     suite.equal(model.status_code, 201, "what a model needs is composed")
+    suite.equal([answer.json()["Name"] for answer in (made, model)], ["two", "eight"], "and called what it is to be called")
+    place = made.headers["Location"]
+    suite.check("Actions" not in made.json(), "its GPUs are the planner's to choose", made.text)
+    answer = client.manager.request("GET", place)
+    suite.equal(answer.headers["Allow"], "GET, HEAD, DELETE", "so it is read and deleted alone")
+    links = {"ResourceBlocks": made.json()["Links"]["ResourceBlocks"][:2]}
+    patched = client.manager.request("PATCH", place, json={"Links": links})
+    suite.equal((patched.status_code, patched.headers["Allow"]), (405, "GET, HEAD, DELETE"), "nor is it changed")
     for answer in (made, model):
         gone = client.manager.request("DELETE", answer.headers["Location"])
         suite.equal(gone.status_code, 204, "and is deleted")
@@ -187,6 +260,8 @@ def judge_all(suite, manager):
     client = Client(manager)
     read_with_python_redfish(suite, manager)
     compose_of_blocks(suite, client)
+    exchange_without_waiting(suite, client)
+    cancel(suite, client)
     race_for_one_block(suite, client)
     race_with_one_tag(suite, client)
     compose_by_wish(suite, client)

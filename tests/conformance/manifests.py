@@ -36,6 +36,7 @@ def a_preview_changes_nothing(suite, client):
     suite.equal(blocks_of(responses(seen)[0]), sorted([host, block]), "it would be composed of what was named")
     twice = client.act("Preview", [stanza("a", [host, block]), stanza("b", [host, block])])
     suite.equal(twice.status_code, 409, "two systems of one block are refused")
+    suite.check("given to b: a of the same request" in twice.text, "and the other one is named", twice.text)
     wished = {"StanzaType": "ComposeSystem", "StanzaId": "two", "Request": {
         "Name": "two", "Processors": {"Members": [{"@Redfish.RequestedCount": 2, "ProcessorType": "GPU"}]}}}
     fits = client.act("Preview", [wished])
@@ -58,6 +59,10 @@ def a_reservation_binds(suite, client):
     thief = client.compose("thief", [host, one])
     suite.equal((thief.status_code, messages(thief)), (409, ["ResourceInUse"]), "nobody else gets them")
     suite.check("reserved for admin" in thief.text, "and who has them is named", thief.text)
+    asked = [stanza("first", [host, one]), stanza("second", [host, two])]
+    suite.equal(client.get(place)["Manifest"]["Stanzas"], asked, "it says what it was made for")
+    other = client.act("Apply", [asked[0], stanza("second", [host, one])], ReservationId=name)
+    suite.equal((other.status_code, messages(other)), (400, ["ActionParameterValueConflict"]), "nothing else is applied")
     again = client.act("PreviewReserve", [stanza("again", [host, two])])
     suite.equal(again.status_code, 409, "nor are they reserved twice")
 
@@ -73,12 +78,39 @@ def a_reservation_binds(suite, client):
     suite.equal(told, [system["@odata.id"] for system in systems], "with the systems that there are")
     gone = [{"StanzaType": "DecomposeSystem", "StanzaId": system["Id"], "Request": {"@odata.id": system["@odata.id"]}}
             for system in systems]
-    suite.equal(client.act("Apply", gone).status_code, 200, "a manifest decomposes")
+    suite.equal(client.act("Apply", gone, key="apply-2").status_code, 200, "a manifest decomposes")
+    again = client.act("Apply", gone, key="apply-2")
+    suite.equal((again.status_code, responses(again)), (200, [{}, {}]), "once, by its key")
+    suite.equal(client.act("Apply", gone, key="apply-3").status_code, 404, "under another they are not there")
     suite.check({one, two} <= set(client.free("Processor")), "then their blocks are free")
 
+    a_stopped_one_goes_on(suite, client, host, one, two)
     kept = client.act("PreviewReserve", [stanza("third", [host, one])]).json()["ReservationId"]
     suite.equal(client.manager.request("DELETE", f"{RESERVATIONS}/{kept}").status_code, 204, "a reservation is ended")
     suite.check(not client.get(one)["CompositionStatus"]["Reserved"], "and its blocks are anybody's")
+
+
+def decomposed(name, place):
+    return {"StanzaType": "DecomposeSystem", "StanzaId": name, "Request": {"@odata.id": place}}
+
+
+def a_stopped_one_goes_on(suite, client, host, one, two):
+    """What was decomposed of a reserved manifest before it was stopped is gone when it is applied again."""
+    systems = [client.compose(name, [host, block]).headers["Location"] for name, block in (("a", one), ("b", two))]
+    only = client.act("PreviewReserve", [decomposed("a", systems[0])])
+    suite.equal((only.status_code, messages(only)), (400, ["ActionParameterValueConflict"]), "nothing is reserved of nothing")
+    third = next(block for block in client.free("Processor") if block not in (one, two))
+    nobody = client.act("PreviewReserve", [stanza("new", [host, third]), decomposed("x", f"{SYSTEMS}/nobody")])
+    suite.equal((nobody.status_code, reserved(client)), (404, []), "nor where a system is not there")
+    asked = [stanza("new", [host, third]), *(decomposed(name, at) for name, at in zip("ab", systems))]
+    kept = client.act("PreviewReserve", asked).json()["ReservationId"]
+    suite.equal(client.manager.request("DELETE", systems[0]).status_code, 204, "the first is decomposed meanwhile")
+    applied = client.act("Apply", ReservationId=kept)
+    suite.equal(applied.status_code, 200, "what is gone stops nothing")
+    new, gone, last = responses(applied)
+    suite.check("error" in gone and "error" not in last, "the rest is done", applied.text)
+    suite.check({one, two} <= set(client.free("Processor")), "and its blocks are free")
+    suite.equal(client.manager.request("DELETE", new["@odata.id"]).status_code, 204, "what was reserved was composed")
 
 
 def blocks_are_patched(suite, client):

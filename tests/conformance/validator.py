@@ -26,6 +26,14 @@ def schema_directory(folder):
     return folder
 
 
+def add_own(manager, folder):
+    """Adds the schemas of the manager's own that its metadata document leads to; returns how many they are."""
+    places = re.findall(r'Uri="(/redfish/v1/[^"]+)"', manager.request("GET", "/redfish/v1/$metadata").text)
+    for place in places:
+        (Path(folder) / place.rpartition("/")[2]).write_text(manager.request("GET", place).text)
+    return len(places)
+
+
 def validate(endpoint, schemas, work):
     """Runs the validator; returns {"PASS": …, "WARN": …, "FAIL": …, "NOT TESTED": …} and its FAIL lines.
 
@@ -52,11 +60,20 @@ def validate(endpoint, schemas, work):
 
 def failures(logs):
     """The FAIL lines of the validator's log, each with the resource that it is about."""
+    return lines(logs, " - ERROR - FAIL")
+
+
+def without_schema(work):
+    """What the validator found no schema for, of all that it has looked at there."""
+    return [line for line in lines(Path(work), " - WARNING - WARN") if "Unable to locate the schema" in line]
+
+
+def lines(logs, kind):
     found, resource = [], ""
     for log in logs.rglob("*.log"):
         for line in log.read_text(errors="replace").splitlines():
             if "Validating /" in line:
                 resource = line.rpartition("Validating ")[2].rstrip(".")
-            elif " - ERROR - FAIL" in line:
-                found.append(f"{resource}: {line.rpartition('FAIL - ')[2]}")
+            elif kind in line:
+                found.append(f"{resource}: {line.partition(kind)[2].removeprefix(' - ')}")
     return found

@@ -14,6 +14,7 @@ from suite import PLANTED, SUITE_DIR, free_port
 
 SERIAL = "1650000000001"
 DISK_SERIAL = "1650000000002"
+ERRING_SERIAL = "1650000000003"
 # As the stand-in for NVML names what is at 0000:01:00.0.
 UUID = "GPU-00000000-0000-0000-0000-000001000000"
 MOVES, NATIVE_MOVES = 56, 4
@@ -27,7 +28,8 @@ WITH_NATIVE_SLOTS = (NATIVE, "second")
 class Managed:
     """Guests, one GPU, and a manager."""
 
-    def __init__(self, suite, image, names=(NATIVE, ONE, OTHER, CRAMPED)):
+    def __init__(self, suite, image, names=(NATIVE, ONE, OTHER, CRAMPED), options=()):
+        """options: what its manager is started with."""
         # The fault to be noticed: a link that has trained down.
         self.suite, self.image, self.gpu = suite, image, Gpu(lanes=8 if PLANTED else 16)
         self.folder = SUITE_DIR / "lab"
@@ -44,8 +46,13 @@ class Managed:
             "model": '"Lab disk"', "memory": '"16MiB"', "serial": f'"{DISK_SERIAL}"',
             "device": '{ driver = "nvme", drive = "pooled", serial = "pooled" }',
         }  # fmt: skip
-        self.file = lab_file(self.folder, self.guests, {"gpu-a": device, "disk-a": disk})
-        self.manager = LabManager(self.folder / "manager", SUITE_DIR / "lab-manager.log")
+        # Its link can err (tests/hotplug/failing.py).
+        erring = {
+            "model": '"Lab accelerator"', "memory": '"16MiB"', "serial": f'"{ERRING_SERIAL}"',
+            "device": '{ driver = "virtio-blk-pci", class = 0x1200, aer = true, drive = "erring" }',
+        }  # fmt: skip
+        self.file = lab_file(self.folder, self.guests, {"gpu-a": device, "disk-a": disk, "accelerator": erring})
+        self.manager = LabManager(self.folder / "manager", SUITE_DIR / "lab-manager.log", options)
 
     def guest(self, name):
         folder = self.folder / name
@@ -54,7 +61,7 @@ class Managed:
         port = f"pcie-root-port,id=slot1,bus=pcie.0,chassis=1,slot=1,addr=1.0,pref64-reserve={window}"
         agent_at = free_port()
         disks = []
-        for disk in ("kept", "pooled"):
+        for disk in ("kept", "pooled", "erring"):
             (folder / disk).write_bytes(bytes(16 << 20))
             disks += ["-blockdev", f"driver=file,node-name={disk},filename={folder / disk}"]
         # What a host keeps when it starts again.

@@ -170,22 +170,6 @@ def undone(lab):
     lab.ended_well(lab.detach(), "detached once nothing holds it up")
 
 
-def dying(lab):
-    """A GPU that dies in a guest is taken out of use by what its agent tells."""
-    have_agents(lab, ONE)
-    lab.ended_well(lab.attach(ONE), "attached where it will die")
-    lab.gpu.dead = True
-
-    def is_out_of_use():
-        listed = lab.manager.poolwright("gpu", "list", "-o", "json").json()
-        return [one for one in listed if one["gpu"] == lab.name]
-
-    # The manager asks agents every half minute.
-    failed = lab.manager.until("a dead GPU is out of use", is_out_of_use, 120)
-    lab.check("gone" in json.dumps(failed), "and why is kept", failed)
-
-
-STORIES = (confirming, natively, mounted, undone)
 def pulled(lab):
     """One that is attached is pulled from its slot: whoever holds it is told, and it is given to nobody as if it were there."""
     have_agents(lab, ONE)
@@ -204,5 +188,6 @@ def pulled(lab):
     lab.suite.equal(lab.where()[0], None, "manager: a GPU that was pulled and let go of")
 
 
-# The first takes the GPU out of use, the second out of its slot.
-LAST = (dying, pulled)
+STORIES = (confirming, natively, mounted, undone)
+# It takes the GPU out of its slot.
+LAST = (pulled,)

@@ -5,7 +5,22 @@
 build_directory() {
     local target
     target=$(cargo metadata --format-version 1 --no-deps | jq -r .target_directory)
-    [[ $PLANTED == no ]] && echo "$target" || echo "$target/planted/build"
+    if [[ $PLANTED == no ]]; then
+        echo "$target"
+    else
+        [[ -d $target/planted/build ]] || take_over "$target/debug" "$target/planted/build/debug"
+        echo "$target/planted/build"
+    fi
+}
+
+# A build of what others wrote is as good for a planted tree: only what the tree changes is built again. What cargo and
+# rustc write in place is copied, and the rest is linked.
+take_over() {
+    local from=$1 to=$2
+    [[ -d $from/deps ]] || return 0
+    mkdir -p "$to/deps" && cp -a "$from/.fingerprint" "$from/build" "$to" &&
+        find "$from/deps" -maxdepth 1 -name '*.d' -exec cp -a -t "$to/deps" {} + &&
+        find "$from/deps" -maxdepth 1 \( -name '*.rlib' -o -name '*.rmeta' -o -name '*.so' \) -exec cp -al -t "$to/deps" {} +
 }
 
 in_tree() {

@@ -31,6 +31,8 @@ MODULES = (
     "drivers/virtio/virtio_pci_modern_dev", "drivers/virtio/virtio_pci", "net/core/failover",
     "drivers/net/net_failover", "drivers/net/virtio_net",
 )  # fmt: skip
+# What makes errors on a link (tests/hotplug/failing.py).
+MAKES_ERRORS = "drivers/pci/pcie/aer_inject"
 
 
 def initramfs(folder, binary, libraries=()):
@@ -45,7 +47,7 @@ def initramfs(folder, binary, libraries=()):
     shutil.copy(binary, root / "bin" / Path(binary).name)
     (root / "modules").mkdir(exist_ok=True)
     kernels = next((TESTS.parent / "target/guests/lib/modules").iterdir())
-    for module in MODULES:
+    for module in (*MODULES, MAKES_ERRORS):
         shutil.copy(kernels / "kernel" / f"{module}.ko", root / "modules")
     for library in libraries:
         shutil.copy(library, root / "usr/lib/x86_64-linux-gnu")
@@ -169,6 +171,14 @@ class Guest:
         status, said = self.sh(" && ".join(lines))
         if status != 0:
             raise RuntimeError(f"no network: {said}")
+
+    def reset(self):
+        """Its kernel starts anew, as by a push of the reset button; what is plugged in stays so."""
+        self.qmp("set-action", reboot="reset")
+        self.qmp("system_reset")
+        # Its firmware asks for another reset.
+        self.ready()
+        self.qmp("set-action", reboot="shutdown")
 
     def put(self, path, text):
         """Writes a small file there."""

@@ -28,9 +28,10 @@ class LabManager:
         """options: what else it is started with."""
         self.folder, self.log, self.options, self.process, self.api = folder, log, options, None, None
 
-    def start(self):
+    def start(self, confirm="20s"):
+        """confirm: for so long a host may take until it sees what was bound to it."""
         command = [POOLWRIGHT, "serve", "--listen", "127.0.0.1:0", "--data-dir", self.folder, "--request-deadline", "20s"]
-        command += ["--confirm-deadline", "20s", *self.options]
+        command += ["--confirm-deadline", confirm, *self.options]
         # As guests know this machine.
         command += ["--name", "10.0.2.2"]
         before = self.log.stat().st_size if self.log.exists() else 0

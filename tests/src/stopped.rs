@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 use poolwright_driver::{
     Bindings, Bound, Confirmation, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget, Observation,
-    Progress, ResetSeen, Room, TaskSeen,
+    Progress, ResetSeen, Room, TaskSeen, Whereabouts,
 };
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::ControlEndpointId;
@@ -220,6 +220,9 @@ impl Fabric for StoppableFabric {
         d: Duration,
     ) -> Result<(), DriverError> {
         self.1.through(self.0.set_mark(mark, instead, d)).await
+    }
+    async fn locate(&self, at: &Whereabouts, lit: bool, d: Duration) -> Result<(), DriverError> {
+        self.1.through(self.0.locate(at, lit, d)).await
     }
     async fn change_password(&self, username: &str, new: &str, d: Duration) -> Result<(), DriverError> {
         self.1.through(self.0.change_password(username, new, d)).await

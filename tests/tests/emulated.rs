@@ -6,8 +6,9 @@
 use poolwright_collector::{CollectOptions, collect};
 use poolwright_driver::{
     Bound, Confirmation, CutOff, ErrorKind, Fabric, HostSide, HostTarget, Late, Listened, ResetSeen, Room,
+    Whereabouts,
 };
-use poolwright_emulator::rack::{Expand, Style};
+use poolwright_emulator::rack::{BoxIx, Expand, GpuIx, Style};
 use poolwright_emulator::{Rack, Running, ServeOptions, serve};
 use poolwright_inventory::Snapshot;
 use poolwright_model::composable::WhyNotKind;
@@ -418,6 +419,56 @@ async fn an_owners_mark_is_written_once_and_read_by_everybody() {
         assert_eq!(mark().await.as_deref(), Some(others));
         at_box.set_mark(None, Some(others), DEADLINE).await.unwrap();
         assert_eq!(mark().await, None);
+    }
+}
+
+#[tokio::test]
+async fn the_light_at_a_gpu_is_lit_also_once_its_slot_is_empty() {
+    for rack in ["demo", "zones", "connections", "blocks"] {
+        let rack = Rack::builtin(rack).unwrap();
+        let running = serve(rack, ServeOptions::default()).await.unwrap();
+        let emulation = running.emulation();
+        let at_box = connect(&running, "box-1").await;
+        let name = emulation
+            .rack()
+            .gpu_name(emulation.rack().gpus_of_box(BoxIx(0)).next().unwrap());
+        let gpu = emulation.rack().gpu_named(&name).unwrap();
+        let is_lit = || emulation.with(|state, _| state.lit(gpu));
+        let seen = async || {
+            let topology = at_box.observe(&()).await.unwrap().topology;
+            let serial = &emulation.rack()[gpu].serial;
+            topology
+                .gpus
+                .into_iter()
+                .find(|seen| seen.serial.as_ref() == Some(serial))
+        };
+        let before = seen().await.unwrap();
+        assert!(before.firmware.is_some());
+        let light = before.locator.unwrap();
+        assert!(!light.lit && !is_lit());
+        let at = Whereabouts {
+            locator: Some(light.address),
+            chassis: before.chassis.map(|chassis| chassis.to_string()),
+            slot: before.slot,
+            serial: light.serial,
+        };
+        assert_eq!(at.serial.as_ref(), Some(&emulation.rack()[gpu].serial));
+        let another = Whereabouts {
+            serial: Some("another".to_owned()),
+            ..at.clone()
+        };
+        let refused = at_box.locate(&another, true, DEADLINE).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::CannotTell, "{refused}");
+        assert!(!is_lit());
+        at_box.locate(&at, true, DEADLINE).await.unwrap();
+        assert!(is_lit() && seen().await.unwrap().locator.unwrap().lit);
+        emulation.with(|state, now| state.vanish(gpu, now));
+        at_box.locate(&at, false, DEADLINE).await.unwrap();
+        assert!(!is_lit());
+        let others = (0..emulation.rack().gpus.len()).map(GpuIx);
+        at_box.locate(&at, true, DEADLINE).await.unwrap();
+        let lit = others.filter(|other| emulation.with(|state, _| state.lit(*other)));
+        assert_eq!(lit.collect::<Vec<_>>(), [gpu]);
     }
 }
 

@@ -99,14 +99,14 @@ fn table(entries: &[Entry]) -> Table {
         column("ENTRY").named("seq"),
         column("AT"),
         column("BY"),
-        column("FROM").if_room(),
-        column("ENTRY SAYS").named("kind"),
+        column("FROM").goes(1),
+        column("ENTRY SAYS").named("kind").goes(3),
         column("WHAT"),
-        column("ON"),
-        column("SET UP BY").named("set_up_by").if_any(),
+        column("ON").key(),
+        column("SET UP BY").named("set_up_by").if_any().goes(2),
         column("STATUS").if_any(),
-        column("MADE").if_any().if_room(),
-        column("TIMES").if_room(),
+        column("MADE").if_any().goes(1),
+        column("TIMES").goes(1),
     ]);
     for entry in entries {
         let record = &entry.record;

@@ -25,8 +25,8 @@ pub struct CapacityArgs {
     /// Recorded jobs, as CSV, plain or gzipped, in place of what the manager recorded; needs --scenario
     #[arg(long, value_name = "FILE", requires = "scenario")]
     trace: Option<PathBuf>,
-    /// Watts, seconds, seeds and what uplinks carry; with --trace also the pool ([[kind]] and [[hosts]], else as large as its load asks)
-    #[arg(long, value_name = "FILE.toml")]
+    /// Watts, seconds, seeds and what uplinks carry; with --trace also the pool ([[kind]] and [[hosts]], else as large as its load asks). A file, or one that comes with Poolwright, such as described
+    #[arg(long, value_name = "FILE.toml|NAME")]
     scenario: Option<PathBuf>,
     /// Also write what the manager recorded, as a trace
     #[arg(long, value_name = "FILE.csv", conflicts_with = "trace")]
@@ -319,22 +319,11 @@ fn told(recorded: &Recorded) -> String {
 
 /// Of a file, else what is assumed of hardware that nobody has measured.
 fn read_scenario(file: Option<&Path>, seeds: &[u64]) -> Result<Scenario, Failure> {
-    let name = file.map_or_else(
-        || "the scenario that is built in".to_owned(),
-        |file| file.display().to_string(),
-    );
-    let refuse = |error| super::simulate::refused_scenario(&name, &error);
-    let mut scenario = match file {
-        Some(file) => {
-            let text = fs::read_to_string(file).map_err(|error| Failure::file(file, "read", &error))?;
-            Scenario::parse(&text).map_err(refuse)?
-        }
-        None => Scenario::assumed().map_err(refuse)?,
-    };
+    let mut scenario = super::simulate::named_scenario(file.unwrap_or(Path::new("pool-k16")))?;
     if !seeds.is_empty() {
         scenario.replay.seeds = seeds.to_vec();
     }
-    scenario.check().map_err(refuse)?;
+    scenario.check().map_err(super::simulate::not_replayed)?;
     Ok(scenario)
 }
 

@@ -7,10 +7,12 @@ use super::{Outcome, removed};
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
+use crate::failure::Failure;
 use crate::names;
 use crate::output::{Output, say};
 use crate::tables;
 use poolwright_model::id::DemandId;
+use poolwright_planner::Composition;
 use poolwright_service::Declaration;
 use poolwright_service::demand::DemandRecord;
 
@@ -31,7 +33,7 @@ enum Action {
         poolwright plan --out plan.json && poolwright apply plan.json"
     )]
     Add(Box<AddArgs>),
-    /// Forget a demand; the next plan that is applied lets go of what it holds
+    /// Forget a demand; what it holds is let go of by the next plan that is applied, of a job at once
     #[command(after_help = "Example:\n  poolwright demand remove chat --yes")]
     Remove(RemoveArgs),
     /// Say that a job of the queue is done: its GPUs are let go of
@@ -110,11 +112,16 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
         Action::Remove(args) => {
             let api = Api::new(&args.manager)?;
             args.confirm.confirm(&format!("forget demand {}", args.name))?;
-            if let Err(failure) = api.delete(&["demands", args.name.as_str()]).await {
-                return Err(names::suggest(&api, failure, &[("demands", args.name.as_str())]).await);
-            }
+            let left = match remove(&api, &args.name).await {
+                Ok(left) => left,
+                Err(failure) => {
+                    return Err(names::suggest(&api, failure, &[("demands", args.name.as_str())]).await);
+                }
+            };
             removed::show("demand", &args.name, output)?;
-            say("the next plan that is applied lets go of what it holds");
+            if let Some(left) = left {
+                say(left);
+            }
         }
         Action::Done(args) => {
             let api = Api::new(&args.manager)?;
@@ -127,7 +134,7 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
                 }
             };
             output.show(&record, &tables::demands(std::slice::from_ref(&record)))?;
-            say("its GPUs are let go of: poolwright queue");
+            say(LET_GO);
         }
         Action::List(manager) => {
             let demands: Vec<DemandRecord> = Api::new(&manager)?.get(&["demands"]).await?;
@@ -135,4 +142,22 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
         }
     }
     Ok(ExitCode::Ok)
+}
+
+const LET_GO: &str = "its GPUs are let go of: poolwright queue";
+
+/// Forgets a demand, and says what becomes of what it holds, if it holds anything.
+async fn remove(api: &Api, name: &DemandId) -> Result<Option<&'static str>, Failure> {
+    let path = ["demands", name.as_str()];
+    let record: DemandRecord = api.get(&path).await?;
+    api.delete(&path).await?;
+    if let Some(job) = record.job {
+        return Ok(job.runs().then_some(LET_GO));
+    }
+    // It is forgotten: that this can't be told now is no failure.
+    let compositions: Vec<Composition> = api.get(&["compositions"]).await.unwrap_or_default();
+    let holds = compositions
+        .iter()
+        .any(|composition| composition.demand.as_ref() == Some(name));
+    Ok(holds.then_some("the next plan that is applied lets go of what it holds"))
 }

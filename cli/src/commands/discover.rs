@@ -47,7 +47,7 @@ Examples:
   poolwright discover --endpoint http://127.0.0.1:8000 -o json
   poolwright discover --endpoints rack/endpoints.json -o csv
 
-JSON: {gpus, hosts, fabrics, switches, links, units, device_ports, endpoints, faults, requests, elapsed_ms}; CSV: the GPUs.
+JSON: {gpus, hosts, fabrics, switches, links, units, device_ports, chassis, endpoints, faults, requests, elapsed_ms}; CSV: the GPUs.
 Exit code 8 where some endpoints could not be read, and others could. What could not be read within an endpoint is in faults.";
 
 pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {

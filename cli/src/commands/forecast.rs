@@ -6,8 +6,8 @@ use super::number::within;
 use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::output::human::duration;
-use crate::output::{Cell, Output, Table, column, say};
+use crate::output::human::{duration, wrapped};
+use crate::output::{Cell, Output, Table, column, say, width_of_messages};
 use jiff::Timestamp;
 use poolwright_model::nearest::{did_you_mean, nearest};
 use poolwright_planner::forecast::{Basis, Forecast, Horizon, forecast};
@@ -51,7 +51,8 @@ Examples:
 
 p50 is the middle; p90 suffices in nine of ten cases, by how far off the latest forecasts were. COVERED is the share of the \
 last ten days' hours at which p90, as it would have been said then, sufficed; OVER the GPUs that it had too many, and WAPE \
-how far off p50 was, both by what was wanted. Under LAST the same of the last value with the quantile of its errors. ENDS are \
+how far off p50 was, both by what was wanted. LAST COVERED, LAST OVER and LAST WAPE are the same of the last value with the \
+quantile of its errors. ENDS are \
 GPUs of jobs that run and are known to end by then. BY says on what the forecast rests; docs/PLANNING.md says what each is.
 
 Without a time zone, times are in UTC. Samples hold until the tenant's next.";
@@ -92,7 +93,8 @@ pub async fn run(args: ForecastArgs, output: Output) -> Outcome {
         None => match of_manager(&args).await {
             // Of a manager that is new nothing is wrong.
             Err(early) if early.message.starts_with(NO_FORECAST_YET) => {
-                say(&format!("{}; {}", early.message, early.hint.unwrap_or_default()));
+                let early = format!("{}; {}", early.message, early.hint.unwrap_or_default());
+                say(&wrapped(&early, width_of_messages()));
                 Vec::new()
             }
             found => found?,
@@ -189,15 +191,15 @@ fn table(tenants: &[OfTenant]) -> Table {
         column("AHEAD").named("ahead_s"),
         column("P50"),
         column("P90"),
-        column("ENDS").if_any(),
+        column("ENDS").if_any().goes(3),
         column("COVERED"),
         column("OVER"),
         column("WAPE"),
-        column("LAST").named("last_covered"),
-        column("OVER").named("last_over"),
-        column("WAPE").named("last_wape"),
-        column("BY").if_room(),
-        column("KEPT").if_any(),
+        column("LAST COVERED").goes(2),
+        column("LAST OVER").goes(2),
+        column("LAST WAPE").goes(2),
+        column("BY").goes(1),
+        column("KEPT").if_any().goes(4),
     ]);
     for tenant in tenants {
         for horizon in &tenant.forecast.horizons {

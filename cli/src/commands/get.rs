@@ -38,6 +38,8 @@ The manager is found by --server or POOLWRIGHT_SERVER, and believed by --ca or P
 enum Noun {
     #[value(alias = "gpu")]
     Gpus,
+    /// What was measured of GPUs last, and how long ago
+    Telemetry,
     #[value(alias = "host")]
     Hosts,
     #[value(alias = "fabric")]
@@ -74,6 +76,7 @@ pub async fn run(args: GetArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
     match args.noun {
         Noun::Gpus => gpus(&api, output).await,
+        Noun::Telemetry => list(&api, "telemetry", output, tables::telemetry).await,
         Noun::Hosts => hosts(&api, output).await,
         Noun::Fabrics => list(&api, "fabrics", output, tables::fabrics).await,
         Noun::Switches => list(&api, "switches", output, tables::switches).await,

@@ -1,4 +1,4 @@
-//! `gpu`: GPUs that failed, out of use and back, and what each has gone through.
+//! `gpu`: GPUs that are suspect, or failed, out of use and back, and what each has gone through.
 
 use super::Outcome;
 use crate::api_client::{Api, ManagerArgs};
@@ -11,6 +11,7 @@ use crate::tables;
 use poolwright_executor::{Clock, SystemClock};
 use poolwright_model::id::GpuId;
 use poolwright_service::quarantine::{BurnIn, Cause, Failure as Failed, History, Quarantine};
+use poolwright_service::suspicion::Suspicion;
 use serde_json::json;
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ enum Action {
     /// List GPUs that are out of use
     #[command(after_help = "Example:\n  poolwright gpu list")]
     List(ManagerArgs),
+    /// List GPUs that are suspect: in use, and with more errors on their links than a sound one has
+    #[command(after_help = "Example:\n  poolwright gpu suspects")]
+    Suspects(ManagerArgs),
     /// Say what a GPU has gone through: failures, burn-ins, what it replaced
     #[command(after_help = "Example:\n  poolwright gpu history gpu-9f3a")]
     History(OneArgs),
@@ -34,6 +38,9 @@ enum Action {
     /// Have a GPU burnt in; it is in use again once that passed
     #[command(after_help = RETURN)]
     Return(ReturnArgs),
+    /// Light the light that shows where a GPU sits, or put it out
+    #[command(after_help = LOCATE)]
+    Locate(LocateArgs),
     /// Say that another GPU came in the place of one: both keep their histories, and each names the other
     #[command(after_help = "Example:\n  poolwright gpu replace gpu-9f3a gpu-77b1")]
     Replace(ReplaceArgs),
@@ -54,6 +61,24 @@ Examples:
 
 The burn-in is the hook `burn-in` of `poolwright serve --hooks`: a command of yours that finds the GPU in POOLWRIGHT_GPU and \
 ends with 0 where it is well. There is no other way back.";
+
+const LOCATE: &str = "\
+Examples:
+  poolwright gpu locate gpu-9f3a
+  poolwright gpu locate gpu-9f3a --off
+
+It is the light of its device or of its slot (Redfish: LocationIndicatorActive), where its box has one that can be switched.";
+
+#[derive(Debug, clap::Args)]
+struct LocateArgs {
+    #[arg(value_name = "GPU")]
+    gpu: GpuId,
+    /// Put it out
+    #[arg(long)]
+    off: bool,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
 
 #[derive(Debug, clap::Args)]
 struct OneArgs {
@@ -132,6 +157,11 @@ pub async fn run(args: GpuArgs, output: Output) -> Outcome {
             output.show(&all, &tables::quarantined(&all))?;
             Ok(ExitCode::Ok)
         }
+        Action::Suspects(manager) => {
+            let all: Vec<Suspicion> = Api::new(&manager)?.get(&["suspects"]).await?;
+            output.show(&all, &tables::suspects(&all))?;
+            Ok(ExitCode::Ok)
+        }
         Action::History(OneArgs { gpu, manager }) => {
             let api = Api::new(&manager)?;
             let history = known(&api, &gpu, history(&api, &gpu).await).await?;
@@ -139,6 +169,13 @@ pub async fn run(args: GpuArgs, output: Output) -> Outcome {
         }
         Action::Quarantine(args) => quarantine(args, output).await,
         Action::Return(args) => give_back(args, output).await,
+        Action::Locate(LocateArgs { gpu, off, manager }) => {
+            let api = Api::new(&manager)?;
+            let located = api
+                .post(&["gpus", gpu.as_str(), "locate"], &json!({ "lit": !off }))
+                .await;
+            show(&known(&api, &gpu, located).await?, output)
+        }
         Action::Replace(ReplaceArgs { old, new, manager }) => {
             let api = Api::new(&manager)?;
             let path = ["gpus", old.as_str(), "replaced"];

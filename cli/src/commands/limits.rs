@@ -3,10 +3,12 @@
 use super::Outcome;
 use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
+use crate::follow::duration;
 use crate::output::Output;
 use crate::tables;
 use poolwright_service::LimitsStatus;
 use poolwright_service::limits::NewLimits;
+use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
@@ -36,6 +38,7 @@ const SET: &str = "\
 Examples:
   poolwright limits set --per-hour 2000 --per-tenant 1000
   poolwright limits set --per-plan 16
+  poolwright limits set --hold 10m
 
 A move is one GPU that one operation binds, unbinds, or both. What a limit held back is tried again at once.";
 
@@ -65,6 +68,9 @@ struct NewArgs {
     /// Moves in an hour, of one GPU
     #[arg(long, value_name = "MOVES")]
     per_gpu: Option<u32>,
+    /// How long a GPU that was moved stays where it is, such as 10m; 1h at most, 0s for not at all
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    hold: Option<Duration>,
     /// Operations in a row that ended badly, after which automation is paused
     #[arg(long, value_name = "COUNT")]
     failures: Option<u32>,
@@ -81,6 +87,9 @@ impl From<NewArgs> for NewLimits {
             per_host: args.per_host,
             per_tenant: args.per_tenant,
             per_gpu: args.per_gpu,
+            hold_s: args
+                .hold
+                .map(|hold| u32::try_from(hold.as_secs()).unwrap_or(u32::MAX)),
             failures: args.failures,
             vanished: args.vanished,
         }

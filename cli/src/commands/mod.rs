@@ -32,6 +32,7 @@ pub mod serve;
 pub mod simulate;
 pub mod size;
 pub mod tenant;
+pub mod uplink;
 pub mod why;
 
 mod change;
@@ -70,6 +71,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Queue(args) => queue::run(args, output).await,
         Command::Gpu(args) => gpu::run(args, output).await,
         Command::Tenant(args) => tenant::run(args, output).await,
+        Command::Uplink(args) => uplink::run(args, output).await,
         Command::Plan(args) => plan::plan(args, output).await,
         Command::Apply(args) => plan::apply(args, output).await,
         Command::Schedule(args) => schedule::run(args, output).await,

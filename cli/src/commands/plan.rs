@@ -6,6 +6,8 @@ mod drawn;
 mod instance;
 mod keys;
 mod picture;
+mod problem;
+mod runs;
 
 use super::change::{ChangeArgs, PartialArgs, StaleArgs};
 use super::{Outcome, declare};
@@ -32,6 +34,8 @@ pub struct PlanArgs {
     #[arg(long, value_name = "TIME", value_parser = ahead::hours, conflicts_with_all = ["instance", "out"])]
     ahead: Option<u32>,
     #[command(flatten)]
+    problem: problem::ProblemArgs,
+    #[command(flatten)]
     instance: instance::InstanceArgs,
     #[command(flatten)]
     manager: ManagerArgs,
@@ -51,6 +55,8 @@ Examples:
   poolwright plan -o csv                               its steps
   poolwright plan --ahead 24h                          who holds which GPUs when, as the calendar goes on
   poolwright plan --ahead 7d -o html                   a page of it: who runs where when, use and power over time
+  poolwright plan --ahead 36h --problem week.json --solution manager.json
+  poolwright plan --instance week.json --previous manager.json
   poolwright plan --instance week.json --time-limit 10s
   poolwright plan --instance week.json > solution.json
   poolwright plan --instance week.json -o html         a page: who runs where when, use and power over time
@@ -58,15 +64,23 @@ Examples:
 
 What can't be served is in the plan with the reason, and with what would help.
 
+--problem writes the calendar as a problem over time, for --instance, with what costs what (--costs FILE for other prices
+than the usual ones); --solution writes what the manager will do by itself as a solution of it, for --previous. What they
+don't say is named.
+
 --instance plans a problem over time and asks no manager: a file in the schema cps-1, or in
 poolwright-horizon-1, which may also close hosts, limit tenants, have demands with parts, phases and priorities, and
-say what the fabric between hosts and GPUs carries. On a terminal it prints who runs where when; sent to a file or another
-program it writes the solution as JSON, as with -o json (-o table writes the table there, too). A first plan is found at once and
+say what the fabric between hosts and GPUs carries. On a terminal it prints who runs where when and what is attached where, 20
+lines of each; sent to a file or another program it writes the solution as JSON, as with -o json (-o table writes all those
+lines there). A first plan is found at once and
 made better until the time is over. How far that gets depends on the machine, so a time limit may give another plan on
 another day; --rounds instead of it gives the same plan for the same seed everywhere. No plan costs less than `bound`.";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = format!("{APPLY}\n{}", declare::HELP))]
+#[command(
+    after_help = format!("{APPLY}\n{}", declare::HELP),
+    override_usage = "poolwright apply [OPTIONS] <FILE>\n       poolwright apply [OPTIONS] -f <FILE>"
+)]
 pub struct ApplyArgs {
     /// Plan, as `poolwright plan --out FILE` saved it
     #[arg(value_name = "FILE", required_unless_present = "declared")]
@@ -111,6 +125,7 @@ pub async fn plan(args: PlanArgs, output: Output) -> Outcome {
     }
     let api = Api::new(&args.manager)?;
     if let Some(hours) = args.ahead {
+        problem::write(&api, hours, &args.problem).await?;
         return ahead::run(&api, hours, output).await;
     }
     let plan: Plan = api.post(&["plan"], &serde_json::json!({})).await?;

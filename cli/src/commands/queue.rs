@@ -24,11 +24,13 @@ const EXAMPLES: &str = "\
 Examples:
   poolwright demand add train 70B --task lora --queue --runs-for 6h
   poolwright demand add sweep --gpus 4 --queue --may-stop --notice 10m --checkpoint save --grace 5m --alert page
+  poolwright demand add urgent --gpus 8 --priority 50 --queue --preempts
   poolwright queue
   poolwright demand done train
 
 Those that wait stand in the order of their turns: the shorter and narrower before the longer and wider, for a while;
-by each step of priority as if submitted an hour earlier; and within what a tenant is guaranteed before all others.";
+by each step of priority as if submitted an hour earlier; one that preempts before all of lower priority; and within what a
+tenant is guaranteed before all others.";
 
 /// How a demand waits for its GPUs.
 #[derive(Debug, Clone, clap::Args)]
@@ -42,9 +44,12 @@ pub struct JobArgs {
     /// How long it may run: after that its GPUs are let go of, unless they are in use
     #[arg(long, value_name = "TIME", value_parser = some_time, requires = "queue")]
     at_most: Option<Duration>,
-    /// It may be stopped, and waits again then, where a schedule or a tenant's guarantee wants its GPUs
+    /// It may be stopped, and waits again then, where a schedule, a tenant's guarantee or a job with --preempts wants its GPUs
     #[arg(long, requires = "queue")]
     may_stop: bool,
+    /// Jobs of lower priority make way for it, if they may be stopped, and wait behind it
+    #[arg(long, requires = "queue")]
+    preempts: bool,
     /// It is told so long before it is stopped
     #[arg(long, value_name = "TIME", value_parser = some_time, requires = "queue")]
     notice: Option<Duration>,
@@ -75,6 +80,7 @@ impl JobArgs {
             runs_for: span(self.runs_for),
             at_most: span(self.at_most),
             may_stop: self.may_stop,
+            preempts: self.preempts,
             notice: span(self.notice),
             notify: self.notify.clone(),
             checkpoint: self.checkpoint.clone(),

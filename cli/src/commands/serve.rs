@@ -5,7 +5,7 @@ use super::number::within;
 use crate::access::read_authority;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::some_time;
+use crate::follow::{duration, some_time};
 use crate::output::human::counted;
 use crate::output::say;
 use crate::stop::until_stopped;
@@ -19,6 +19,7 @@ use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::Standing;
 use poolwright_service::keep::{Keep, Level};
 use poolwright_service::subscription::{Allowed, Network};
+use poolwright_service::suspicion::USUAL_THRESHOLD;
 use poolwright_service::{Composer, Keys, Options, Paused, runner};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -74,6 +75,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE.toml")]
     hooks: Option<PathBuf>,
     #[command(flatten)]
+    measure: MeasureArgs,
+    #[command(flatten)]
     keep: KeepArgs,
     /// Make a new password for the account admin where DIR/initial-admin-password is missing, or opens nothing
     #[arg(long)]
@@ -113,6 +116,31 @@ struct KeepArgs {
     attach_ahead: bool,
 }
 
+/// What agents are asked to measure of their GPUs.
+#[derive(Debug, clap::Args)]
+struct MeasureArgs {
+    /// How often each agent is asked for what it measures of its GPUs: 5s to 1h, or 0 for never
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = rate)]
+    telemetry_every: Rate,
+    /// A GPU is suspect whose link had more correctable errors than these within an hour; with 0 none is
+    #[arg(long, value_name = "COUNT", default_value_t = USUAL_THRESHOLD)]
+    suspect_above: u32,
+}
+
+/// `None`: never.
+type Rate = Option<Duration>;
+
+fn rate(text: &str) -> Result<Rate, String> {
+    let allowed = Duration::from_secs(5)..=Duration::from_secs(3600);
+    match duration(text) {
+        Ok(Duration::ZERO) => Ok(None),
+        Ok(time) if allowed.contains(&time) => Ok(Some(time)),
+        Ok(_) => Err("allowed: 5s to 1h, or 0 for never".to_owned()),
+        Err(_) if text == "0" => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Surely {
     P50,
@@ -143,6 +171,7 @@ Examples:
   poolwright serve --data-dir /var/lib/poolwright --hooks /etc/poolwright/hooks.toml
   poolwright serve --data-dir /var/lib/poolwright --event-allow 10.0.0.0/8 --event-ca /etc/poolwright/collector-ca.pem
   poolwright serve --data-dir /var/lib/poolwright --listen 0.0.0.0:8443 --pushed-to https://10.0.0.9:8443
+  poolwright serve --data-dir /var/lib/poolwright --telemetry-every 10s --suspect-above 100
   poolwright serve --data-dir /var/lib/poolwright --keep p50 --keep-hours 2 --keep-most 16 --attach-ahead
   poolwright serve --data-dir /var/lib/poolwright --store postgres://poolwright@db/pool \
       --store-password-file /etc/poolwright/db-password --store-ca /etc/poolwright/db-ca.pem
@@ -210,6 +239,8 @@ pub async fn run(args: ServeArgs) -> Outcome {
     options.execute.verify_deadline = args.confirm_deadline;
     options.calibration = calibration.unwrap_or_default();
     options.keep = args.keep.policy();
+    options.telemetry = args.measure.telemetry_every;
+    options.suspect_above = Some(args.measure.suspect_above).filter(|most| *most > 0);
     options.pushed_to.clone_from(&args.pushed_to);
     if let Some(hooks) = hooks {
         options.hooks = Arc::new(hooks);

@@ -5,7 +5,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Cell, Output, Table, column, in_csv, say};
 use crate::progress::Progress;
-use poolwright_simulator::scenario::ScenarioError;
+use poolwright_simulator::scenario::{LEAST_LOAD, MOST_LOAD, ScenarioError};
 use poolwright_simulator::{
     Experiment, Policy, Results, Runtimes, Scenario, Simulated, Simulation, Trace, html, policies,
 };
@@ -19,14 +19,14 @@ pub struct SimulateArgs {
     /// Recorded jobs, as CSV, plain or gzipped: our columns, AcmeTrace's or those of Alibaba's spot trace
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// The hardware, its watts and seconds, loads and seeds
-    #[arg(long, value_name = "FILE.toml")]
+    /// The hardware, its watts and seconds, loads and seeds: a file, or one that comes with Poolwright, such as pool-k8
+    #[arg(long, value_name = "FILE.toml|NAME", default_value = "pool-k16")]
     scenario: PathBuf,
     /// Which policies, with commas between them
     #[arg(long, value_name = "NAME", value_delimiter = ',', required = true, value_parser = parse_policy)]
     policy: Vec<Policy>,
     /// Offered loads, with commas between them, in place of the scenario's
-    #[arg(long, value_name = "LOAD", value_delimiter = ',')]
+    #[arg(long, value_name = "LOAD", value_delimiter = ',', value_parser = load)]
     load: Vec<f64>,
     /// Seeds, with commas between them, in place of the scenario's
     #[arg(long, value_name = "SEED", value_delimiter = ',')]
@@ -44,7 +44,7 @@ pub struct SimulateArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  poolwright simulate --trace jobs.csv.gz --scenario hw-profiles/scenarios/pool-k16.toml \\
+  poolwright simulate --trace jobs.csv.gz --scenario pool-k16 \\
     --policy static-partition,static-shared-easy,has,poolwright -o json
   poolwright simulate --trace jobs.csv --scenario pool.toml --policy static-shared-easy,poolwright --load 0.5,0.65,0.8 \\
     --runtimes known,loose,predicted --html report.html
@@ -52,8 +52,8 @@ Examples:
 Policies: static-partition, static-shared-easy, static-shared-ordered, fifo, sjf, pool-easy, has, poolwright. \
 docs/SIMULATOR.md says what each is.
 
-Columns: JCT is from submission to the end, WAIT from submission until the job computes, both in hours; WIDEST the mean \
-JCT of the widest jobs; US microseconds of a decision on this machine.
+Columns: JCT is from submission to the end, WAIT from submission until the job computes, the mean and the percentiles all in \
+hours; WIDEST the mean JCT of the widest jobs, in hours, too; US microseconds of a decision on this machine.
 
 JSON: {policies, left_out, decomposition, equivalence, synthetic, trace, scenario}; each of policies is one policy at one \
 load with one knowledge of run times: means over the seeds, and each seed's under seeds.";
@@ -63,6 +63,12 @@ pub(super) fn parse_policy(name: &str) -> Result<Policy, String> {
         let known: Vec<&str> = policies::ALL.iter().map(|policy| policy.name).collect();
         format!("no such policy; known are {}", known.join(", "))
     })
+}
+
+fn load(text: &str) -> Result<f64, String> {
+    let load = text.parse::<f64>().ok();
+    let load = load.filter(|load| (LEAST_LOAD..=MOST_LOAD).contains(load));
+    load.ok_or_else(|| format!("allowed: a number from {LEAST_LOAD} to {MOST_LOAD}, such as 0.65"))
 }
 
 /// The policies that are named, each once.
@@ -128,7 +134,8 @@ pub(super) fn read_trace(file: &Path) -> Result<Trace, Failure> {
     let open = File::open(file).map_err(|error| Failure::file(file, "read", &error))?;
     Trace::read(open).map_err(|error| {
         Failure::usage(format!("{}: {error}", file.display())).with_hint(
-            "mend the file there: a trace is CSV, plain or gzip, with a job a line below the names of its columns",
+            "mend the file there: a trace is CSV, plain or gzip, with a job a line below the names of its columns; one of \
+             demand (time, tenant, gpus) is read by poolwright forecast --from FILE",
         )
     })
 }
@@ -139,12 +146,25 @@ pub(super) fn refused_scenario(name: &str, error: &ScenarioError) -> Failure {
         .with_hint("mend it there, or begin with one of hw-profiles/scenarios, which say what each key means")
 }
 
+/// A scenario's file, or one that comes with Poolwright by its name.
+pub(super) fn named_scenario(named: &Path) -> Result<Scenario, Failure> {
+    let refuse = |error| refused_scenario(&named.display().to_string(), &error);
+    // A folder that happens to have the name of a scenario is none.
+    let name = named.to_str().filter(|_| !named.is_file());
+    if let Some(built_in) = name.and_then(Scenario::built_in) {
+        return built_in.map_err(refuse);
+    }
+    let text = fs::read_to_string(named).map_err(|error| {
+        let known: Vec<&str> = Scenario::built_in_names().collect();
+        Failure::file(named, "read", &error)
+            .with_hint(format!("give a file, or one of these: {}", known.join(", ")))
+    })?;
+    Scenario::parse(&text).map_err(refuse)
+}
+
 /// The scenario, with what the command line says in its place.
 fn read_scenario(args: &SimulateArgs) -> Result<Scenario, Failure> {
-    let file = &args.scenario;
-    let text = fs::read_to_string(file).map_err(|error| Failure::file(file, "read", &error))?;
-    let refuse = |error| refused_scenario(&file.display().to_string(), &error);
-    let mut scenario = Scenario::parse(&text).map_err(refuse)?;
+    let mut scenario = named_scenario(&args.scenario)?;
     let replay = &mut scenario.replay;
     if let Some(policy) = &args.as_fast_as
         && !args.policy.iter().any(|one| one.name == policy.name)
@@ -161,28 +181,33 @@ fn read_scenario(args: &SimulateArgs) -> Result<Scenario, Failure> {
     if !args.runtimes.is_empty() {
         replay.runtimes.clone_from(&args.runtimes);
     }
-    scenario.check().map_err(refuse)?;
+    scenario.check().map_err(not_replayed)?;
     Ok(scenario)
+}
+
+/// The scenario was right by itself.
+pub(super) fn not_replayed(error: ScenarioError) -> Failure {
+    Failure::usage(format!("with what the options say {error}")).with_hint("see --help")
 }
 
 fn table(results: &Results) -> Table {
     let mut table = Table::new([
         column("POLICY"),
         column("LOAD"),
-        column("RUN TIMES").named("runtimes"),
-        column("GPUS"),
-        column("JCT").named("jct_mean_s"),
+        column("RUN TIMES").named("runtimes").goes(4),
+        column("GPUS").goes(3),
+        column("JCT H").named("jct_mean_s"),
         in_csv("jct_p50_s"),
-        column("P95").named("jct_p95_s"),
-        column("P99").named("jct_p99_s"),
-        column("WAIT").named("wait_mean_s"),
-        column("P95").named("wait_p95_s"),
-        column("WIDEST").named("widest_jct_mean_s"),
+        column("JCT P95").named("jct_p95_s"),
+        column("JCT P99").named("jct_p99_s").goes(2),
+        column("WAIT H").named("wait_mean_s"),
+        column("WAIT P95").named("wait_p95_s"),
+        column("WIDEST").named("widest_jct_mean_s").goes(4),
         column("USED").named("utilization"),
-        column("STRANDED").named("stranded_gpu_h").if_room(),
-        column("ATTACHES").named("attaches").if_room(),
-        column("MWH").named("energy_kwh"),
-        column("US").named("decision_mean_us").if_room(),
+        column("STRANDED").named("stranded_gpu_h").goes(1),
+        column("ATTACHES").named("attaches").goes(1),
+        column("MWH").named("energy_kwh").goes(5),
+        column("US").named("decision_mean_us").goes(1),
     ]);
     for outcome in &results.policies {
         let metrics = &outcome.metrics;
@@ -219,16 +244,16 @@ fn text(simulated: &Simulated, width: Option<u16>) -> String {
     let mut text = table(&simulated.results).render(width);
     if !simulated.decomposition.is_empty() {
         let mut parts = Table::new([
-            "BROUGHT BY",
-            "FROM",
-            "TO",
-            "LOAD",
-            "RUN TIMES",
-            "JCT",
-            "P95",
-            "WAIT",
-            "WIDEST",
-            "MWH",
+            column("BROUGHT BY"),
+            column("FROM").key(),
+            column("TO").key(),
+            column("LOAD").goes(3),
+            column("RUN TIMES").goes(2),
+            column("JCT"),
+            column("JCT P95").goes(3),
+            column("WAIT"),
+            column("WIDEST").goes(1),
+            column("MWH").goes(1),
         ]);
         for step in &simulated.decomposition {
             let change = |share: f64| Cell::text(format!("{:+.1}%", 100.0 * share));

@@ -50,6 +50,9 @@ pub struct WantedArgs {
     /// So many GPUs, instead of MODEL
     #[arg(long, value_name = "N", value_parser = within::<u32>(1, MOST_GPUS), allow_negative_numbers = true)]
     pub gpus: Option<u32>,
+    /// With fewer than --gpus as well, but with no fewer than these; given more when a plan finds them free
+    #[arg(long, value_name = "N", requires = "gpus", value_parser = within::<u32>(1, MOST_GPUS), allow_negative_numbers = true)]
+    least_gpus: Option<u32>,
     /// Only this kind of GPU; `poolwright size --list kinds` names them
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
@@ -128,6 +131,7 @@ impl WantedArgs {
             phase: phase.unwrap_or_default(),
             starts: self.start,
             gpus: self.gpus,
+            least_gpus: self.least_gpus,
             kind: self.kind.clone(),
             min_memory: self.min_memory,
             floor: self.floor,

@@ -5,7 +5,7 @@ use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::names;
-use crate::output::human::counted;
+use crate::output::human::{counted, hung};
 use crate::output::{Output, Table};
 use crate::tables::yes_no;
 use poolwright_service::Why;
@@ -41,7 +41,7 @@ pub async fn run(args: WhyArgs, output: Output) -> Outcome {
     };
     let mut table = Table::new(["BECAUSE"]);
     why.because.iter().for_each(|line| table.row([line.clone()]));
-    output.show_as(&why, &table, |_| {
+    output.show_as(&why, &table, |width| {
         let held: u32 = why.holds.iter().map(|composition| composition.gpu_count()).sum();
         let mut lines = vec![format!(
             "demand {name}: {}; wanted now: {}; holds {}",
@@ -49,7 +49,7 @@ pub async fn run(args: WhyArgs, output: Output) -> Outcome {
             yes_no(why.wanted_now),
             counted(held as usize, "GPU")
         )];
-        lines.extend(why.because.iter().map(|line| format!("  {line}")));
+        lines.extend(why.because.iter().map(|line| hung(line, width)));
         lines.join("\n")
     })?;
     Ok(ExitCode::Ok)

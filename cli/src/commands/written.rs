@@ -112,7 +112,7 @@ mod tests {
         for (ending, text, line) in [("toml", TOML, 3), ("yaml", YAML, 3), ("json", JSON, 2)] {
             let wrong = |from: &str, to: &str| read(ending, &text.replacen(from, to, 1)).unwrap_err();
             let misspelt = wrong("gpus", "gpu");
-            let what = "demands[0] has no field `gpu`: did you mean gpus?; allowed: ";
+            let what = "demands[0] has no field `gpu`: did you mean gpus or least_gpus?; allowed: ";
             assert!(misspelt.what.starts_with(what), "{ending}: {misspelt:?}");
             assert_eq!(misspelt.line, Some(line), "{ending}: {misspelt:?}");
             let what = "demands[0].gpus is \"four\"; what belongs there: a whole number from 0 to 4294967295";

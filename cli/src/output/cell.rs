@@ -1,6 +1,6 @@
 //! One value of a table: what people read of it, and what programs read of it.
 
-use super::human::{dollars, moment, watts};
+use super::human::{dollars, minute, moment, moments_told, watts};
 use jiff::Timestamp;
 use poolwright_model::units::Bytes;
 use std::fmt::Display;
@@ -13,18 +13,22 @@ const NOTHING: &str = "-";
 pub struct Cell {
     pub(super) shown: String,
     pub(super) raw: String,
+    /// Of a moment, to the minute.
+    pub(super) short: Option<String>,
 }
 
 impl Cell {
-    /// The same for people and programs.
+    /// The same for people and programs; but moments in it are told as people tell them.
     pub fn text(value: impl Display) -> Self {
-        Self::both(&value, &value)
+        let raw = value.to_string();
+        Self::both(moments_told(&raw), raw)
     }
 
     pub fn both(shown: impl Display, raw: impl Display) -> Self {
         Self {
             shown: shown.to_string(),
             raw: raw.to_string(),
+            short: None,
         }
     }
 
@@ -44,7 +48,10 @@ impl Cell {
     /// A moment: in the time zone of this machine for people, in RFC 3339 for programs.
     pub fn at(moment_: impl Into<Option<Timestamp>>) -> Self {
         let at = moment_.into();
-        at.map_or_else(Self::nothing, |at| Self::both(moment(at), at))
+        at.map_or_else(Self::nothing, |at| Self {
+            short: Some(minute(at)),
+            ..Self::both(moment(at), at)
+        })
     }
 
     pub fn yes(flag: bool) -> Self {
@@ -65,6 +72,13 @@ impl Cell {
         match words.is_empty() {
             true => Self::nothing(),
             false => Self::both(words.join(", "), words.join(" ")),
+        }
+    }
+
+    pub(super) fn told(&self, is_short: bool) -> &str {
+        match &self.short {
+            Some(short) if is_short => short,
+            _ => &self.shown,
         }
     }
 

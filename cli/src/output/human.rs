@@ -87,8 +87,13 @@ pub fn under(line: &str, width: Option<u16>) -> String {
     broken(line, width, "    ", "      ")
 }
 
+/// The same for what belongs to the line above: indented, also where nothing is broken.
+pub fn hung(line: &str, width: Option<u16>) -> String {
+    broken(line, width.map_or(usize::MAX, usize::from), "  ", "    ")
+}
+
 fn broken(line: &str, width: usize, first: &str, further: &str) -> String {
-    let width = width.max(40);
+    let (width, line) = (width.max(40), moments_told(line));
     let (mut lines, mut now) = (Vec::new(), first.to_owned());
     for word in line.split(' ') {
         let is_empty = now.trim().is_empty();
@@ -103,11 +108,46 @@ fn broken(line: &str, width: usize, first: &str, further: &str) -> String {
     lines.join("\n")
 }
 
-/// A moment in the time zone of this machine, which it names, to the second.
+/// A moment in the time zone of this machine, which it names, to the second: the one way in which people are told one.
 pub fn moment(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system())
         .strftime("%Y-%m-%d %H:%M:%S %Z")
         .to_string()
+}
+
+/// The same without seconds and zone.
+pub fn minute(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::system())
+        .strftime("%Y-%m-%d %H:%M")
+        .to_string()
+}
+
+/// Stands within a moment in a text in place of a blank, so that no line is broken there.
+const WHOLE: &str = "\u{a0}";
+
+/// A text that is broken into lines, with plain blanks.
+pub fn broken_into_lines(text: &str) -> String {
+    text.replace(WHOLE, " ")
+}
+
+/// A text with each moment in it, as programs write them (`2026-11-26T09:48:39.4Z`), told so. What stands behind an option
+/// or `such as` is to be typed, and stays; so does what is part of a name.
+pub fn moments_told(text: &str) -> String {
+    let mut told = String::with_capacity(text.len());
+    let mut is_value = false;
+    for piece in text.split_inclusive([' ', '\n']) {
+        let word = piece.trim_matches(|c: char| " \n.,;:()\"'".contains(c));
+        let at = word
+            .parse::<Timestamp>()
+            .ok()
+            .filter(|_| word.ends_with('Z') && !is_value);
+        match at {
+            Some(at) => told.push_str(&piece.replace(word, &moment(at).replace(' ', WHOLE))),
+            None => told.push_str(piece),
+        }
+        is_value = word.starts_with("--") || word == "as";
+    }
+    told
 }
 
 /// A value as an outline: a member a line, what belongs to it indented under it.
@@ -215,7 +255,7 @@ fn text_of(value: &Value) -> String {
         Value::Null => "-".to_owned(),
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => broken_into_lines(&moments_told(text)),
         Value::Number(number) => number.to_string(),
         Value::Array(list) if list.is_empty() => "none".to_owned(),
         Value::Array(list) => list.iter().map(text_of).collect::<Vec<_>>().join(", "),
@@ -260,6 +300,37 @@ mod tests {
         }
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&broken), words(line));
+    }
+
+    #[test]
+    fn a_moment_in_a_text_is_told_as_all_are() {
+        let told =
+            moments_told("runs, until 2026-11-26T09:48:39.442404869Z at most (since 2026-11-26T02:48:39Z)");
+        let [until, since] = [1_795_686_519, 1_795_661_319].map(|second| {
+            let at = Timestamp::from_second(second).unwrap();
+            moment(at)
+        });
+        assert_eq!(
+            broken_into_lines(&told),
+            format!("runs, until {until} at most (since {since})")
+        );
+        for same in [
+            "a text\nof lines, 2026-11-26, 12Z",
+            "saved in pool-2026-11-26T02:48:39Z.tar",
+            "go on: poolwright schedule next --from 2026-11-26T02:48:39Z",
+            "allowed: a moment, such as 2026-11-26T02:48:39Z",
+            "",
+        ] {
+            assert_eq!(moments_told(same), same);
+        }
+        // No line ends within one.
+        let lines = broken(&told, 40, "", "");
+        assert!(
+            broken_into_lines(&lines)
+                .lines()
+                .any(|line| line.contains(&until)),
+            "{lines}"
+        );
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Output {
         match self.format {
             Format::Json => json::write(value, io::stdout().is_terminal()).and_then(|text| write(&text)),
             Format::Csv => write(&csv::write(table)),
-            Format::Table => write(&text(terminal_width())),
+            Format::Table => write(&told(&text(terminal_width()))),
             Format::Svg | Format::Html => Err(no_picture()),
         }
     }
@@ -73,7 +73,7 @@ impl Output {
         match self.format {
             Format::Json => json::write(value, false).and_then(|text| write(&text)),
             Format::Csv => write(&csv::write(table)),
-            Format::Table => write(&text),
+            Format::Table => write(&told(&text)),
             Format::Svg | Format::Html => Err(no_picture()),
         }
     }
@@ -107,10 +107,33 @@ pub fn write(text: &str) -> Result<(), Failure> {
 /// Says something on stderr, a line of its own.
 pub fn say(text: &str) {
     // Nobody is left to be told where stderr is gone.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", told(text));
 }
 
-/// Columns of the terminal that stdout goes to.
+/// A text as people are told it.
+fn told(text: &str) -> String {
+    human::broken_into_lines(&human::moments_told(text))
+}
+
+/// Whether somebody reads along, and has no pager.
+pub fn is_on_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Columns of the terminal that messages go to.
+pub fn width_of_messages() -> Option<u16> {
+    columns(terminal_size::terminal_size_of(io::stderr()))
+}
+
+/// Columns of the terminal that stdout goes to; elsewhere what COLUMNS says, which a shell exports where its user wants that.
 fn terminal_width() -> Option<u16> {
-    terminal_size::terminal_size_of(io::stdout()).map(|(terminal_size::Width(columns), _)| columns)
+    columns(terminal_size::terminal_size_of(io::stdout()))
+}
+
+fn columns(of: Option<(terminal_size::Width, terminal_size::Height)>) -> Option<u16> {
+    /// What is narrower is no page.
+    const LEAST: u16 = 20;
+    let wanted = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let width = of.map(|(terminal_size::Width(columns), _)| columns);
+    width.or_else(wanted).filter(|columns| *columns >= LEAST)
 }

@@ -1,11 +1,15 @@
 //! Rows under a header, for people and for programs. For people: aligned, numbers to the right, as wide as the
 //! terminal at most (and as wide as it takes where there is none), columns without a value or without room left
-//! out where they may be. For programs: every column, every value as it is.
+//! out; names, figures, dates and headings are whole. For programs: every column, every value as it is.
 
 use super::Cell;
-use super::human::wrapped;
-use super::widths::{self, GAP, Need};
+use super::human::{broken_into_lines, wrapped};
+use super::widths::{self, Breaks, Fitted, GAP, Goes, Need};
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
+use std::collections::BTreeSet;
+
+/// A moment without its seconds and its zone.
+const MINUTE: &str = "2026-11-26 02:48";
 
 /// A column: what it is called, and who sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +20,8 @@ pub struct Column {
     seen_by: SeenBy,
     /// Left out of a table where no row has a value.
     if_any: bool,
-    /// Left out of a table that is too wide for its terminal.
-    if_room: bool,
+    /// When it is left out of a table that is too wide for its terminal.
+    goes: Goes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +38,7 @@ pub fn column(header: &str) -> Column {
         name: header.to_lowercase().replace(' ', "_"),
         seen_by: SeenBy::All,
         if_any: false,
-        if_room: false,
+        goes: Goes::Late,
     }
 }
 
@@ -60,8 +64,19 @@ impl Column {
     }
 
     /// People see it only where the terminal is wide enough; of several the last goes first.
-    pub fn if_room(mut self) -> Self {
-        self.if_room = true;
+    pub fn if_room(self) -> Self {
+        self.goes(1)
+    }
+
+    /// The same, with the turn in which it goes: 1 first.
+    pub fn goes(mut self, turn: u8) -> Self {
+        self.goes = Goes::InTurn(turn);
+        self
+    }
+
+    /// What a row is about, beside its first column: it never goes.
+    pub fn key(mut self) -> Self {
+        self.goes = Goes::Never;
         self
     }
 
@@ -108,11 +123,10 @@ impl Table {
             return "none\n".to_owned();
         }
         let shown: Vec<usize> = (0..self.columns.len()).filter(|at| self.is_shown(*at)).collect();
-        let fitted = match width {
-            Some(width) => self.fit(&shown, usize::from(width)),
-            None => vec![None; shown.len()],
-        };
-        let is_out = |place: usize| width.is_some() && fitted[place].is_none();
+        let fitted = width.map(|width| self.fit(&shown, usize::from(width)));
+        let widths = fitted.as_ref().map(|fitted| &fitted.widths);
+        let is_short = fitted.as_ref().is_some_and(|fitted| fitted.is_short);
+        let is_out = |place: usize| widths.is_some_and(|widths| widths[place].is_none());
         let places: Vec<usize> = (0..shown.len()).filter(|place| !is_out(*place)).collect();
         let mut drawn = comfy_table::Table::new();
         drawn
@@ -121,7 +135,7 @@ impl Table {
             .add_rows(self.rows.iter().map(|row| {
                 places
                     .iter()
-                    .map(|place| row.get(shown[*place]).map_or("", |cell| cell.shown.as_str()))
+                    .map(|place| row.get(shown[*place]).map_or("", |cell| cell.told(is_short)))
             }));
         if let Some(width) = width {
             // The gap after the last column is cut off below.
@@ -134,48 +148,78 @@ impl Table {
             if self.is_of_figures(shown[*place]) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
-            if let Some(wide) = fitted[*place] {
+            if let Some(wide) = widths.and_then(|widths| widths[*place]) {
                 let wide = u16::try_from(wide + GAP).unwrap_or(u16::MAX);
                 column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(wide)));
             }
         }
         let mut text = String::new();
         for line in drawn.lines() {
-            text.push_str(line.trim_end());
+            text.push_str(&broken_into_lines(line.trim_end()));
             text.push('\n');
         }
         let out = (0..shown.len()).filter(|place| is_out(*place));
         let out: Vec<&str> = out
             .map(|place| self.columns[shown[place]].header.as_str())
             .collect();
+        let mut notes = Vec::new();
+        if is_short {
+            let zones: BTreeSet<&str> = places
+                .iter()
+                .filter(|place| self.is_of_moments(shown[**place]))
+                .flat_map(|place| self.values(shown[*place]))
+                .filter_map(|value| value.split(' ').next_back())
+                .collect();
+            if !zones.is_empty() {
+                let zones: Vec<&str> = zones.into_iter().collect();
+                notes.push(format!("times are {}", zones.join(" and ")));
+            }
+        }
         if !out.is_empty() {
-            let said = format!("no room for {}: use a wider terminal, or -o csv", out.join(", "));
-            text.push_str(&wrapped(&said, width));
+            notes.push(format!(
+                "no room for {}: use a wider terminal, or -o csv",
+                out.join(", ")
+            ));
+        }
+        if !notes.is_empty() {
+            text.push_str(&wrapped(&notes.join("; "), width));
             text.push('\n');
         }
         text
     }
 
     /// The widths of these columns within a terminal.
-    fn fit(&self, shown: &[usize], width: usize) -> Vec<Option<usize>> {
+    fn fit(&self, shown: &[usize], width: usize) -> Fitted {
         let need = |(place, at): (usize, &usize)| {
             let column = &self.columns[*at];
-            let cells = self
-                .rows
-                .iter()
-                .filter_map(|row| row.get(*at))
-                .map(|cell| cell.shown.as_str());
+            let goes = if place == 0 { Goes::Never } else { column.goes };
             let longest = self.values(*at).map(|value| value.chars().count()).max();
             // What a row is about is typed again and copied: it is not broken over lines.
-            let is_name = place == 0 && longest.is_some_and(|longest| longest <= width / 2);
-            let unbroken = is_name || self.is_of_figures(*at);
-            Need::of(
-                std::iter::once(column.header.as_str()).chain(cells),
-                unbroken,
-                column.if_room,
-            )
+            let is_name = goes == Goes::Never && longest.is_some_and(|longest| longest <= width / 2);
+            let is_of_moments = self.is_of_moments(*at);
+            let breaks = match is_name || is_of_moments || self.is_of_figures(*at) {
+                true => Breaks::Never,
+                false => Breaks::Words,
+            };
+            let cells = self.rows.iter().filter_map(|row| row.get(*at));
+            let need = Need::of(
+                &column.header,
+                cells.map(|cell| cell.shown.as_str()),
+                breaks,
+                goes,
+            );
+            match is_of_moments {
+                true => need.or_short(MINUTE.len(), &column.header),
+                false => need,
+            }
         };
         widths::fit(&shown.iter().enumerate().map(need).collect::<Vec<_>>(), width)
+    }
+
+    fn is_of_moments(&self, at: usize) -> bool {
+        let cells = self.rows.iter().filter_map(|row| row.get(at));
+        let mut cells = cells.filter(|cell| !cell.is_nothing()).peekable();
+        cells.peek().is_some() && cells.all(|cell| cell.short.is_some())
     }
 
     fn is_of_figures(&self, at: usize) -> bool {

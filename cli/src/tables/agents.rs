@@ -23,8 +23,8 @@ pub fn agents(agents: &[Agent]) -> Table {
             Cell::text(&agent.host),
             Cell::text(&agent.address),
             Cell::text(state),
-            Cell::text(agent.ends),
-            Cell::text(agent.enrolled),
+            Cell::at(agent.ends),
+            Cell::at(agent.enrolled),
             Cell::text(&agent.by),
             Cell::text(&agent.uuid),
         ]);
@@ -37,18 +37,18 @@ pub fn open_tokens(open: &[OpenToken]) -> Table {
         column("TOKEN").named("id"),
         column("GOOD UNTIL").named("ends"),
         column("LEFT").named("uses_left"),
-        column("FOR").named("uuids"),
-        column("BY"),
+        column("FOR").named("uuids").goes(3),
+        column("BY").goes(2),
         column("MADE").if_room(),
     ]);
     for token in open {
         table.row([
             Cell::text(&token.id),
-            Cell::text(token.ends),
+            Cell::at(token.ends),
             Cell::text(token.uses_left),
             Cell::text(for_whom(token)),
             Cell::text(&token.by),
-            Cell::text(token.made),
+            Cell::at(token.made),
         ]);
     }
     table

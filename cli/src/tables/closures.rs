@@ -15,8 +15,8 @@ pub fn closures(closures: &[HostClosure]) -> Table {
     for HostClosure { closure, by, .. } in closures {
         table.row([
             Cell::text(&closure.host),
-            Cell::text(closure.from),
-            Cell::maybe(closure.until),
+            Cell::at(closure.from),
+            Cell::at(closure.until),
             Cell::text(&closure.reason),
             Cell::text(by),
         ]);

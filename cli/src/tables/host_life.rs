@@ -1,5 +1,6 @@
 //! Hosts over their life.
 
+use crate::output::human::moment;
 use crate::output::{Cell, Table, column};
 use poolwright_service::host::{HostEvent, HostLife, HostTurn, Retirement};
 use std::fmt::Write as _;
@@ -53,6 +54,9 @@ fn told(event: &HostEvent) -> String {
         HostTurn::Reinstated => "back in service".to_owned(),
         HostTurn::ReplacedBy { host } => format!("replaced by {host}"),
         HostTurn::Replaces { host } => format!("replaces {host}"),
+        HostTurn::Leaves { to } => format!("leaves for {to}"),
+        HostTurn::Moved { to, from, now } => format!("moved to {to}: from {from} to {now}"),
+        HostTurn::Stays => "stays where it is".to_owned(),
     }
 }
 
@@ -62,18 +66,24 @@ pub fn host_history(life: &HostLife, width: Option<u16>) -> String {
         None => format!("host {} is in service\n", life.of.host),
         Some(retired) => format!(
             "host {} is retired since {}, by {}\n",
-            life.of.host, retired.since, retired.by
+            life.of.host,
+            moment(retired.since),
+            retired.by
         ),
     };
+    if let Some(relocation) = &life.relocation {
+        let _ = writeln!(text, "{relocation}");
+    }
     let _ = match &life.agent {
         None => writeln!(text, "no agent was ever enrolled for it"),
         Some(agent) => match agent.revoked {
             None => writeln!(
                 text,
                 "its agent speaks for it since {}, at {}",
-                agent.enrolled, agent.address
+                moment(agent.enrolled),
+                agent.address
             ),
-            Some(at) => writeln!(text, "its agent was revoked at {at}"),
+            Some(at) => writeln!(text, "its agent was revoked at {}", moment(at)),
         },
     };
     if life.of.events.is_empty() {

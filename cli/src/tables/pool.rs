@@ -24,13 +24,13 @@ pub fn gpus(gpus: &[Gpu]) -> Table {
 pub fn held_gpus(gpus: &[Observed<Gpu>], compositions: &[Composition], drift: &[Drift]) -> Table {
     let mut table = Table::new([
         column("GPU").named("id"),
-        column("KIND").for_people(),
+        column("KIND").for_people().goes(2),
         in_csv("kind"),
         in_csv("vendor"),
         in_csv("model"),
-        column("MEMORY").named("memory_bytes"),
-        column("CHASSIS").if_room(),
-        column("SLOT"),
+        column("MEMORY").named("memory_bytes").goes(1),
+        column("CHASSIS"),
+        column("SLOT").key(),
         column("STATE"),
         column("HOST").if_any(),
         column("HOLDER").for_people().if_any(),
@@ -144,12 +144,12 @@ pub fn hosts(hosts: &[Host], gpus: &[Gpu], closures: Option<&[HostClosure]>) -> 
     let columns = [
         column("HOST").named("id"),
         column("NAME"),
-        column("POWER"),
-        column("PORTS"),
+        column("POWER").goes(2),
+        column("PORTS").goes(1),
         column("SLOTS"),
         column("GPUS"),
-        column("FABRICS"),
-        column("BMC"),
+        column("FABRICS").goes(3),
+        column("BMC").goes(4),
     ];
     let closed = closures.map(|_| column("CLOSED"));
     let mut table = Table::new(columns.into_iter().chain(closed));
@@ -160,7 +160,7 @@ pub fn hosts(hosts: &[Host], gpus: &[Gpu], closures: Option<&[HostClosure]>) -> 
         fabrics.dedup();
         let closure = closures.map(|all| {
             let of_it = all.iter().find(|known| known.closure.host == host.id);
-            Cell::maybe(of_it.map(|known| when(&known.closure)))
+            of_it.map_or_else(Cell::nothing, |known| when(&known.closure))
         });
         let cells = [
             Cell::text(&host.id),
@@ -177,10 +177,10 @@ pub fn hosts(hosts: &[Host], gpus: &[Gpu], closures: Option<&[HostClosure]>) -> 
     table
 }
 
-fn when(Closure { from, until, .. }: &Closure) -> String {
+fn when(Closure { from, until, .. }: &Closure) -> Cell {
     match until {
-        Some(until) => format!("{from} until {until}"),
-        None => format!("since {from}"),
+        Some(until) => Cell::text(format!("{from} until {until}")),
+        None => Cell::text(format!("since {from}")),
     }
 }
 

@@ -1,8 +1,9 @@
-//! GPUs that failed.
+//! GPUs that are suspect, and those that failed.
 
-use crate::output::human::counted;
+use crate::output::human::{counted, moment};
 use crate::output::{Cell, Table, column};
 use poolwright_service::quarantine::{BurnIn, History, Quarantine};
+use poolwright_service::suspicion::Suspicion;
 use std::fmt::Write as _;
 
 pub fn quarantined(all: &[Quarantine]) -> Table {
@@ -26,6 +27,26 @@ pub fn quarantined(all: &[Quarantine]) -> Table {
             Cell::maybe(one.evidence.host.as_ref()),
             Cell::maybe(one.burn_in.as_ref().map(burn_in)),
             Cell::maybe(Some(&one.evidence.says).filter(|says| !says.is_empty())),
+        ]);
+    }
+    table
+}
+
+pub fn suspects(all: &[Suspicion]) -> Table {
+    let mut table = Table::new([
+        column("GPU"),
+        column("ERRORS"),
+        column("THRESHOLD"),
+        column("HOST"),
+        column("SINCE"),
+    ]);
+    for one in all {
+        table.row([
+            Cell::text(&one.gpu),
+            Cell::text(one.errors),
+            Cell::text(one.threshold),
+            Cell::text(&one.host),
+            Cell::at(one.since),
         ]);
     }
     table
@@ -78,12 +99,17 @@ pub fn history(history: &History, width: Option<u16>) -> String {
             let _ = writeln!(
                 text,
                 "{word} {} since {}, as {} says",
-                other.gpu, other.at, other.by
+                other.gpu,
+                moment(other.at),
+                other.by
             );
         }
     }
+    if let Some(light) = &history.light {
+        let _ = writeln!(text, "{light}");
+    }
     if let Some(passed) = of.passed.last() {
-        let _ = writeln!(text, "burnt in last at {passed}");
+        let _ = writeln!(text, "burnt in last at {}", moment(*passed));
     }
     if of.strikes.is_empty() {
         text.push_str("it never failed\n");

@@ -10,15 +10,15 @@ use poolwright_service::tenant::TenantStatus;
 pub fn queue(queue: &Queue) -> Table {
     let mut table = Table::new([
         column("PLACE"),
-        column("JOB").named("demand"),
-        column("TENANT").if_room(),
+        column("JOB").named("demand").key(),
+        column("TENANT").goes(1),
         column("GPUS"),
-        column("WANTS").named("label").if_room(),
-        column("SINCE"),
-        column("TAKES").named("expected_s").if_any(),
+        column("WANTS").named("label").goes(1),
+        column("SINCE").goes(2),
+        column("TAKES").named("expected_s").if_any().goes(3),
         column("BEGINS").if_any(),
         column("ENDS").if_any(),
-        column("STATE").for_people(),
+        column("STATE").for_people().key(),
         in_csv("state"),
         in_csv("because"),
     ]);

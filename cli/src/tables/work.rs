@@ -72,7 +72,7 @@ pub fn demands(demands: &[DemandRecord]) -> Table {
     let mut table = Table::new([
         column("DEMAND").named("id"),
         column("TENANT").if_room(),
-        column("PRIORITY"),
+        column("PRIORITY").goes(2),
         column("WANTS").named("label"),
         column("BEST SET").for_people(),
         in_csv("best_count"),
@@ -121,14 +121,14 @@ pub fn schedules(schedules: &[ScheduleStatus]) -> Table {
         column("OPENS").if_any(),
         column("CLOSES").if_any(),
         column("WEEKLY").if_any(),
-        column("ZONE"),
+        column("ZONE").goes(5),
         column("NOW"),
         column("NEXT CHANGE"),
         column("DEMANDS").if_any(),
-        column("SUSPENDS").if_any(),
-        column("RETURN TAKES").named("returns").if_any(),
-        column("GUARANTEE").named("reclaim_s").if_any(),
-        column("RETURN").named("return").if_any(),
+        column("SUSPENDS").if_any().goes(4),
+        column("RETURN TAKES").named("returns").if_any().goes(2),
+        column("GUARANTEE").named("reclaim_s").if_any().goes(1),
+        column("RETURN").named("return").if_any().goes(3),
         column("TROUBLE").if_any(),
     ]);
     for status in schedules {
@@ -205,7 +205,13 @@ pub fn openings(openings: &[DueOpening]) -> Table {
 }
 
 pub fn schedule_runs(runs: &[ScheduleRun]) -> Table {
-    let mut table = Table::new(["AT", "OPEN", "OPERATION", "WELL", "OUTCOME"]);
+    let mut table = Table::new([
+        column("AT"),
+        column("OPEN"),
+        column("OPERATION").goes(1),
+        column("WELL"),
+        column("OUTCOME"),
+    ]);
     for run in runs {
         table.row([
             Cell::at(run.at),
@@ -228,7 +234,7 @@ pub fn operations(operations: &[Operation]) -> Table {
         in_csv("steps"),
         column("BY").if_room(),
         column("CREATED").if_room(),
-        column("TOOK").for_people(),
+        column("TOOK").for_people().goes(2),
         in_csv("ended"),
         in_csv("in_state_since"),
         column("WAITS FOR").for_people().if_any(),
@@ -334,6 +340,13 @@ pub fn limits(status: &LimitsStatus) -> Table {
             "moves of one GPU",
         ),
         (
+            "hold",
+            now.hold_s,
+            None,
+            usual.hold_s,
+            "seconds that a moved GPU stays",
+        ),
+        (
             "failures",
             now.failures,
             Some(status.failed),
@@ -387,7 +400,7 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Table {
     let mut table = Table::new([
         column("ENDPOINT").named("id"),
         column("URL"),
-        column("ACCOUNT"),
+        column("ACCOUNT").goes(2),
         column("BELIEVES").if_room(),
         column("DRIVER"),
         in_csv("vendor"),

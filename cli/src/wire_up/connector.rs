@@ -51,6 +51,10 @@ impl Connector for AnyConnector {
         })
     }
 
+    fn other_schemes(&self) -> &'static [&'static str] {
+        &["qemu"]
+    }
+
     async fn connect_agent(&self, spec: &AgentSpec) -> Result<ConnectedAgent, DriverError> {
         super::agent::connect(spec)
     }

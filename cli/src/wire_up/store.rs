@@ -154,18 +154,24 @@ pub fn backup(data_dir: &Path, out: &Path) -> Result<Copied, Failure> {
 /// Makes a data directory of such a file.
 pub fn restore(file: &Path, data_dir: &Path) -> Result<Copied, Failure> {
     let why = format!("it was restored from {}", file.display());
-    poolwright_store::restore(file, data_dir, &why).map_err(refused)
+    poolwright_store::restore(file, data_dir, &why).map_err(|error| match error {
+        OpenError::Foreign { place, reason } if Path::new(&place) == file => {
+            Failure::usage(format!("{place} is no backup of Poolwright: {reason}"))
+                .with_hint("give a file that poolwright backup made")
+        }
+        other => refused(other),
+    })
 }
 
 fn refused(error: OpenError) -> Failure {
     let (code, hint) = match &error {
         OpenError::Locked { .. } => (
             ExitCode::Conflict,
-            "one data directory serves one manager at a time",
+            "one data directory serves one manager: stop the other one, or choose another --data-dir",
         ),
         OpenError::Foreign { .. } => (
             ExitCode::Usage,
-            "choose a folder of its own for --data-dir, or a database of its own for --store",
+            "choose a folder of its own for --data-dir, or a database of its own for --store; or move it away",
         ),
         OpenError::OtherCluster { .. } => (
             ExitCode::Conflict,

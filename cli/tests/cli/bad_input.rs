@@ -117,6 +117,12 @@ async fn wrong_racks_and_models() {
         .await
         .refused(10, &["can't listen", &address.to_string()]);
     assert!(!kept.exists(), "nothing was kept");
+    run(&format!(
+        "serve --data-dir {} --listen 127.0.0.1:0",
+        file.display()
+    ))
+    .await
+    .refused(1, &["rack.toml", "it is a file, and a folder is wanted"]);
     run(&format!("{serve} --listen 127.0.0.1:0 --name https://pool"))
         .await
         .expect(2, &["--name", "pool.example.com"]);
@@ -129,12 +135,35 @@ async fn wrong_racks_and_models() {
     run("size 8B --kind h1000")
         .await
         .refused(3, &["h1000", "h100-pcie-80gb"]);
+    let told = run(&format!("size 8B --task full --calibration {}", file.display())).await;
+    told.refused(2, &["rack.toml", "not JSON"]);
     run("size 8B --rule no-such")
         .await
         .refused(3, &["no-such", "liqid"]);
     run("size 8B --task full --weights fp8")
         .await
         .refused(2, &["weights", "serving"]);
+}
+
+#[tokio::test]
+async fn what_can_not_be_read_is_told_with_what_could_be() {
+    for (line, words) in [
+        ("limits set --per-hour abc", "a whole number, such as 8"),
+        ("limits set --per-hour -1", "have no sign"),
+        ("plan --instance x.json --time-limit -1s", "times have no sign"),
+        (
+            "serve --data-dir x --listen 127.0.0.1",
+            "ADDRESS:PORT, such as 127.0.0.1:8443",
+        ),
+        ("schedule next --from tomorrow", "such as 2026-12-01T20:00:00Z"),
+        ("schedule next --from 2027-03-27", "such as 2026-12-01T20:00:00Z"),
+    ] {
+        let ran = run(line).await;
+        for raw in ["invalid digit", "socket address syntax", "failed to"] {
+            assert!(!ran.err.contains(raw), "{ran:?}");
+        }
+        ran.expect(2, &[words]);
+    }
 }
 
 #[tokio::test]
@@ -191,6 +220,10 @@ async fn a_manager_is_asked_wrongly() {
         .await
         .refused(10, &["127.255.255.254"]);
     manager
+        .run("endpoint add here --url https://127.255.255.254:1 --endpoint-pin abc")
+        .await
+        .refused(2, &["abc", "64 hexadecimal"]);
+    manager
         .run("apply no-such.json")
         .await
         .refused(3, &["no-such.json"]);
@@ -209,6 +242,19 @@ async fn a_manager_is_asked_wrongly() {
         .run_with(window)
         .await
         .refused(2, &["8 o'clock", "0 20 * * MON-FRI"]);
+
+    for (line, words) in [
+        ("account bind kimm Operator pool", "poolwright account list"),
+        ("tenant remove kimm --yes", "poolwright tenant list"),
+    ] {
+        manager.run(line).await.refused(3, &["kimm", words]);
+    }
+    // Whose authority is not known here; --ca is the manager's.
+    let unknown = Rack::start("small").await;
+    manager
+        .run(&format!("endpoint add e1 --url {}", unknown.server.url))
+        .await
+        .refused(10, &["certificate", "--endpoint-ca"]);
 
     for name in ["../etc", ".hidden", "a/b"] {
         for keep in ["demand add", "compose --name"] {
@@ -252,6 +298,14 @@ async fn a_manager_is_asked_wrongly() {
                 "--ca DATA_DIR/tls/ca.pem",
             ],
         );
+    // What speaks TLS was asked in plain http.
+    manager
+        .run(&format!(
+            "get gpus --server {}",
+            manager.server.url.replace("https:", "http:")
+        ))
+        .await
+        .refused(10, &["does not speak plain http", "https"]);
     manager
         .run("get gpus --server nowhere")
         .await

@@ -256,3 +256,38 @@ async fn of_two_clients_that_want_one_block_one_has_it_and_the_other_is_told_who
         "{told}"
     );
 }
+
+/// What is asked of a host by the API that has a word for it, and what its block is then.
+async fn is_free_once(client: &Client, host: &str, asked: &str, body: &Value) -> (bool, Value) {
+    let place = format!("/api/v1/hosts/{host}/{asked}");
+    let answer = client.ask(Method::POST, &place, Some(body)).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let block = format!("{COMPOSITION}/ResourceBlocks/{host}");
+    let free = client.get(&format!("{COMPOSITION}/FreePool")).await.body;
+    let block = client.get(&block).await.body;
+    (
+        links(&free["Members"]).contains(&block["@odata.id"].as_str().unwrap().to_owned()),
+        block,
+    )
+}
+
+#[tokio::test]
+async fn a_host_that_is_closed_is_no_free_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let Composable { client, hosts, .. } = &Composable::new(folder.path(), "small").await;
+    let host = hosts[0].rsplit('/').next().unwrap();
+    let why = json!({"reason": "new fans"});
+    let (is_free, block) = is_free_once(client, host, "close", &why).await;
+    assert!(!is_free, "{block}");
+    let state = &block["CompositionStatus"]["CompositionState"];
+    assert_eq!(
+        (state, &block["Status"]["State"]),
+        (&json!("Unavailable"), &json!("Disabled"))
+    );
+    assert_eq!(block["Pool"], "Unassigned");
+    let (is_free, block) = is_free_once(client, host, "open", &json!({})).await;
+    assert!(
+        is_free && block["CompositionStatus"]["CompositionState"] == "Unused",
+        "{block}"
+    );
+}

@@ -1,6 +1,6 @@
 //! The demonstration, as a newcomer runs it.
 
-use crate::support::run;
+use crate::support::{run, run_until};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -8,6 +8,8 @@ async fn the_main_job_is_done_and_counted_by_a_second_client() {
     let ran = run("demo -o json")
         .await
         .expect(0, &["Discovered", "Sized", "Planned", "Scheduled", "Releasing"]);
+    // Hosts here have no agent: that is no news.
+    assert!(!ran.err.contains("not drained"), "{ran:?}");
     let last: Value = serde_json::from_str(ran.out.lines().last().unwrap()).unwrap();
     assert_eq!((&last["gpus"], &last["hosts"]), (&json!(32), &json!(6)));
     let models: Vec<&str> = last["compositions"]
@@ -37,4 +39,17 @@ async fn on_a_small_rack_it_says_what_does_not_fit() {
         (&last["gpus"], &last["double_owned"], &last["leaked"]),
         (&json!(8), &json!(0), &json!(0))
     );
+}
+
+#[tokio::test]
+async fn one_that_is_interrupted_leaves_no_session_and_says_so_in_a_line() {
+    let ran = run_until("demo", "Scheduled", "-INT").await;
+    let last: Vec<&str> = ran.err.lines().rev().take(2).collect();
+    assert_eq!(
+        last,
+        ["hint: nothing is left behind", "error: interrupted"],
+        "{ran:?}"
+    );
+    assert!(!ran.err.contains("WARN"), "{ran:?}");
+    assert_eq!(ran.code, 1);
 }

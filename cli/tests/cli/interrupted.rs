@@ -1,4 +1,4 @@
-//! Commands that speak to services themselves, interrupted: what they began there is ended, and nothing is held.
+//! Commands that are interrupted: what they began at services is ended, and nothing is held; what they have found is told.
 
 use crate::serving::Sessions;
 use crate::support::{Rack, begin};
@@ -71,4 +71,17 @@ async fn who_interrupts_a_trial_finds_the_gpu_free() {
     assert_eq!(report["qualified"], false, "{report}");
     assert_eq!(rack.bindings(), []);
     assert_eq!(sessions.open().await, 0);
+}
+
+#[tokio::test]
+async fn who_interrupts_a_search_is_given_the_best_plan_so_far() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("week.json");
+    std::fs::write(&file, crate::planning::crowded().to_string()).unwrap();
+    let running = begin(&format!("plan --instance {} --time-limit 10m", file.display()));
+    until("it hears signals", async || running.heeds(2)).await;
+    running.signal("-INT");
+    let plan = running.ended().await.expect(0, &["stopping"]).json();
+    assert!(plan["objective"].as_f64() >= plan["bound"].as_f64(), "{plan}");
+    assert_eq!(plan["assignment"]["demands"].as_array().unwrap().len(), 60);
 }

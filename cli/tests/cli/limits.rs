@@ -19,6 +19,11 @@ async fn limits_are_shown_and_set() {
         .run("limits set --per-hour 200 --per-host 20")
         .await
         .expect(0, &["200", "20"]);
+    manager
+        .run("limits set --hold 2h")
+        .await
+        .refused(2, &["3600 s at most"]);
+    manager.run("limits set --hold 10m").await.expect(0, &["600"]);
     let limits = manager.run("limits -o json").await.expect(0, &[]).json();
     assert_eq!(
         (&limits["per_hour"], &limits["per_host"], &limits["per_plan"]),

@@ -222,11 +222,8 @@ async fn what_is_wanted_is_planned_saved_and_applied_exactly() {
         .await
         .refused(6, &["no longer fits", "poolwright plan"]);
     manager.run("why all").await.expect(0, &["holds 0 GPUs", "60000"]);
-    let removed = manager
-        .run("demand remove one --yes -o json")
-        .await
-        .expect(0, &[])
-        .json();
+    let removed = manager.run("demand remove one --yes -o json").await;
+    let removed = removed.expect(0, &["the next plan that is applied"]).json();
     assert_eq!(removed, serde_json::json!({"removed": "demand", "id": "one"}));
     manager
         .run(&format!("plan --out {file}"))
@@ -272,7 +269,7 @@ async fn gpus_are_attached_and_detached_by_name() {
     manager
         .run(&format!("attach {first} {second} --host host-1"))
         .await
-        .expect(0, &["completed"]);
+        .expect(0, &["completed", "attach host-1-"]);
     let table = manager.run("get gpus").await.expect(0, &["attached"]).out;
     assert!(
         table.lines().all(|line| line.chars().count() <= 100),
@@ -360,7 +357,15 @@ async fn endpoints_come_and_go() {
     manager
         .run(&format!("endpoint add --adopt --from {listing}"))
         .await
-        .refused(8, &["already"]);
+        .refused(
+            8,
+            &[
+                "2 endpoints not added",
+                "there is an endpoint box-1 already",
+                "already; there is an endpoint",
+                "leave out of the list",
+            ],
+        );
     manager.run("endpoint test box-1").await.expect(0, &["box-1"]);
     let (wrong, another) = (folder.path().join("wrong"), Rack::start("small").await);
     std::fs::write(&wrong, "not the password").unwrap();
@@ -398,6 +403,10 @@ async fn endpoints_come_and_go() {
         .run("endpoint adopt box-1 --yes")
         .await
         .expect(0, &["endpoint box-1 is adopted", "no operation was started"]);
+    manager
+        .run("endpoint adopt box-1")
+        .await
+        .expect(0, &["it is adopted already"]);
     manager
         .run("endpoints")
         .await
@@ -443,6 +452,31 @@ async fn a_service_is_not_added_under_a_second_name() {
             .await
             .refused(5, &["is endpoint box-1 already", "endpoint remove box-1"]);
     }
+    // Nor the manager itself, which shows all of it once more.
+    let password = folder.path().join("admin-password");
+    std::fs::write(&password, manager.password()).unwrap();
+    let ours = format!(
+        "endpoint add ours --url {} --endpoint-username admin --endpoint-password-file {} --endpoint-ca {}",
+        manager.server.url,
+        password.display(),
+        manager.ca().display()
+    );
+    manager.run(&ours).await.refused(5, &["is this manager itself"]);
+    // Nor, at a manager of the same boxes, this one: what both bind would be composed by nobody.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = Manager::start(elsewhere.path(), &[]).await;
+    other
+        .run(&format!("endpoint add --from {listing}"))
+        .await
+        .expect(0, &["box-1"]);
+    other.run(&ours).await.refused(
+        5,
+        &[
+            "binds GPUs that others bind already",
+            "of box-1",
+            "endpoint remove box-1",
+        ],
+    );
     let known = manager.run("endpoint list -o json").await.json();
     assert_eq!(known.as_array().unwrap().len(), endpoints.len());
 

@@ -16,6 +16,31 @@ fn instance() -> Value {
             "hop_per_gpu_slot": 2, "energy_per_kwh": 100}})
 }
 
+/// Sixty demands of all lengths for six GPUs at two hosts: more than can be proven in a moment.
+pub fn crowded() -> Value {
+    let mut instance = instance();
+    let (host, gpu) = (instance["hosts"][0].clone(), instance["gpus"][0].clone());
+    let numbered = |one: &Value, kind: &str, count: u32| -> Value {
+        let each = |number| {
+            let mut one = one.clone();
+            one["id"] = json!(format!("{kind}{number}"));
+            one
+        };
+        (0..count).map(each).collect()
+    };
+    instance["horizon_slots"] = json!(24);
+    instance["hosts"] = numbered(&host, "h", 2);
+    instance["gpus"] = numbered(&gpu, "g", 6);
+    instance["demands"] = (0..60u32)
+        .map(|number| {
+            let start = number * 7 % 17;
+            json!({"id": format!("d{number}"), "tenant": "t", "start": start, "end": start + 1 + number * 5 % 7,
+                "gpus": 1 + number % 2, "min_mem_gb": 24, "weight": 1 + number % 4})
+        })
+        .collect();
+    instance
+}
+
 fn saved(folder: &TempDir, name: &str, value: &Value) -> PathBuf {
     let file = folder.path().join(name);
     std::fs::write(&file, value.to_string()).unwrap();
@@ -80,9 +105,9 @@ async fn a_plan_over_time_is_drawn_with_what_it_uses_and_what_it_draws() {
     for word in [
         "<!doctype html>",
         "2 of 3 demands served",
-        "<b>low</b>: it wants 1 GPUs",
+        "<b>low</b>: it wants 1 GPU",
         "would help",
-        "1 GPUs in slots 0 to 3, 1 T24@s0",
+        "1 GPU in slots 0 to 3, 1 T24@s0",
         // Two of two GPUs at work in four of eight slots.
         "of 2; 50 % at work over the horizon",
         // 4 h at two GPUs of 150 W and a host of 350 W, then 4 h at 150 W, and what idle GPUs draw that stay attached.
@@ -440,4 +465,72 @@ async fn a_manager_tells_and_draws_who_will_hold_what_as_its_calendar_goes_on() 
     manager.run("plan --ahead 7d -o svg").await.expect(0, &["<svg"]);
     manager.run("plan --ahead 90d").await.refused(2, &["744h"]);
     manager.run("plan -o svg").await.refused(2, &["plan --ahead"]);
+}
+
+/// What the manager will do has a cost in the problem that its calendar is, and the search begins with it.
+#[tokio::test]
+async fn a_managers_calendar_is_weighed_by_costs() {
+    let data = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(data.path(), &["--rack", "demo"]).await;
+    for compose in [
+        "--gpus 4 --kind h100-pcie-80gb --name chat",
+        "--gpus 6 --kind l40s-48gb --name lab",
+    ] {
+        let line = format!("compose {compose}");
+        manager.run(&line).await.expect(0, &["completed"]);
+    }
+    // Whatever time it is: it opens within the next day and a half.
+    let night = json!({"id": "night", "window": {"weekly": ["daily 01:00-05:00"]}, "suspends": ["chat"],
+        "demands": [{"id": "batch", "gpus": 20, "kind": "h100-pcie-80gb"}]});
+    let declared = saved(&folder, "night.json", &json!({"schedules": [night]}));
+    let line = format!("apply -f {}", declared.display());
+    manager.run(&line).await.expect(0, &[]);
+    let [week, own, prices] =
+        ["week.json", "manager.json", "prices.toml"].map(|name| folder.path().join(name));
+    std::fs::write(&prices, "attach = 30\nstop = 7\n").unwrap();
+    let line = format!(
+        "plan --ahead 36h --slot 30m --problem {} --solution {} --costs {}",
+        week.display(),
+        own.display(),
+        prices.display()
+    );
+    let written = manager.run(&line).await.expect(0, &[]);
+    for said in [
+        " demands in 7",
+        "at a cost of",
+        "hosts draw nothing here",
+        "the ports of a host are one here",
+    ] {
+        assert!(written.err.contains(said), "{said}: {}", written.err);
+    }
+    let problem: Value = serde_json::from_slice(&std::fs::read(&week).unwrap()).unwrap();
+    assert_eq!(
+        (&problem["costs"]["attach"], &problem["costs"]["detach"]),
+        (&json!(30.0), &json!(20.0))
+    );
+    assert_eq!(problem["slot_s"], 1800.0);
+    let line = format!(
+        "plan --instance {} --previous {} --rounds 20",
+        week.display(),
+        own.display()
+    );
+    let best = run(&line).await.expect(0, &[]).json();
+    let [before, found, bound] =
+        ["previous_objective", "objective", "bound"].map(|figure| best[figure].as_f64().unwrap());
+    assert!(bound <= found && found <= before, "{bound} {found} {before}");
+    run(&format!("{line} -o table"))
+        .await
+        .expect(0, &["at least", "the plan that it began with costs"]);
+
+    std::fs::write(&prices, "atach = 30\n").unwrap();
+    let line = format!(
+        "plan --ahead 36h --problem {} --costs {}",
+        week.display(),
+        prices.display()
+    );
+    manager.run(&line).await.refused(2, &["atach"]);
+    let line = format!("plan --ahead 36h --problem {} --slot 1s", week.display());
+    manager.run(&line).await.refused(2, &["173 to 86400 seconds"]);
+    run("plan --problem week.json").await.refused(2, &["--ahead"]);
 }

@@ -44,6 +44,27 @@ async fn a_gpu_goes_out_of_use_and_comes_back_by_a_burn_in() {
     let plan = manager.run("plan").await.expect(0, &[]).out;
     assert!(plan.contains("1 to bind, 1 to unbind"), "{plan}");
 
+    let lit = |said: &Value| said["light"]["lit"] == true && said["light"]["failed"].is_null();
+    manager.until(&format!("{history} -o json"), lit).await;
+    manager
+        .run(&history)
+        .await
+        .expect(0, &["its locator is lit since"]);
+    let out = format!("gpu locate {gpu} --off");
+    manager
+        .run(&out)
+        .await
+        .expect(0, &["its locator was put out at", "by admin"]);
+    // A look that began before it shows it as it was.
+    let out = |shown: &Value| shown["locator"]["lit"] == false && shown["firmware"].is_string();
+    manager.until(&format!("describe gpu {gpu} -o json"), out).await;
+    manager
+        .run("gpu locate gpu-nobody")
+        .await
+        .expect(3, &["gpu-nobody"]);
+    let audit = manager.run("audit --after 0 -o json").await.expect(0, &[]).out;
+    assert!(audit.contains(&format!("/gpus/{gpu}/locate")), "{audit}");
+
     let back = format!("gpu return {gpu}");
     manager
         .run(&back)

@@ -55,9 +55,56 @@ async fn a_job_is_told_while_it_waits_and_while_it_runs() {
         .run("demand done second")
         .await
         .refused(5, &["has not begun"]);
-    manager.run("demand remove second --yes").await.expect(0, &[]);
+    // One that waits has nothing to let go of.
+    let waited = manager.run("demand remove second --yes").await;
+    let waited = waited.expect(0, &["demand second is forgotten"]);
+    assert_eq!(waited.err, "");
     manager
         .run("demand done first")
         .await
         .expect(0, &["poolwright queue"]);
+}
+
+#[tokio::test]
+async fn a_job_that_preempts_begins_with_what_others_of_lower_priority_leave() {
+    let data = tempfile::tempdir().unwrap();
+    let manager = Manager::start(data.path(), &["--rack", "demo"]).await;
+    manager
+        .run("compose --gpus 30 --least-gpus 31 --name odd")
+        .await
+        .refused(2, &["least_gpus of 31"]);
+    let composed = manager
+        .run("compose --gpus 20 --least-gpus 4 --kind h100-pcie-80gb --name train")
+        .await
+        .expect(0, &["for train"]);
+    // What can't be done at a host is said once, and not for each of its GPUs.
+    let lines = composed.err.lines().filter(|line| line.contains("not-possible"));
+    let mut hosts: Vec<&str> = lines
+        .filter_map(|line| line.split_once(" ready on ")?.1.split_once(':'))
+        .map(|(host, _)| host)
+        .collect();
+    assert!(!hosts.is_empty(), "{composed:?}");
+    let told = hosts.len();
+    hosts.sort_unstable();
+    hosts.dedup();
+    assert_eq!(hosts.len(), told, "{composed:?}");
+    let kind = "--kind h100-pcie-80gb --queue --runs-for 6h";
+    let runs = |id: &'static str| {
+        move |queue: &serde_json::Value| {
+            let running = queue["running"].as_array().unwrap();
+            running.iter().any(|job| job["demand"] == id && job["gpus"] == 4)
+        }
+    };
+    let low = format!("demand add low --gpus 4 --may-stop {kind}");
+    manager.run(&low).await.expect(0, &["low"]);
+    manager.until("queue -o json", runs("low")).await;
+    let urgent = format!("demand add urgent --gpus 9 --least-gpus 3 --priority 5 --preempts {kind}");
+    manager.run(&urgent).await.expect(0, &["3 to 9 x h100-pcie-80gb"]);
+    let queue = manager.until("queue -o json", runs("urgent")).await;
+    assert_eq!(queue["waiting"][0]["demand"], "low", "{queue}");
+    assert_eq!(queue["waiting"][0]["stopped"], 1, "{queue}");
+    // Of one that runs the GPUs are let go of at once, and no plan is waited for.
+    let removed = manager.run("demand remove urgent --yes").await;
+    assert!(!removed.err.contains("next plan"), "{removed:?}");
+    removed.expect(0, &["its GPUs are let go of"]);
 }

@@ -165,7 +165,10 @@ async fn what_is_no_backup_is_refused_and_nothing_is_made() {
     let restore = format!("restore {} --data-dir {}", text(&path("file")), text(&data));
     run(&restore).await.refused(3, &["no such file"]);
     std::fs::write(path("file"), "a note, and no database at all, but of some length").unwrap();
-    run(&restore).await.refused(2, &["not a Poolwright database"]);
+    run(&restore).await.refused(2, &["is no backup of Poolwright"]);
+    // Nor is it a damaged one for being short.
+    std::fs::write(path("file"), "a = 1\n").unwrap();
+    run(&restore).await.refused(2, &["is no backup of Poolwright"]);
     assert!(!data.exists());
     std::fs::create_dir(&data).unwrap();
     let backup = format!("backup --data-dir {} --out {}", text(&data), text(&path("copy")));

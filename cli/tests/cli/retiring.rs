@@ -4,6 +4,41 @@ use crate::support::Manager;
 use tempfile::TempDir;
 
 #[tokio::test]
+async fn a_host_is_carried_elsewhere_or_stays() {
+    let folder = TempDir::new().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "demo"]).await;
+    let run = async |line: &str| manager.run(line).await;
+    run("host move host-1").await.refused(2, &["--to", "--done"]);
+    run("host move host-1 --to rack-7").await.expect(
+        0,
+        &[
+            "host-1 is moved to rack-7",
+            "from box-1:PCIe",
+            "leaves for rack-7",
+        ],
+    );
+    let shown = run("describe host host-1 -o json").await.expect(0, &[]).json();
+    assert_eq!(shown["closure"]["reason"], "it is moved to rack-7", "{shown}");
+    run("host retire host-1 --yes")
+        .await
+        .refused(5, &["is moved to rack-7", "--cancel"]);
+    run("host move host-1 --cancel")
+        .await
+        .expect(0, &["stays where it is"]);
+    run("host move host-1 --done")
+        .await
+        .refused(5, &["is not being moved"]);
+    run("host move host-1 --to rack-8").await.expect(0, &[]);
+    run("host move host-1 --done")
+        .await
+        .expect(0, &["moved to rack-8: from box-1:PCIe"]);
+    run("host move host-77 --to rack-8")
+        .await
+        .refused(3, &["host-77"]);
+    assert_eq!(manager.server.terminate().await, 0);
+}
+
+#[tokio::test]
 async fn a_host_is_retired_replaced_and_taken_back() {
     let folder = TempDir::new().unwrap();
     let manager = Manager::start(folder.path(), &["--rack", "demo"]).await;

@@ -79,7 +79,11 @@ async fn what_can_not_be_replayed_is_refused_with_its_place() {
     let with = |rest: &str| format!("simulate --trace {SMALL} --scenario {SCENARIO} {rest}");
     for (line, words) in [
         (with("--policy nope"), ["no such policy", "static-shared-easy"]),
-        (with("--policy fifo --load 9e9"), ["replay.loads", "0.01 to 10"]),
+        // Not the scenario's file, which has nothing to do with it.
+        (with("--policy fifo --load 9e9"), ["--load", "0.01 to 10"]),
+        (with("--policy fifo --load 0"), ["--load", "0.01 to 10"]),
+        (with("--policy fifo --load abc"), ["--load", "such as 0.65"]),
+        (with("--policy fifo --seeds x"), ["--seeds", "a whole number"]),
         (
             format!("simulate --trace Cargo.toml --scenario {SCENARIO} --policy fifo"),
             ["Cargo.toml", "line"],
@@ -91,6 +95,35 @@ async fn what_can_not_be_replayed_is_refused_with_its_place() {
     ] {
         run(&line).await.expect(2, &words);
     }
+    // What records demand, and no jobs, is for another command.
+    let folder = tempfile::tempdir().unwrap();
+    let demand = folder.path().join("demand.csv");
+    std::fs::write(&demand, "time,tenant,gpus\n0,red,4\n").unwrap();
+    run(&format!("simulate --trace {} --policy fifo", demand.display()))
+        .await
+        .refused(2, &["no column of", "poolwright forecast --from"]);
+}
+
+#[tokio::test]
+async fn scenarios_that_come_with_poolwright_are_known_by_name() {
+    let line = format!("simulate --trace {SMALL} --policy fifo -o json");
+    let of_file = run(&format!("{line} --scenario {SCENARIO}"))
+        .await
+        .expect(0, &[])
+        .json();
+    for named in [line.clone(), format!("{line} --scenario pool-k16")] {
+        let named = run(&named).await.expect(0, &[]).json();
+        assert_eq!(named["scenario"], of_file["scenario"]);
+    }
+    let folder = std::path::Path::new(SCENARIO).parent().unwrap();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let file = file.unwrap().path();
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        run(&format!("{line} --scenario {name}")).await.expect(0, &[]);
+    }
+    run(&format!("{line} --scenario pool-k17"))
+        .await
+        .refused(3, &["pool-k17", "one of these: pool-k16, "]);
 }
 
 #[tokio::test]

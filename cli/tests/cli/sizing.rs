@@ -385,7 +385,7 @@ async fn what_would_be_ignored_or_contradicts_is_refused_with_its_range() {
         ("size 8B --concurrency 0", "from 1 to 1048576"),
         ("size 8B --gpus 0", "from 1 to 1024"),
         ("size 8B --gpus two", "from 1 to 1024"),
-        ("size -5B", "sizes and counts have no sign"),
+        ("size -5B", "sizes, counts and times have no sign"),
         ("compose --gpus -1", "from 1 to 65536"),
         ("compose --gpus two", "from 1 to 65536"),
         ("demand add x --gpus 0", "from 1 to 65536"),

@@ -18,7 +18,10 @@ fn command<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     for name in ["SERVER", "CA", "USERNAME", "PASSWORD_FILE"] {
         command.env_remove(format!("POOLWRIGHT_{name}"));
     }
-    command.env_remove("RUST_LOG").env("NO_COLOR", "1");
+    command
+        .env_remove("RUST_LOG")
+        .env_remove("COLUMNS")
+        .env("NO_COLOR", "1");
     command
 }
 
@@ -93,6 +96,46 @@ async fn ran(running: impl Future<Output = std::io::Result<Output>>) -> Ran {
     }
 }
 
+/// Runs a command, and sends it a signal such as `-INT` as soon as it has said `word` on stderr.
+pub async fn run_until(line: &str, word: &str, how: &str) -> Ran {
+    signalled(command(line.split_whitespace()), word, how).await
+}
+
+async fn signalled(mut command: Command, word: &str, how: &str) -> Ran {
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id().unwrap().to_string();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut err = String::new();
+    let ended = async {
+        let mut interrupted = false;
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if !interrupted && line.contains(word) {
+                interrupted = Command::new("kill")
+                    .args([how, &pid])
+                    .status()
+                    .await
+                    .unwrap()
+                    .success();
+            }
+            err.push_str(&line);
+            err.push('\n');
+        }
+        child.wait().await.unwrap()
+    };
+    let status = tokio::time::timeout(PATIENCE, ended)
+        .await
+        .expect("it ends in time");
+    Ran {
+        code: status.code().expect("it ends by itself"),
+        out: String::new(),
+        err,
+    }
+}
+
 /// A command that goes on by itself, to be sent signals.
 pub struct Begun {
     pid: String,
@@ -117,6 +160,16 @@ impl Begun {
     pub fn signal(&self, how: &str) {
         let sent = std::process::Command::new("kill").args([how, &self.pid]).status();
         assert!(sent.unwrap().success(), "it has ended already");
+    }
+
+    /// Whether it heeds a signal by itself, and does not just end of it: `SigCgt` of proc(5).
+    pub fn heeds(&self, number: u32) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
+        let mask = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:"))
+            .unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1) & 1 == 1
     }
 
     pub async fn ended(self) -> Ran {
@@ -410,6 +463,13 @@ impl Manager {
         self.run_with(line.split_whitespace()).await
     }
 
+    /// Runs a command whose output goes where there are so many columns.
+    pub async fn run_in_columns(&self, columns: u16, line: &str) -> Ran {
+        let mut command = self.command(line.split_whitespace());
+        command.env("COLUMNS", columns.to_string());
+        finish(command).await
+    }
+
     /// Runs a command as another account, whose password is in a file.
     pub async fn run_as(&self, account: &str, password_file: &Path, line: &str) -> Ran {
         let mut command = self.command(line.split_whitespace());
@@ -425,39 +485,7 @@ impl Manager {
 
     /// Runs a command against it, and interrupts it as soon as it has said `word` on stderr.
     pub async fn interrupt(&self, line: &str, word: &str) -> Ran {
-        let mut command = self.command(line.split_whitespace());
-        let mut child = command
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let pid = child.id().unwrap().to_string();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut err = String::new();
-        let ended = async {
-            let mut interrupted = false;
-            while let Some(line) = lines.next_line().await.unwrap() {
-                if !interrupted && line.contains(word) {
-                    interrupted = Command::new("kill")
-                        .args(["-INT", &pid])
-                        .status()
-                        .await
-                        .unwrap()
-                        .success();
-                }
-                err.push_str(&line);
-                err.push('\n');
-            }
-            child.wait().await.unwrap()
-        };
-        let status = tokio::time::timeout(PATIENCE, ended)
-            .await
-            .expect("it ends in time");
-        Ran {
-            code: status.code().expect("it ends by itself"),
-            out: String::new(),
-            err,
-        }
+        signalled(self.command(line.split_whitespace()), word, "-INT").await
     }
 
     pub async fn run_with<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Ran {

@@ -50,9 +50,7 @@ async fn a_run_of_a_models_file_is_a_demand_whose_need_changes() {
     let later = manager
         .run(&format!("{add} --start 2099-12-01T20:00:00Z -o json"))
         .await;
-    let later = later
-        .expect(0, &["from 2099-12-01T20:00:00Z to 2099-12-01T23:00:00Z"])
-        .json();
+    let later = later.expect(0, &["from 2099-12-01 ", " to 2099-12-0"]).json();
     let windows = later["course"]["windows"].as_array().unwrap();
     let best = |window: &Value| window["need"]["alternatives"][0]["count"].clone();
     assert_eq!(windows.iter().map(best).collect::<Vec<_>>(), [4, 1], "{later}");
@@ -77,10 +75,7 @@ async fn a_run_of_a_models_file_is_a_demand_whose_need_changes() {
     manager.run("demand list").await.expect(0, &["main, evaluation"]);
     manager.run("why pretrain").await.expect(
         0,
-        &[
-            "its first phase begins at 2099-12-01T20:00:00Z",
-            "no phase of it is on",
-        ],
+        &["its first phase begins at 2099-12-01", "no phase of it is on"],
     );
 
     // Its first phase now.

@@ -218,7 +218,8 @@ pub(crate) fn untold(error: &DriverError) -> String {
 /// says so for good.
 async fn not_possible(cx: &Context, live: &Live, index: u32, reason: &str) -> Result<(), Halt> {
     let record = live.step(index)?;
-    tracing::warn!(operation = %live.id, step = %record.step, reason, "not drained");
+    // For each GPU of each release, where a host has no agent: nothing that somebody must see to at once.
+    tracing::info!(operation = %live.id, step = %record.step, reason, "not drained");
     let mut line = StepLine::new(index, StepState::NotPossible);
     line.attempts = record.attempts;
     line.evidence = Some(format!("not drained: {reason}"));

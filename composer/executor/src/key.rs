@@ -15,7 +15,10 @@ use std::fmt::Write;
 /// A key, with what is asked for under it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
+    /// As it was said.
     pub key: String,
+    /// What it is kept under: another account's key of the same words is another key.
+    pub id: String,
     /// For people, such as `release demand chat`.
     pub what: String,
     /// Of the verb and the body, in hexadecimal digits.
@@ -43,15 +46,28 @@ impl Key {
         }
         Ok(Self {
             key: key.to_owned(),
+            id: key.to_owned(),
             what,
             digest,
         })
+    }
+
+    /// The same as an account's own. No account's name has a slash in it.
+    pub fn of(self, account: &str) -> Self {
+        let id = Self::id_of(account, &self.key);
+        Self { id, ..self }
+    }
+
+    /// What a key of an account's own is kept under.
+    pub fn id_of(account: &str, key: &str) -> String {
+        format!("{account}/{key}")
     }
 }
 
 /// What is kept of a request that was made under a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyRecord {
+    /// [`Key::id`] of it.
     pub key: String,
     pub what: String,
     pub digest: String,
@@ -96,7 +112,7 @@ fn began(operation: &Option<OperationId>) -> String {
 impl KeyRecord {
     pub fn new(key: &Key, answer: KeyAnswer, at: Timestamp) -> Self {
         Self {
-            key: key.key.clone(),
+            key: key.id.clone(),
             what: key.what.clone(),
             digest: key.digest.clone(),
             at,
@@ -110,7 +126,7 @@ impl KeyRecord {
             return Ok(self.answer);
         }
         Err(KeyUsed {
-            key: self.key,
+            key: key.key.clone(),
             what: self.what,
             operation: match self.answer {
                 KeyAnswer::Operation(id) => Some(id),
@@ -119,9 +135,9 @@ impl KeyRecord {
         })
     }
 
-    /// What is kept of a key.
-    pub async fn find(store: &dyn Store, key: &str) -> Result<Option<Self>, StoreError> {
-        Ok(read::<Self>(store, key).await?.map(|found| found.value))
+    /// What is kept under the id of a key.
+    pub async fn find(store: &dyn Store, id: &str) -> Result<Option<Self>, StoreError> {
+        Ok(read::<Self>(store, id).await?.map(|found| found.value))
     }
 
     /// Puts it into a batch, which is refused if the key was used in the meantime.

@@ -27,7 +27,7 @@ pub enum OperationKind {
     Release,
     Attach,
     Detach,
-    /// Detached from one host and attached to another.
+    /// Detached and attached in one: from one host to another, or one GPU for another.
     Move,
     /// A schedule's recomposition.
     Schedule,

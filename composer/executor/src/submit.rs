@@ -116,7 +116,7 @@ async fn attempt(cx: &Context, submission: &Submission) -> Result<Submitted, Sub
     let at = cx.clock.now();
     let mut batch = submission.with.clone();
     if let Some(key) = &submission.key {
-        if let Some(known) = KeyRecord::find(&*cx.store, &key.key).await? {
+        if let Some(known) = KeyRecord::find(&*cx.store, &key.id).await? {
             return match known.answer_to(key)? {
                 KeyAnswer::Operation(id) => Ok(Submitted::Known(id)),
                 // Who asked in between was told so; whoever asks again is told as well.

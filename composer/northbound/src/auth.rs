@@ -6,7 +6,8 @@ use crate::Api;
 use crate::api::{LARGEST_BODY, privileges};
 use crate::audit::{self, Lacks, Trail};
 use crate::certificate::Shown;
-use crate::limits;
+use crate::foreign::FOREIGN;
+use crate::limits::{self, Unread};
 use crate::problem::Problem;
 use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
@@ -16,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use poolwright_service::accounts::{AccountShown, Grants, Privilege, Role};
-use poolwright_service::{Composer, ServiceError};
+use poolwright_service::{Composer, ErrorCode, ServiceError};
 use std::sync::Arc;
 
 /// Redfish's header for a session's token.
@@ -31,6 +32,8 @@ pub struct Asker {
     pub grants: Arc<Grants>,
     /// Nothing may be done but to give it another password.
     pub must_change_password: bool,
+    /// The session that it asks by, if it does.
+    pub session: Option<String>,
 }
 
 impl From<AccountShown> for Asker {
@@ -44,6 +47,7 @@ impl From<AccountShown> for Asker {
                 bindings: account.bindings,
             }),
             must_change_password: account.must_change_password,
+            session: None,
         }
     }
 }
@@ -68,6 +72,8 @@ pub enum Reach {
 pub enum Denied {
     /// It is not known who asks; what is missing, in words.
     Unknown(String),
+    /// A page of another site asks; how that is seen, in words.
+    Foreign(String),
     /// It is known who asks, and that account may not; what it lacks, in words.
     Forbidden(String),
     /// The account must be given another password first; its name.
@@ -103,22 +109,33 @@ pub async fn require(State(api): State<Api>, mut request: Request, next: Next) -
     trail.is(&asker);
     let (privilege, reach) = privileges::needed(method, pattern);
     let only_asks = privileges::only_asks(method, pattern);
+    let mut held = None;
     if let Err(denied) = may(&asker, privilege, reach) {
         return denied.into_response();
     }
     request.extensions_mut().insert(asker);
     let request = if audit::reads(request.method()) {
         Ok(request)
-    } else if let Some(most) = only_asks {
+    } else if let Some(asks) = only_asks {
         trail.only_asks();
-        bounded(&api, request, most).await
+        let room = api.rooms.of(asks);
+        let bytes = room.takes(request.body());
+        match room.take(bytes, api.limits.room).await {
+            Ok(taken) => {
+                held = Some(taken);
+                bounded(&api, request, room.most).await
+            }
+            Err(full) => Err(full),
+        }
     } else {
         written_down(&api, &trail, request).await
     };
-    match request {
+    let response = match request {
         Ok(request) => next.run(request).await,
         Err(error) => Problem(error).into_response(),
-    }
+    };
+    drop(held);
+    response
 }
 
 /// A request with its body, of which no more is read.
@@ -138,11 +155,16 @@ async fn written_down(api: &Api, trail: &Trail, request: Request) -> Result<Requ
 
 async fn read(api: &Api, body: Body, most: usize) -> Result<Bytes, ServiceError> {
     let within = api.limits.body;
-    limits::read(body, most, within).await.ok_or_else(|| {
-        let text = format!(
-            "the body is over the length limit of {most} bytes, or it broke off, or took longer than {within:?}"
-        );
-        ServiceError::bad_request(text).with_hint("send less at once, and without a break")
+    let read = limits::read(body, most, within).await;
+    read.map_err(|unread| match unread {
+        Unread::TooLong => {
+            let text = format!("the body is longer than {most} bytes, which is the most that is read here");
+            ServiceError::new(ErrorCode::TooLarge, text).with_hint("send less at once")
+        }
+        Unread::BrokeOff => {
+            let text = format!("the body broke off, or took longer than {within:?}");
+            ServiceError::bad_request(text).with_hint("send it again, without a break")
+        }
     })
 }
 
@@ -177,13 +199,16 @@ pub async fn who_asks(api: &Api, headers: &HeaderMap, extensions: &Extensions) -
     if let Some(token) = headers.get(TOKEN) {
         let session = api.sessions.of(token.to_str().unwrap_or_default()).await?;
         let over = "there is no such session, or it is over: open another one with name and password";
-        let account = match session {
-            Some(session) => api.accounts.one(&session.account).await?,
-            None => None,
+        let Some(session) = session else {
+            return Err(Denied::Unknown(over.to_owned()));
         };
+        let account = api.accounts.one(&session.account).await?;
         // Of an account that was deleted or disabled since, nothing is left.
         return match account.filter(|account| account.enabled) {
-            Some(account) => Ok(account.into()),
+            Some(account) => Ok(Asker {
+                session: Some(session.id),
+                ..account.into()
+            }),
             None => Err(Denied::Unknown(over.to_owned())),
         };
     }
@@ -241,6 +266,7 @@ impl IntoResponse for Denied {
         };
         let why = match self {
             Self::Unknown(why) => why,
+            Self::Foreign(why) => return forbidden(format!("{why} {FOREIGN}")),
             Self::Forbidden(why) => return forbidden(why),
             Self::PasswordChange(account) => return forbidden(password_change(&account)),
             Self::Failed(error) => return Problem(error).into_response(),

@@ -2,7 +2,7 @@
 //! says. HTTPS only, with a certificate of the manager's own authority or of the site's; every request but the probes
 //! carries a name and a password, or the token of a session, or comes with a machine's certificate.
 //!
-//! [`audit`] writes down who asks for what.
+//! [`audit`] writes down who asks for what. [`foreign`]: what other sites' pages ask for is refused.
 //!
 //! Invariants: no handler decides anything about GPUs; a request is bounded in size and time ([`limits`]).
 
@@ -12,11 +12,14 @@ mod audit;
 mod auth;
 mod certificate;
 mod der;
+mod foreign;
+mod holder;
 mod limits;
 mod problem;
 mod redfish;
 mod replacement;
 mod request;
+mod room;
 mod server;
 mod serving;
 mod tls;
@@ -46,4 +49,6 @@ pub(crate) struct Api {
     pub post: Arc<Post>,
     pub serving: Arc<Serving>,
     pub limits: Limits,
+    /// For what only asks.
+    pub rooms: api::Rooms,
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariant: whoever says nothing, or too slowly, or does not read what it is told, holds a connection for a bounded time.
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes, HttpBody};
+use futures_util::StreamExt;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use std::collections::HashMap;
@@ -23,6 +24,9 @@ const LARGEST_HEAD: u32 = 64 << 10;
 /// Requests side by side on a connection of HTTP/2.
 const MOST_STREAMS: u32 = 128;
 
+/// Of a body that is too long anyway.
+const MOST_THROWN_AWAY: usize = 32 << 20;
+
 /// What differs in tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -34,6 +38,8 @@ pub struct Limits {
     pub head: Duration,
     /// How long a body may take.
     pub body: Duration,
+    /// How long a question may wait until there is room to read it.
+    pub room: Duration,
     /// How long nothing may come or go on a connection: longer than any request may take.
     pub idle: Duration,
 }
@@ -45,6 +51,7 @@ impl Default for Limits {
             connections_of_one: 256,
             head: Duration::from_secs(10),
             body: Duration::from_secs(60),
+            room: Duration::from_secs(10),
             idle: Duration::from_secs(360),
         }
     }
@@ -65,10 +72,39 @@ pub(crate) fn bound(builder: &mut Builder<TokioExecutor>, limits: Limits) {
         .max_header_list_size(LARGEST_HEAD);
 }
 
-/// All of a body; `None` if it is longer, breaks off, or takes too long.
-pub(crate) async fn read(body: Body, most: usize, within: Duration) -> Option<Bytes> {
-    let read = tokio::time::timeout(within, to_bytes(body, most)).await;
-    read.ok()?.ok()
+/// Why a body is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unread {
+    TooLong,
+    /// It broke off, or took too long.
+    BrokeOff,
+}
+
+/// All of a body. Of one that is too long more is read, and thrown away: whoever is still sending may hear no answer.
+pub(crate) async fn read(body: Body, most: usize, within: Duration) -> Result<Bytes, Unread> {
+    let said = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let mut too_long = said > most;
+    let mut kept = Vec::with_capacity(if too_long { 0 } else { said });
+    let mut parts = body.into_data_stream();
+    let all = async {
+        let mut length = 0;
+        while let Some(part) = parts.next().await {
+            let part = part.map_err(|_| Unread::BrokeOff)?;
+            length += part.len();
+            too_long |= length > most;
+            match too_long {
+                false => kept.extend_from_slice(&part),
+                true if length > most.saturating_mul(16).min(MOST_THROWN_AWAY) => break,
+                true => kept = Vec::new(),
+            }
+        }
+        Ok::<(), Unread>(())
+    };
+    match (tokio::time::timeout(within, all).await, too_long) {
+        (_, true) => Err(Unread::TooLong),
+        (Ok(Ok(())), false) => Ok(kept.into()),
+        (_, false) => Err(Unread::BrokeOff),
+    }
 }
 
 /// Places for connections.

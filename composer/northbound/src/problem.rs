@@ -20,6 +20,7 @@ impl From<ServiceError> for Problem {
 pub fn status(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::BadRequest => StatusCode::BAD_REQUEST,
+        ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorCode::NotFound => StatusCode::NOT_FOUND,
         ErrorCode::Forbidden => StatusCode::FORBIDDEN,
         ErrorCode::Conflict | ErrorCode::Unplaced | ErrorCode::Indeterminate => StatusCode::CONFLICT,

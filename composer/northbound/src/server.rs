@@ -164,7 +164,7 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         }
     }
 
-    let uuid = service_uuid(&composer).await?;
+    let uuid = composer.service_uuid().await?;
     let (hub, accounts) = (Hub::new(), Arc::new(accounts));
     let post = Post::new(
         options.events,
@@ -184,6 +184,7 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         composer,
         accounts,
         limits: options.limits,
+        rooms: api::Rooms::default(),
     };
     let router = api::router(api, uuid);
     let handle = Handle::new();
@@ -203,13 +204,6 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         task,
         watch,
     })
-}
-
-/// The service's UUID, the same at every start and for all managers of a store: made of the store's own name (RFC 9562,
-/// version 5).
-async fn service_uuid(composer: &Composer) -> Result<String, ServiceError> {
-    let cluster = composer.store().cluster().await?.unwrap_or_default();
-    Ok(uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, cluster.as_bytes()).to_string())
 }
 
 /// The authority of all managers of the store: that of the first of them.

@@ -117,7 +117,7 @@ async fn who_tries_tokens_is_shut_out_and_little_is_read_of_what_it_sends() {
     let dir = tempfile::tempdir().unwrap();
     let door = door(&dir).await;
     let (status, _) = door.enrol(&"x".repeat(5000)).await;
-    assert_eq!(status, 400, "more than 4 KiB");
+    assert_eq!(status, 413, "more than 4 KiB");
     for wrong in ["", "x", &"0".repeat(96), &"0".repeat(96), &"é".repeat(48)] {
         let (status, refused) = door.enrol(wrong).await;
         assert_eq!(

@@ -103,10 +103,7 @@ async fn a_stream_is_an_event_destination_for_as_long_as_it_is_open() {
 async fn whose_account_is_gone_hears_nothing_more_however_much_happens() {
     let dir = tempfile::tempdir().unwrap();
     let manager = Manager::start(dir.path()).await;
-    let (name, password) = ("kim", "a lamp beside an open window");
-    let account = json!({ "UserName": name, "Password": password, "RoleId": "ReadOnly" });
-    let made = manager.ask("POST", "AccountService/Accounts").json(&account);
-    assert_eq!(made.send().await.unwrap().status(), 201);
+    let (name, password) = manager.reader().await;
     let url = format!("https://{}/redfish/v1/EventService/SSE", manager.running.address);
     let opened = manager.client.get(url).basic_auth(name, Some(password));
     let mut stream = Stream::of(opened.send().await.unwrap());
@@ -121,12 +118,59 @@ async fn whose_account_is_gone_hears_nothing_more_however_much_happens() {
 }
 
 #[tokio::test]
+async fn a_stream_ends_with_the_session_or_the_password_that_opened_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let manager = Manager::start(dir.path()).await;
+    let (name, password) = manager.reader().await;
+    let at = |path: &str| format!("https://{}/redfish/v1/{path}", manager.running.address);
+    let login = manager.client.post(at("SessionService/Sessions"));
+    let login = login.json(&json!({ "UserName": name, "Password": password }));
+    let opened = login.send().await.unwrap();
+    let session = opened.headers()["location"].to_str().unwrap().to_owned();
+    let token = opened.headers()["x-auth-token"].clone();
+    let by_session = manager
+        .client
+        .get(at("EventService/SSE"))
+        .header("X-Auth-Token", token);
+    let mut by_session = Stream::of(by_session.send().await.unwrap());
+    let by_password = manager
+        .client
+        .get(at("EventService/SSE"))
+        .basic_auth(name, Some(password));
+    let mut by_password = Stream::of(by_password.send().await.unwrap());
+    manager.operation("running").await;
+    for stream in [&mut by_session, &mut by_password] {
+        assert_eq!(stream.message().await, "TaskEvent.1.0.TaskStarted");
+    }
+
+    let place = session.split_once("/redfish/v1/").unwrap().1;
+    assert_eq!(manager.ask("DELETE", place).send().await.unwrap().status(), 204);
+    manager.operation("cancelled").await;
+    assert!(by_session.next().await.is_none(), "nobody is logged in there");
+    assert_eq!(by_password.message().await, "TaskEvent.1.0.TaskCancelled");
+
+    let other = json!({ "Password": "another lamp, at a closed door" });
+    let set = manager.ask("PATCH", "AccountService/Accounts/kim").json(&other);
+    assert!(set.send().await.unwrap().status().is_success());
+    assert!(
+        by_password.next().await.is_none(),
+        "that password is none any more"
+    );
+    manager.running.stop().await;
+}
+
+#[tokio::test]
 async fn what_can_not_be_streamed_is_refused_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let manager = Manager::start(dir.path()).await;
     for (query, header, status) in [
         ("?$filter=Name%20eq%20'x'", None, 400),
         ("?$filter=MessageId%20like%20'x'", None, 400),
+        // Nobody would ever hear anything.
+        ("?$filter=MessageId%20eq%20'TaskStarted'", None, 400),
+        ("?$filter=ResourceType%20eq%20'Nope'", None, 400),
+        ("?$filter=RegistryPrefix%20ne%20'Base'", None, 400),
+        ("?$filter=EventType%20eq%201", None, 400),
         ("?$top=1", None, 400),
         ("", Some(("Accept", "application/json")), 406),
         ("", Some(("Last-Event-ID", "yesterday")), 400),
@@ -151,6 +195,19 @@ async fn what_can_not_be_streamed_is_refused_with_the_reason() {
     let action = "EventService/Actions/EventService.SubmitTestEvent";
     let wrong = manager.ask("POST", action).json(&json!({ "Message": "x" }));
     assert_eq!(wrong.send().await.unwrap().status(), 400, "it has no MessageId");
+    let mut heard = manager.listen("?$filter=EventType%20eq%20'ResourceAdded'").await;
+    let whole = json!({
+        "MessageId": "ResourceEvent.1.4.TestMessage", "EventType": "ResourceAdded",
+        "EventTimestamp": "2020-02-29T12:00:00+02:00",
+    });
+    let sent = manager.ask("POST", action).json(&whole).send().await.unwrap();
+    assert_eq!(sent.status(), 204);
+    let (_, event) = heard.next().await.unwrap();
+    let record = &event["Events"][0];
+    assert_eq!(
+        (&record["EventType"], &record["EventTimestamp"]),
+        (&json!("ResourceAdded"), &json!("2020-02-29T10:00:00Z"))
+    );
     manager.running.stop().await;
 }
 
@@ -172,6 +229,13 @@ async fn the_pool_is_told_in_numbers_each_with_its_definition() {
             _ => assert_eq!(number, 0, "there is nothing in this pool: {value}"),
         }
     }
+    // No agent measures anything here.
+    let (_, reports) = manager.get("TelemetryService/MetricReports").await;
+    assert_eq!(reports["Members"], json!([{ "@odata.id": report["@odata.id"] }]));
+    for kind in ["MetricReports", "MetricReportDefinitions"] {
+        let place = format!("TelemetryService/{kind}/GPUs-nobody");
+        assert_eq!(manager.get(&place).await.0, 404, "{kind}");
+    }
     let (_, definition) = manager.get("TelemetryService/MetricReportDefinitions/Pool").await;
     assert_eq!(
         definition["MetricReport"],
@@ -184,6 +248,22 @@ async fn the_pool_is_told_in_numbers_each_with_its_definition() {
     let (_, told) = numbers.payload().await.unwrap();
     assert_eq!(told["MetricValues"].as_array().unwrap().len(), values.len());
     manager.running.stop().await;
+}
+
+/// The first to listen after a while has a report made, and so does who reads the log for it.
+#[tokio::test]
+async fn whoever_is_first_to_listen_is_given_a_report_once() {
+    for _ in 0..5 {
+        let dir = tempfile::tempdir().unwrap();
+        let manager = Manager::start(dir.path()).await;
+        let mut heard = manager.listen("").await;
+        let (id, report) = heard.payload().await.unwrap();
+        assert!(report["MetricValues"].is_array(), "{report}");
+        manager.test_event("ResourceEvent.1.4.TestMessage").await;
+        let (next, told) = heard.payload().await.unwrap();
+        assert!(told["Events"].is_array(), "{id} came again as {next}: {told}");
+        manager.running.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -190,8 +190,8 @@ fn a_body_that_does_not_come_in_time_is_not_waited_for() {
     );
     // Read before anybody knows who asks; and then: it is broken off.
     assert_eq!(slow(sessions, whole, ""), "400");
-    assert_eq!(slow(sessions, chunked, ""), "413");
-    assert_eq!(slow("/redfish/v1/Systems", chunked, &served.login), "413");
+    assert_eq!(slow(sessions, chunked, ""), "400");
+    assert_eq!(slow("/redfish/v1/Systems", chunked, &served.login), "400");
     assert_eq!(slow("/api/v1/demands", chunked, &served.login), "400");
     // Of whom nobody knows no body is waited for.
     assert_eq!(slow("/api/v1/demands", chunked, ""), "401");
@@ -219,6 +219,45 @@ fn before_it_is_known_who_asks_a_body_has_four_kibibytes() {
     for chunked in [false, true] {
         assert_eq!(log_in(4_000, chunked), "401", "it is read, and no password");
         assert_eq!(log_in(4_096, chunked), "413");
+    }
+    served.stop();
+}
+
+/// Whoever may read may ask: of large questions no more are read at a time than there is room for.
+#[test]
+fn a_question_that_there_is_no_room_for_is_not_read_and_another_sort_is() {
+    let served = Served::with(Limits {
+        room: SOON,
+        ..Limits::default()
+    });
+    let head = |path: &str, framing: &str| {
+        let login = &served.login;
+        format!(
+            "POST /api/v1/{path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n{login}{framing}\r\n\r\n"
+        )
+    };
+    let large = head("simulations", "content-length: 8388608");
+    let mut two = [served.connect().unwrap(), served.connect().unwrap()];
+    two.iter_mut().for_each(|client| client.say(&large));
+    // Of this one it is not known how long it is.
+    let asked = || {
+        let short = head("simulations", "connection: close\r\ntransfer-encoding: chunked");
+        let answer = served.answer(&format!("{short}2\r\n{{}}\r\n0\r\n\r\n"));
+        status(&answer).to_owned()
+    };
+    let until = Instant::now() + NEVER;
+    while asked() != "503" {
+        assert!(Instant::now() < until, "there is always room");
+    }
+    let size = head("size", "connection: close\r\ncontent-length: 2");
+    assert_eq!(
+        status(&served.answer(&format!("{size}{{}}"))),
+        "400",
+        "it lacks a model"
+    );
+    drop(two);
+    while asked() != "400" {
+        assert!(Instant::now() < until, "there is never room again");
     }
     served.stop();
 }

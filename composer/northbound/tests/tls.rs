@@ -237,6 +237,17 @@ async fn a_certificate_is_replaced_over_redfish_and_stays_so() {
         let told = refused.text().await.unwrap();
         assert!(!told.contains("PRIVATE KEY"), "{told}");
     }
+    let ask = async |path: &str| {
+        let request = own.get(format!("https://{}{path}", running.address));
+        let answer = request.basic_auth("admin", Some(admin.1)).send().await.unwrap();
+        answer.text().await.unwrap()
+    };
+    let first: Value = serde_json::from_str(&ask(SERVED).await).unwrap();
+    let whose = |shown: &Value| [shown["Subject"].clone(), shown["Issuer"].clone()];
+    assert_eq!(
+        whose(&first),
+        ["Poolwright manager", "Poolwright manager CA"].map(|name| json!({ "CommonName": name }))
+    );
     let believes = || authority.client().build().unwrap();
     assert!(!lives(&believes(), &running).await && lives(&support::client(&running), &running).await);
 
@@ -249,12 +260,9 @@ async fn a_certificate_is_replaced_over_redfish_and_stays_so() {
         lives(&own, &running).await,
         "whoever was connected is not any more"
     );
-    let ask = async |path: &str| {
-        let request = own.get(format!("https://{}{path}", running.address));
-        let answer = request.basic_auth("admin", Some(admin.1)).send().await.unwrap();
-        answer.text().await.unwrap()
-    };
     let shown: Value = serde_json::from_str(&ask(SERVED).await).unwrap();
+    assert_ne!(whose(&shown), whose(&first), "it is somebody else's");
+    assert_ne!(shown["SerialNumber"], first["SerialNumber"]);
     let text = shown["CertificateString"].as_str().unwrap();
     assert_eq!(
         text.replace('\n', ""),

@@ -5,6 +5,7 @@
 //! [`Site`]. So a search asks once for each sort of host and each shelf, and not for each host and GPU.
 
 use crate::survey::{Condition, HostFacts, Survey, UnitFacts, way};
+use crate::uplinks::Crossing;
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::id::{ControlEndpointId, FabricId, HostId, HostPortId, SwitchId};
 use poolwright_model::topology::{HostPort, PowerState, SwitchGraph};
@@ -17,6 +18,10 @@ pub(crate) struct Capacity<'a> {
     pub shelves: Vec<Shelf<'a>>,
     /// The shelves of each kind.
     pub kinds: BTreeMap<String, Vec<usize>>,
+    /// GPUs that may still be attached across uplinks; negative where more are than may be, empty where nothing is said.
+    pub uplinks: Vec<i64>,
+    /// In which of them a unit of a shelf counts at a site; empty where nothing is said.
+    crossings: Vec<Vec<Crossing>>,
     /// How many switch-to-switch cables lie between a site and a shelf; `None`: out of reach.
     hops: Vec<Vec<Option<u32>>>,
     alike: BTreeMap<Likeness, BTreeSet<usize>>,
@@ -35,6 +40,8 @@ pub(crate) struct Shelf<'a> {
     /// Clean ones first, then by id.
     units: BTreeSet<(Freshness, usize)>,
     key: ShelfKey<'a>,
+    /// One of its units.
+    sample: usize,
 }
 
 /// What has to be done before a unit can be bound.
@@ -57,6 +64,8 @@ struct ShelfKey<'a> {
     memory: Bytes,
     size: usize,
     place: Place<'a>,
+    /// How many GPUs are at each of these, in their order.
+    spread: Vec<u32>,
     managers: BTreeSet<Manager<'a>>,
 }
 
@@ -129,6 +138,7 @@ impl<'a> Capacity<'a> {
                     place: places.number(key.place.clone()),
                     units: BTreeSet::new(),
                     key,
+                    sample: at,
                 });
             }
             shelf_of[at] = Some(shelf);
@@ -142,6 +152,11 @@ impl<'a> Capacity<'a> {
             .iter()
             .map(|site| site.hops(&graph, &shelves))
             .collect();
+        let uplinks: Vec<i64> = survey.load.uplinks.iter().map(|uplink| uplink.free()).collect();
+        let crossings = match uplinks.is_empty() {
+            true => Vec::new(),
+            false => crossings(survey, &hosts, &shelves, sites.list.len()),
+        };
         let mut capacity = Self {
             port_at: HashMap::new(),
             host_at: hosts.iter().enumerate().map(|(at, host)| (host.id, at)).collect(),
@@ -149,6 +164,8 @@ impl<'a> Capacity<'a> {
             hosts,
             shelves,
             kinds,
+            uplinks,
+            crossings,
             hops,
             shelf_of,
         };
@@ -177,6 +194,12 @@ impl<'a> Capacity<'a> {
         self.hops[room.site][shelf]
     }
 
+    /// In which uplinks a unit of a shelf counts at a port, with how many GPUs.
+    pub fn crossing(&self, room: &PortRoom<'_>, shelf: usize) -> &[(usize, u32)] {
+        let of_site = self.crossings.get(room.site);
+        of_site.map_or(&[], |shelves| shelves[shelf].as_slice())
+    }
+
     /// Takes units off the shelves and slots off the ports of a host. The picks are within what is free.
     pub fn take(&mut self, host: usize, picks: &[Pick]) -> Vec<Taken> {
         let mut taken = Vec::new();
@@ -196,6 +219,7 @@ impl<'a> Capacity<'a> {
         }
         for unit in &taken {
             self.fill_port((unit.host, unit.port), i64::from(self.gpus_of(unit.unit)));
+            self.cross(unit, -1);
         }
         taken
     }
@@ -206,11 +230,25 @@ impl<'a> Capacity<'a> {
                 self.shelves[shelf].units.insert((back.freshness, back.unit));
             }
             self.fill_port((back.host, back.port), -i64::from(self.gpus_of(back.unit)));
+            self.cross(back, 1);
         }
     }
 
-    /// A held unit goes: its slots are free, and so is the unit, if it can be used again.
-    pub fn release(&mut self, unit: usize, port: &HostPortId, gpus: u32) {
+    /// What a unit counts in uplinks is no longer free there, or is again.
+    fn cross(&mut self, taken: &Taken, back: i64) {
+        if let (Some(shelf), false) = (self.shelf_of[taken.unit], self.uplinks.is_empty()) {
+            let site = self.hosts[taken.host].ports[taken.port].site;
+            for (uplink, gpus) in &self.crossings[site][shelf] {
+                self.uplinks[*uplink] += back * i64::from(*gpus);
+            }
+        }
+    }
+
+    /// A held unit goes: its slots are free, what it counts in uplinks is, and so is the unit, if it can be used again.
+    pub fn release(&mut self, unit: usize, port: &HostPortId, (gpus, crossing): (u32, &Crossing)) {
+        for (uplink, gpus) in crossing {
+            self.uplinks[*uplink] += i64::from(*gpus);
+        }
         if let Some(shelf) = self.shelf_of[unit] {
             self.shelves[shelf].units.insert((Freshness::Released, unit));
         }
@@ -220,7 +258,10 @@ impl<'a> Capacity<'a> {
     }
 
     /// Takes a release back, before anything else was taken.
-    pub fn hold_again(&mut self, unit: usize, port: &HostPortId, gpus: u32) {
+    pub fn hold_again(&mut self, unit: usize, port: &HostPortId, (gpus, crossing): (u32, &Crossing)) {
+        for (uplink, gpus) in crossing {
+            self.uplinks[*uplink] -= i64::from(*gpus);
+        }
         if let Some(shelf) = self.shelf_of[unit] {
             self.shelves[shelf].units.remove(&(Freshness::Released, unit));
         }
@@ -284,6 +325,27 @@ impl<'a> HostRoom<'a> {
     }
 }
 
+/// In which uplinks a unit of each shelf counts at each of so many sites.
+fn crossings(
+    survey: &Survey<'_>,
+    hosts: &[HostRoom<'_>],
+    shelves: &[Shelf<'_>],
+    sites: usize,
+) -> Vec<Vec<Crossing>> {
+    let mut ports: Vec<Option<&HostPort>> = vec![None; sites];
+    for room in hosts.iter().flat_map(|host| &host.ports) {
+        ports[room.site] = Some(room.port);
+    }
+    let at = |port: Option<&HostPort>| {
+        let crossing = |shelf: &Shelf<'_>| {
+            let gpus = survey.units[shelf.sample].gpus.iter().copied();
+            port.map_or_else(Vec::new, |port| survey.load.crossing(gpus, port))
+        };
+        shelves.iter().map(crossing).collect()
+    };
+    ports.into_iter().map(at).collect()
+}
+
 fn host_room<'a>(facts: &HostFacts<'a>, sites: &mut Interner<Site<'a>>) -> HostRoom<'a> {
     let ports = facts.ports.iter().filter_map(|port| {
         let point = way(port.port)?;
@@ -317,11 +379,14 @@ impl<'a> ShelfKey<'a> {
             at.dedup();
             at
         });
+        let mut counts: BTreeMap<Vec<_>, u32> = BTreeMap::new();
+        places.for_each(|place| *counts.entry(place).or_default() += 1);
         Some(Self {
             kind: unit.kind.as_ref()?.to_string(),
             memory: unit.memory,
             size: unit.gpus.len(),
-            place: places.collect(),
+            spread: counts.values().copied().collect(),
+            place: counts.into_keys().collect(),
             managers: unit
                 .points
                 .iter()

@@ -3,13 +3,14 @@
 //! every apply, and on a saved plan by whoever wants to know.
 //!
 //! Invariant: a plan for which [`check`] finds nothing can be done in any order that its steps allow, and at
-//! no moment is a GPU in two hands or a host port over its limit.
+//! no moment is a GPU in two hands, a host port over its limit, or more attached across uplinks because of it than may be.
 
 mod books;
 mod gpus;
 mod needs;
 mod slots;
 mod steps;
+mod uplinks;
 
 use crate::composition::{Composition, Held};
 use crate::plan::{Plan, World};
@@ -27,6 +28,7 @@ pub fn check(plan: &Plan, world: &World<'_>) -> Vec<Violation> {
     needs::check(&facts, &mut found);
     steps::check(&facts, &mut found);
     slots::check(&facts, &mut found);
+    uplinks::check(&facts, &mut found);
     found
 }
 

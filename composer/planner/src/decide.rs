@@ -14,6 +14,9 @@
 //! A demand whose need has changed is changed in place where its hosts can gain GPUs of the same kind, or one of them lose
 //! some; else it moves as a whole, if there is room for that, and else keeps what it has. A demand that is given back what
 //! it lent takes what there is of it, and what somebody uses stays where it is ([`crate::top_up`]).
+//!
+//! An elastic demand takes as many GPUs as there are, but for what others would lack then, and is given more once nobody
+//! lacks anything. Nothing of what it has is taken from it for others.
 
 use crate::capacity::{Capacity, Taken};
 use crate::composition::{Composition, Held};
@@ -26,28 +29,50 @@ use crate::reads::Reads;
 use crate::survey::{Condition, Survey, way};
 use crate::unplaced::Unplaced;
 use crate::{sequence, suits, why};
-use poolwright_model::id::{CompositionId, DemandId, HostPortId, UnitId};
+use poolwright_model::id::{CompositionId, DemandId, HostPortId};
 use poolwright_model::topology::{Gpu, PciIds};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+mod growing;
+mod making_way;
 mod promised;
 
 /// Makes the plan for what is wanted now. The same input gives the same plan.
 pub fn plan(input: &PlanInput<'_>) -> Plan {
     let survey = Survey::of(&input.world);
+    let mut changes = served(input, &survey);
+    if !changes.unplaced.is_empty()
+        && let Some(modest) = growing::modest(&input.world)
+    {
+        let input = PlanInput {
+            world: World {
+                demands: &modest,
+                ..input.world
+            },
+            ..input.clone()
+        };
+        let others = served(&input, &Survey::of(&input.world));
+        if others.unplaced.len() < changes.unplaced.len() {
+            changes = others;
+        }
+    }
+    changes.into_plan(input, &survey)
+}
+
+fn served(input: &PlanInput<'_>, survey: &Survey<'_>) -> Changes {
     let mut kept = Kept::Stands;
-    let mut changes = changes(input, &survey, kept, Turns::Packing);
+    let mut changes = changes(input, survey, kept, Turns::Packing);
     if !changes.unplaced.is_empty() && input.world.held.iter().any(|c| c.kept.is_some()) {
-        let without = self::changes(input, &survey, Kept::MakesWay, Turns::Packing);
+        let without = self::changes(input, survey, Kept::MakesWay, Turns::Packing);
         if without.unplaced.len() < changes.unplaced.len() {
             (changes, kept) = (without, Kept::MakesWay);
         }
     }
     if !changes.unplaced.is_empty() && several_with_shares(&input.world) {
-        changes = self::changes(input, &survey, kept, Turns::Shared);
+        changes = self::changes(input, survey, kept, Turns::Shared);
     }
-    changes.into_plan(input, &survey)
+    changes
 }
 
 fn several_with_shares(world: &World<'_>) -> bool {
@@ -105,6 +130,7 @@ fn changes(input: &PlanInput<'_>, survey: &Survey<'_>, kept: Kept, turns: Turns)
             draft.serve_in_part(wish);
         }
     }
+    draft.grow();
     draft.see_to_kept(kept);
     draft.changes
 }
@@ -210,6 +236,8 @@ pub(crate) struct Draft<'a, 's> {
     kept: Vec<&'a Composition>,
     /// Whether a demand whose turn came has let go of something.
     freed: bool,
+    /// Demands that are served, and may be given more.
+    elastic: Vec<Wish<'a>>,
 }
 
 impl<'a, 's> Draft<'a, 's> {
@@ -224,6 +252,7 @@ impl<'a, 's> Draft<'a, 's> {
             changes: Changes::default(),
             kept: Vec::new(),
             freed: false,
+            elastic: Vec::new(),
         }
     }
 
@@ -244,7 +273,9 @@ impl<'a, 's> Draft<'a, 's> {
         let mut wishes = Vec::new();
         for (id, has) in &has {
             match wanted.get(id) {
-                Some(demand) if suits::serves(self.survey, &demand.need, has) => self.keep(has),
+                Some(demand) if suits::serves(self.survey, &demand.need, has) => {
+                    self.keep_elastic(demand, has)
+                }
                 _ if self.put_off(has) => {}
                 Some(demand) => wishes.push(Wish {
                     demand,
@@ -325,48 +356,17 @@ impl<'a, 's> Draft<'a, 's> {
     pub(crate) fn let_go(&mut self, compositions: &[&Composition]) {
         for held in compositions.iter().flat_map(|c| &c.held) {
             if let Some(unit) = self.survey.unit_place(&held.unit) {
-                self.capacity.release(unit, &held.host_port, held.slots());
+                let takes = (held.slots(), &self.survey.load.crossing_of(held));
+                self.capacity.release(unit, &held.host_port, takes);
             }
         }
-    }
-
-    /// Once all others have what they get: what is kept goes where something of it was taken, or another tenant comes.
-    fn see_to_kept(&mut self, kept: Kept) {
-        let given = self.changes.composes.iter().flat_map(|c| &c.held);
-        let given: BTreeSet<UnitId> = given.map(|held| held.unit.clone()).collect();
-        for composition in std::mem::take(&mut self.kept) {
-            let others = self.changes.composes.iter();
-            let mut others = others.filter(|other| other.host == composition.host);
-            let meets_another = others.any(|other| other.tenant != composition.tenant);
-            let lacks = kept == Kept::MakesWay && self.was_taken(composition, &given);
-            if meets_another || lacks {
-                self.changes.releases.push(composition.clone());
-                continue;
-            }
-            self.keep(&[composition]);
-            if kept == Kept::MakesWay {
-                self.hold_again(&[composition]);
-            }
-        }
-    }
-
-    /// Whether a GPU of it, or a slot that it needs, has been given to somebody.
-    fn was_taken(&self, composition: &Composition, given: &BTreeSet<UnitId>) -> bool {
-        let mut needs: BTreeMap<&HostPortId, i64> = BTreeMap::new();
-        for held in &composition.held {
-            *needs.entry(&held.host_port).or_default() += i64::from(held.slots());
-        }
-        let has_room = |(port, slots): (&&HostPortId, &i64)| {
-            let free = self.capacity.free_at(port);
-            free.is_none_or(|free| free >= *slots)
-        };
-        composition.held.iter().any(|held| given.contains(&held.unit)) || !needs.iter().all(has_room)
     }
 
     pub(crate) fn hold_again(&mut self, compositions: &[&Composition]) {
         for held in compositions.iter().flat_map(|c| &c.held) {
             if let Some(unit) = self.survey.unit_place(&held.unit) {
-                self.capacity.hold_again(unit, &held.host_port, held.slots());
+                let takes = (held.slots(), &self.survey.load.crossing_of(held));
+                self.capacity.hold_again(unit, &held.host_port, takes);
             }
         }
     }

@@ -3,24 +3,26 @@
 //! Nothing else changes: every other composition is kept, and demands are not looked at. What is not
 //! possible is refused with the reason; a refusal changes nothing.
 
-use crate::capacity::Capacity;
 use crate::composition::{Composition, Held};
 use crate::decide::{Changes, held};
 use crate::names::Names;
 use crate::plan::{Deferral, Plan, PlanInput};
 use crate::survey::{Closed, Condition, Survey, UnitFacts};
-use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, TenantId, UnitId};
+use crate::uplinks::FullUplink;
+use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, TenantId, UnitId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) mod ports;
 
 /// Why something asked for by name is not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("no GPU was named")]
     NoGpus,
-    #[error("GPU {gpu} is not in the latest snapshot")]
+    #[error("there is no GPU {gpu}")]
     UnknownGpu { gpu: GpuId },
-    #[error("host {host} is not in the latest snapshot")]
+    #[error("there is no host {host}")]
     UnknownHost { host: HostId },
     #[error("there is no composition {composition}")]
     UnknownComposition { composition: CompositionId },
@@ -51,6 +53,8 @@ pub enum Refusal {
         needed: u32,
         free: u32,
     },
+    #[error(transparent)]
+    Uplinks(FullUplink),
     #[error("GPU {gpu} is not held by any composition")]
     NotHeld { gpu: GpuId },
     #[error("GPU {gpu} is at host {host} already")]
@@ -95,6 +99,10 @@ impl Refusal {
             Self::NotReachable { .. } => {
                 "`poolwright get fabrics` shows which hosts and GPUs are on one fabric".to_owned()
             }
+            Self::Uplinks(full) => format!(
+                "take GPUs at a switch of the host, detach some that are attached across, or let more be: {}",
+                full.to_raise()
+            ),
             Self::NoSlot { .. } => "release something from the host, or take another host".to_owned(),
             Self::NotHeld { .. } => {
                 "there is nothing to detach; a binding of somebody else is left alone".to_owned()
@@ -159,7 +167,7 @@ pub fn attach_for(
 ) -> Result<Plan, Refusal> {
     let survey = survey_of(gpus, host, input);
     let units = whole_units(&survey, gpus)?;
-    let composed = on_host(&survey, &units, host, input)?;
+    let composed = on_host(&survey, &units, host, &[], input)?;
     let composed = Composition {
         label: purpose.label.clone().unwrap_or_else(|| BY_NAME.to_owned()),
         tenant: purpose.tenant.clone(),
@@ -170,6 +178,45 @@ pub fn attach_for(
 
 /// A plan that attaches these GPUs to the host of a composition that was attached by name, as a part of it.
 pub fn extend(gpus: &[GpuId], composition: &CompositionId, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
+    let standing = by_name(composition, input)?;
+    let survey = survey_of(gpus, &standing.host, input);
+    let units = whole_units(&survey, gpus)?;
+    let added = on_host(&survey, &units, &standing.host, &[], input)?;
+    Ok(attached(standing.with(added.held), input, &survey))
+}
+
+/// A plan that gives such a composition GPUs for others that it has: all of it or nothing.
+pub fn exchange(
+    gains: &[GpuId],
+    gives: &[GpuId],
+    composition: &CompositionId,
+    input: &PlanInput<'_>,
+) -> Result<Plan, Refusal> {
+    let standing = by_name(composition, input)?;
+    let Going { releases, keeps } = going(gives, input)?;
+    if let Some(other) = releases.iter().find(|c| c.id != *composition) {
+        return Err(Refusal::Held {
+            gpu: other.held[0].gpus[0].clone(),
+            composition: other.id.clone(),
+            host: other.host.clone(),
+            demand: None,
+        });
+    }
+    let survey = survey_of([gains, gives].concat().as_slice(), &standing.host, input);
+    can_go(&survey, &releases)?;
+    let units = whole_units(&survey, gains)?;
+    let added = on_host(&survey, &units, &standing.host, &releases, input)?;
+    let changes = Changes {
+        keeps,
+        composes: vec![standing.with(added.held)],
+        releases,
+        ..Changes::default()
+    };
+    Ok(changes.into_plan(input, &survey))
+}
+
+/// A composition that was attached by name.
+fn by_name<'w>(composition: &CompositionId, input: &PlanInput<'w>) -> Result<&'w Composition, Refusal> {
     let standing = input.world.held.iter().find(|c| c.id == *composition);
     let standing = standing.ok_or_else(|| Refusal::UnknownComposition {
         composition: composition.clone(),
@@ -181,10 +228,7 @@ pub fn extend(gpus: &[GpuId], composition: &CompositionId, input: &PlanInput<'_>
             demand: demand.clone(),
         });
     }
-    let survey = survey_of(gpus, &standing.host, input);
-    let units = whole_units(&survey, gpus)?;
-    let added = on_host(&survey, &units, &standing.host, input)?;
-    Ok(attached(standing.with(added.held), input, &survey))
+    Ok(standing)
 }
 
 fn survey_of<'a>(gpus: &[GpuId], host: &HostId, input: &PlanInput<'a>) -> Survey<'a> {
@@ -226,7 +270,7 @@ pub fn move_to(gpus: &[GpuId], host: &HostId, input: &PlanInput<'_>) -> Result<P
     can_go(&survey, &releases)?;
     let composed = Composition {
         tenant: tenant_of(&releases)?,
-        ..on_host(&survey, &units, host, input)?
+        ..on_host(&survey, &units, host, &releases, input)?
     };
     let changes = Changes {
         keeps,
@@ -248,11 +292,12 @@ fn tenant_of(compositions: &[Composition]) -> Result<Option<TenantId>, Refusal> 
     }
 }
 
-/// These units in one new composition without a demand.
+/// These units in one new composition without a demand, once these have left.
 fn on_host(
     survey: &Survey<'_>,
     units: &BTreeSet<usize>,
     host: &HostId,
+    goes: &[Composition],
     input: &PlanInput<'_>,
 ) -> Result<Composition, Refusal> {
     let kinds = units
@@ -264,7 +309,7 @@ fn on_host(
         return Err(Refusal::SeveralKinds { kinds });
     }
     is_open(survey, host)?;
-    let placed = choose_ports(survey, units, host)?;
+    let placed = ports::choose(survey, units, host, goes)?;
     let held = placed.iter().map(|(unit, port)| {
         held(survey, *unit, port).ok_or_else(|| Refusal::NotReachable {
             gpu: survey.units[*unit].gpus[0].id.clone(),
@@ -526,53 +571,4 @@ pub(crate) fn is_open(survey: &Survey<'_>, host: &HostId) -> Result<(), Refusal>
         host: host.clone(),
         because: because.to_owned(),
     })
-}
-
-/// For each unit the nearest port of the host that reaches it and has room.
-fn choose_ports<'a>(
-    survey: &Survey<'a>,
-    units: &BTreeSet<usize>,
-    host: &HostId,
-) -> Result<Vec<(usize, &'a HostPortId)>, Refusal> {
-    let capacity = Capacity::of(survey);
-    let not_reachable = |unit: usize| Refusal::NotReachable {
-        gpu: survey.units[unit].gpus[0].id.clone(),
-        host: host.clone(),
-    };
-    let room = capacity.host_place(host).map(|at| &capacity.hosts[at]);
-    let mut free: Vec<i64> = room
-        .iter()
-        .flat_map(|room| &room.ports)
-        .map(|port| port.free)
-        .collect();
-    let mut placed = Vec::new();
-    for unit in units {
-        let ports = room.iter().flat_map(|room| room.ports.iter().enumerate());
-        let reach = ports.filter_map(|(at, port)| {
-            let hops = capacity.hops(port, capacity.shelf_of(*unit)?)?;
-            Some((hops, at, &port.port.id))
-        });
-        let mut reach: Vec<_> = reach.collect();
-        reach.sort();
-        if reach.is_empty() {
-            return Err(not_reachable(*unit));
-        }
-        let size = survey.units[*unit].gpus.len() as i64;
-        let chosen = reach.into_iter().find(|(_, at, _)| free[*at] >= size);
-        let Some((_, at, port)) = chosen else {
-            let needed = units
-                .iter()
-                .map(|unit| survey.units[*unit].gpus.len())
-                .sum::<usize>();
-            return Err(Refusal::NoSlot {
-                gpu: survey.units[*unit].gpus[0].id.clone(),
-                host: host.clone(),
-                needed: u32::try_from(needed).unwrap_or(u32::MAX),
-                free: u32::try_from(room.map_or(0, |room| room.free())).unwrap_or(u32::MAX),
-            });
-        };
-        free[at] -= size;
-        placed.push((*unit, port));
-    }
-    Ok(placed)
 }

@@ -4,19 +4,30 @@
 use crate::composition::Composition;
 use crate::plan::{Deferral, Deferred, Plan};
 use crate::unplaced::{Busy, Help, Holder, Reason, Tried, Unplaced};
+use crate::uplinks::FullUplink;
 use poolwright_model::id::GpuId;
 use std::fmt::{self, Display, Formatter};
 
 /// The whole plan, a sentence a line: what ends, what begins, what is put off, what is not served.
 pub fn explain(plan: &Plan) -> Vec<String> {
     let goes_on = |composition: &Composition| plan.keeps.contains(&composition.id);
+    // Nobody composed what was attached by name.
+    let by_name = |composition: &Composition| composition.demand.is_none() && composition.kept.is_none();
     let mut lines = Vec::new();
     for composition in &plan.releases {
-        let verb = if goes_on(composition) { "shrink" } else { "release" };
+        let verb = match (goes_on(composition), by_name(composition)) {
+            (true, _) => "shrink",
+            (false, true) => "detach",
+            (false, false) => "release",
+        };
         lines.push(format!("{verb} {}", sentence(composition, "from")));
     }
     for composition in &plan.composes {
-        let verb = if goes_on(composition) { "grow" } else { "compose" };
+        let verb = match (goes_on(composition), by_name(composition)) {
+            (true, _) => "grow",
+            (false, true) => "attach",
+            (false, false) => "compose",
+        };
         lines.push(format!("{verb} {}", sentence(composition, "on")));
     }
     lines.extend(plan.deferred.iter().map(Deferred::to_string));
@@ -241,6 +252,23 @@ impl Display for Reason {
                 gpus(*free),
                 are(*free)
             ),
+            Self::Uplinks {
+                kind,
+                needed,
+                free,
+                largest,
+                full,
+                ..
+            } => {
+                let full: Vec<String> = full.iter().map(FullUplink::to_string).collect();
+                write!(
+                    f,
+                    "{} of kind {kind} {} free, but at most {largest} of the {needed} needed can be had together: {}",
+                    gpus(*free),
+                    are(*free),
+                    full.join("; ")
+                )
+            }
             Self::TenantLimit {
                 tenant,
                 needed,
@@ -355,6 +383,23 @@ impl Display for Help {
             Self::AddHost { slots } => write!(f, "add a host with {}", counted(*slots, "slot")),
             Self::AllowSpanning => f.write_str("allow it to span hosts: so it would fit now"),
             Self::Connect => f.write_str("cable more of the GPUs and a host to one fabric"),
+            Self::ReleaseAcross {
+                fabric,
+                switch,
+                gpus: count,
+            } => write!(
+                f,
+                "release {} attached across the uplinks of switch {fabric}/{switch}",
+                gpus(*count)
+            ),
+            Self::RaiseUplinks {
+                fabric,
+                switch,
+                gpus: count,
+            } => write!(
+                f,
+                "let more be attached across: poolwright uplink set {fabric}/{switch} --gpus {count}"
+            ),
             Self::ReleaseOf { tenant, gpus: count } => {
                 write!(f, "release {} of tenant {tenant}", gpus(*count))
             }

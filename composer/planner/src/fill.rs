@@ -1,4 +1,5 @@
-//! What one host can be given: from few switches, from near, and without breaking up what is whole.
+//! What one host can be given: from few switches, from near, without breaking up what is whole, and no more across uplinks
+//! than these may carry.
 
 use crate::capacity::{Capacity, Pick};
 use std::cmp::Reverse;
@@ -45,20 +46,25 @@ impl Cost {
 
 /// Units of one shelf that a port reaches.
 #[derive(Clone, Copy)]
-struct Offer {
+struct Offer<'c> {
     size: u32,
     hops: u32,
     /// How many shelves the port reaches: a port that can do little else is used first.
     choices: usize,
     port: usize,
     shelf: usize,
+    /// In which uplinks a unit counts.
+    crossing: &'c [(usize, u32)],
 }
 
 /// Finds as many of the wanted GPUs as one host can have. Takes from few switches: from one that has
 /// all that is still wanted, the nearest and tightest of them, else from the one that gives most.
 pub(crate) fn fill(capacity: &Capacity<'_>, host: usize, shelves: &[usize], want: u32) -> Fit {
     let room = &capacity.hosts[host];
-    let mut free: Vec<i64> = room.ports.iter().map(|port| port.free).collect();
+    let mut free = Free {
+        slots: room.ports.iter().map(|port| port.free).collect(),
+        crossed: Vec::new(),
+    };
     let mut places = offers(capacity, host, shelves);
     let mut fit = Fit {
         host,
@@ -79,7 +85,8 @@ pub(crate) fn fill(capacity: &Capacity<'_>, host: usize, shelves: &[usize], want
         };
         places.remove(&place);
         for pick in &draw.picks {
-            free[pick.port] -= gpus_in(capacity, pick);
+            let crossing = capacity.crossing(&room.ports[pick.port], pick.shelf);
+            free.take(pick, capacity.shelves[pick.shelf].size, crossing);
         }
         fit.gpus += draw.gpus;
         fit.cost.switches += 1;
@@ -92,10 +99,42 @@ pub(crate) fn fill(capacity: &Capacity<'_>, host: usize, shelves: &[usize], want
     fit
 }
 
+/// What is left of a host's slots, and what the picks for it take of uplinks.
+#[derive(Clone)]
+struct Free {
+    slots: Vec<i64>,
+    /// GPUs, by uplink; few of these are crossed at once.
+    crossed: Vec<(usize, i64)>,
+}
+
+impl Free {
+    /// Units of an offer for which there are slots, and room in uplinks.
+    fn units(&self, capacity: &Capacity<'_>, offer: &Offer<'_>) -> usize {
+        let slots = self.slots[offer.port] / i64::from(offer.size);
+        let across = offer.crossing.iter().map(|(uplink, gpus)| {
+            let crossed = self.crossed.iter().find(|(known, _)| known == uplink);
+            let left = capacity.uplinks[*uplink] - crossed.map_or(0, |(_, gpus)| *gpus);
+            left.div_euclid(i64::from(*gpus))
+        });
+        usize::try_from(across.fold(slots, i64::min)).unwrap_or(0)
+    }
+
+    fn take(&mut self, pick: &Pick, size: u32, crossing: &[(usize, u32)]) {
+        self.slots[pick.port] -= i64::from(size) * pick.units as i64;
+        for (uplink, gpus) in crossing {
+            let taken = i64::from(*gpus) * pick.units as i64;
+            match self.crossed.iter_mut().find(|(known, _)| known == uplink) {
+                Some((_, crossed)) => *crossed += taken,
+                None => self.crossed.push((*uplink, taken)),
+            }
+        }
+    }
+}
+
 /// What of a switch a host's ports reach.
 #[derive(Default)]
-struct Place {
-    offers: Vec<Offer>,
+struct Place<'c> {
+    offers: Vec<Offer<'c>>,
     /// GPUs on all its shelves.
     gpus: u32,
     /// Of the nearest shelf.
@@ -103,8 +142,8 @@ struct Place {
 }
 
 /// What a host's ports reach, by switch.
-fn offers(capacity: &Capacity<'_>, host: usize, shelves: &[usize]) -> BTreeMap<usize, Place> {
-    let mut places: BTreeMap<usize, Place> = BTreeMap::new();
+fn offers<'c>(capacity: &'c Capacity<'_>, host: usize, shelves: &[usize]) -> BTreeMap<usize, Place<'c>> {
+    let mut places: BTreeMap<usize, Place<'c>> = BTreeMap::new();
     for (port, room) in capacity.hosts[host].ports.iter().enumerate() {
         let in_reach = shelves.iter().filter_map(|shelf| {
             let size = capacity.shelves[*shelf].size;
@@ -129,6 +168,7 @@ fn offers(capacity: &Capacity<'_>, host: usize, shelves: &[usize]) -> BTreeMap<u
                 choices: in_reach.len(),
                 port,
                 shelf,
+                crossing: capacity.crossing(room, shelf),
             });
         }
     }
@@ -138,8 +178,8 @@ fn offers(capacity: &Capacity<'_>, host: usize, shelves: &[usize]) -> BTreeMap<u
 /// What the best switch gives, and which that is; of equals the first.
 fn best_draw(
     capacity: &Capacity<'_>,
-    places: &BTreeMap<usize, Place>,
-    free: &[i64],
+    places: &BTreeMap<usize, Place<'_>>,
+    free: &Free,
     want: u32,
 ) -> Option<(usize, Draw)> {
     let mut best: Option<(usize, Draw)> = None;
@@ -159,7 +199,7 @@ fn best_draw(
     best
 }
 
-impl Place {
+impl Place<'_> {
     /// A rank that no draw from here is less than.
     fn at_best(&self, want: u32) -> Rank {
         let left = match self.offers.as_slice() {
@@ -196,8 +236,8 @@ impl Draw {
 
 /// Draws from one switch, near before far. Of units of several sizes first the largest that are not too
 /// large, then the smallest that are; where that leaves no room for a large one, the large ones first.
-fn draw(capacity: &Capacity<'_>, offers: &[Offer], free: &[i64], want: u32) -> Draw {
-    let near = |offer: &Offer| (offer.hops, offer.choices, offer.port, offer.shelf);
+fn draw(capacity: &Capacity<'_>, offers: &[Offer<'_>], free: &Free, want: u32) -> Draw {
+    let near = |offer: &Offer<'_>| (offer.hops, offer.choices, offer.port, offer.shelf);
     let mut offers = offers.to_vec();
     offers.sort_by_key(|offer| match offer.size > want {
         false => (false, u32::MAX - offer.size, near(offer)),
@@ -216,8 +256,8 @@ fn draw(capacity: &Capacity<'_>, offers: &[Offer], free: &[i64], want: u32) -> D
     }
 }
 
-fn draw_in_order(capacity: &Capacity<'_>, offers: &[Offer], free: &[i64], want: u32) -> Draw {
-    let mut free = free.to_vec();
+fn draw_in_order(capacity: &Capacity<'_>, offers: &[Offer<'_>], free: &Free, want: u32) -> Draw {
+    let mut free = free.clone();
     let mut drawn: BTreeMap<usize, usize> = BTreeMap::new();
     let mut result = Draw {
         picks: Vec::new(),
@@ -231,22 +271,22 @@ fn draw_in_order(capacity: &Capacity<'_>, offers: &[Offer], free: &[i64], want: 
         }
         let units = drawn.entry(offer.shelf).or_default();
         let there = capacity.shelves[offer.shelf].units_left() - *units;
-        let room = usize::try_from(free[offer.port] / i64::from(offer.size)).unwrap_or(0);
         let wanted = (want - result.gpus).div_ceil(offer.size) as usize;
-        let take = there.min(room).min(wanted);
+        let take = there.min(free.units(capacity, offer)).min(wanted);
         if take == 0 {
             continue;
         }
         *units += take;
         let gpus = u32::try_from(take).unwrap_or(u32::MAX) * offer.size;
-        free[offer.port] -= i64::from(gpus);
-        result.gpus += gpus;
-        result.hops += gpus * offer.hops;
-        result.picks.push(Pick {
+        let pick = Pick {
             port: offer.port,
             shelf: offer.shelf,
             units: take,
-        });
+        };
+        free.take(&pick, offer.size, offer.crossing);
+        result.gpus += gpus;
+        result.hops += gpus * offer.hops;
+        result.picks.push(pick);
     }
     drawn.retain(|_, units| *units > 0);
     let left = drawn.iter().map(|(shelf, units)| {
@@ -268,8 +308,4 @@ fn drop_superfluous(capacity: &Capacity<'_>, fit: &mut Fit, want: u32) {
         }
     }
     fit.picks.retain(|pick| pick.units > 0);
-}
-
-fn gpus_in(capacity: &Capacity<'_>, pick: &Pick) -> i64 {
-    i64::from(capacity.shelves[pick.shelf].size) * pick.units as i64
 }

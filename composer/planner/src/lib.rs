@@ -10,10 +10,11 @@
 //!   `sequence` (in which order it is done), `why` (what stood in the way).
 //! * [`direct`]: an attach, a detach or a release by name is a plan too.
 //! * [`promise`]: what tenants are guaranteed, and the most that they may hold.
+//! * [`uplinks`]: GPUs that may be attached across the uplinks of switches.
 //! * [`owed`]: what was lent and is to be given back, which no other plan may take.
 //! * [`kept`]: what is attached and idle for what is expected.
 //! * [`adopt`](mod@adopt): the plan that takes over what somebody else bound.
-//! * [`horizon`]: planning over time, for demands with windows.
+//! * [`horizon`]: planning over time, for demands with windows. [`calendar`]: a manager's calendar as such a problem.
 //! * [`undo`](mod@undo): the plan that takes a plan back.
 //! * [`mod@forecast`]: how many GPUs will be wanted, with what suffices in nine of ten cases.
 //! * [`queue`]: jobs without a window, in their order: what starts now, where, and what is attached for it.
@@ -23,6 +24,7 @@
 //! is served stays where it is; every demand is placed or comes back with a reason.
 
 pub mod adopt;
+pub mod calendar;
 pub mod check;
 pub mod closure;
 pub mod composition;
@@ -40,6 +42,7 @@ pub mod reads;
 pub mod settled;
 pub mod undo;
 pub mod unplaced;
+pub mod uplinks;
 pub mod violation;
 
 mod capacity;
@@ -64,6 +67,7 @@ pub use explain::explain;
 pub use plan::{Cordoned, Deferral, Deferred, Plan, PlanInput, Reserved, Summary, Wanted, World};
 pub use promise::{Promises, Share};
 pub use reads::{Reads, Stale};
-pub use suits::served_but_for_failures;
+pub use suits::{served_but_for_failures, served_otherwise};
 pub use unplaced::{Help, Reason, Tried, Unplaced};
+pub use uplinks::{FullUplink, Uplinks};
 pub use violation::Violation;

@@ -2,7 +2,8 @@
 //!
 //! The rules, the first that makes a difference decides:
 //! 1. One host before several: all alternatives of the need are tried on one host, in their rank order;
-//!    only then, where the need may span hosts, spread over several.
+//!    only then, where the need may span hosts, spread over several. Of an elastic need each alternative is spread before
+//!    the next one is tried.
 //! 2. Where the need names no kind: the kind with the smallest memory that suffices, so that large GPUs are
 //!    left for those who need them.
 //! 3. Fewest hosts.
@@ -30,15 +31,23 @@ pub(crate) struct Part {
 
 /// Takes what a need asks for; `None`, and nothing taken, where that is not possible.
 pub(crate) fn serve(capacity: &mut Capacity<'_>, need: &Need) -> Option<Vec<Part>> {
-    for set in &need.alternatives {
+    let tried_at_once = match need.elastic {
+        true => 1,
+        false => need.alternatives.len().max(1),
+    };
+    let mut sets = need.alternatives.chunks(tried_at_once);
+    sets.find_map(|sets| serve_by_any(capacity, sets, need.spannable))
+}
+
+fn serve_by_any(capacity: &mut Capacity<'_>, sets: &[GpuSet], spannable: bool) -> Option<Vec<Part>> {
+    for set in sets {
         for shelves in shelves_for(capacity, set) {
             if let Some(part) = on_one_host(capacity, &shelves, set.count) {
                 return Some(vec![part]);
             }
         }
     }
-    let spread = need.alternatives.iter().filter(|_| need.spannable);
-    for set in spread {
+    for set in sets.iter().filter(|_| spannable) {
         for shelves in shelves_for(capacity, set) {
             if let Some(parts) = over_hosts(capacity, &shelves, set) {
                 return Some(parts);

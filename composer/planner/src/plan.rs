@@ -5,6 +5,7 @@ use crate::demand::Demand;
 use crate::promise::Promises;
 use crate::reads::{Reads, Stale};
 use crate::unplaced::Unplaced;
+use crate::uplinks::Uplinks;
 use jiff::Timestamp;
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, PlanId, UnitId};
@@ -27,6 +28,7 @@ pub struct World<'a> {
     pub demands: &'a [Demand],
     pub cordoned: &'a Cordoned,
     pub promises: &'a Promises,
+    pub uplinks: &'a Uplinks,
 }
 
 /// A unit that a running operation has in hand.

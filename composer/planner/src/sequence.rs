@@ -1,9 +1,9 @@
 //! In which order a plan is done: the steps, and which must wait for which.
 //!
 //! For a unit that goes: drain → unbind → reset. For a unit that comes: (reset, where it is dirty) → preflight
-//! → bind → verify → ready. A bind waits for the reset of its unit, and, where its host port has no slot to spare,
-//! for the unbinds that free one; what comes to a host waits until what was kept there for another tenant is gone. So
-//! the steps may run in any order that `after` allows and no port ever holds more than it can. Everything else may run
+//! → bind → verify → ready. A bind waits for the reset of its unit, and, where its host port has no slot to spare or
+//! uplinks carry no more, for the unbinds that make room; what comes to a host waits until what was kept there for another tenant is gone. So
+//! the steps may run in any order that `after` allows, and no port ever holds more than it can, nor uplinks. Everything else may run
 //! side by side.
 
 use crate::composition::{Composition, Held};
@@ -16,6 +16,7 @@ use std::collections::{HashMap, VecDeque};
 pub(crate) fn steps(survey: &Survey<'_>, releases: &[Composition], composes: &[Composition]) -> Vec<Step> {
     let mut steps = Steps::default();
     let mut freed: HashMap<&HostPortId, VecDeque<(u32, i64)>> = HashMap::new();
+    let mut freed_across: HashMap<usize, VecDeque<(u32, i64)>> = HashMap::new();
     let mut reset: HashMap<&UnitId, u32> = HashMap::new();
     // At each host the unbinds of what was kept.
     let mut kept: HashMap<&HostId, Vec<(Option<&TenantId>, u32)>> = HashMap::new();
@@ -32,8 +33,13 @@ pub(crate) fn steps(survey: &Survey<'_>, releases: &[Composition], composes: &[C
         }
         let slots = (unbind, i64::from(held.slots()));
         freed.entry(&held.host_port).or_default().push_back(slots);
+        for (uplink, gpus) in survey.load.crossing_of(held) {
+            let across = freed_across.entry(uplink).or_default();
+            across.push_back((unbind, i64::from(gpus)));
+        }
     }
-    let mut slots: HashMap<&HostPortId, Slots> = HashMap::new();
+    let mut slots: HashMap<&HostPortId, Room> = HashMap::new();
+    let mut across: HashMap<usize, Room> = HashMap::new();
     for composition in composes {
         let mut binds = Vec::new();
         for held in &composition.held {
@@ -45,9 +51,16 @@ pub(crate) fn steps(survey: &Survey<'_>, releases: &[Composition], composes: &[C
             }
             let port = slots.entry(&held.host_port).or_insert_with(|| {
                 let free = survey.port(&held.host_port).map_or(0, |port| port.free);
-                Slots::new(free, freed.remove(&held.host_port).unwrap_or_default())
+                Room::new(free, freed.remove(&held.host_port).unwrap_or_default())
             });
             let mut room = port.take(i64::from(held.slots()));
+            for (uplink, gpus) in survey.load.crossing_of(held) {
+                let uplink = across.entry(uplink).or_insert_with(|| {
+                    let coming = freed_across.remove(&uplink).unwrap_or_default();
+                    Room::new(survey.load.uplinks[uplink].free(), coming)
+                });
+                room.extend(uplink.take(i64::from(gpus)));
+            }
             let others = kept.get(&composition.host).into_iter().flatten();
             let others = others.filter(|(tenant, _)| *tenant != composition.tenant.as_ref());
             room.extend(others.map(|(_, unbind)| *unbind));
@@ -99,38 +112,38 @@ impl Steps {
     }
 }
 
-/// The slots of a host port that can be had: those free from the start, and those that unbinds free.
-struct Slots {
+/// The room for GPUs at a host port or across an uplink: what is free from the start, and what unbinds free.
+struct Room {
     now: i64,
     coming: VecDeque<(u32, i64)>,
-    /// Unbinds that every bind waits for, because more is bound there than the limit says.
+    /// Unbinds that every bind waits for, because more is there than the limit says.
     owed: Vec<u32>,
 }
 
-impl Slots {
+impl Room {
     fn new(free: i64, mut coming: VecDeque<(u32, i64)>) -> Self {
         let (mut now, mut owed) = (free, Vec::new());
         while now < 0
-            && let Some((unbind, slots)) = coming.pop_front()
+            && let Some((unbind, freed)) = coming.pop_front()
         {
-            now += slots;
+            now += freed;
             owed.push(unbind);
         }
         Self { now, coming, owed }
     }
 
-    /// Uses so many slots, and returns the unbinds that free them.
-    fn take(&mut self, mut slots: i64) -> Vec<u32> {
+    /// Uses room for so many GPUs, and returns the unbinds that make it.
+    fn take(&mut self, mut gpus: i64) -> Vec<u32> {
         let mut wait_for = self.owed.clone();
-        let at_once = self.now.clamp(0, slots);
+        let at_once = self.now.clamp(0, gpus);
         self.now -= at_once;
-        slots -= at_once;
-        while slots > 0
+        gpus -= at_once;
+        while gpus > 0
             && let Some((unbind, freed)) = self.coming.front_mut()
         {
             wait_for.push(*unbind);
-            let used = slots.min(*freed);
-            slots -= used;
+            let used = gpus.min(*freed);
+            gpus -= used;
             *freed -= used;
             if *freed == 0 {
                 self.coming.pop_front();

@@ -9,7 +9,7 @@ use poolwright_model::id::{DemandId, UnitId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::Gpu;
 use poolwright_sizing::need::{GpuSet, Need};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether these compositions together are what the need asks for: one of its alternatives, and no unit more.
 /// A unit that the snapshot doesn't show is taken for what it was composed as.
@@ -44,6 +44,26 @@ pub fn served_but_for_failures(world: &World<'_>) -> BTreeSet<DemandId> {
         .filter(lacks_an_exchange)
         .map(|demand| demand.id.clone())
         .collect()
+}
+
+/// Demands that hold something, and not what they want: a plan for all changes that.
+pub fn served_otherwise(world: &World<'_>) -> BTreeSet<DemandId> {
+    let mut has: BTreeMap<&DemandId, Vec<&Composition>> = BTreeMap::new();
+    for composition in world.held {
+        if let Some(demand) = &composition.demand {
+            has.entry(demand).or_default().push(composition);
+        }
+    }
+    let wanted: BTreeSet<&DemandId> = world.demands.iter().map(|demand| &demand.id).collect();
+    has.retain(|id, _| wanted.contains(id));
+    let units = has.values().flatten().flat_map(|c| &c.held);
+    let survey = Survey::near(world, units.map(|held| &held.unit), []);
+    let demands = world.demands.iter();
+    let otherwise = demands.filter(|demand| {
+        let has = has.get(&demand.id);
+        has.is_some_and(|has| !serves_if_well(&survey, &demand.need, has))
+    });
+    otherwise.map(|demand| demand.id.clone()).collect()
 }
 
 /// Whether it would be what the need asks for if nothing of it had failed.

@@ -2,6 +2,7 @@
 
 use crate::composition::{Composition, Held};
 use crate::plan::{Deferral, World};
+use crate::uplinks::Load;
 use poolwright_model::composable::WhyNotKind;
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::id::{GpuId, HostId, HostPortId, UnitId};
@@ -16,6 +17,8 @@ pub(crate) struct Survey<'a> {
     pub world: World<'a>,
     pub units: Vec<UnitFacts<'a>>,
     pub hosts: Vec<HostFacts<'a>>,
+    /// Of the whole pool, also where only a part is surveyed.
+    pub load: Load<'a>,
     unit_at: HashMap<&'a UnitId, usize>,
     port_at: HashMap<&'a HostPortId, (usize, usize)>,
 }
@@ -184,6 +187,7 @@ impl<'a> Survey<'a> {
             world: *world,
             units,
             hosts,
+            load: Load::of(world),
             unit_at,
             port_at,
         };

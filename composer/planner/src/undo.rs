@@ -6,6 +6,7 @@
 
 use crate::composition::{Composition, Held};
 use crate::decide::Changes;
+use crate::direct::ports::Across;
 use crate::direct::{self, is_free, is_open};
 use crate::plan::{Plan, PlanInput};
 use crate::survey::Survey;
@@ -92,6 +93,7 @@ fn can_be_had(
         .flat_map(|c| &c.held)
         .map(|held| &held.unit)
         .collect();
+    let mut across = Across::without(survey, leaving);
     let mut room: BTreeMap<&HostPortId, i64> = BTreeMap::new();
     for held in leaving.iter().flat_map(|c| &c.held) {
         *room.entry(&held.host_port).or_default() += i64::from(held.slots());
@@ -118,6 +120,13 @@ fn can_be_had(
                     needed: held.slots(),
                     free: u32::try_from(port.free).unwrap_or_default(),
                 });
+            }
+            if let Err(uplink) = across.take(&survey.load.crossing_of(held)) {
+                let all = wanted.iter().flat_map(|c| &c.held);
+                let all = all.flat_map(|held| survey.load.crossing_of(held));
+                let gpus = all.filter(|(at, _)| *at == uplink).map(|(_, gpus)| gpus).sum();
+                let before = Across::without(survey, leaving);
+                return Err(direct::Refusal::Uplinks(before.full(survey, uplink, gpus)));
             }
         }
     }

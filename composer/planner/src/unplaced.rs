@@ -1,8 +1,9 @@
 //! Why a demand was not served, with the numbers, and what would help. [`mod@crate::explain`] says it in
 //! sentences, the same everywhere.
 
+use crate::uplinks::FullUplink;
 use jiff::Timestamp;
-use poolwright_model::id::{CompositionId, DemandId, TenantId};
+use poolwright_model::id::{CompositionId, DemandId, FabricId, SwitchId, TenantId};
 use poolwright_model::units::Bytes;
 use poolwright_sizing::need::GpuSet;
 use serde::{Deserialize, Serialize};
@@ -86,6 +87,16 @@ pub enum Reason {
         free: u32,
         largest: u32,
     },
+    /// It could be had but for the uplinks of these switches: `largest` is the most that could be had together, and `ever`
+    /// no less than what could be if nothing else were attached.
+    Uplinks {
+        kind: String,
+        needed: u32,
+        free: u32,
+        largest: u32,
+        ever: u32,
+        full: Vec<FullUplink>,
+    },
     /// Its tenant holds so many beside it, and may hold so many at most.
     TenantLimit {
         tenant: TenantId,
@@ -119,6 +130,7 @@ impl Reason {
             | Self::NotReachable { .. } => true,
             Self::NoHostWithSlots { needed, largest, .. } => largest < needed,
             Self::TenantLimit { needed, most, .. } => most < needed,
+            Self::Uplinks { needed, ever, .. } => ever < needed,
             Self::AllBusy { .. }
             | Self::NoHost { .. }
             | Self::Fragmented { .. }
@@ -218,6 +230,18 @@ pub enum Help {
     AllowSpanning,
     /// Cable hosts and GPUs to one fabric.
     Connect,
+    /// Let go of so many that are attached across the uplinks of the switch.
+    ReleaseAcross {
+        fabric: FabricId,
+        switch: SwitchId,
+        gpus: u32,
+    },
+    /// Let so many be attached across the uplinks of the switch.
+    RaiseUplinks {
+        fabric: FabricId,
+        switch: SwitchId,
+        gpus: u32,
+    },
     /// Let go of so many of what the tenant holds.
     ReleaseOf {
         tenant: TenantId,

@@ -1,7 +1,9 @@
 //! What can be wrong with a plan.
 
 use poolwright_model::composable::WhyNot;
-use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, TenantId, UnitId};
+use poolwright_model::id::{
+    CompositionId, DemandId, FabricId, GpuId, HostId, HostPortId, SwitchId, TenantId, UnitId,
+};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Verb;
 use poolwright_model::topology::PowerState;
@@ -73,6 +75,16 @@ pub enum Violation {
         port: HostPortId,
         worst: i64,
         limit: i64,
+    },
+
+    #[error(
+        "uplinks of switch {fabric}/{switch} may have to carry {worst} GPUs at once, and may carry {most}"
+    )]
+    TooManyAcross {
+        fabric: FabricId,
+        switch: SwitchId,
+        worst: i64,
+        most: u32,
     },
 
     // What for.

@@ -10,8 +10,10 @@ use crate::survey::{Closed, Condition, Survey, UnitFacts};
 use crate::unplaced::{Busy, Help, Holder, Reason, Tried, Unplaced};
 use poolwright_model::id::CompositionId;
 use poolwright_model::units::Bytes;
-use poolwright_sizing::need::GpuSet;
+use poolwright_sizing::need::{GpuSet, Need};
 use std::collections::{BTreeMap, BTreeSet};
+
+mod uplinks;
 
 /// Says for every alternative of a demand's need why it is not possible. Leaves the capacity as it was.
 pub(crate) fn not_placed(
@@ -25,7 +27,7 @@ pub(crate) fn not_placed(
     let mut tried: Vec<Tried> = sets
         .map(|set| {
             let kinds = census(survey, &owners, set);
-            let reason = reason(survey, capacity, &kinds, set, demand.need.spannable);
+            let reason = reason(survey, capacity, &kinds, set, &demand.need);
             let span = !demand.need.spannable && would_span(capacity, set);
             Tried {
                 helps: helps(&reason, set, span, &kinds),
@@ -34,8 +36,9 @@ pub(crate) fn not_placed(
             }
         })
         .collect();
-    // The sort is stable: of equals, the better alternative stays in front.
-    tried.sort_by_key(|tried| distance(&tried.reason));
+    // The sort is stable: of equals, the better alternative stays in front. Of an elastic need the fewest GPUs are nearest.
+    let gpus = |tried: &Tried| if demand.need.elastic { tried.set.count } else { 0 };
+    tried.sort_by_key(|tried| (distance(&tried.reason), gpus(tried)));
     Unplaced {
         demand: demand.id.clone(),
         tenant: demand.tenant.clone(),
@@ -49,7 +52,7 @@ pub(crate) fn not_placed(
 /// on the machines, and that before what takes new ones.
 fn distance(reason: &Reason) -> u8 {
     match reason {
-        Reason::AllBusy { .. } | Reason::Fragmented { .. } => 0,
+        Reason::AllBusy { .. } | Reason::Fragmented { .. } | Reason::Uplinks { .. } => 0,
         Reason::NoHostWithSlots { needed, largest, .. } if needed <= largest => 0,
         Reason::NoHost { .. } => 1,
         Reason::NoHostWithSlots { .. } | Reason::NotReachable { .. } => 2,
@@ -153,7 +156,7 @@ fn reason(
     capacity: &mut Capacity<'_>,
     kinds: &BTreeMap<String, Census<'_>>,
     set: &GpuSet,
-    spannable: bool,
+    need: &Need,
 ) -> Reason {
     let needed = set.count;
     if kinds.values().all(|census| census.pool() + census.too_small == 0) {
@@ -192,7 +195,7 @@ fn reason(
             held_by: census.held_by.values().cloned().collect(),
         };
     }
-    no_room(survey, capacity, set, spannable, kind, free)
+    no_room(survey, capacity, set, need, kind, free)
 }
 
 /// There are GPUs enough; then it is the hosts, or the way to them.
@@ -200,11 +203,11 @@ fn no_room(
     survey: &Survey<'_>,
     capacity: &mut Capacity<'_>,
     set: &GpuSet,
-    spannable: bool,
+    need: &Need,
     kind: String,
     free: u32,
 ) -> Reason {
-    let needed = set.count;
+    let (needed, spannable) = (set.count, need.spannable);
     if capacity.hosts.is_empty() {
         let closed = |why: Closed| {
             let hosts = survey.hosts.iter().filter(|host| host.closed == Some(why));
@@ -254,11 +257,22 @@ fn no_room(
         let fits = hosts.map(|host| fill(capacity, host, &shelves, needed).gpus);
         fits.max().unwrap_or(0)
     };
-    Reason::Fragmented {
+    let full = uplinks::in_the_way(survey, capacity, set, need);
+    if full.is_empty() {
+        return Reason::Fragmented {
+            kind,
+            needed,
+            free,
+            largest,
+        };
+    }
+    Reason::Uplinks {
+        ever: uplinks::ever(survey, capacity, &shelves, spannable),
         kind,
         needed,
         free,
         largest,
+        full,
     }
 }
 
@@ -334,6 +348,7 @@ fn helps(reason: &Reason, set: &GpuSet, span: bool, kinds: &BTreeMap<String, Cen
             kind: kind.clone(),
             gpus: needed - largest,
         }],
+        Reason::Uplinks { full, .. } => uplinks::helps(full),
         Reason::TenantLimit { .. } | Reason::Promised { .. } | Reason::Owed { .. } => Vec::new(),
     };
     if span {

@@ -8,7 +8,7 @@ use poolwright_model::id::{GpuId, HostId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::Verb;
 use poolwright_planner::direct::{
-    Purpose, Refusal, attach, attach_for, detach, extend, move_to, release, repair,
+    Purpose, Refusal, attach, attach_for, detach, exchange, extend, move_to, release, repair,
 };
 use poolwright_planner::{Plan, Reserved, check};
 use poolwright_sizing::need::Need;
@@ -67,6 +67,48 @@ fn what_was_attached_by_name_is_extended() {
         matches!(gone, Err(Refusal::UnknownComposition { .. })),
         "{gone:?}"
     );
+}
+
+#[test]
+fn what_was_attached_by_name_has_gpus_exchanged_at_a_full_host_too() {
+    let mut rack = rack();
+    let plan = attach(&ids(&["g001", "g002", "g003"]), &host("h"), &rack.input());
+    done(&mut rack, plan);
+    let composition = rack.held[0].id.clone();
+    let plan = exchange(&ids(&["g004"]), &ids(&["g001"]), &composition, &rack.input());
+    let plan = done(&mut rack, plan);
+    let place_of = |verb| plan.steps.iter().position(|step| step.verb == verb).unwrap();
+    let unbind = plan.steps[place_of(Verb::Unbind)].index;
+    assert!(
+        plan.steps[place_of(Verb::Preflight)].after.contains(&unbind),
+        "it waits for the slot"
+    );
+    let has = |rack: &Rack| {
+        let held = rack.held.iter().find(|c| c.id == composition);
+        let mut gpus: Vec<String> = held.unwrap().gpus().map(ToString::to_string).collect();
+        gpus.sort();
+        gpus
+    };
+    assert_eq!(has(&rack), ["g002", "g003", "g004"]);
+    assert_eq!(rack.gpu_mut("g001").state, GpuState::Free);
+
+    // All that it has, for one.
+    let all = ids(&["g002", "g003", "g004"]);
+    let plan = exchange(&ids(&["g001"]), &all, &composition, &rack.input());
+    done(&mut rack, plan);
+    assert_eq!(has(&rack), ["g001"]);
+
+    let plan = attach(&ids(&["g002"]), &host("other"), &rack.input());
+    done(&mut rack, plan);
+    let refused = |gains: &[&str], gives: &[&str]| {
+        exchange(&ids(gains), &ids(gives), &composition, &rack.input()).unwrap_err()
+    };
+    let foreign = refused(&["g003"], &["g002"]);
+    assert!(matches!(foreign, Refusal::Held { .. }), "{foreign:?}");
+    let taken = refused(&["g002"], &["g001"]);
+    assert!(matches!(taken, Refusal::Held { .. }), "{taken:?}");
+    let free = refused(&["g003"], &["g004"]);
+    assert!(matches!(free, Refusal::NotHeld { .. }), "{free:?}");
 }
 
 #[test]
@@ -161,13 +203,8 @@ fn refusals_of_attach() {
     let nothing: Spoil = |_| {};
     let table: [(&[&str], &str, Spoil, &str); 14] = [
         (&[], "h", nothing, "no GPU was named"),
-        (&["g999"], "h", nothing, "GPU g999 is not in the latest snapshot"),
-        (
-            &["g001"],
-            "nowhere",
-            nothing,
-            "host nowhere is not in the latest snapshot",
-        ),
+        (&["g999"], "h", nothing, "there is no GPU g999"),
+        (&["g001"], "nowhere", nothing, "there is no host nowhere"),
         (
             &["g005"],
             "h",

@@ -10,16 +10,6 @@ use poolwright_planner::Reserved;
 use poolwright_sizing::need::Need;
 use support::*;
 
-/// Two hosts and two switches, four GPUs of 80 GiB on each, cabled.
-fn two_switches() -> Rack {
-    Rack::new()
-        .gpus("f/s1", "h100", 80.0, 4)
-        .gpus("f/s2", "h100", 80.0, 4)
-        .host("host-1", "f/s1", 8)
-        .host("host-2", "f/s2", 8)
-        .cable("f", "s1", "s2")
-}
-
 #[test]
 fn one_kind_in_a_composition() {
     let rack = Rack::new()

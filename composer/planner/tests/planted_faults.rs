@@ -85,7 +85,7 @@ fn waits_for_a_slot(plan: &Plan) -> usize {
 type Fault = fn(&mut Plan, &mut Rack);
 type StepFault = fn(&mut Plan);
 
-const FAULTS: [(&str, Fault); 58] = [
+const FAULTS: [(&str, Fault); 59] = [
     ("KeptNotHeld", |plan, _| {
         plan.keeps.push("nobody".parse().unwrap())
     }),
@@ -271,6 +271,10 @@ const FAULTS: [(&str, Fault); 58] = [
         assert_eq!(other.len(), 1);
         plan.steps[waits].after = other;
     }),
+    ("TooManyAcross", |_, rack| {
+        rack.host_mut("host-2").ports[0].switch = Some("t".parse().unwrap());
+        rack.uplinks.most.insert(switch_at("f/t"), 3);
+    }),
     ("NoSuchDemand", |_, rack| rack.forget("moves-in")),
     ("WrongTenant", |plan, _| {
         plan.composes[0].tenant = Some("other".parse().unwrap())
@@ -439,7 +443,7 @@ fn each_rule_has_a_planted_fault() {
 }
 
 /// All rules; [`rule_of`] makes the compiler ask for a new one.
-const RULES: [&str; 37] = [
+const RULES: [&str; 38] = [
     "KeptNotHeld",
     "NeitherKeptNorReleased",
     "ReleaseNotHeld",
@@ -477,6 +481,7 @@ const RULES: [&str; 37] = [
     "StepTarget",
     "StepOrder",
     "NotRead",
+    "TooManyAcross",
 ];
 
 fn rule_of(violation: &Violation) -> &'static str {
@@ -519,6 +524,7 @@ fn rule_of(violation: &Violation) -> &'static str {
         V::StepTarget { .. } => 34,
         V::StepOrder { .. } => 35,
         V::NotRead { .. } => 36,
+        V::TooManyAcross { .. } => 37,
     };
     RULES[at]
 }

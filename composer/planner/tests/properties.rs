@@ -1,13 +1,14 @@
 //! However racks and demands come: every plan passes the check, can be carried out in any order that it
-//! allows, leaves alone what is served, and gives everything back in the end.
+//! allows, attaches no more across uplinks than these may carry, leaves alone what is served, and gives everything back
+//! in the end.
 #![expect(clippy::unwrap_used, reason = "a test may end where it goes wrong")]
 
 mod support;
 
-use poolwright_model::id::CompositionId;
+use poolwright_model::id::{CompositionId, FabricId, SwitchId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::{Health, PowerState};
-use poolwright_planner::Plan;
+use poolwright_planner::{Plan, Reason};
 use poolwright_sizing::need::{GpuSet, Need};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,6 +119,16 @@ fn change(rack: &mut Rack, changes: &[(usize, i32, Option<Need>)]) -> BTreeSet<S
     changed
 }
 
+/// What some uplinks may carry.
+fn uplinks() -> impl Strategy<Value = BTreeMap<(FabricId, SwitchId), u32>> {
+    let some = prop::collection::vec((0..PLACES.len(), 0..6u32), 0..4);
+    some.prop_map(|some| {
+        let some = some.into_iter();
+        some.map(|(place, gpus)| (switch_at(PLACES[place]), gpus))
+            .collect()
+    })
+}
+
 /// Compositions that the plan doesn't touch.
 fn untouched(plan: &Plan) -> BTreeSet<&CompositionId> {
     let touched: BTreeSet<_> = plan
@@ -133,11 +144,13 @@ proptest! {
     #[test]
     fn a_life_of_a_rack(
         shape in shapes(),
-        rounds in prop::collection::vec(changes(), 1..6),
+        rounds in prop::collection::vec((changes(), uplinks()), 1..6),
         seed in any::<u64>(),
     ) {
         let mut rack = rack(&shape);
-        for (round, changes) in rounds.iter().enumerate() {
+        for (round, (changes, uplinks)) in rounds.iter().enumerate() {
+            // Said anew each time, also less than what is there.
+            rack.uplinks.most = uplinks.clone();
             let changed = change(&mut rack, changes);
             let before = rack.held.clone();
             let plan = rack.apply(seed.wrapping_add(round as u64));
@@ -172,6 +185,64 @@ proptest! {
         let plan = rack.plan();
         prop_assert!(plan.releases.is_empty());
         prop_assert_eq!(untouched(&plan).len(), rack.held.len());
+    }
+
+    /// Uplinks that carry all there is are like those of which nothing is said.
+    #[test]
+    fn wide_uplinks_change_nothing(shape in shapes(), first in changes(), second in changes()) {
+        let mut rack = rack(&shape);
+        change(&mut rack, &first);
+        rack.apply(1);
+        change(&mut rack, &second);
+        let plan = rack.plan();
+        rack.uplinks.most = PLACES.iter().map(|place| (switch_at(place), 1000)).collect();
+        prop_assert_eq!(plan, rack.plan());
+    }
+
+    /// Uplinks are named as the reason where the demand would be served without them, and only there; with what would help,
+    /// it is.
+    #[test]
+    fn uplinks_are_told_where_they_are_in_the_way(
+        shape in shapes(),
+        first in changes(),
+        more in sets(),
+        spans in any::<bool>(),
+        uplinks in uplinks(),
+    ) {
+        let mut rack = rack(&shape);
+        change(&mut rack, &first);
+        rack.apply(1);
+        rack.demands.retain(|demand| rack.held.iter().any(|c| c.demand.as_ref() == Some(&demand.id)));
+        rack.demand("last", 0, need(vec![more], spans));
+        rack.uplinks.most = uplinks;
+        let plan = rack.plan();
+        let Some(unplaced) = plan.unplaced.iter().find(|unplaced| unplaced.demand.as_str() == "last") else {
+            return Ok(());
+        };
+        let mut free = rack.clone();
+        free.uplinks.most.clear();
+        let served = free.plan().unplaced.iter().all(|unplaced| unplaced.demand.as_str() != "last");
+        match &unplaced.tried[0].reason {
+            Reason::Uplinks { full, largest, needed, ever, .. } => {
+                prop_assert!(served && largest < needed && largest <= ever, "{unplaced}");
+                if ever < needed {
+                    // Nor would it be if nobody had anything.
+                    let mut empty = rack.clone();
+                    empty.demands.retain(|demand| demand.id.as_str() == "last");
+                    let plan = empty.plan();
+                    prop_assert!(plan.unplaced.iter().any(|unplaced| unplaced.demand.as_str() == "last"), "{unplaced}");
+                }
+                for full in full {
+                    let switch = (full.fabric.clone(), full.switch.clone());
+                    rack.uplinks.most.insert(switch, full.needed);
+                }
+                let raised = rack.plan();
+                prop_assert!(raised.unplaced.iter().all(|unplaced| unplaced.demand.as_str() != "last"), "{unplaced}");
+            }
+            // Whoever wants any kind is told of the one that is nearest.
+            _ if unplaced.tried[0].set.kind.is_none() => {}
+            reason => prop_assert!(!served, "{reason}"),
+        }
     }
 
     /// What is not served really has no place: counted by brute force where units are single GPUs.

@@ -81,3 +81,20 @@ fn a_pod_of_one_fabric_with_gpus_and_hosts_on_different_switches() {
     let plan = rack.plan();
     assert!(plan.composes.len() >= 400, "{}", plan.summary());
 }
+
+#[test]
+fn a_pod_whose_uplinks_carry_only_so_many() {
+    let mut rack = pod(1, 128, true);
+    // All that a host gets comes from another switch.
+    let leaves = (0..128).map(|leaf| (switch_at(&format!("f00/leaf{leaf:02}")), 24));
+    rack.uplinks.most = leaves.collect();
+    ask(&mut rack, 500);
+    let plan = rack.apply(1);
+    assert!(plan.composes.len() >= 100, "{}", plan.summary());
+    for (uplink, carried) in rack.across() {
+        assert!(carried <= rack.uplinks.most[uplink], "{uplink:?}");
+    }
+    rack.demands.truncate(100);
+    ask(&mut rack, 250);
+    assert!(!rack.plan().unplaced.is_empty());
+}

@@ -8,7 +8,10 @@
 use crate::closure::HostClosure;
 use crate::endpoint::{Address, Endpoint, Standing};
 use crate::error::ServiceError;
+use crate::host::RetiredHosts;
 use crate::quarantine::Quarantine;
+use crate::suspicion::Suspicion;
+use crate::uplink::UplinkCapacity;
 use poolwright_executor::{Claim, CompositionRecord, GpuRecord, Pause};
 use poolwright_model::id::{ControlEndpointId, GpuId, HostId, UnitId};
 use poolwright_planner::Composition;
@@ -46,8 +49,14 @@ pub(crate) struct Pages {
     pub pauses: BTreeMap<String, Pause>,
     /// GPUs that failed and are out of use.
     pub quarantined: BTreeMap<GpuId, Quarantine>,
+    /// GPUs whose links have many errors.
+    pub suspects: BTreeMap<GpuId, Suspicion>,
     /// Hosts that somebody closed, also where that is over.
     pub closures: BTreeMap<HostId, HostClosure>,
+    /// Hosts that are out of service.
+    pub retired: RetiredHosts,
+    /// What uplinks may carry, where somebody has said it.
+    pub uplinks: BTreeMap<String, UplinkCapacity>,
     /// How many compositions hold a unit.
     held: HashMap<UnitId, usize>,
     /// When each document was written or deleted last.
@@ -78,6 +87,9 @@ enum Kind {
     HostClosure,
     Pause,
     Quarantine,
+    RetiredHosts,
+    Suspicion,
+    Uplink,
 }
 
 /// What was written about.
@@ -112,6 +124,9 @@ impl Kind {
             HostClosure::KIND => Some(Self::HostClosure),
             Pause::KIND => Some(Self::Pause),
             Quarantine::KIND => Some(Self::Quarantine),
+            RetiredHosts::KIND => Some(Self::RetiredHosts),
+            Suspicion::KIND => Some(Self::Suspicion),
+            UplinkCapacity::KIND => Some(Self::Uplink),
             _ => None,
         }
     }
@@ -290,11 +305,23 @@ impl Pages {
             pages.note(Kind::Quarantine, found.value.id(), found.revision);
             pages.quarantined.insert(found.value.gpu.clone(), found.value);
         }
+        for found in read_all::<Suspicion>(store).await? {
+            pages.note(Kind::Suspicion, found.value.id(), found.revision);
+            pages.suspects.insert(found.value.gpu.clone(), found.value);
+        }
         for found in read_all::<HostClosure>(store).await? {
             pages.note(Kind::HostClosure, found.value.id(), found.revision);
             pages
                 .closures
                 .insert(found.value.closure.host.clone(), found.value);
+        }
+        for found in read_all::<RetiredHosts>(store).await? {
+            pages.note(Kind::RetiredHosts, found.value.id(), found.revision);
+            pages.retired = found.value;
+        }
+        for found in read_all::<UplinkCapacity>(store).await? {
+            pages.note(Kind::Uplink, found.value.id(), found.revision);
+            pages.uplinks.insert(found.value.id.clone(), found.value);
         }
         Ok(pages)
     }
@@ -352,6 +379,12 @@ impl Pages {
         revision.filter(|_| self.closures.contains_key(host))
     }
 
+    /// When something was said last of what uplinks may carry, or attached across them.
+    pub fn uplink_revision(&self, id: &str) -> Option<u64> {
+        let revision = self.revisions.get(&(Kind::Uplink, id.to_owned())).copied();
+        revision.filter(|_| self.uplinks.contains_key(id))
+    }
+
     fn note(&mut self, kind: Kind, id: &str, revision: u64) {
         self.revisions.insert((kind, id.to_owned()), revision);
     }
@@ -405,11 +438,27 @@ impl Pages {
                 self.quarantined.extend(new.map(|new| (gpu.clone(), new)));
                 self.changed(Some(Change::Gpu(gpu)));
             }
+            Kind::Suspicion => {
+                let new: Option<Suspicion> = json.map(serde_json::from_str).transpose()?;
+                let gpu = GpuId::from_lossy(id);
+                self.suspects.remove(&gpu);
+                self.suspects.extend(new.map(|new| (gpu.clone(), new)));
+                self.changed(Some(Change::Gpu(gpu)));
+            }
             Kind::HostClosure => {
                 let new: Option<HostClosure> = json.map(serde_json::from_str).transpose()?;
                 let host = HostId::from_lossy(id);
                 self.closures.remove(&host);
                 self.closures.extend(new.map(|new| (host, new)));
+            }
+            Kind::Uplink => {
+                let new: Option<UplinkCapacity> = json.map(serde_json::from_str).transpose()?;
+                self.uplinks.remove(id);
+                self.uplinks.extend(new.map(|new| (id.clone(), new)));
+            }
+            Kind::RetiredHosts => {
+                let new: Option<RetiredHosts> = json.map(serde_json::from_str).transpose()?;
+                self.retired = new.unwrap_or_default();
             }
         }
         Ok(())
@@ -488,7 +537,9 @@ impl Pages {
             Kind::Pause => pages.pauses.contains_key(id),
             Kind::HostClosure => pages.closures.contains_key(&HostId::from_lossy(id)),
             Kind::Quarantine => pages.quarantined.contains_key(&GpuId::from_lossy(id)),
-            Kind::Endpoint => true,
+            Kind::Suspicion => pages.suspects.contains_key(&GpuId::from_lossy(id)),
+            Kind::Uplink => pages.uplinks.contains_key(id),
+            Kind::Endpoint | Kind::RetiredHosts => true,
         };
         if let Some(oldest) = self.deleted.pop_front()
             && !is_there(self, &oldest)

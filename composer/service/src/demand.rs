@@ -68,6 +68,9 @@ pub struct DemandSpec {
     /// How many GPUs, where no model is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
+    /// It is elastic: content with fewer than `gpus`, down to these, and given more when a plan finds them free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_gpus: Option<u32>,
     /// Only this kind: the name of a hardware profile, or a model text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
@@ -276,6 +279,14 @@ impl DemandSpec {
                 "give model and task, such as model = \"70B\" and task = \"infer\", or gpus = 4",
             );
         }
+        if let (Some(least), most) = (self.least_gpus, self.gpus.unwrap_or_default())
+            && !(1..=most).contains(&least)
+        {
+            return refused(
+                &format!("has a least_gpus of {least}, and gpus of {most}"),
+                "least_gpus is 1 or more, and no more than gpus",
+            );
+        }
         let of_one_job = [
             ("task", self.task.is_some()),
             ("context", self.context.is_some()),
@@ -343,12 +354,17 @@ impl DemandSpec {
                 .iter_mut()
                 .for_each(|set| set.min_memory_per_gpu = least);
         }
-        Ok(need.spanning(true))
+        let least = self.least_gpus.unwrap_or(count);
+        Ok(need.spanning(true).from_least(least))
     }
 }
 
 /// The hardware profile that people mean by `kind`.
-pub(crate) fn profile_name(kind: &str) -> Result<String, ServiceError> {
+///
+/// # Errors
+///
+/// None is called that.
+pub fn profile_name(kind: &str) -> Result<String, ServiceError> {
     let found = Profiles::builtin().named(kind);
     found.map(|kind| kind.name.clone()).map_err(|unknown| {
         ServiceError::new(ErrorCode::NotFound, unknown.to_string()).with_hint(unknown.hint())

@@ -6,12 +6,15 @@ use crate::error::ServiceError;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use poolwright_driver::{DriverError, Fabric, HostSide};
+use poolwright_model::address::nobodys;
 use poolwright_model::driver_label::DriverLabel;
+use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_store::Stored;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// How to reach a management service. Its password is kept sealed in the store, for every manager of it; or
@@ -49,6 +52,46 @@ impl EndpointSpec {
     pub fn address(&self) -> Option<Address> {
         let url = url::Url::parse(&self.url).ok()?;
         Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
+    }
+
+    /// What is wrong with the URL, if no service can be reached by it, whoever answers there. `others` are schemes beside
+    /// those of HTTP, whose URLs are for the connector to judge.
+    pub fn misaddressed(&self, others: &[&str]) -> Option<String> {
+        let url = match url::Url::parse(&self.url) {
+            Ok(url) => url,
+            Err(error) => return Some(format!("the URL can't be understood: {error}")),
+        };
+        if others.contains(&url.scheme()) {
+            return None;
+        }
+        let address: Option<IpAddr> = match url.host() {
+            None => return Some("the URL names no host".to_owned()),
+            Some(url::Host::Ipv4(ip)) => Some(ip.into()),
+            Some(url::Host::Ipv6(ip)) => Some(ip.into()),
+            Some(url::Host::Domain(_)) => None,
+        };
+        let is_here = match address {
+            Some(ip) => ip.is_loopback(),
+            None => url.domain() == Some("localhost"),
+        };
+        if let Some(what) = address.and_then(nobodys) {
+            return Some(format!("the URL's host is {what}, and no management service's"));
+        }
+        let path = url.path().trim_end_matches('/');
+        let wrong = match url.scheme() {
+            "https" | "http" if !url.username().is_empty() || url.password().is_some() => {
+                "the URL holds an account: give username and password apart from it"
+            }
+            "https" | "http" if !matches!(path, "" | "/redfish" | "/redfish/v1") || url.query().is_some() => {
+                "a service is known by its host and port: leave out the path and what follows it"
+            }
+            "http" if !is_here && !self.insecure_http => {
+                "the URL is plain http to another machine, which anybody on the way can read and change"
+            }
+            "https" | "http" => return None,
+            other => return Some(format!("the scheme of the URL is {other}, and not https")),
+        };
+        Some(wrong.to_owned())
     }
 
     /// Whether nothing differs but where files lie: of the password, and of the authority that is believed.
@@ -194,6 +237,11 @@ pub trait Connector: Send + Sync {
         Err(DriverError::no_effect(message))
     }
 
+    /// Schemes of URLs that it takes beside those of HTTP.
+    fn other_schemes(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Somebody asks by name: credentials that were refused so often that they are sent no more may be sent once
     /// more there.
     fn allow_one_more_try(&self, _spec: &EndpointSpec) {}
@@ -210,8 +258,13 @@ impl From<DriverError> for ServiceError {
             ErrorKind::OutcomeUnknown => ErrorCode::Indeterminate,
             ErrorKind::CannotTell => ErrorCode::BadRequest,
         };
+        let unconnected = matches!(
+            error.fault,
+            FaultKind::Unreachable | FaultKind::Timeout | FaultKind::Tls | FaultKind::NotRedfish
+        );
         Self {
             hint: error.hint.clone(),
+            unconnected: unconnected && code == ErrorCode::Unavailable,
             ..Self::new(code, error.message)
         }
     }
@@ -221,6 +274,57 @@ impl From<DriverError> for ServiceError {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_url_by_which_nobody_can_be_reached_is_wrong_whoever_answers() {
+        let wrong = |url: &str| {
+            let spec = json!({ "id": "box-1", "url": url });
+            serde_json::from_value::<EndpointSpec>(spec)
+                .unwrap()
+                .misaddressed(&["lab"])
+        };
+        for (url, says) in [
+            ("not a url", "can't be understood"),
+            ("", "can't be understood"),
+            ("ftp://box-1", "the scheme of the URL is ftp"),
+            ("data:text", "names no host"),
+            ("https://user:pw@box-1", "holds an account"),
+            ("https://user@box-1", "holds an account"),
+            ("https://box-1/redfish?x", "leave out the path"),
+            ("https://box-1/elsewhere", "leave out the path"),
+            ("http://box-1", "plain http"),
+            ("https://169.254.169.254", "link-local or metadata address"),
+            ("https://0xa9fea9fe:8443", "link-local or metadata address"),
+            ("https://[::ffff:169.254.0.17]", "link-local or metadata address"),
+            ("https://[fe80::1]", "a link-local address"),
+            ("https://[fd00:ec2::254]", "a metadata address"),
+            ("https://100.100.100.200", "a metadata address"),
+            ("https://168.63.129.16", "a metadata address"),
+            ("https://0.0.0.0", "this network"),
+            ("https://[::]", "an unspecified"),
+            ("https://224.0.0.1", "a multicast address"),
+            ("https://255.255.255.255", "a reserved or broadcast address"),
+        ] {
+            let told = wrong(url).unwrap_or_default();
+            assert!(told.contains(says) && !told.contains("pw"), "{url}: {told}");
+        }
+        for url in [
+            "https://box-1",
+            "https://10.0.0.7:8443/redfish/v1/",
+            "https://192.168.1.7",
+            "https://172.16.0.7",
+            "https://100.64.0.7",
+            "https://[fd12::7]",
+            "https://127.0.0.1:8443",
+            "https://203.0.113.7",
+            "http://127.0.0.1:1",
+            "http://[::1]:1/redfish",
+            "http://localhost",
+            "lab:///somewhere",
+        ] {
+            assert_eq!(wrong(url), None, "{url}");
+        }
+    }
 
     /// As each earlier version of the tables has them; and one of today, which is read back as it is.
     #[test]

@@ -14,6 +14,8 @@ use std::fmt;
 pub enum ErrorCode {
     /// The request can't be understood, or asks for something that can't be.
     BadRequest,
+    /// More than is read at once.
+    TooLarge,
     NotFound,
     /// Whoever asks may not do that there; `details` has what is lacking.
     Forbidden,
@@ -56,6 +58,9 @@ pub struct ServiceError {
     /// What was planned for was taken by others meanwhile: another plan may do.
     #[serde(skip)]
     pub taken: bool,
+    /// No management service was reached, or who answers there is not believed: asking again changes nothing by itself.
+    #[serde(skip)]
+    pub unconnected: bool,
 }
 
 impl ServiceError {
@@ -68,6 +73,7 @@ impl ServiceError {
             details: Vec::new(),
             stale: Box::default(),
             taken: false,
+            unconnected: false,
         }
     }
 
@@ -77,10 +83,14 @@ impl ServiceError {
 
     pub fn not_found(kind: &str, id: &str) -> Self {
         let error = Self::new(ErrorCode::NotFound, format!("there is no {kind} {id:?}"));
-        match kind {
-            "operation" => error.with_hint("poolwright ops list --all has those that are kept"),
-            kind => error.with_hint(format!("poolwright get {kind}s has the names")),
-        }
+        error.with_hint(match kind {
+            "operation" => "poolwright ops list --all has those that are kept".to_owned(),
+            "account" | "tenant" => format!("poolwright {kind} list has the names"),
+            "kind" => "poolwright size --list kinds has the names".to_owned(),
+            // No command lists them.
+            "subscription" => "GET /redfish/v1/EventService/Subscriptions lists what there is".to_owned(),
+            kind => format!("poolwright get {kind}s has the names"),
+        })
     }
 
     pub fn with_details(mut self, details: Vec<String>) -> Self {
@@ -214,5 +224,6 @@ mod tests {
         let hint = |kind| ServiceError::not_found(kind, "x").hint.unwrap();
         assert_eq!(hint("schedule"), "poolwright get schedules has the names");
         assert!(hint("operation").contains("ops list"));
+        assert_eq!(hint("account"), "poolwright account list has the names");
     }
 }

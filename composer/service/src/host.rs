@@ -1,4 +1,4 @@
-//! Hosts over their life: out of service for good, replaced by others, and what each has gone through.
+//! Hosts over their life: out of service for good, replaced by others, carried elsewhere, and what each has gone through.
 //!
 //! All that are retired are one document: where managers share a store, each operation that gives units away is committed on
 //! that document as it was read, so that none brings something to a host that was retired meanwhile.
@@ -6,12 +6,13 @@
 use crate::agent::Agent;
 use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
-use poolwright_model::id::{ControlEndpointId, HostId, HostPortId};
+use poolwright_model::id::{ControlEndpointId, FabricId, HostId, HostPortId, PortId, SwitchId};
 use poolwright_model::topology::Host;
 use poolwright_store::Stored;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Of what a host has gone through so much is remembered: the latest.
 const MOST_KEPT: usize = 100;
@@ -81,10 +82,172 @@ impl RetiredHosts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum HostTurn {
-    Retired { why: String },
+    Retired {
+        why: String,
+    },
     Reinstated,
-    ReplacedBy { host: HostId },
-    Replaces { host: HostId },
+    ReplacedBy {
+        host: HostId,
+    },
+    Replaces {
+        host: HostId,
+    },
+    /// Somebody carries it elsewhere, as people call where that is.
+    Leaves {
+        to: String,
+    },
+    /// It has come there.
+    Moved {
+        to: String,
+        from: HostPlace,
+        now: HostPlace,
+    },
+    /// It was to be carried elsewhere, and stays.
+    Stays,
+}
+
+/// Where a host is: what it is plugged into, and who speaks for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostPlace {
+    pub bmc: Option<ControlEndpointId>,
+    pub ports: BTreeSet<HostPortPlace>,
+}
+
+/// A port of a fabric that a host is plugged into.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct HostPortPlace {
+    pub fabric: FabricId,
+    pub switch: Option<SwitchId>,
+    pub port: Option<PortId>,
+}
+
+impl HostPlace {
+    pub(crate) fn of(host: &Host) -> Self {
+        let of_fabrics = host
+            .ports
+            .iter()
+            .filter(|port| port.fabric != FabricId::unknown());
+        Self {
+            bmc: host.bmc.clone(),
+            ports: of_fabrics
+                .map(|port| HostPortPlace {
+                    fabric: port.fabric.clone(),
+                    switch: port.switch.clone(),
+                    port: port.port.clone(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Ports of switches: one without is not plugged in, as far as anybody knows.
+    fn plugged_in(&self) -> BTreeSet<&HostPortPlace> {
+        let ports = self.ports.iter();
+        ports
+            .filter(|place| place.switch.is_some() && place.port.is_some())
+            .collect()
+    }
+}
+
+impl fmt::Display for HostPlace {
+    /// Such as `PCIe/switch-1/U2, PCIe/switch-2/U2 and BMC host-3-bmc`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let port = |place: &HostPortPlace| {
+            let mut told = place.fabric.to_string();
+            let switch = place.switch.iter().map(ToString::to_string);
+            for step in switch.chain(place.port.iter().map(ToString::to_string)) {
+                told.push('/');
+                told.push_str(&step);
+            }
+            told
+        };
+        let ports: Vec<String> = self.ports.iter().map(port).collect();
+        match ports.is_empty() {
+            true => f.write_str("no port")?,
+            false => f.write_str(&ports.join(", "))?,
+        }
+        match &self.bmc {
+            Some(bmc) => write!(f, " and BMC {bmc}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A host that is carried elsewhere: it is given nothing until it is seen there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Relocation {
+    pub host: HostId,
+    pub since: Timestamp,
+    pub by: String,
+    /// Where to, as people call it.
+    pub to: String,
+    pub from: HostPlace,
+    /// It was closed for this, and is opened when this is over.
+    pub opens: bool,
+}
+
+impl Stored for Relocation {
+    const KIND: &'static str = "host-relocation";
+    fn id(&self) -> &str {
+        self.host.as_str()
+    }
+}
+
+impl fmt::Display for Relocation {
+    /// Such as `host host-3 is moved to rack 7 since 2026-03-02T12:00:00Z, by kim, from PCIe/switch-1/U2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            host,
+            since,
+            by,
+            to,
+            from,
+            ..
+        } = self;
+        write!(
+            f,
+            "host {host} is moved to {to} since {since}, by {by}, from {from}"
+        )
+    }
+}
+
+impl Relocation {
+    /// One that begins now; refused where nobody would know the host again.
+    pub(crate) fn of(host: &Host, to: String, by: &str, now: Timestamp) -> Result<Self, ServiceError> {
+        let id = &host.id;
+        if host.uuid.is_none() {
+            let message = format!("host {id} has no UUID: at other ports nobody would know it again");
+            return Err(ServiceError::new(ErrorCode::Conflict, message).with_hint(format!(
+                "give it one in its firmware; or, once it is seen there by another name: poolwright host replace {id} NEW"
+            )));
+        }
+        Ok(Self {
+            host: id.clone(),
+            since: now,
+            by: by.to_owned(),
+            to,
+            from: HostPlace::of(host),
+            opens: true,
+        })
+    }
+
+    /// Whether it is plugged in again, and nowhere where it was. One that has ports in no fabric is known by its BMC. Where
+    /// a fabric does not tell where a port is plugged in, somebody has to say that it has come.
+    pub(crate) fn has_arrived(&self, host: &Host) -> bool {
+        let now = HostPlace::of(host);
+        if self.from.ports.is_empty() && now.ports.is_empty() {
+            return now.bmc.is_some() && now.bmc != self.from.bmc;
+        }
+        let (before, now) = (self.from.plugged_in(), now.plugged_in());
+        !before.is_empty() && !now.is_empty() && now.is_disjoint(&before)
+    }
+
+    /// Refuses what can't be done with it meanwhile.
+    pub(crate) fn refusal(&self) -> ServiceError {
+        ServiceError::new(ErrorCode::Conflict, self.to_string()).with_hint(format!(
+            "end that first: poolwright host move {0} --done, or --cancel",
+            self.host
+        ))
+    }
 }
 
 /// What was known of a host when something happened to it.
@@ -176,6 +339,9 @@ pub struct HostLife {
     pub of: HostHistory,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retired: Option<Retirement>,
+    /// Where it is carried to, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relocation: Option<Relocation>,
     /// The agent that was enrolled last, also where it was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Agent>,
@@ -184,6 +350,78 @@ pub struct HostLife {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn seen_at(ports: &[&str], bmc: Option<&str>) -> Host {
+        let port = |place: &&str| {
+            // One without a slash is plugged in nowhere.
+            let (switch, port) = place.split_once('/').unzip();
+            serde_json::json!({"id": format!("host-1:{place}"), "fabric": "PCIe", "switch": switch, "port": port, "slots": 4,
+                "free_window_bytes": null, "free_buses": null})
+        };
+        let ports: Vec<serde_json::Value> = ports.iter().map(port).collect();
+        serde_json::from_value(
+            serde_json::json!({"id": "host-1", "name": "host-1", "power_state": "on", "ports": ports,
+            "bmc": bmc}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_host_that_nobody_would_know_again_is_not_carried_away() {
+        let host = |uuid: Option<&str>| Host {
+            uuid: uuid.map(str::to_owned),
+            ..seen_at(&["s1/U1"], None)
+        };
+        let of = |host: &Host| Relocation::of(host, "rack 7".to_owned(), "kim", Timestamp::UNIX_EPOCH);
+        let refused = of(&host(None)).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Conflict);
+        assert!(refused.hint.unwrap().contains("host replace host-1"));
+        let begun = of(&host(Some("4c4c4544-0042-3510-8052-b4c04f4d3732"))).unwrap();
+        assert_eq!(begun.from.to_string(), "PCIe/s1/U1");
+    }
+
+    #[test]
+    fn a_host_has_come_once_it_is_plugged_in_and_nowhere_where_it_was() {
+        let moved_from = |ports: &[&str], bmc| Relocation {
+            host: HostId::from_lossy("host-1"),
+            since: Timestamp::UNIX_EPOCH,
+            by: "kim".to_owned(),
+            to: "rack 7".to_owned(),
+            from: HostPlace::of(&seen_at(ports, bmc)),
+            opens: true,
+        };
+        let carried = moved_from(&["s1/U1", "s2/U1"], Some("bmc-1"));
+        for (ports, bmc, expected) in [
+            (&["s1/U1", "s2/U1"][..], "bmc-1", false),
+            (&["s1/U1", "s2/U1"], "bmc-2", false),
+            (&["s1/U1", "s2/U7"], "bmc-1", false),
+            (&["s2/U1"], "bmc-1", false),
+            (&[], "bmc-2", false),
+            (&["unplugged"], "bmc-1", false),
+            (&["unplugged", "s1/U7"], "bmc-1", true),
+            (&["s1/U7"], "bmc-1", true),
+            (&["s3/U1", "s4/U1"], "bmc-2", true),
+        ] {
+            assert_eq!(
+                carried.has_arrived(&seen_at(ports, Some(bmc))),
+                expected,
+                "{ports:?} {bmc}"
+            );
+        }
+        let without = moved_from(&[], Some("bmc-1"));
+        for (ports, bmc, expected) in [
+            (&[][..], Some("bmc-1"), false),
+            (&[], None, false),
+            (&[], Some("bmc-2"), true),
+            (&["s1/U1"], Some("bmc-1"), false),
+        ] {
+            assert_eq!(
+                without.has_arrived(&seen_at(ports, bmc)),
+                expected,
+                "{ports:?} {bmc:?}"
+            );
+        }
+    }
 
     #[test]
     fn the_latest_is_remembered_and_the_last_replacement_counts() {

@@ -39,10 +39,14 @@ pub struct JobSpec {
     /// How long it may run: after that its GPUs are let go of, unless they are in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<Span>,
-    /// It may be stopped, and waits again then, where a calendar or a tenant's guarantee wants its GPUs; with a checkpoint:
-    /// also where that did not succeed within the grace.
+    /// It may be stopped, and waits again then, where a calendar, a tenant's guarantee or a job of higher priority that
+    /// preempts wants its GPUs; with a checkpoint: also where that did not succeed within the grace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_stop: bool,
+    /// Jobs of lower priority that may be stopped make way for it where it has no room, and it goes before all of them that
+    /// wait.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub preempts: bool,
     /// It is told so long before it is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<Span>,
@@ -254,6 +258,11 @@ impl Job {
     /// Whether it is to have its GPUs.
     pub fn runs(&self) -> bool {
         self.begun.is_some() && self.ended.is_none()
+    }
+
+    /// Whether it is over, or to be stopped and not late yet.
+    pub(crate) fn is_leaving(&self, now: Timestamp) -> bool {
+        self.ended.is_some() || self.stopping.as_ref().is_some_and(|stopping| stopping.at >= now)
     }
 
     /// As the line knows it.

@@ -15,11 +15,12 @@
 //! * [`subscription`]: who is sent what happens.
 //! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
-//! * [`accounts`], [`sessions`]: who may ask. [`audit`]: who did.
-//! * [`closure`]: hosts that are closed for a time.
+//! * [`accounts`], [`sessions`]: who may ask; [`access`]: for how long. [`audit`]: who did.
+//! * [`closure`]: hosts that are closed for a time. [`uplink`]: what uplinks of switches may carry.
 //! * [`agent`]: agents on hosts, and how they are enrolled.
 //! * [`clock`]: the only place that knows what time it is.
 
+pub mod access;
 pub mod accounts;
 pub mod agent;
 pub mod audit;
@@ -62,7 +63,10 @@ pub mod size;
 pub mod spans;
 pub mod stopping;
 pub mod subscription;
+pub mod suspicion;
+pub mod telemetry;
 pub mod tenant;
+pub mod uplink;
 mod vanishing;
 mod view;
 mod walk;
@@ -75,9 +79,9 @@ pub use composer::{
     Declaration, Declared, DeclaredEntry, DeclaredKind, Difference, DoesNotFit, DueOpening, EndpointTest,
     Happened, Happening, HeldAhead, How, Kinds, LETTERBOXES, LastLook, LimitsStatus, LoggedEvent, Lost,
     MOST_AHEAD_H, MOST_HOURS, MOST_OPENINGS, MOST_PARTS, Moment, MovedMost, NO_FORECAST_YET, Observed,
-    OperationAlarm, Options, Part, PinChange, Place, Queue, QueuedJob, RESERVED, Release, Reservation,
-    Resolution, Rotated, RunningJob, ScheduleStatus, Seen, Silent, Status, TenantForecast, TestEvent, Thing,
-    Turn, UnservedAhead, What, Why, Wish, Wished, most_slots, openings_of, pool_kinds,
+    OperationAlarm, Options, Part, PinChange, Place, ProblemAhead, Queue, QueuedJob, RESERVED, Release,
+    Reservation, Resolution, Rotated, RunningJob, ScheduleStatus, Seen, Silent, Status, TenantForecast,
+    TestEvent, Thing, Turn, UnservedAhead, What, Why, Wish, Wished, most_slots, openings_of, pool_kinds,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};

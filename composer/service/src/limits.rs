@@ -35,11 +35,18 @@ pub struct Limits {
     pub per_tenant: u32,
     /// Moves in an hour, of one GPU.
     pub per_gpu: u32,
+    /// For so many seconds a GPU that was moved stays where it is; 0: for as long as it is wanted there.
+    #[serde(skip_serializing_if = "is_none")]
+    pub hold_s: u32,
     /// Operations in a row that ended badly, after which automation is paused.
     pub failures: u32,
     /// So many GPUs of an endpoint may vanish in one look, in percent of those that it showed before; where more do, it
     /// is a fault of the endpoint.
     pub vanished: u32,
+}
+
+fn is_none(seconds: &u32) -> bool {
+    *seconds == 0
 }
 
 /// No more failures in a row than these are counted.
@@ -54,6 +61,7 @@ impl Default for Limits {
             per_host: 128,
             per_tenant: 512,
             per_gpu: 8,
+            hold_s: 0,
             // One may be chance, two a box that restarts.
             failures: 3,
             // A box of eight may lose a pair; more at once is seldom a pair of hands.
@@ -78,6 +86,7 @@ pub struct NewLimits {
     pub per_host: Option<u32>,
     pub per_tenant: Option<u32>,
     pub per_gpu: Option<u32>,
+    pub hold_s: Option<u32>,
     pub failures: Option<u32>,
     pub vanished: Option<u32>,
 }
@@ -102,6 +111,12 @@ impl Limits {
             *limit = wanted.unwrap_or(*limit);
         }
         self.vanished = new.vanished.unwrap_or(self.vanished);
+        self.hold_s = new.hold_s.unwrap_or(self.hold_s);
+        if self.hold() > HOUR {
+            return Err(
+                "a GPU is held for 3600 s at most: what was moved before is not remembered".to_owned(),
+            );
+        }
         if self.failures > MOST_FAILURES {
             return Err(format!("at most {MOST_FAILURES} failures in a row are counted"));
         }
@@ -175,6 +190,8 @@ pub struct Exceeded {
     pub allowed: u32,
     /// When so much of it no longer counts that the plan may begin; `None` if never.
     pub frees: Option<Timestamp>,
+    /// It is for how long the GPU is held, in seconds, and not how often it was moved.
+    pub hold_s: Option<u32>,
 }
 
 /// Whether a plan may begin that moves so much, after all that ran. Names the limit that keeps it the longest.
@@ -187,6 +204,7 @@ pub fn judge(limits: &Limits, ran: &[Ran], wanted: &Moves, now: Timestamp) -> Re
             had: 0,
             allowed,
             frees: None,
+            hold_s: None,
         });
     }
     let exceeded = wanted.0.iter().filter_map(|(whose, &wanted)| {
@@ -198,11 +216,32 @@ pub fn judge(limits: &Limits, ran: &[Ran], wanted: &Moves, now: Timestamp) -> Re
             had,
             allowed,
             frees: frees(ran, whose, wanted, allowed, now),
+            hold_s: None,
         })
     });
+    let exceeded = exceeded.chain(wanted.0.keys().filter_map(|whose| held(limits, ran, whose, now)));
     // One that never frees is the longest.
     let longest = exceeded.max_by_key(|exceeded| exceeded.frees.map_or((1, now), |frees| (0, frees)));
     longest.map_or(Ok(()), Err)
+}
+
+/// A GPU that stays where it is, for it was moved just now.
+fn held(limits: &Limits, ran: &[Ran], whose: &Counted, now: Timestamp) -> Option<Exceeded> {
+    if limits.hold_s == 0 || !matches!(whose, Counted::Gpu(_)) {
+        return None;
+    }
+    let moved = ran.iter().filter(|ran| ran.moves.counted(whose) > 0);
+    // A clock that was set back holds nothing for longer.
+    let last = moved.map(|ran| ran.at.min(now)).max()?;
+    let frees = last.saturating_add(limits.hold()).unwrap_or(Timestamp::MAX);
+    (now < frees).then(|| Exceeded {
+        whose: Some(whose.clone()),
+        wanted: 1,
+        had: 1,
+        allowed: limits.per_gpu,
+        frees: Some(frees),
+        hold_s: Some(limits.hold_s),
+    })
 }
 
 /// When the earliest moves have ceased to count by so much that the wanted ones fit.
@@ -223,6 +262,7 @@ pub fn rests(limits: &Limits, ran: &[Ran], now: Timestamp) -> Rests {
         host: limits.per_host,
         tenant: limits.per_tenant,
         gpu: limits.per_gpu,
+        hold: limits.hold(),
     });
     for ran in ran {
         for (whose, moves) in &ran.moves.0 {
@@ -233,6 +273,10 @@ pub fn rests(limits: &Limits, ran: &[Ran], now: Timestamp) -> Rests {
 }
 
 impl Limits {
+    fn hold(&self) -> SignedDuration {
+        SignedDuration::from_secs(self.hold_s.into())
+    }
+
     fn of(&self, whose: &Counted) -> u32 {
         match whose {
             Counted::All => self.per_hour,
@@ -266,7 +310,15 @@ impl fmt::Display for Exceeded {
             had,
             allowed,
             frees,
+            hold_s,
         } = self;
+        if let (Some(Counted::Gpu(gpu)), Some(hold_s), Some(frees)) = (whose, hold_s, frees) {
+            return write!(
+                f,
+                "held back by a limit: GPU {gpu} was moved by itself less than {hold_s} s ago; begun at {frees}, or with: \
+                 poolwright limits set --hold 0s"
+            );
+        }
         let of = match whose {
             None => {
                 write!(
@@ -327,6 +379,33 @@ mod tests {
         );
         assert_eq!(judge(&limits, &ran, &one("g", "h"), at(60)), Ok(()));
         assert_eq!(judge(&limits, &ran, &one("other", "h"), at(30)), Ok(()));
+    }
+
+    #[test]
+    fn a_gpu_that_was_moved_is_held_there() {
+        let limits = Limits {
+            hold_s: 600,
+            ..Limits::default()
+        };
+        let ran = [0, 20].map(|minute| Ran {
+            at: at(minute),
+            moves: one("g", "h"),
+        });
+        let held = judge(&limits, &ran, &one("g", "h"), at(29))
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            held,
+            "held back by a limit: GPU g was moved by itself less than 600 s ago; begun at 1970-01-01T00:30:00Z, or with: \
+             poolwright limits set --hold 0s"
+        );
+        assert_eq!(judge(&limits, &ran, &one("g", "h"), at(30)), Ok(()));
+        assert_eq!(judge(&limits, &ran, &one("other", "h"), at(29)), Ok(()));
+        let too_long = NewLimits {
+            hold_s: Some(3601),
+            ..NewLimits::default()
+        };
+        assert!(limits.with(&too_long).unwrap_err().contains("3600 s at most"));
     }
 
     #[test]

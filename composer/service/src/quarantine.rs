@@ -1,9 +1,10 @@
 //! GPUs that failed: out of use until they have been burnt in, with the evidence, and every failure counted.
 
 use crate::hooks::HookEnd;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use poolwright_driver::Whereabouts;
 use poolwright_executor::GpuRecord;
-use poolwright_model::id::{GpuId, HostId};
+use poolwright_model::id::{ControlEndpointId, GpuId, HostId};
 use poolwright_model::topology::Gpu;
 use poolwright_store::Stored;
 use schemars::JsonSchema;
@@ -83,7 +84,7 @@ impl Evidence {
             serial: gpu.serial.clone(),
             pcie_serial: gpu.pcie_serial.clone(),
             model: gpu.model.clone(),
-            firmware: None,
+            firmware: gpu.firmware.clone(),
             chassis: gpu.chassis.as_ref().map(ToString::to_string),
             slot: gpu.slot.clone(),
             host: gpu.host.clone(),
@@ -188,6 +189,67 @@ pub struct GpuHistory {
     pub replaces: Option<Replacement>,
 }
 
+/// Earlier versions kept no such number.
+fn never(tries: &u32) -> bool {
+    *tries == 0
+}
+
+/// What was done last about the light beside a GPU. It stays when the GPU goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Light {
+    pub gpu: GpuId,
+    pub at: Timestamp,
+    pub by: String,
+    /// What was asked for.
+    pub lit: bool,
+    /// Why it did not come about, or nobody knows whether it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// Whom to ask for it, also once nobody shows the GPU any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub endpoint: Option<ControlEndpointId>,
+    #[serde(default)]
+    pub place: Whereabouts,
+    /// How often in a row the manager tried by itself, and it did not come about.
+    #[serde(default, skip_serializing_if = "never")]
+    pub tries: u32,
+}
+
+impl Light {
+    /// After the first try that came to nothing, and twice as long after each further one.
+    const AGAIN: SignedDuration = SignedDuration::from_secs(30);
+    /// At most this long.
+    const RARELY: SignedDuration = SignedDuration::from_hours(1);
+
+    /// Whether the manager is to try once more: whom it failed to reach may be back, a pause over.
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        let doubled = self.tries.saturating_sub(1).min(16);
+        let wait = Self::AGAIN.saturating_mul(1 << doubled).min(Self::RARELY);
+        self.tries > 0 && now.duration_since(self.at) >= wait
+    }
+}
+
+impl Stored for Light {
+    const KIND: &'static str = "gpu-light";
+    fn id(&self) -> &str {
+        self.gpu.as_str()
+    }
+}
+
+impl fmt::Display for Light {
+    /// Such as `its locator is lit since 2026-03-02T12:00:00Z, by the manager`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, by, .. } = self;
+        match (self.lit, &self.failed) {
+            (true, None) => write!(f, "its locator is lit since {at}, by {by}"),
+            (false, None) => write!(f, "its locator was put out at {at}, by {by}"),
+            (true, Some(why)) => write!(f, "its locator could not be lit at {at}, by {by}: {why}"),
+            (false, Some(why)) => write!(f, "its locator could not be put out at {at}, by {by}: {why}"),
+        }
+    }
+}
+
 /// A failure that was counted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Heard {
@@ -268,6 +330,8 @@ pub struct History {
     pub of: GpuHistory,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<Quarantine>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub light: Option<Light>,
     /// Failures in that place, of all GPUs that were there.
     pub strikes_of_slot: usize,
 }

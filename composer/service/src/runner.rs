@@ -27,6 +27,8 @@ use told::{pause_after, unfinished};
 
 /// The longest that one recomposition may take before it is told as late. It goes on.
 const PATIENCE: Duration = Duration::from_secs(1800);
+/// However often limits let go of something, it is no reason to try more often than this.
+const SHORTEST: Duration = Duration::from_secs(5);
 
 /// Runs until it is stopped.
 pub async fn run(composer: Composer, stop: CancellationToken) {
@@ -43,6 +45,7 @@ pub async fn run(composer: Composer, stop: CancellationToken) {
         () = composer.keep_looking() => {}
         () = composer.keep_repairing() => {}
         () = composer.keep_tending() => {}
+        () = composer.keep_measuring() => {}
         () = composer.keep_rotating() => {}
         () = composer.keep_renewing_agents() => {}
         () = composer.keep_telling_of_the_certificate() => {}
@@ -81,6 +84,8 @@ enum Tried {
     Done(Option<Told>),
     /// A running operation has it in hand.
     Underway,
+    /// Somebody changed the calendar meanwhile: it is looked at anew, and this try says nothing of it.
+    Outdated,
     NotDone(Told),
 }
 
@@ -112,6 +117,14 @@ impl Looked {
     fn open(&self) -> Vec<ScheduleId> {
         let open = self.calendars.iter().filter(|calendar| calendar.is_open(self.at));
         open.map(|calendar| calendar.id.clone()).collect()
+    }
+
+    /// Whether a schedule came or went since.
+    fn is_another(&self, calendars: &[Calendar]) -> bool {
+        let ids = |calendars: &[Calendar]| -> BTreeSet<ScheduleId> {
+            calendars.iter().map(|calendar| calendar.id.clone()).collect()
+        };
+        ids(&self.calendars) != ids(calendars)
     }
 }
 
@@ -158,6 +171,7 @@ impl Runner<'_> {
                 tracing::error!("what was done by the calendar can't be noted: {error}");
             }
             self.composer.lends_changed.notify_one();
+            let pause = self.pause().await;
             tokio::select! {
                 biased;
                 () = self.next_change(&looked) => {
@@ -166,9 +180,19 @@ impl Runner<'_> {
                 }
                 // Somebody changed what is wanted, or what there is.
                 () = self.composer.calendar_changed.notified() => {}
-                () = tokio::time::sleep(pause_after(self.failures)), if self.failures > 0 => {}
+                () = tokio::time::sleep(pause), if self.failures > 0 => {}
             }
         }
+    }
+
+    /// Until the next try of what failed: no longer than until limits let go of something, which may be why.
+    async fn pause(&self) -> Duration {
+        let pause = pause_after(self.failures);
+        if self.failures == 0 {
+            return pause;
+        }
+        let lets_go = self.composer.next_let_go().await.ok().flatten();
+        lets_go.map_or(pause, |lets_go| pause.min(lets_go.max(SHORTEST)))
     }
 
     /// Goes on with the notes of the manager that ran before.
@@ -267,6 +291,7 @@ impl Runner<'_> {
                 ..
             }) => (plan, operation.id),
             Ok(_) => return Ok(Tried::Done(None)),
+            Err(_) if looked.is_another(&self.calendar().await?.0) => return Ok(Tried::Outdated),
             Err(error) => {
                 let reason = error.to_string();
                 return Ok(Tried::NotDone(told(None, reason.clone(), Some(reason))));
@@ -309,7 +334,7 @@ impl Runner<'_> {
     /// Notes how a try went, and says what trouble there is now.
     async fn tell(&mut self, looked: &Looked, tried: Tried) -> Result<(), ServiceError> {
         match tried {
-            Tried::Underway => {
+            Tried::Underway | Tried::Outdated => {
                 self.failures += 1;
                 Ok(())
             }

@@ -4,6 +4,8 @@
 //! digest is kept: whoever reads the store can't use it. Invariant: an account has at most [`MOST`] at a time, however
 //! many managers it logs in at.
 
+use crate::access::{Access, AccessRules, Kept};
+use crate::accounts::Account;
 use crate::clock::Clock;
 use crate::error::{ErrorCode, ServiceError};
 use base64::Engine as _;
@@ -15,13 +17,10 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-/// A session that nobody uses ends after this time, or up to [`NOTED_EACH`] later.
-pub const IDLE: SignedDuration = SignedDuration::from_mins(30);
-/// And each ends after this one.
-pub const LONGEST: SignedDuration = SignedDuration::from_hours(12);
 /// Sessions of one account at a time.
 pub const MOST: usize = 64;
-/// A use is written down where the last was so long ago: not with each request.
+/// A use is written down where the last was so long ago, or a tenth of what ends a session that nobody uses: not with each
+/// request.
 const NOTED_EACH: SignedDuration = SignedDuration::from_mins(1);
 /// How often a login is tried that others come in the way of.
 const TRIES: usize = 16;
@@ -36,16 +35,22 @@ pub struct Session {
     pub id: String,
     pub account: String,
     pub opened: Timestamp,
-    /// When it was used last, to the minute.
+    /// When it was used last, to the minute or more exactly.
     pub used: Timestamp,
     /// SHA-256 of the secret part of its token, in base64.
     digest: String,
 }
 
 impl Session {
-    fn is_over(&self, now: Timestamp) -> bool {
-        now.duration_since(self.used) > IDLE + NOTED_EACH || now.duration_since(self.opened) > LONGEST
+    fn is_over(&self, rules: &AccessRules, now: Timestamp) -> bool {
+        now.duration_since(self.used) > rules.idle() + noted_each(rules)
+            || now.duration_since(self.opened) > rules.longest()
     }
+}
+
+/// So much later than it should a session may end that nobody uses.
+fn noted_each(rules: &AccessRules) -> SignedDuration {
+    NOTED_EACH.min(rules.idle() / 10)
 }
 
 impl Stored for Session {
@@ -68,6 +73,22 @@ impl Stored for Logins {
     }
 }
 
+/// Whose sessions are looked at.
+#[derive(Debug, Clone, Copy)]
+pub enum Whose<'a> {
+    Account(&'a str),
+    Anybody,
+}
+
+impl Whose<'_> {
+    fn has(self, session: &Session) -> bool {
+        match self {
+            Self::Account(name) => session.account == name,
+            Self::Anybody => true,
+        }
+    }
+}
+
 /// A session that was opened just now.
 pub struct Opened {
     pub session: Session,
@@ -78,6 +99,7 @@ pub struct Opened {
 /// The sessions of all managers of a store.
 pub struct Sessions {
     store: Arc<dyn Store>,
+    access: Access,
     clock: Arc<dyn Clock>,
     /// Held while somebody logs in here: only other managers come in the way.
     login: tokio::sync::Mutex<()>,
@@ -86,17 +108,32 @@ pub struct Sessions {
 impl Sessions {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         Self {
+            access: Access::new(store.clone()),
             store,
             clock,
             login: tokio::sync::Mutex::default(),
         }
     }
 
-    /// Opens one for an account whose password was right. Those that are over are forgotten meanwhile.
-    pub async fn open(&self, account: &str) -> Result<Opened, ServiceError> {
+    /// How long they last.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Sets how long they last. Those that have ended by what held before do not come back by what holds then.
+    pub async fn set_rules(&self, rules: AccessRules, read: &Kept) -> Result<(), ServiceError> {
+        let mut batch = Batch::new();
+        self.forget_over(&read.rules, self.clock.now(), &mut batch)
+            .await?;
+        self.access.set(rules, read, batch).await
+    }
+
+    /// Opens one for an account whose password was right when it had the revision that was seen: where the account was
+    /// changed since, its password may be another one. Those that are over are forgotten meanwhile.
+    pub async fn open(&self, account: &str, seen: Option<u64>) -> Result<Opened, ServiceError> {
         let _login = self.login.lock().await;
         for _ in 0..TRIES {
-            match self.try_to_open(account).await {
+            match self.try_to_open(account, seen).await {
                 // Somebody logged in elsewhere at the same moment.
                 Err(NotOpened::Store(StoreError::Conflict { .. })) => {}
                 Err(NotOpened::Store(error)) => return Err(error.into()),
@@ -108,20 +145,32 @@ impl Sessions {
         Err(ServiceError::new(ErrorCode::Unavailable, message).with_hint("try again in a moment"))
     }
 
-    async fn try_to_open(&self, account: &str) -> Result<Opened, NotOpened> {
+    async fn try_to_open(&self, account: &str, seen: Option<u64>) -> Result<Opened, NotOpened> {
         let last = read::<Logins>(self.store.as_ref(), account).await?;
-        let now = self.clock.now();
+        let (now, rules) = (self.clock.now(), self.access.rules().await?);
         let mut batch = Batch::new();
+        if let Some(seen) = seen {
+            let is = self.store.get(Account::KIND, account).await?;
+            if is.map(|is| is.revision) != Some(seen) {
+                let message = format!("the account {account} was changed at this very moment");
+                let refused = ServiceError::new(ErrorCode::Unavailable, message).with_hint("log in again");
+                return Err(NotOpened::Refused(refused));
+            }
+            batch.expect(Account::KIND, account, Some(seen));
+        }
         let mut open = 0;
         for Versioned { value, .. } in read_all::<Session>(self.store.as_ref()).await? {
-            match value.is_over(now) {
+            match value.is_over(&rules, now) {
                 true => drop(batch.delete(Session::KIND, &value.id)),
                 false => open += usize::from(value.account == account),
             }
         }
         if open >= MOST {
             let message = format!("{account} has {open} sessions open, and no more are allowed");
-            let hint = "end one that is not needed, or wait: one that nobody uses ends after 30 minutes";
+            let hint = format!(
+                "end one that is not needed, or wait: one that nobody uses ends after {} s",
+                rules.idle_s
+            );
             let refused = ServiceError::new(ErrorCode::Unavailable, message).with_hint(hint);
             return Err(NotOpened::Refused(refused));
         }
@@ -145,6 +194,16 @@ impl Sessions {
         Ok(Opened { session, token })
     }
 
+    /// Whether an account's session goes on that was opened before, for what is told over one long answer to it. That is
+    /// a use, too.
+    pub async fn goes_on(&self, account: &str, id: &str) -> Result<bool, ServiceError> {
+        let Some(Versioned { value, revision }) = read::<Session>(self.store.as_ref(), id).await? else {
+            return Ok(false);
+        };
+        let goes_on = value.account == account && self.is_used(&value, revision).await?;
+        Ok(goes_on)
+    }
+
     /// The session that a token belongs to, if it is a good one. Using it keeps it from ending.
     pub async fn of(&self, token: &str) -> Result<Option<Session>, ServiceError> {
         let is_one = token.len() == 2 * (ID_BYTES + SECRET_BYTES) && token.is_ascii();
@@ -155,14 +214,22 @@ impl Sessions {
             return Ok(None);
         };
         let right: bool = digest(secret).as_bytes().ct_eq(value.digest.as_bytes()).into();
-        let now = self.clock.now();
-        if !right || value.is_over(now) {
-            return Ok(None);
+        match right && self.is_used(&value, revision).await? {
+            true => Ok(Some(value)),
+            false => Ok(None),
         }
-        if now.duration_since(value.used) > NOTED_EACH {
-            self.note_use(&value, revision, now).await;
+    }
+
+    /// Notes that one is used, if it is not over.
+    async fn is_used(&self, session: &Session, revision: u64) -> Result<bool, ServiceError> {
+        let (now, rules) = (self.clock.now(), self.access.rules().await?);
+        if session.is_over(&rules, now) {
+            return Ok(false);
         }
-        Ok(Some(value))
+        if now.duration_since(session.used) > noted_each(&rules) {
+            self.note_use(session, revision, now).await;
+        }
+        Ok(true)
     }
 
     /// That it is used. Where that can't be written now, the next request does.
@@ -187,23 +254,24 @@ impl Sessions {
         }
     }
 
-    /// Those of an account that are not over, the oldest first.
-    pub async fn all(&self, account: &str) -> Result<Vec<Session>, ServiceError> {
-        let now = self.clock.now();
+    /// Those of an account, or of all, that are not over, the oldest first.
+    pub async fn all(&self, whose: Whose<'_>) -> Result<Vec<Session>, ServiceError> {
+        let (now, rules) = (self.clock.now(), self.access.rules().await?);
         let kept = read_all::<Session>(self.store.as_ref()).await?.into_iter();
         let kept = kept.map(|found| found.value);
         let mut open: Vec<_> = kept
-            .filter(|session| session.account == account && !session.is_over(now))
+            .filter(|session| whose.has(session) && !session.is_over(&rules, now))
             .collect();
         open.sort_by(|a, b| (a.opened, &a.id).cmp(&(b.opened, &b.id)));
         Ok(open)
     }
 
-    /// One of an account's.
-    pub async fn one(&self, account: &str, id: &str) -> Result<Session, ServiceError> {
+    /// One of an account's, or of anybody's.
+    pub async fn one(&self, whose: Whose<'_>, id: &str) -> Result<Session, ServiceError> {
         let found = read::<Session>(self.store.as_ref(), id).await?;
         let found = found.map(|found| found.value);
-        let open = found.filter(|it| it.account == account && !it.is_over(self.clock.now()));
+        let (now, rules) = (self.clock.now(), self.access.rules().await?);
+        let open = found.filter(|it| whose.has(it) && !it.is_over(&rules, now));
         open.ok_or_else(|| {
             ServiceError::new(ErrorCode::NotFound, format!("there is no session {id:?}")).with_hint(
                 "it may have ended: GET /redfish/v1/SessionService/Sessions has those that are open",
@@ -211,9 +279,9 @@ impl Sessions {
         })
     }
 
-    /// Ends one of an account's, at all managers at once.
-    pub async fn end(&self, account: &str, id: &str) -> Result<(), ServiceError> {
-        let session = self.one(account, id).await?;
+    /// Ends one of an account's, or of anybody's, at all managers at once.
+    pub async fn end(&self, whose: Whose<'_>, id: &str) -> Result<(), ServiceError> {
+        let session = self.one(whose, id).await?;
         let mut batch = Batch::new();
         batch.delete(Session::KIND, &session.id);
         self.store.commit(batch).await?;
@@ -223,18 +291,52 @@ impl Sessions {
     /// Forgets those that are over; how many.
     pub(crate) async fn prune(&self, now: Timestamp) -> Result<usize, ServiceError> {
         let mut batch = Batch::new();
-        let mut over = 0;
-        for found in read_all::<Session>(self.store.as_ref()).await? {
-            if found.value.is_over(now) {
-                batch.delete(Session::KIND, &found.value.id);
-                over += 1;
-            }
-        }
+        let rules = self.access.rules().await?;
+        let over = self.forget_over(&rules, now, &mut batch).await?;
         if over > 0 {
             self.store.commit(batch).await?;
         }
         Ok(over)
     }
+
+    /// The same, with a commit.
+    async fn forget_over(
+        &self,
+        rules: &AccessRules,
+        now: Timestamp,
+        batch: &mut Batch,
+    ) -> Result<usize, ServiceError> {
+        let mut over = 0;
+        for found in read_all::<Session>(self.store.as_ref()).await? {
+            if found.value.is_over(rules, now) {
+                batch.delete(Session::KIND, &found.value.id);
+                over += 1;
+            }
+        }
+        Ok(over)
+    }
+}
+
+/// Ends, with a commit, those of an account but for the one that asks for it. A login at the same moment refuses the commit.
+pub(crate) async fn end_those_of(
+    store: &dyn Store,
+    account: &str,
+    but: Option<&str>,
+    batch: &mut Batch,
+) -> Result<(), StoreError> {
+    let last = read::<Logins>(store, account).await?;
+    let logins = Logins {
+        account: account.to_owned(),
+    };
+    batch
+        .expect(Logins::KIND, account, last.map(|last| last.revision))
+        .put(&logins)?;
+    for found in read_all::<Session>(store).await? {
+        if found.value.account == account && but != Some(found.value.id.as_str()) {
+            batch.delete(Session::KIND, &found.value.id);
+        }
+    }
+    Ok(())
 }
 
 /// Why there is no session.

@@ -8,7 +8,7 @@ use poolwright_model::composable::{Composability, WhyNot, WhyNotKind};
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_model::lifecycle::GpuState;
-use poolwright_model::topology::Gpu;
+use poolwright_model::topology::{Gpu, Health};
 use std::collections::BTreeMap;
 
 /// What we know of the pool beside what it shows.
@@ -131,6 +131,9 @@ pub(crate) fn overlay(gpu: &mut Gpu, known: &Known<'_>) {
         let detail =
             format!("{endpoint} is only observed until it is adopted (poolwright endpoint adopt {endpoint})");
         gpu.composability = Composability::no(WhyNotKind::ObserveOnly, detail);
+    }
+    if known.pages.suspects.contains_key(&gpu.id) && matches!(gpu.health, Health::Ok | Health::Unknown) {
+        gpu.health = Health::Warning;
     }
     // Whoever has it: it serves nobody.
     let quarantine = known.pages.quarantined.get(&gpu.id);

@@ -9,17 +9,18 @@
 //! Daylight saving: a local time that is skipped counts at the first moment after the gap; a local time that comes twice
 //! counts the first time only, but for expressions whose hours are `*` or a step ([`moments`]).
 
+mod expression;
 mod moments;
 mod weekly;
 
 use croner::Cron;
+use expression::cron;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
 
 /// A window as people write it: checked, and turned into a [`Window`], once.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -204,18 +205,6 @@ impl Turn {
             closes: cron("closes", closes)?,
         })
     }
-}
-
-fn cron(which: &'static str, text: &str) -> Result<Cron, WindowError> {
-    let error = |reason: String| WindowError::Cron {
-        which,
-        text: text.to_owned(),
-        reason,
-    };
-    if text.split_whitespace().count() != 5 {
-        return Err(error("it has not five fields".into()));
-    }
-    Cron::from_str(text).map_err(|e| error(e.to_string()))
 }
 
 impl Window {

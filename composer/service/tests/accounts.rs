@@ -2,8 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test may end where it goes wrong")]
 
 use poolwright_service::ErrorCode;
-use poolwright_service::accounts::lockout::{LOCKED, THRESHOLD};
+use poolwright_service::access::AccessRules;
+use poolwright_service::accounts::lockout::Rule;
 use poolwright_service::accounts::{ADMIN, AccountChange, Accounts, NewAccount, Role};
+use poolwright_service::clock::WallClock;
+use poolwright_service::sessions::Sessions;
 use poolwright_store::{SqliteStore, Store};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -253,11 +256,39 @@ async fn what_can_be_no_account_is_refused() {
 async fn wrong_passwords_lock_an_account_for_a_while() {
     let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     let (accounts, right) = accounts_of(&store).await;
-    for _ in 0..THRESHOLD {
+    let rule = Rule::default();
+    for _ in 0..rule.threshold {
         assert_eq!(accounts.verify(ADMIN, "a wrong one").await.unwrap(), None);
     }
     assert_eq!(accounts.verify(ADMIN, &right).await.unwrap(), None, "locked");
     assert!(accounts.one(ADMIN).await.unwrap().unwrap().locked);
-    tokio::time::advance(LOCKED).await;
+    tokio::time::advance(rule.locked).await;
+    assert!(accounts.verify(ADMIN, &right).await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_many_wrong_passwords_lock_and_for_how_long_is_as_set_also_after_a_restart() {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    let (_, right) = accounts_of(&store).await;
+    let sessions = Sessions::new(store.clone(), Arc::new(WallClock));
+    let kept = sessions.access().kept().await.unwrap();
+    let rules = AccessRules {
+        wrong_passwords: 3,
+        locked_s: 120,
+        forgotten_s: 60,
+        ..kept.rules
+    };
+    sessions.set_rules(rules, &kept).await.unwrap();
+    let (accounts, _) = accounts_of(&store).await;
+    for wrong in 1..=3 {
+        assert!(
+            !accounts.one(ADMIN).await.unwrap().unwrap().locked,
+            "before the {wrong}th"
+        );
+        assert_eq!(accounts.verify(ADMIN, "a wrong one").await.unwrap(), None);
+    }
+    assert!(accounts.one(ADMIN).await.unwrap().unwrap().locked);
+    assert_eq!(accounts.verify(ADMIN, &right).await.unwrap(), None);
+    tokio::time::advance(rules.lockout().locked).await;
     assert!(accounts.verify(ADMIN, &right).await.unwrap().is_some());
 }

@@ -54,14 +54,24 @@ fn allowed(limits: &Limits, whose: &Counted) -> u32 {
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
-    (1..10u32, 1..25u32, 1..15u32, 1..15u32, 1..4u32).prop_map(|(plan, hour, host, tenant, gpu)| Limits {
+    let hold = prop_oneof![Just(0), 1..3600u32];
+    let limits = (1..10u32, 1..25u32, 1..15u32, 1..15u32, 1..4u32, hold);
+    limits.prop_map(|(plan, hour, host, tenant, gpu, hold_s)| Limits {
         per_plan: plan,
         per_hour: hour,
         per_host: host,
         per_tenant: tenant,
         per_gpu: gpu,
+        hold_s,
         ..Limits::default()
     })
+}
+
+/// It is to be moved, and was moved less than the hold before.
+fn is_held(limits: &Limits, ran: &[Ran], whose: &Counted, wanted: &Moves, now: Timestamp) -> bool {
+    let hold = SignedDuration::from_secs(limits.hold_s.into());
+    let held = |ran: &Ran| ran.moves.counted(whose) > 0 && now.duration_since(ran.at) < hold;
+    matches!(whose, Counted::Gpu(_)) && wanted.counted(whose) > 0 && ran.iter().any(held)
 }
 
 proptest! {
@@ -77,7 +87,8 @@ proptest! {
             let wanted = moves(wanted);
             let fits = everybody().iter().all(|whose| {
                 moved(&ran, whose, now) + wanted.counted(whose) <= allowed(&limits, whose)
-            }) && wanted.all() <= limits.per_plan;
+            }) && wanted.all() <= limits.per_plan
+                && everybody().iter().all(|whose| !is_held(&limits, &ran, whose, &wanted, now));
             match judge(&limits, &ran, &wanted, now) {
                 Ok(()) => {
                     prop_assert!(fits);

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::Clock as Now;
 use poolwright_service::ErrorCode;
+use poolwright_service::access::AccessRules;
 use poolwright_service::clock::Clock;
-use poolwright_service::sessions::{IDLE, LONGEST, MOST, Session, Sessions};
+use poolwright_service::sessions::{MOST, Session, Sessions, Whose};
 use poolwright_store::{PostgresOptions, PostgresStore, SqliteStore, Store, read_all};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -70,7 +71,7 @@ async fn hold(stores: [Arc<dyn Store>; 2]) {
     let [first, second] = &site.managers;
 
     // Opened at one, good at the other; of its token the store learns nothing.
-    let opened = first.open("admin").await.unwrap();
+    let opened = first.open("admin", None).await.unwrap();
     assert_eq!(second.of(&opened.token).await.unwrap().unwrap().account, "admin");
     let (id, secret) = opened.token.split_at(opened.session.id.len());
     assert_eq!(id, opened.session.id);
@@ -90,21 +91,25 @@ async fn hold(stores: [Arc<dyn Store>; 2]) {
     }
 
     // Ended at one, and at once good at none; nobody ends another's.
-    let other = first.open("else").await.unwrap();
-    let refused = second.end("admin", &other.session.id).await.unwrap_err();
+    let other = first.open("else", None).await.unwrap();
+    let refused = second
+        .end(Whose::Account("admin"), &other.session.id)
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, ErrorCode::NotFound);
-    second.end("admin", id).await.unwrap();
+    second.end(Whose::Account("admin"), id).await.unwrap();
     assert!(!site.is_good(&opened.token).await);
     assert!(site.is_good(&other.token).await);
 
     // One that is used goes on, and not for ever; one that is idle ends.
     let (busy, idle) = (
-        first.open("admin").await.unwrap(),
-        second.open("admin").await.unwrap(),
+        first.open("admin", None).await.unwrap(),
+        second.open("admin", None).await.unwrap(),
     );
-    let often = IDLE - SignedDuration::from_mins(5);
+    let rules = AccessRules::default();
+    let often = rules.idle() - SignedDuration::from_mins(5);
     let mut passed = SignedDuration::ZERO;
-    while passed + often <= LONGEST {
+    while passed + often <= rules.longest() {
         site.clock.pass(often);
         passed += often;
         assert!(site.is_good(&busy.token).await, "after {passed:?}");
@@ -112,14 +117,14 @@ async fn hold(stores: [Arc<dyn Store>; 2]) {
     assert!(!site.is_good(&idle.token).await);
     site.clock.pass(often);
     assert!(!site.is_good(&busy.token).await, "each ends after twelve hours");
-    assert_eq!(first.all("admin").await.unwrap(), []);
+    assert_eq!(first.all(Whose::Account("admin")).await.unwrap(), []);
 
     // What is over is forgotten at the next login.
-    let last = first.open("admin").await.unwrap();
+    let last = first.open("admin", None).await.unwrap();
     assert_eq!(site.kept().await, std::slice::from_ref(&last.session));
 
     // Many log in at once, at both: so many have a session, and nobody one more.
-    let logins = (0..MOST + 6).map(|n| site.managers[n % 2].open("admin"));
+    let logins = (0..MOST + 6).map(|n| site.managers[n % 2].open("admin", None));
     let mut opened = 1;
     for login in futures_util::future::join_all(logins).await {
         match login {
@@ -128,18 +133,54 @@ async fn hold(stores: [Arc<dyn Store>; 2]) {
         }
     }
     while opened < MOST {
-        first.open("admin").await.unwrap();
+        first.open("admin", None).await.unwrap();
         opened += 1;
     }
-    assert_eq!(second.all("admin").await.unwrap().len(), MOST);
-    let full = second.open("admin").await.err().unwrap();
+    assert_eq!(second.all(Whose::Account("admin")).await.unwrap().len(), MOST);
+    let full = second.open("admin", None).await.err().unwrap();
     assert!(
         full.message.contains("64 sessions") && full.hint.is_some(),
         "{full}"
     );
-    second.open("else").await.unwrap();
-    first.end("admin", &last.session.id).await.unwrap();
-    second.open("admin").await.unwrap();
+    second.open("else", None).await.unwrap();
+    first
+        .end(Whose::Account("admin"), &last.session.id)
+        .await
+        .unwrap();
+    second.open("admin", None).await.unwrap();
+    heed(&site).await;
+}
+
+/// What is set at one holds at both, for sessions that are open, too.
+async fn heed(site: &Site) {
+    let [first, second] = &site.managers;
+    let opened = first.open("lee", None).await.unwrap();
+    let kept = second.access().kept().await.unwrap();
+    let rules = AccessRules {
+        idle_s: 100,
+        longest_s: 600,
+        ..kept.rules
+    };
+    second.set_rules(rules, &kept).await.unwrap();
+    site.clock.pass(SignedDuration::from_secs(95));
+    assert!(site.is_good(&opened.token).await);
+    let mut passed = 95;
+    while passed + 95 <= 600 {
+        site.clock.pass(SignedDuration::from_secs(95));
+        passed += 95;
+        assert!(site.is_good(&opened.token).await, "after {passed} s");
+    }
+    site.clock.pass(SignedDuration::from_secs(95));
+    assert!(!site.is_good(&opened.token).await, "each ends after ten minutes");
+    let idle = first.open("lee", None).await.unwrap();
+    site.clock.pass(SignedDuration::from_secs(120));
+    assert!(!site.is_good(&idle.token).await);
+
+    // What has ended does not come back by rules that would have let it live.
+    let kept = first.access().kept().await.unwrap();
+    first.set_rules(AccessRules::default(), &kept).await.unwrap();
+    assert!(!site.is_good(&idle.token).await);
+    assert_eq!(second.all(Whose::Account("lee")).await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -127,6 +127,10 @@ pub struct MemoryClass {
     pub share_of_jobs: f64,
 }
 
+/// Of all that all GPUs could give: loads that can be replayed.
+pub const LEAST_LOAD: f64 = 0.01;
+pub const MOST_LOAD: f64 = 10.0;
+
 /// Why a scenario is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
@@ -145,6 +149,31 @@ pub enum ScenarioError {
 /// What is assumed where nobody has measured: the scenario `pool-k16`.
 const ASSUMED: &str = include_str!("../../../hw-profiles/scenarios/pool-k16.toml");
 
+/// Those of `hw-profiles/scenarios`, by name.
+const BUILT_IN: [(&str, &str); 6] = [
+    ("pool-k16", ASSUMED),
+    (
+        "pool-k8",
+        include_str!("../../../hw-profiles/scenarios/pool-k8.toml"),
+    ),
+    (
+        "pool-k32",
+        include_str!("../../../hw-profiles/scenarios/pool-k32.toml"),
+    ),
+    (
+        "pool-slow",
+        include_str!("../../../hw-profiles/scenarios/pool-slow.toml"),
+    ),
+    (
+        "hetero",
+        include_str!("../../../hw-profiles/scenarios/hetero.toml"),
+    ),
+    (
+        "described",
+        include_str!("../../../hw-profiles/scenarios/described.toml"),
+    ),
+];
+
 impl Scenario {
     /// The watts and seconds that are assumed of hardware that nobody has measured.
     ///
@@ -153,6 +182,17 @@ impl Scenario {
     /// None but of the file that is built in.
     pub fn assumed() -> Result<Self, ScenarioError> {
         Self::parse(ASSUMED)
+    }
+
+    /// One that comes with Poolwright.
+    pub fn built_in(name: &str) -> Option<Result<Self, ScenarioError>> {
+        let found = BUILT_IN.iter().find(|(known, _)| *known == name);
+        found.map(|(_, text)| Self::parse(text))
+    }
+
+    /// The names of those.
+    pub fn built_in_names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name)
     }
 
     /// Reads and checks a scenario.
@@ -169,7 +209,7 @@ impl Scenario {
         some("replay.seeds", replay.seeds.len())?;
         some("replay.runtimes", replay.runtimes.len())?;
         for load in &replay.loads {
-            within("replay.loads", *load, 0.01, 10.0)?;
+            within("replay.loads", *load, LEAST_LOAD, MOST_LOAD)?;
         }
         if let Some(gpus) = replay.gpus {
             within("replay.gpus", f64::from(gpus), 1.0, 1e6)?;

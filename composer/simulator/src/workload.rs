@@ -62,7 +62,15 @@ pub enum WorkloadError {
     TooWide { job: String, gpus: u32, most: u32 },
     #[error("job {job} needs GPUs of {memory_gib} GiB; the largest class has {most} GiB")]
     TooMuchMemory { job: String, memory_gib: u32, most: u32 },
+    #[error(
+        "it takes {gpus:.0} GPUs, and {most} are simulated at most: replay fewer jobs, at a higher load, or with fewer GPUs \
+         (replay.gpus, server.gpus in the scenario)"
+    )]
+    TooManyGpus { gpus: f64, most: u32 },
 }
+
+/// As a scenario may say of its pool.
+const MOST_GPUS: u32 = 1_000_000;
 
 impl Workload {
     /// A trace at a load; memory classes, estimates and latencies by seed.
@@ -128,20 +136,32 @@ impl Workload {
             return Err(WorkloadError::NoWindow);
         }
         let wanted = match scenario.replay.gpus {
-            Some(gpus) => gpus / each,
-            None => ((used / window / load / f64::from(each)).round() as u32).max(least.iter().sum()),
+            Some(gpus) => u64::from(gpus / each),
+            None => {
+                let least: u64 = least.iter().copied().map(u64::from).sum();
+                ((used / window / load / f64::from(each)).round() as u64).max(least)
+            }
+        };
+        let in_all = wanted.saturating_mul(u64::from(each));
+        let (Ok(wanted), Some(all)) = (
+            u32::try_from(wanted),
+            u32::try_from(in_all).ok().filter(|all| *all <= MOST_GPUS),
+        ) else {
+            return Err(WorkloadError::TooManyGpus {
+                gpus: in_all as f64,
+                most: MOST_GPUS,
+            });
         };
         let Some(classes) = classes(scenario, wanted, &demands, &least) else {
             let widest = trace.jobs.iter().max_by_key(|job| job.gpus);
             return Err(WorkloadError::TooWide {
                 job: widest.map(|job| job.id.clone()).unwrap_or_default(),
                 gpus: trace.widest(),
-                most: wanted * each,
+                most: all,
             });
         };
         self.classes = classes;
-        let gpus = f64::from(wanted * each);
-        self.offered_load = used / window / gpus;
+        self.offered_load = used / window / f64::from(all);
         if scenario.replay.gpus.is_some() {
             let stretch = self.offered_load / load;
             for job in self.jobs.iter_mut().filter(|job| job.submit > 0) {
@@ -163,7 +183,8 @@ impl Workload {
         (demands, least)
     }
 
-    /// The same jobs at the same moments, with so many servers' GPUs; None where a job would be wider than all of them.
+    /// The same jobs at the same moments, with so many servers' GPUs; None where a job would be wider than all of them, and
+    /// where these are more than any pool's.
     #[must_use]
     pub fn with_servers(&self, scenario: &Scenario, servers: u32) -> Option<Self> {
         let (demands, least) = self.wanted(scenario);
@@ -175,7 +196,8 @@ impl Workload {
 
     #[must_use]
     pub fn gpus(&self) -> u32 {
-        self.classes.iter().map(|class| class.gpus).sum()
+        let gpus = self.classes.iter().map(|class| class.gpus);
+        gpus.fold(0, u32::saturating_add)
     }
 
     /// When the last job is submitted.
@@ -210,12 +232,15 @@ fn jobs<E>(
 
 /// Servers shared out among the classes of a scenario.
 fn classes(scenario: &Scenario, servers: u32, demands: &[f64], least: &[u32]) -> Option<Vec<Class>> {
+    let each = scenario.server.gpus;
+    servers.checked_mul(each).filter(|all| *all <= MOST_GPUS)?;
     let shares = apportion(servers, demands, least)?;
     let named = named(scenario).into_iter().zip(shares);
+    // No more than all of them.
     let class = |((name, memory_gib), servers): ((String, u32), u32)| Class {
         name,
         memory_gib,
-        gpus: servers * scenario.server.gpus,
+        gpus: servers * each,
     };
     Some(named.map(class).collect())
 }

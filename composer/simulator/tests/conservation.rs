@@ -6,7 +6,7 @@ mod support;
 
 use poolwright_simulator::replay::Replayed;
 use poolwright_simulator::scenario::MemoryClass;
-use poolwright_simulator::workload::Workload;
+use poolwright_simulator::workload::{Workload, WorkloadError};
 use poolwright_simulator::{Runtimes, Scenario, Trace, policies, trace::TraceJob};
 use std::collections::BTreeMap;
 use support::{run, small};
@@ -153,4 +153,32 @@ fn the_load_decides_how_many_gpus_there_are_or_how_fast_jobs_come() {
     scenario.replay.gpus = Some(4);
     let refused = Workload::new(&trace, &scenario, 0.5, 1).unwrap_err().to_string();
     assert!(refused.contains("needs 7 GPUs; the scenario has 4"), "{refused}");
+}
+
+#[test]
+fn jobs_and_loads_that_no_pool_is_large_enough_for_are_refused() {
+    let (usual, mut scenario) = (trace(1), small());
+    let refused = |trace: &Trace, scenario: &Scenario, load: f64| {
+        let refused = Workload::new(trace, scenario, load, 1).unwrap_err();
+        assert!(matches!(refused, WorkloadError::TooManyGpus { .. }), "{refused}");
+        assert!(refused.to_string().contains("simulated at most"), "{refused}");
+    };
+    let (mut wide, mut long) = (usual.clone(), usual.clone());
+    wide.jobs[0].gpus = u32::MAX;
+    long.jobs[0].duration_s = 1e300;
+    for trace in [&wide, &long] {
+        refused(trace, &scenario, 1.0);
+    }
+    refused(&usual, &scenario, 1e-300);
+    // Where the scenario says how many there are, the job is too wide for them.
+    scenario.replay.gpus = Some(u32::MAX);
+    refused(&usual, &scenario, 1.0);
+    scenario.replay.gpus = Some(1_000_000);
+    let too_wide = Workload::new(&wide, &scenario, 1.0, 1).unwrap_err();
+    assert!(
+        too_wide.to_string().contains("needs 4294967295 GPUs"),
+        "{too_wide}"
+    );
+    let usual = Workload::new(&usual, &small(), 1.0, 1).unwrap();
+    assert_eq!(usual.with_servers(&small(), u32::MAX), None);
 }

@@ -294,7 +294,15 @@ impl Correction {
 impl Calibration {
     /// Reads a file that [`Calibration::to_json`] wrote; what is out of limits is refused, whoever wrote it.
     pub fn parse(file: &str, text: &str) -> Result<Calibration, DataError> {
-        let read = serde_json::from_str(text).map_err(|e| DataError::new(file, e.to_string()))?;
+        let read = serde_json::from_str(text).map_err(|e| {
+            DataError::new(
+                file,
+                match e.is_data() {
+                    true => e.to_string(),
+                    false => format!("it is not JSON: {e}"),
+                },
+            )
+        })?;
         let calibration = Calibration {
             file: Some(file.to_owned()),
             ..read

@@ -174,6 +174,7 @@ impl Fit {
             task: Some(self.task),
             alternatives: self.candidates.iter().map(|c| c.set.clone()).collect(),
             spannable: self.spannable,
+            elastic: false,
             explanation,
             advice: self
                 .candidates

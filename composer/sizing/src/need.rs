@@ -47,6 +47,10 @@ pub struct Need {
     /// True: the GPUs of one set may be spread over several hosts (in whole groups), all together or not at
     /// all. False: the whole set sits on one host.
     pub spannable: bool,
+    /// True: the more the better. A set that needs several hosts goes before a smaller one on one of them, and what has a
+    /// smaller one may be given more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elastic: bool,
     /// How the figures came about, a line a term, for `why` and reports. May be empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub explanation: Vec<String>,
@@ -142,9 +146,33 @@ impl Need {
             task: None,
             alternatives: vec![set],
             spannable: false,
+            elastic: false,
             explanation: Vec::new(),
             advice: Vec::new(),
         }
+    }
+
+    /// The same need, content with fewer GPUs, but not with fewer than these. Of wide ranges some counts are tried.
+    pub fn from_least(mut self, least: u32) -> Self {
+        const MOST_COUNTS: u32 = 16;
+        let Some(best) = self.alternatives.first().cloned() else {
+            return self;
+        };
+        let least = least.clamp(1, best.count);
+        let steps = (best.count - least).min(MOST_COUNTS - 1);
+        let less = |step: u32| u64::from(best.count - least) * u64::from(step) / u64::from(steps.max(1));
+        let counts = (0..=steps).map(|step| best.count - u32::try_from(less(step)).unwrap_or(0));
+        self.alternatives = counts
+            .map(|count| GpuSet {
+                count,
+                ..best.clone()
+            })
+            .collect();
+        if steps > 0 {
+            self.elastic = true;
+            self.label = format!("{least} to {}", self.label);
+        }
+        self
     }
 
     /// The same need, allowed to spread over several hosts or not.
@@ -211,6 +239,21 @@ mod tests {
         assert!(need.alternatives[0].admits(None, Bytes::from_gib(40.0)));
         assert!(!need.alternatives[0].admits(Some("l4"), Bytes::from_gib(22.5)));
         assert_eq!(need.least_total_memory(), Bytes::from_gib(120.0));
+    }
+
+    #[test]
+    fn what_is_elastic_is_the_more_the_better() {
+        let counts = |need: &Need| need.alternatives.iter().map(|set| set.count).collect::<Vec<_>>();
+        let need = Need::of_kind("h100", 8).from_least(5);
+        assert!(need.elastic);
+        assert_eq!(counts(&need), [8, 7, 6, 5]);
+        assert_eq!(need.label, "5 to 8 x h100");
+        let wide = counts(&Need::of_kind("h100", 65_536).from_least(1));
+        assert_eq!((wide.len(), wide[0], wide[15]), (16, 65_536, 1));
+        assert!(wide.windows(2).all(|pair| pair[0] > pair[1]), "{wide:?}");
+        let same = Need::of_kind("h100", 8).from_least(8);
+        assert!(!same.elastic);
+        assert_eq!(same, Need::of_kind("h100", 8));
     }
 
     #[test]

@@ -30,6 +30,12 @@ pub(crate) struct DataDir {
 impl DataDir {
     /// Makes the folder where it is not there yet, and keeps other processes away from it.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
+        if path.is_file() {
+            return Err(OpenError::Io {
+                place: path.display().to_string(),
+                reason: "it is a file, and a folder is wanted".to_owned(),
+            });
+        }
         make(path).map_err(|e| unusable(path, &e))?;
         let lock = lock(&path.join("poolwright.lock"))?;
         let file = path.join(LATEST);

@@ -44,11 +44,9 @@ fn revision(revision: Option<u64>) -> String {
 /// Why a store can't be opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error(
-        "{place} is in use by another process ({holder}): one data directory serves one manager; stop the other one, or choose another --data-dir"
-    )]
+    #[error("{place} is in use by another process ({holder})")]
     Locked { place: String, holder: String },
-    #[error("{place} is not a Poolwright database ({reason}): choose another place, or move it away")]
+    #[error("{place} is not a Poolwright database ({reason})")]
     Foreign { place: String, reason: String },
     #[error(
         "{place} was written by a newer Poolwright ({what} {found}, this one knows {known}): install that version again, or restore a backup that this one made"
@@ -60,7 +58,7 @@ pub enum OpenError {
         found: u32,
         known: u32,
     },
-    #[error("{place} is damaged ({reason}): restore a backup; nothing was changed")]
+    #[error("{place} is damaged ({reason}): restore a backup")]
     Damaged { place: String, reason: String },
     #[error(
         "{place} holds the journal of another cluster ({found}) than this data directory belongs to ({expected}): give each its own, or choose another --data-dir"

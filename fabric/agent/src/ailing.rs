@@ -1,5 +1,5 @@
 //! GPUs of a host that fail, by what its kernel and its driver tell: errors that the NVIDIA driver logged, fatal errors on
-//! the link, a function that answers nothing any more, and one that should be there and went without a word.
+//! the link (counted, or where the kernel does not count them, logged), a function that answers nothing any more, and one that should be there and went without a word.
 //!
 //! That nothing else fails does not mean that all is well where the log can't be read: that is an error then.
 //!
@@ -11,7 +11,7 @@ use crate::host;
 use crate::sight::{Device, Named, Sight};
 use crate::wire::Target;
 use poolwright_driver::{Ailment, DriverError, Failing};
-use poolwright_pcie::{Machine, Xid, xids};
+use poolwright_pcie::{Log, Machine, Xid};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -31,8 +31,8 @@ const FATAL: [u32; 8] = [
 /// What fails on the host below a root.
 pub(crate) fn ailments(root: &Path, sight: &Sight, expected: &[Target]) -> Result<Vec<Ailment>, DriverError> {
     let boot = host::identity(root).boot_id.unwrap_or_default();
-    let log = xids(root);
-    let logged = log.as_deref().unwrap_or_default();
+    let log = Log::read(root);
+    let logged = log.as_ref().map_or(&[][..], Log::xids);
     let machine = Machine::at(root);
     let mut found = Vec::new();
     for device in sight.gpus() {
@@ -45,12 +45,26 @@ pub(crate) fn ailments(root: &Path, sight: &Sight, expected: &[Target]) -> Resul
             let says = "its config space reads all ones".to_owned();
             found.push(tell(Failing::Gone, format!("{}/dead", gpu.address), says));
         }
-        if let Some(fatal) = gpu.errors.map(|errors| errors.fatal).filter(|fatal| *fatal > 0) {
+        if let Some(fatal) = gpu
+            .errors
+            .and_then(|errors| errors.fatal)
+            .filter(|fatal| *fatal > 0)
+        {
             let says = format!("{fatal} fatal errors on its link");
             // Counted from the moment that it came.
             let came = machine.arrival(gpu.address).unwrap_or_default();
             let event = format!("{}/{came}/aer/{fatal}", gpu.address);
             found.push(tell(Failing::FatalAer, event, says));
+        } else if let Some(error) = log
+            .as_ref()
+            .ok()
+            .and_then(|log| log.fatal_on_link(gpu.address, gpu.port))
+        {
+            let says = format!(
+                "a fatal error on its link, told by {}: {}",
+                error.function, error.says
+            );
+            found.push(tell(Failing::FatalAer, format!("kmsg/{}", error.sequence), says));
         }
         let its = logged
             .iter()
@@ -80,8 +94,7 @@ pub(crate) fn ailments(root: &Path, sight: &Sight, expected: &[Target]) -> Resul
 /// What a device is called; one that is dead says no name any more, and is who should be in its slot, else who was seen at its
 /// address.
 fn names(sight: &Sight, device: &Device<'_>, expected: &[Target]) -> Vec<String> {
-    let own = [device.uuid(), device.pcie_serial(), device.board_serial()];
-    let own: Vec<String> = own.into_iter().flatten().map(str::to_owned).collect();
+    let own = device.names();
     if !own.is_empty() {
         return own;
     }

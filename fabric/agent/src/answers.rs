@@ -174,11 +174,14 @@ fn shown(device: &Device<'_>, named: &Named) -> String {
     }
 }
 
-fn learn(device: &Device<'_>, gpu: GpuId) -> Learned {
-    let link = |link: Link| LinkSeen {
+pub(crate) fn link_seen(link: Link) -> LinkSeen {
+    LinkSeen {
         mt_per_s: link.mt_per_s,
         width: link.width,
-    };
+    }
+}
+
+fn learn(device: &Device<'_>, gpu: GpuId) -> Learned {
     Learned {
         gpu,
         address: device.address().to_string(),
@@ -186,8 +189,8 @@ fn learn(device: &Device<'_>, gpu: GpuId) -> Learned {
         pcie_serial: device.pcie_serial().map(str::to_owned),
         board_serial: device.board_serial().map(str::to_owned),
         uuid: device.uuid().map(str::to_owned),
-        link: device.gpu().link.map(link),
-        best_link: device.gpu().best_link.map(link),
+        link: device.gpu().link.map(link_seen),
+        best_link: device.gpu().best_link.map(link_seen),
         largest_bar: device
             .functions
             .iter()
@@ -195,6 +198,7 @@ fn learn(device: &Device<'_>, gpu: GpuId) -> Learned {
             .filter(|bar| bar.prefetchable)
             .map(|bar| Bytes(bar.bytes))
             .max(),
+        firmware: device.driver_says.and_then(|says| says.vbios.clone()),
     }
 }
 

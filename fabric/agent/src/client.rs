@@ -14,7 +14,8 @@ use crate::wire::{
 use async_trait::async_trait;
 use failure::{Sent, printable};
 use poolwright_driver::{
-    Ailment, Confirmation, DriverError, ErrorKind, Holder, HostSide, HostTarget, Learned, Room,
+    Ailment, Confirmation, Counted, DriverError, ErrorKind, Holder, HostSide, HostTarget, Learned, Reading,
+    Room,
 };
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
@@ -302,6 +303,11 @@ impl HostSide for AgentHost {
         Ok(said.into_iter().map(shown).collect())
     }
 
+    async fn readings(&self, deadline: Duration) -> Result<Vec<Reading>, DriverError> {
+        let said: Vec<Reading> = self.look("telemetry", &Request::default(), deadline).await?;
+        Ok(said.into_iter().map(measured).collect())
+    }
+
     async fn drain(&self, target: &HostTarget, deadline: Duration) -> Result<(), DriverError> {
         let Done {} = self.act("drain", &Request::from(target), deadline).await?;
         Ok(())
@@ -341,5 +347,20 @@ fn shown(ailment: Ailment) -> Ailment {
         failing: ailment.failing,
         event: printable(&ailment.event),
         says: printable(&ailment.says),
+    }
+}
+
+/// The same.
+fn measured(reading: Reading) -> Reading {
+    let counted = |counted: Counted| Counted {
+        since: printable(&counted.since),
+        ..counted
+    };
+    Reading {
+        address: printable(&reading.address),
+        slot: reading.slot.as_deref().map(printable),
+        known_as: reading.known_as.iter().map(|name| printable(name)).collect(),
+        correctable: reading.correctable.map(counted),
+        ..reading
     }
 }

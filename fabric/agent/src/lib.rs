@@ -25,6 +25,7 @@ mod hooks;
 mod host;
 mod inventory;
 mod kept;
+mod measuring;
 mod module;
 mod nodes;
 mod preflight;

@@ -79,8 +79,8 @@ pub fn prepare(root: &Path, host: &Inventory, largest: &Largest) -> Preparation 
         option(mmio)
     );
     let mut advice = vec![
-        slots_of(&ports),
-        room(host, &ports, &sizes, &kernel_line),
+        slots_of(&ports, rustix::process::geteuid().is_root()),
+        room(host, &ports, &largest.bars, &kernel_line),
         firmware(host, all),
         address_bits(root, all),
         driver(root, host, largest.ids),
@@ -128,7 +128,7 @@ fn advise(check: Check, todo: impl Into<String>) -> Advice {
     Advice { check, todo }
 }
 
-fn slots_of(ports: &[&Port]) -> Advice {
+fn slots_of(ports: &[&Port], is_root: bool) -> Advice {
     let native = ports.iter().filter(|port| port.native).count();
     let count = ports.len();
     let check = match (count, native) {
@@ -145,6 +145,7 @@ fn slots_of(ports: &[&Port]) -> Advice {
         ),
     };
     let todo = match count {
+        0 if is_root => "turn PCIe hot-plug on in the firmware, for the ports of the pool",
         0 => {
             "ask as root, who alone sees what ports can do; then turn PCIe hot-plug on in the firmware, for the ports of \
               the pool"
@@ -158,16 +159,19 @@ fn slots_of(ports: &[&Port]) -> Advice {
 }
 
 /// Whether each slot has room by now, or will have after the next start.
-fn room(host: &Inventory, ports: &[&Port], sizes: &[u64], kernel_line: &str) -> Advice {
+fn room(host: &Inventory, ports: &[&Port], bars: &[Bytes], kernel_line: &str) -> Advice {
+    let sizes: Vec<u64> = bars.iter().map(|bar| bar.0).collect();
+    let named: Vec<String> = bars.iter().map(ToString::to_string).collect();
+    let registers = format!("registers of {} (--bar)", named.join(" and "));
     let functions = || host.gpus.iter().map(|gpu| &gpu.function).chain(&host.others);
     let is_empty = |port: &&&Port| functions().all(|function| function.port != Some(port.address));
-    let has_room = |port: &&&Port| port.prefetchable().is_some_and(|window| window.fit(sizes));
+    let has_room = |port: &&&Port| port.prefetchable().is_some_and(|window| window.fit(&sizes));
     let empty: Vec<&&Port> = ports.iter().filter(is_empty).collect();
     let fitting = empty.iter().copied().filter(has_room).count();
     let line = host.host.kernel_line.as_deref().unwrap_or_default();
     let asked = line.split_whitespace().any(|word| word == kernel_line);
     let says = format!(
-        "{fitting} of {} empty slots have room for such a GPU",
+        "{fitting} of {} empty slots have room for a GPU with {registers}",
         empty.len()
     );
     let check = match fitting == empty.len() {
@@ -181,8 +185,8 @@ fn room(host: &Inventory, ports: &[&Port], sizes: &[u64], kernel_line: &str) -> 
                  have room for all of its slots"
             .to_owned(),
         false => format!(
-            "add to the kernel's line, and start the host anew: {kernel_line} (Debian: GRUB_CMDLINE_LINUX in \
-             /etc/default/grub, then update-grub)"
+            "for GPUs with {registers} add to the kernel's line, and start the host anew: {kernel_line} (Debian: \
+             GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub)"
         ),
     };
     advise(check, todo)
@@ -255,11 +259,14 @@ fn driver(root: &Path, host: &Inventory, ids: Option<Ids>) -> Advice {
             format!("no module for it is installed for kernel {kernel}"),
         ),
     };
-    advise(
-        check,
-        "install the driver's modules for the kernel that runs; that they are not loaded while there is no GPU is as it \
-         should be",
-    )
+    let todo = match ids {
+        None => "say which GPU is to come, as lspci -nn shows it: --ids VENDOR:DEVICE, such as 10de:2330",
+        Some(_) => {
+            "install the driver's modules for the kernel that runs; that they are not loaded while there is no GPU is as \
+             it should be"
+        }
+    };
+    advise(check, todo)
 }
 
 /// What would hold GPUs that are to go.

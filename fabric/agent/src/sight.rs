@@ -144,8 +144,17 @@ impl Sight {
     }
 
     fn above(&self, address: Address) -> Option<Address> {
+        self.function(address)?.port
+    }
+
+    fn function(&self, address: Address) -> Option<&Function> {
         let functions = &self.look.functions;
-        functions.iter().find(|other| other.address == address)?.port
+        functions.iter().find(|other| other.address == address)
+    }
+
+    /// The other end of a function's link.
+    pub fn port_above(&self, function: &Function) -> Option<&Function> {
+        self.function(function.port?)
     }
 }
 
@@ -169,6 +178,12 @@ impl Device<'_> {
 
     pub fn pcie_serial(&self) -> Option<&str> {
         self.gpu().serial.as_deref()
+    }
+
+    /// All that it is called by. One that is dead says none any more.
+    pub fn names(&self) -> Vec<String> {
+        let own = [self.uuid(), self.pcie_serial(), self.board_serial()];
+        own.into_iter().flatten().map(str::to_owned).collect()
     }
 
     /// Compares its names with those that the manager knows. A UUID says more than a serial number, of which there are

@@ -68,6 +68,8 @@ fn a_slot_without_room_is_told_with_what_to_write_or_where_else_to_look() {
     let (verdict, todo) = of(&prepared(&host, &wanted), "room");
     assert_eq!(verdict, Verdict::Bad);
     assert!(todo.contains("pci=realloc,hpmmioprefsize=2097152G"), "{todo}");
+    // What it is computed for is said, and more so where nobody said it.
+    assert!(todo.contains("registers of 1024.00 TiB (--bar)"), "{todo}");
     // It was started so, and it did not help.
     write(
         &host,
@@ -106,5 +108,17 @@ fn a_host_of_which_nothing_can_be_read_is_no_panic() {
     fs::remove_dir_all(host.root.path().join("sys")).unwrap();
     let preparation = prepared(&host, &[u64::MAX, 0]);
     assert_eq!(preparation.slots, 0);
-    assert_eq!(of(&preparation, "slots").0, Verdict::CannotTell);
+    let (verdict, todo) = of(&preparation, "slots");
+    assert_eq!(verdict, Verdict::CannotTell);
+    // Whoever is root is not told to be.
+    let is_root = rustix::process::geteuid().is_root();
+    assert_eq!(todo.contains("ask as root"), !is_root, "{todo}");
+}
+
+#[test]
+fn who_did_not_say_which_gpu_is_to_come_is_asked_and_sent_to_no_driver() {
+    let (verdict, todo) = of(&prepared(&empty_host(), &[MIB]), "driver");
+    assert_eq!(verdict, Verdict::CannotTell);
+    assert!(todo.contains("--ids VENDOR:DEVICE"), "{todo}");
+    assert!(!todo.contains("modules"), "{todo}");
 }

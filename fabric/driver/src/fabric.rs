@@ -4,6 +4,7 @@ use crate::{Bindings, DriverError, Observation, Progress, read_each};
 use async_trait::async_trait;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::ControlEndpointId;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,21 @@ pub struct PushTo {
     pub address: String,
     /// What all addresses of ours begin with, and nobody else's: what is subscribed there from before is left over.
     pub ours: String,
+}
+
+/// Where the light of a GPU may be, in the words of the service that shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Whereabouts {
+    /// What carries it, where the GPU itself was seen with one.
+    pub locator: Option<String>,
+    /// Else its slot may: the box, and what its label says.
+    pub chassis: Option<String>,
+    pub slot: Option<String>,
+    /// The serial number that what carries it showed when the GPU was seen there: where it is another by now, another one is
+    /// there, and is neither lit nor put out in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
 }
 
 /// How listening to a service went.
@@ -164,6 +180,13 @@ pub trait Fabric: Send + Sync {
             "{} can carry no owner's mark",
             self.endpoint()
         )))
+    }
+
+    /// Lights what shows people where a GPU sits, or puts it out, and reads it back. What is so already is not written.
+    /// [`ErrorKind::CannotTell`](crate::ErrorKind) where there is no such light, or nobody may switch it.
+    async fn locate(&self, _at: &Whereabouts, _lit: bool, _deadline: Duration) -> Result<(), DriverError> {
+        let message = format!("{} has no locators that can be lit", self.endpoint());
+        Err(DriverError::cannot_tell(message))
     }
 
     /// Ends the session at the service. Called once, at exit.

@@ -2,7 +2,7 @@
 //!
 //! A BMC answers some of it; an agent on the host answers all of it.
 
-use crate::{Ailment, DriverError, Learned};
+use crate::{Ailment, DriverError, Learned, Reading};
 use async_trait::async_trait;
 use poolwright_model::id::{ControlEndpointId, GpuId, HostId, HostPortId};
 use poolwright_model::topology::PciIds;
@@ -132,6 +132,12 @@ pub trait HostSide: Send + Sync {
         _deadline: Duration,
     ) -> Result<Vec<Ailment>, DriverError> {
         let message = format!("{} does not tell which GPUs fail", self.endpoint());
+        Err(DriverError::cannot_tell(message))
+    }
+
+    /// Measures each GPU that the host has, once. Changes nothing; `CannotTell` where this endpoint doesn't measure.
+    async fn readings(&self, _deadline: Duration) -> Result<Vec<Reading>, DriverError> {
+        let message = format!("{} does not measure its GPUs", self.endpoint());
         Err(DriverError::cannot_tell(message))
     }
 

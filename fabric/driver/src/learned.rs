@@ -23,6 +23,9 @@ pub struct Learned {
     /// What its largest register wants of the window for what prefetches.
     #[serde(default)]
     pub largest_bar: Option<Bytes>,
+    /// The version of its firmware (VBIOS), as the NVIDIA driver has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
 }
 
 /// A link as a host sees it.
@@ -57,6 +60,7 @@ impl Learned {
             uuid: self.uuid.or_else(|| before.uuid.clone()),
             best_link: self.best_link.or(before.best_link),
             largest_bar: self.largest_bar.or(before.largest_bar),
+            firmware: self.firmware.or_else(|| before.firmware.clone()),
             ..self
         }
     }
@@ -89,6 +93,7 @@ mod tests {
             link: None,
             best_link: None,
             largest_bar: None,
+            firmware: None,
         }
     }
 

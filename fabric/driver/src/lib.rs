@@ -19,15 +19,17 @@ mod host;
 mod learned;
 mod observation;
 mod quirk;
+mod reading;
 
 pub use ailment::{Ailment, Failing};
 pub use bindings::{AT_ONCE, Bindings, read_each};
 pub use error::{DriverError, ErrorKind, Late};
-pub use fabric::{Bound, CutOff, Fabric, Listened, PushTo, ResetSeen, TaskSeen};
+pub use fabric::{Bound, CutOff, Fabric, Listened, PushTo, ResetSeen, TaskSeen, Whereabouts};
 pub use host::{Confirmation, Holder, HostSide, HostTarget, Room, in_use};
 pub use learned::{Learned, LinkSeen, bare_name, same_name};
 pub use observation::{Observation, Progress};
 pub use quirk::Quirk;
+pub use reading::{Counted, Reading};
 
 #[doc(no_inline)]
 pub use poolwright_model::control::ControlPoint;

@@ -9,6 +9,7 @@
 //! * [`lifecycle`]: the states of a GPU and every legal transition.
 //! * [`step`]: what an execution does to the hardware, with what it expects to find.
 //! * [`fault`]: what went wrong while looking.
+//! * [`address`]: where anybody may be asked.
 //! * [`profile`]: hardware profiles, parsed once from `hw-profiles/`.
 //! * [`nearest`]: the names most like one that nobody knows.
 //!
@@ -17,6 +18,7 @@
 pub mod id;
 pub mod units;
 
+pub mod address;
 pub mod composable;
 pub mod control;
 pub mod driver_label;

@@ -30,6 +30,9 @@ pub struct Topology {
     /// Ports that are no switch's.
     #[serde(default)]
     pub device_ports: Vec<DevicePorts>,
+    /// Those that endpoints show GPUs and switches in, once all are joined: a driver tells none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chassis: Vec<Chassis>,
 }
 
 /// A GPU with all its functions.
@@ -66,6 +69,12 @@ pub struct Gpu {
     pub host_port: Option<HostPortId>,
     pub state: GpuState,
     pub health: Health,
+    /// The version of its own firmware, as whoever manages it writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
+    /// The light that shows where it sits, where whoever manages it shows one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub locator: Option<Locator>,
     /// Of its own link to the switch.
     #[serde(default)]
     pub link: LinkWidth,
@@ -75,6 +84,21 @@ pub struct Gpu {
     /// Who told us.
     #[serde(default)]
     pub seen_by: BTreeSet<ControlEndpointId>,
+}
+
+/// A light beside a GPU, for whoever stands before its box.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Locator {
+    /// Whom to ask.
+    pub endpoint: ControlEndpointId,
+    /// The manager's own name of what carries it. Opaque to all but the driver.
+    pub address: String,
+    /// Whether it was lit at the last look.
+    pub lit: bool,
+    /// The serial number that what carries it showed then: another one in its place has another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
 }
 
 /// PCI ids, four hexadecimal digits each, lower case.
@@ -281,6 +305,14 @@ pub enum DeviceKind {
     NetworkAdapter,
 }
 
+/// What GPUs and switches sit in, and who calls it so.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Chassis {
+    pub id: ChassisId,
+    pub endpoint: ControlEndpointId,
+}
+
 /// The smallest set that attaches or detaches together: one GPU with all its functions, or a whole
 /// baseboard where GPUs are soldered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -356,6 +388,7 @@ impl Topology {
         self.links.dedup();
         self.units.sort_by(|a, b| a.id.cmp(&b.id));
         self.device_ports.sort();
+        self.chassis.sort();
     }
 
     /// Cables from each switch to its neighbours, to ask [`SwitchGraph::hops`] of.

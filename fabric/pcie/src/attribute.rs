@@ -68,7 +68,12 @@ impl Reader {
 
     /// The bytes of a file that there must be.
     pub fn bytes(&self, path: &Path) -> Option<Vec<u8>> {
-        match bytes(path) {
+        self.first_bytes(path, LONGEST)
+    }
+
+    /// The same, no more than so many.
+    pub fn first_bytes(&self, path: &Path, most: u64) -> Option<Vec<u8>> {
+        match bytes(path, most) {
             Ok(bytes) if bytes.is_empty() => {
                 self.blame(path, Why::Empty, "");
                 None
@@ -118,9 +123,9 @@ impl Reader {
     }
 }
 
-fn bytes(path: &Path) -> Result<Vec<u8>, Why> {
+fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, Why> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
+    let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
     match read {
         Ok(_) => Ok(bytes),
         Err(error) => Err(match error.kind() {

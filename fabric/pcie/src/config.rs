@@ -3,12 +3,20 @@
 //! Offsets and bits are those of PCI Local Bus 3.0, chapter 6, and PCI Express Base 4.0, chapter 7, as in Linux'
 //! `include/uapi/linux/pci_regs.h`.
 
+use crate::attribute::Reader;
 use crate::bar::BARS;
 use crate::port::{Hotplug, PortKind};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// Capabilities in a list: more than fit into 192 bytes, so that a list that bites its tail ends.
 const CAPABILITIES: usize = 48;
 const EXTENDED: usize = 480;
+/// Before all capabilities.
+const HEADER: u64 = 0x40;
+/// Before the extended ones. Those before them are looked for in ports alone.
+const HEAD: u64 = 0x100;
 const PCI_EXPRESS: u8 = 0x10;
 const SERIAL_NUMBER: u16 = 0x0003;
 
@@ -17,6 +25,19 @@ const SERIAL_NUMBER: u16 = 0x0003;
 pub(crate) struct Config(Vec<u8>);
 
 impl Config {
+    /// Reads what is looked for below, and no more: each double word is a request to the device.
+    pub fn read(reader: &Reader, path: &Path) -> Option<Self> {
+        let mut config = Self(reader.first_bytes(path, HEADER)?);
+        if config.is_bridge() == Some(true) {
+            config = Self(reader.first_bytes(path, HEAD)?);
+        }
+        if let Ok(file) = File::open(path) {
+            extend(&file, &mut config.0);
+        }
+        Some(config)
+    }
+
+    #[cfg(test)]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
@@ -26,10 +47,13 @@ impl Config {
         self.0.iter().take(4).any(|byte| *byte != 0xff)
     }
 
+    fn is_bridge(&self) -> Option<bool> {
+        Some(self.byte(0x0e)? & 0x7f != 0)
+    }
+
     /// The base address registers of a function that is no bridge.
     pub fn registers(&self) -> Option<[u32; BARS]> {
-        let is_bridge = self.byte(0x0e)? & 0x7f != 0;
-        if is_bridge {
+        if self.is_bridge()? {
             return None;
         }
         let mut registers = [0; BARS];
@@ -130,6 +154,31 @@ impl Config {
     }
 }
 
+/// Adds the heads of the extended capabilities up to the serial number, and that; nothing lies between them.
+fn extend(file: &File, bytes: &mut Vec<u8>) {
+    let mut read = |at: usize| {
+        let mut part = [0; 4];
+        file.read_exact_at(&mut part, at as u64).ok()?;
+        bytes.resize(bytes.len().max(at + part.len()), 0);
+        bytes[at..at + part.len()].copy_from_slice(&part);
+        Some(u32::from_le_bytes(part))
+    };
+    let mut at = HEAD as usize;
+    for _ in 0..EXTENDED {
+        let Some(head) = read(at).filter(|head| *head != 0 && *head != u32::MAX) else {
+            return;
+        };
+        if head as u16 == SERIAL_NUMBER {
+            let _ = (read(at + 4), read(at + 8));
+            return;
+        }
+        at = (head >> 20 & 0xffc) as usize;
+        if at < HEAD as usize {
+            return;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,7 +223,34 @@ mod tests {
         assert!(!Config::new(Vec::new()).answers());
     }
 
+    /// What is read of a file, and all of it.
+    fn both(bytes: &[u8]) -> (Config, Config) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("config");
+        std::fs::write(&path, bytes).unwrap();
+        let reader = Reader::new(folder.path());
+        (Config::read(&reader, &path).unwrap(), Config::new(bytes.to_vec()))
+    }
+
+    #[test]
+    fn what_is_read_says_the_same_as_all_of_it() {
+        for length in [64, 256, 258, 0x142, 0x148, 4096] {
+            let (read, all) = both(&endpoint()[..length]);
+            assert_eq!(read.serial(), all.serial(), "{length}");
+            assert_eq!((read.port(), read.registers()), (all.port(), all.registers()));
+            assert!(read.0.len() <= 0x14c, "{length}: no more than that");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn whatever_it_holds_what_is_read_says_the_same(
+            bytes in proptest::collection::vec(0_u8..4, 256..1200),
+        ) {
+            let (read, all) = both(&bytes);
+            prop_assert_eq!(read.serial(), all.serial());
+        }
+
         #[test]
         fn nothing_that_it_holds_panics(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             let config = Config::new(bytes);

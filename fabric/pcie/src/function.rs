@@ -73,7 +73,7 @@ pub(crate) struct Seen {
 pub(crate) fn read(reader: &Reader, address: Address, path: &Path) -> Option<Seen> {
     // The link of sysfs leads to where it sits among its ports.
     let place = path.canonicalize().ok()?;
-    let config = reader.bytes(&place.join("config")).map(Config::new);
+    let config = Config::read(reader, &place.join("config"));
     if config.as_ref().is_some_and(|config| !config.answers()) {
         reader.blame(&place.join("config"), Why::AllOnes, "");
     }

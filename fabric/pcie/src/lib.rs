@@ -7,7 +7,7 @@
 //! * [`Slot`]: a hot-plug slot and its power; [`Port`]: the bridge above, with its windows and bus numbers and what still
 //!   fits there.
 //! * [`Nvml`]: what the NVIDIA driver says of its GPUs, where there is one.
-//! * [`xids`]: errors that the NVIDIA driver logged.
+//! * [`Log`]: what the kernel's log tells of functions that failed.
 //! * [`Uevents`]: what the kernel tells of functions that come and go: hints to look.
 //! * `config` reads capabilities from config space, `attribute` one file of sysfs.
 //! * `change`: drivers, functions and slots, each changed and read back.
@@ -24,6 +24,7 @@ mod change;
 mod config;
 mod function;
 mod link;
+mod log;
 mod machine;
 mod nvml;
 mod port;
@@ -33,16 +34,17 @@ mod uevent;
 mod xid;
 
 pub use address::{Address, NotAnAddress};
-pub use aer::ErrorCounts;
+pub use aer::{ErrorCounts, FatalError};
 pub use attribute::{Fault, Why};
 pub use bar::Bar;
 pub use change::ChangeError;
 pub use function::{Function, Ids};
 pub use link::{Link, NoLink};
+pub use log::Log;
 pub use machine::{Look, Machine};
 pub use nvml::{Nvml, NvmlGpu, NvmlState, Process};
 pub use port::{Hotplug, Port, PortKind, Window};
 pub use setting::{ComputeMode, Set, Setting};
 pub use slot::Slot;
 pub use uevent::{Action, Heard, Uevent, Uevents};
-pub use xid::{Xid, xids};
+pub use xid::Xid;

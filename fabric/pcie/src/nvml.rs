@@ -56,6 +56,8 @@ pub struct NvmlGpu {
     pub name: Option<String>,
     /// Of the board.
     pub serial: Option<String>,
+    /// The version of its firmware.
+    pub vbios: Option<String>,
     pub memory_bytes: Option<u64>,
     pub memory_used_bytes: Option<u64>,
     /// Of the time, how much something ran on it.
@@ -186,6 +188,7 @@ fn gpu(device: Result<Device<'_>, NvmlError>) -> NvmlGpu {
         uuid: faults.take("UUID", device.uuid()),
         name: faults.take("name", device.name()),
         serial: faults.take("serial number", device.serial()),
+        vbios: faults.take("VBIOS version", device.vbios_version()),
         memory_bytes: memory.as_ref().map(|memory| memory.total),
         memory_used_bytes: memory.as_ref().map(|memory| memory.used),
         utilization_percent: faults

@@ -30,7 +30,7 @@ fn a_gpu_and_the_port_that_it_sits_under_are_read_whole() {
         (gpu.driver.as_deref(), gpu.iommu_group, gpu.numa_node),
         (Some("nvidia"), Some(17), None)
     );
-    assert_eq!(gpu.errors.unwrap().correctable, 3);
+    assert_eq!(gpu.errors.unwrap().correctable, Some(3));
     assert_eq!(gpu.serial.as_deref(), Some("48-25-2d-00-0a-3b-11-c7"));
 
     let [port] = &look.ports[..] else {
@@ -95,6 +95,7 @@ fn what_a_file_holds_may_be_anything_and_only_costs_what_it_would_have_said() {
         "current_link_width",
         "max_link_speed",
         "aer_dev_fatal",
+        "aer_dev_correctable",
     ];
     let contents: [&[u8]; 8] = [
         b"",
@@ -118,6 +119,28 @@ fn what_a_file_holds_may_be_anything_and_only_costs_what_it_would_have_said() {
         let look = host.look();
         assert_eq!(look.functions.len(), 2, "{file} is missing");
     }
+}
+
+#[test]
+fn an_error_count_that_can_not_be_read_hides_none_of_the_others() {
+    let (host, place) = host(&gpu_config());
+    fs::write(place.join("aer_dev_fatal"), "TOTAL_ERR_FATAL 2\n").unwrap();
+    let counts = || {
+        let errors = host.look().gpus().next().unwrap().errors;
+        errors.map(|errors| (errors.correctable, errors.nonfatal, errors.fatal))
+    };
+    for garbled in ["", "TOTAL_ERR_COR 0xffff\n", "TOTAL_ERR_COR -1\n", "RxErr 3\n"] {
+        fs::write(place.join("aer_dev_correctable"), garbled).unwrap();
+        assert_eq!(counts(), Some((None, Some(0), Some(2))), "{garbled:?}");
+        assert_eq!(host.look().faults.len(), 1, "and that is told");
+    }
+    fs::remove_file(place.join("aer_dev_correctable")).unwrap();
+    assert_eq!(counts(), Some((None, Some(0), Some(2))));
+    assert_eq!(host.look().faults, [], "a kernel may not count");
+    for name in ["aer_dev_nonfatal", "aer_dev_fatal"] {
+        fs::remove_file(place.join(name)).unwrap();
+    }
+    assert_eq!(counts(), None);
 }
 
 #[test]

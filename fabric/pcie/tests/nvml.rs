@@ -30,6 +30,7 @@ fn a_gpu_is_read_as_its_driver_sees_it() {
         (gpu.memory_bytes, gpu.utilization_percent, gpu.power_mw),
         (Some(85_520_809_984), Some(42), Some(71_250))
     );
+    assert_eq!(gpu.vbios.as_deref(), Some("96.00.61.00.01"));
     let pids: Vec<u32> = gpu
         .processes
         .iter()

@@ -197,6 +197,8 @@ impl Shown<'_> {
             host_port: None,
             state: GpuState::Free,
             health: Health::Ok,
+            firmware: None,
+            locator: None,
             link: LinkWidth::default(),
             control: vec![self.control(gpu.id.clone())],
             seen_by: self.seen_by(),

@@ -148,6 +148,14 @@ impl Look {
         let (these, those) = (names(&self.view.topology), names(&other.view.topology));
         these == those || !these.is_disjoint(&those)
     }
+
+    /// The GPUs that it has a way to bind, by what each is known by, whoever shows it.
+    pub fn binds(&self) -> BTreeSet<String> {
+        let gpus = self.view.topology.gpus.iter();
+        let bound = gpus.filter(|gpu| !gpu.control.is_empty());
+        let known = bound.filter_map(|gpu| gpu.uuid.as_ref().or(gpu.serial.as_ref()));
+        known.map(|name| name.trim().to_lowercase()).collect()
+    }
 }
 
 fn service_uuid(look: &Look) -> Option<&str> {

@@ -244,11 +244,10 @@ pub const ROWS: [Row; 71] = [
         "A GPU is in use when it is to go",
         "Refused, naming process and command, unless somebody forces it with a reason",
     ),
-    open(
+    covered(
         48,
         "A host restarts in the middle of an attach or a detach",
         "Verified again under its new boot; made to let go once more before the unbind",
-        "a story of an attach in a guest that restarts",
     ),
     covered(
         49,
@@ -260,11 +259,11 @@ pub const ROWS: [Row; 71] = [
         "A link trains down",
         "Undone below what the host's profile allows; told otherwise",
     ),
-    open(
+    covered(
         51,
         "A flood of correctable PCIe errors",
-        "Counted; suspect above a threshold",
-        "the host agent",
+        "Counted at both ends of the link; above a threshold an hour the GPU is suspect: told, and avoided where another \
+         will do",
     ),
     covered(
         52,

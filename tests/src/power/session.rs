@@ -4,6 +4,7 @@ use super::{ACKNOWLEDGED, Failed, POOL};
 use crate::torture::line::{Line, spec_of};
 use poolwright_emulator::clock::Clock;
 use poolwright_emulator::{Emulation, Rack, in_process};
+use poolwright_executor::Key;
 use poolwright_model::id::{DemandId, OperationId};
 use poolwright_service::clock::WallClock;
 use poolwright_service::demand::DemandSpec;
@@ -117,7 +118,7 @@ async fn ask(composer: Composer, told: Arc<Told>, name: String) -> Result<(), Fa
         let begun = composer.compose(spec, "client", &how).await?;
         told.note(format_args!(
             "key {} {}",
-            how.key.as_deref().unwrap_or_default(),
+            Key::id_of("client", how.key.as_deref().unwrap_or_default()),
             id_of(&begun)?
         ))?;
         end(&composer, &told, &begun).await?;

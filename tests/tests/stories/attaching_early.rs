@@ -14,7 +14,7 @@ use poolwright_store::{Batch, Layer, SqliteStore, Store, StoreError, Stored, Ver
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const H100: &str = "h100-pcie-80gb";
 
@@ -298,4 +298,52 @@ async fn where_nothing_can_be_measured_schedules_run_as_they_would_without() {
     pool.pass_until(NIGHT).await;
     assert_eq!(pool.holders().await, holds(&[("training", 16)]));
     clockwork.stop().await;
+}
+
+/// Counts what is read.
+struct Counting(Arc<dyn Store>, Arc<AtomicUsize>);
+
+impl Layer for Counting {
+    fn below(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    async fn read<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        call.await
+    }
+}
+
+/// What an operation that is over took is read once, however often somebody asks when windows open.
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_again_when_windows_open_costs_little() {
+    let reads = Arc::new(AtomicUsize::new(0));
+    let store = Counting(Arc::new(SqliteStore::in_memory().unwrap()), reads.clone());
+    let mut pool = Pool::bare(Rack::builtin("demo").unwrap(), Arc::new(store));
+    pool.open().await;
+    pool.add_all_endpoints().await;
+    pool.attaches_are_measured().await;
+    pool.schedule(lone_night(2)).await;
+    let asked = async || {
+        let before = reads.load(Ordering::Relaxed);
+        let next = pool.next_night().await;
+        (reads.load(Ordering::Relaxed) - before, next)
+    };
+    let (first, told) = asked().await;
+    let (again, same) = asked().await;
+    assert_eq!(told, same);
+    assert!(told.attached_from.is_some());
+    // Five operations attached, and told how long that took.
+    assert!(again + 5 <= first, "{first} reads, then {again}");
+    // One more is read once, too.
+    pool.composed(gpus("f", H100, 1)).await;
+    let (more, _) = asked().await;
+    assert!(
+        (again + 1..first).contains(&more),
+        "{first} reads, {again}, then {more}"
+    );
+    assert_eq!(asked().await.0, again);
 }

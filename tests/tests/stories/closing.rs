@@ -12,10 +12,10 @@ use poolwright_service::{Change, Composer, ErrorCode, How, ServiceError};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-const H100: &str = "h100-pcie-80gb";
+pub const H100: &str = "h100-pcie-80gb";
 const TEN: &str = "2026-03-02T22:00:00Z";
 
-fn closes(from: Option<&str>, until: Option<&str>) -> Close {
+pub fn closes(from: Option<&str>, until: Option<&str>) -> Close {
     Close {
         from: from.map(at),
         until: until.map(at),
@@ -24,11 +24,11 @@ fn closes(from: Option<&str>, until: Option<&str>) -> Close {
 }
 
 impl Pool {
-    async fn close(&self, host: &HostId, close: &Close) -> Result<HostClosure, ServiceError> {
+    pub async fn close(&self, host: &HostId, close: &Close) -> Result<HostClosure, ServiceError> {
         self.composer().close_host(host, close, ME).await
     }
 
-    async fn close_all(&self, close: &Close) {
+    pub async fn close_all(&self, close: &Close) {
         for host in &self.snapshot().await.topology.hosts {
             self.close(&host.id, close).await.unwrap();
         }
@@ -42,14 +42,14 @@ impl Pool {
         }
     }
 
-    async fn hosts_of(&self, demand: &str) -> BTreeSet<HostId> {
+    pub async fn hosts_of(&self, demand: &str) -> BTreeSet<HostId> {
         let compositions = self.composer().compositions().await.unwrap().into_iter();
         let of_it = compositions.filter(|c| c.demand == Some(demand_id(demand)));
         of_it.map(|c| c.host).collect()
     }
 
     /// Where two GPUs go first.
-    async fn first_host(&self) -> HostId {
+    pub async fn first_host(&self) -> HostId {
         self.composed(gpus("probe", H100, 2)).await;
         let host = self.hosts_of("probe").await.pop_first().unwrap();
         self.released("probe").await;

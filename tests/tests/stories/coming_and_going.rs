@@ -43,6 +43,8 @@ impl Pool {
                     "lost"
                 }
                 Turn::Back => "back",
+                Turn::Suspect { .. } => "suspect",
+                Turn::Sound => "sound",
             };
             told.push((name, became));
         }

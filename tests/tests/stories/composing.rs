@@ -408,3 +408,37 @@ async fn what_is_not_done_by_its_deadline_is_undone() {
     let change = pool.composer().compose(demand, ME, &in_time).await.unwrap();
     pool.done(&change).await;
 }
+
+/// What others hold and want no more is theirs until somebody applies a plan for all.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_shrunk_for_a_demand_that_somebody_composes() {
+    let pool = Pool::of("demo").await;
+    let kind = "h100-pcie-80gb";
+    pool.composed(gpus("chat", kind, 8)).await;
+    let before = pool.truth();
+    let smaller = serde_json::from_value(json!({"demands": [gpus("chat", kind, 4)]})).unwrap();
+    pool.composer().declare(smaller, false).await.unwrap();
+    let all_but_four = 24 - 4;
+    let refused = pool.compose(gpus("lab", kind, all_but_four)).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Unplaced, "{refused}");
+    let change = pool.compose(gpus("lab", kind, 4)).await.unwrap();
+    assert!(change.plan.releases.is_empty(), "{:?}", change.plan);
+    pool.done(&change).await;
+    assert_eq!(pool.holders().await["chat"], 8);
+    assert!(
+        before
+            .iter()
+            .all(|(gpu, port)| pool.truth().get(gpu) == Some(port))
+    );
+    // A plan for all says so, and does it.
+    let plan = pool.composer().plan().await.unwrap();
+    let goes: u32 = plan
+        .releases
+        .iter()
+        .map(poolwright_planner::Composition::gpu_count)
+        .sum();
+    assert_eq!(goes, 4, "{plan:?}");
+    pool.applied(plan).await;
+    assert_eq!(pool.holders().await["chat"], 4);
+    pool.all_is_well().await;
+}

@@ -204,6 +204,16 @@ impl Pool {
         self.emulation.add_fault(fault).unwrap();
     }
 
+    /// One bind or unbind is refused, after so many that are done.
+    pub fn refuse_a_move_after(&self, moves: u32) {
+        let refused = Fault::new(FaultKind::Status {
+            code: 503,
+            retry_after: None,
+        });
+        let refused = refused.on("PATCH", "/redfish/v1/Fabrics/*/Zones/*");
+        self.fault(refused.after(moves).times(1));
+    }
+
     /// An endpoint that gives no answers.
     pub fn silence(&self, endpoint: &str) {
         self.fault(Fault::new(FaultKind::TimeOutBefore).at(endpoint));

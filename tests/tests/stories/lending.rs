@@ -129,6 +129,15 @@ fn returned(runs: &[ScheduleRun]) -> Vec<Returned> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_adds_a_window_that_is_open_is_told_so_at_once() {
+    let pool = pool_with(&Told::new(Does::Ends(0, 20))).await;
+    pool.pass_until("2026-03-02T22:00:00Z").await;
+    let status = pool.schedule(lend(false)).await;
+    assert!(status.open, "{status:?}");
+    assert_eq!(status.next_change, Some(at("2026-03-03T07:25:00Z")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_lent_is_called_back_rung_by_rung_and_is_back_in_time() {
     let hooks = Told::new(Does::Ends(0, 20));
     let pool = pool_with(&hooks).await;

@@ -160,6 +160,34 @@ async fn what_one_host_tenant_or_gpu_had_counts_for_an_hour_too() {
     }
 }
 
+/// What was moved by itself stays where it is for as long as the limit says, and no longer.
+#[tokio::test(start_paused = true)]
+async fn a_gpu_that_was_moved_is_held_for_a_while() {
+    let pool = Pool::of("demo").await;
+    pool.limit(|new| new.hold_s = Some(45 * 60)).await;
+    pool.schedule(window("night", "0 20 * * *", "30 20 * * *", 8))
+        .await;
+    let clockwork = Clockwork::of(&pool);
+    pool.pass_until("2026-03-02T20:31:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("of-night", 8)]), "it is held");
+    let reason = pool.trouble().await.unwrap();
+    assert!(
+        reason.contains("less than 2700 s ago") && reason.contains("limits set --hold 0s"),
+        "{reason}"
+    );
+    pool.pass_until("2026-03-02T20:47:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[]));
+    // The same for what the queue begins.
+    pool.submit(job("next", 20, json!({"runs_for": "1h"}))).await;
+    pool.settles().await;
+    let why = pool.why_waits("next").await;
+    assert!(why.contains("limits set"), "{why}");
+    pool.pass_until("2026-03-02T21:33:00Z").await;
+    assert_eq!(pool.holders().await, holds(&[("next", 20)]));
+    pool.all_is_well().await;
+    clockwork.stop().await;
+}
+
 /// A clock that was years ahead for a while holds automation back for an hour, and not for years.
 #[tokio::test(start_paused = true)]
 async fn what_was_moved_in_the_future_counts_for_an_hour() {

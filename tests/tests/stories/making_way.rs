@@ -8,6 +8,7 @@ use poolwright_emulator::state::Job;
 use poolwright_service::hooks::Occasion;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Four GPUs beside the twenty of `chat`. The night wants all of them at eight: it is told at a quarter to, and asked ten
 /// minutes later.
@@ -204,6 +205,47 @@ async fn a_job_is_told_by_its_hook_once_before_it_is_stopped() {
     pool.pass_until(NIGHT).await;
     assert_eq!(pool.holders().await, lent());
     assert_eq!(hooks.ran(), [(Occasion::Notice, 1)]);
+    pool.all_is_well().await;
+    clockwork.stop().await;
+}
+
+/// One of higher priority that preempts has those of lower priority make way, as they are owed it, and no more of them than
+/// it needs, however long that takes.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_preempts_gets_the_gpus_of_one_of_lower_priority() {
+    let pool = Pool::of("demo").await;
+    let clockwork = Clockwork::of(&pool);
+    let patient = json!({"runs_for": "40h", "may_stop": true, "notice": "10m"});
+    for (id, count) in [("early", 8), ("late", 16)] {
+        pool.submit(job(id, count, patient.clone())).await;
+        pool.settles().await;
+    }
+    assert_eq!(pool.holders().await, holds(&[("early", 8), ("late", 16)]));
+    pool.submit(job("next", 16, json!({"runs_for": "1h"}))).await;
+    let mut urgent = job("urgent", 8, json!({"runs_for": "1h", "preempts": true}));
+    urgent["priority"] = json!(50);
+    pool.submit(urgent).await;
+    pool.settles().await;
+    let stopping = || async {
+        let running = pool.queue().await.running.into_iter();
+        let stopping = running.filter(|job| job.state.contains("for job urgent, of priority 50"));
+        stopping.map(|job| job.demand.to_string()).collect::<Vec<_>>()
+    };
+    let told = stopping().await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    tokio::time::sleep(Duration::from_secs(5 * 60)).await;
+    pool.settles().await;
+    assert_eq!(
+        stopping().await,
+        told,
+        "one is enough, however long its notice is"
+    );
+    pool.until("it has its GPUs", async || {
+        pool.holders().await.get("urgent") == Some(&8)
+    })
+    .await;
+    pool.settles().await;
+    assert_eq!(stopping().await, <[String; 0]>::default());
     pool.all_is_well().await;
     clockwork.stop().await;
 }

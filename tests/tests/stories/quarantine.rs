@@ -18,11 +18,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const KIND: &str = "h100-pcie-80gb";
-const HOUR: Duration = Duration::from_secs(3600);
+pub const HOUR: Duration = Duration::from_secs(3600);
 
 /// Commands of the operator's: one tells the scheduler, one burns in for ten minutes and ends as it is told to.
 #[derive(Debug, Default)]
-struct Commands {
+pub struct Commands {
     names: Vec<&'static str>,
     ends: AtomicI32,
     calls: Mutex<Vec<HookCall>>,
@@ -45,7 +45,7 @@ impl Hooks for Commands {
 }
 
 /// A demand for two GPUs, and the first of them.
-async fn pool(names: &[&'static str]) -> (Pool, Arc<Commands>, Gpu) {
+pub async fn pool(names: &[&'static str]) -> (Pool, Arc<Commands>, Gpu) {
     let commands = Arc::new(Commands {
         names: names.to_vec(),
         ..Commands::default()
@@ -76,13 +76,13 @@ impl Pool {
         self.composer().quarantine_gpu(gpu, &xid(), ME).await.unwrap()
     }
 
-    async fn is_out_of_use(&self, gpu: &GpuId) -> bool {
+    pub async fn is_out_of_use(&self, gpu: &GpuId) -> bool {
         let all = self.composer().quarantined().await.unwrap();
         all.iter().any(|one| one.gpu == *gpu)
     }
 
     /// What the last burn-in came to.
-    async fn burnt_in(&self, gpu: &GpuId) -> Option<HookEnd> {
+    pub async fn burnt_in(&self, gpu: &GpuId) -> Option<HookEnd> {
         self.composer().return_gpu(gpu, HOUR, ME).await.unwrap();
         let ended = async || {
             let quarantine = self.composer().gpu_history(gpu).await.unwrap().quarantine;

@@ -21,7 +21,7 @@ fn boxes() -> [ControlEndpointId; 2] {
     ["box-1".parse().unwrap(), "box-2".parse().unwrap()]
 }
 
-async fn repairing() -> (Pool, Clockwork) {
+pub async fn repairing() -> (Pool, Clockwork) {
     let rack = Rack::builtin("demo").unwrap();
     let mut pool = Pool::bare(rack, Arc::new(SqliteStore::in_memory().unwrap()));
     pool.options.poll = Some(POLL);

@@ -65,6 +65,12 @@ async fn a_key_is_for_one_request_and_no_other() {
     is_refused(&error.unwrap_err(), "compose demand chat");
     assert_eq!(pool.truth().len(), 2, "nothing of it was done");
 
+    // Another account's key of the same words is another key, and tells nothing of the first.
+    let theirs = spec(gpus("theirs", "l40s-48gb", 1));
+    let theirs = manager.compose(theirs, "somebody else", &key).await.unwrap();
+    assert!(!theirs.replayed);
+    pool.done(&theirs).await;
+
     // A dry run has no effect to be had once.
     let dry = How {
         dry_run: true,

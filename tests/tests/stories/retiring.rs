@@ -158,6 +158,22 @@ async fn a_host_that_is_replaced_is_retired_and_each_history_names_the_other() {
     assert_eq!(composer.retired().await.unwrap().len(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn of_two_hosts_that_one_is_to_replace_at_once_only_the_first_is_retired() {
+    let pool = Pool::of("demo").await;
+    let [one, two] = [pool.host_id("host-1").await, pool.host_id("host-2").await];
+    let three = pool.host_id("host-3").await;
+    let composer = pool.composer();
+    let (first, second) = tokio::join!(
+        composer.replace_host(&one, &three, ME),
+        composer.replace_host(&two, &three, ME)
+    );
+    assert_eq!(first.unwrap().of.replaces(), Some(&one));
+    assert_eq!(second.unwrap_err().code, ErrorCode::Conflict);
+    let retired = composer.retired().await.unwrap();
+    assert_eq!(retired.iter().map(|one| &one.host).collect::<Vec<_>>(), [&one]);
+}
+
 /// Whoever is first wins, and nobody is given to a host that went.
 #[tokio::test(start_paused = true)]
 async fn of_two_managers_one_retires_a_host_and_the_other_gives_it_nothing_meanwhile() {

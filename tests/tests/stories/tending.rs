@@ -6,7 +6,7 @@ use crate::polling::POLL;
 use async_trait::async_trait;
 use jiff::SignedDuration;
 use poolwright_driver::{
-    Ailment, Confirmation, DriverError, Failing, Holder, HostSide, HostTarget, Learned, Room,
+    Ailment, Confirmation, DriverError, Failing, Holder, HostSide, HostTarget, Learned, Reading, Room,
 };
 use poolwright_executor::{Clock, GpuRecord};
 use poolwright_model::id::{ControlEndpointId, GpuId, HostId};
@@ -16,15 +16,16 @@ use poolwright_service::agent::{Agent, AgentSpec, Authority, ConnectedAgent, Ide
 use poolwright_service::drift::DriftKind;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
 use poolwright_service::quarantine::Cause;
-use poolwright_service::{Composer, How, ServiceError};
+use poolwright_service::{Composer, How, Options, ServiceError};
 use poolwright_store::{Batch, read};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::sleep;
 
 /// What the agents of all hosts tell.
 #[derive(Default)]
-struct Telling {
+pub struct Telling {
     ailments: Vec<Ailment>,
     /// GPUs that no host sees any more, by their names.
     gone: Vec<String>,
@@ -32,15 +33,23 @@ struct Telling {
     gone_once: Vec<String>,
     /// A GPU that its host can't put back as it was, and how.
     left: Option<(GpuId, String)>,
-    silent: bool,
+    pub silent: bool,
+    /// What they measure of their GPUs.
+    pub readings: Vec<Reading>,
+    /// How often they were asked for that.
+    pub measured: u32,
     /// Where the manager says that the GPUs were seen which it expects.
     seen_at: Vec<String>,
     /// Of all agents only this one has something to tell.
     alone: Option<ControlEndpointId>,
     asked: u32,
+    /// One that takes all the time that it is given, and says nothing.
+    pub hangs: Option<ControlEndpointId>,
+    /// How often each was asked for what fails, and for what it measures.
+    pub questions: BTreeMap<ControlEndpointId, [u32; 2]>,
 }
 
-type Told = Arc<Mutex<Telling>>;
+pub type Told = Arc<Mutex<Telling>>;
 
 struct WithAgents(Arc<dyn Connector>, Told);
 
@@ -57,6 +66,22 @@ impl Connector for WithAgents {
             host_side: Arc::new(Side(spec.endpoint.clone(), self.1.clone())),
             renewal: Arc::new(NeverRenewed),
         })
+    }
+}
+
+impl Side {
+    /// Notes a question. One that hangs is given up.
+    async fn is_asked(&self, what: usize, deadline: Duration) -> Result<(), DriverError> {
+        let hangs = {
+            let mut told = self.1.lock().unwrap();
+            told.questions.entry(self.0.clone()).or_default()[what] += 1;
+            told.hangs.as_ref() == Some(&self.0)
+        };
+        if hangs {
+            sleep(deadline).await;
+            return Err(DriverError::no_effect("it hangs"));
+        }
+        Ok(())
     }
 }
 
@@ -77,7 +102,8 @@ impl HostSide for Side {
     async fn holders(&self, _: &HostTarget, _: Duration) -> Result<Vec<Holder>, DriverError> {
         Ok(Vec::new())
     }
-    async fn ailing(&self, expected: &[HostTarget], _: Duration) -> Result<Vec<Ailment>, DriverError> {
+    async fn ailing(&self, expected: &[HostTarget], deadline: Duration) -> Result<Vec<Ailment>, DriverError> {
+        self.is_asked(0, deadline).await?;
         let mut told = self.1.lock().unwrap();
         told.asked += 1;
         if !expected.is_empty() {
@@ -98,6 +124,15 @@ impl HostSide for Side {
             .collect();
         told.gone_once.retain(|name| !names.contains(&name));
         Ok(told.ailments.iter().cloned().chain(gone).collect())
+    }
+    async fn readings(&self, deadline: Duration) -> Result<Vec<Reading>, DriverError> {
+        self.is_asked(1, deadline).await?;
+        let mut told = self.1.lock().unwrap();
+        told.measured += 1;
+        match told.silent {
+            true => Err(DriverError::no_effect("nobody answers")),
+            false => Ok(told.readings.clone()),
+        }
     }
     async fn drain(&self, _: &HostTarget, _: Duration) -> Result<(), DriverError> {
         Ok(())
@@ -154,7 +189,12 @@ impl Authority for Signs {
 }
 
 /// A polled pool with an agent on each host, where a demand holds three GPUs: these.
-async fn pool() -> (Pool, Told, Clockwork, Vec<Gpu>) {
+pub async fn pool() -> (Pool, Told, Clockwork, Vec<Gpu>) {
+    pool_with(|_| {}).await
+}
+
+/// The same, with other options.
+pub async fn pool_with(set: impl FnOnce(&mut Options)) -> (Pool, Told, Clockwork, Vec<Gpu>) {
     let mut pool = Pool::of("demo").await;
     let now = pool.clock.now();
     let mut batch = Batch::new();
@@ -176,6 +216,7 @@ async fn pool() -> (Pool, Told, Clockwork, Vec<Gpu>) {
     pool.store.commit(batch).await.unwrap();
     pool.crash().await;
     pool.options.poll = Some(POLL);
+    set(&mut pool.options);
     let told = Told::default();
     let line = Arc::new(WithAgents(pool.line(), told.clone()));
     let composer = Composer::open(
@@ -200,7 +241,7 @@ async fn pool() -> (Pool, Told, Clockwork, Vec<Gpu>) {
 }
 
 impl Pool {
-    async fn out_of_use(&self) -> Vec<(GpuId, Cause)> {
+    pub async fn out_of_use(&self) -> Vec<(GpuId, Cause)> {
         let all = self.composer().quarantined().await.unwrap();
         all.into_iter().map(|one| (one.gpu, one.cause)).collect()
     }
@@ -210,7 +251,7 @@ impl Pool {
     }
 }
 
-fn name_of(gpu: &Gpu) -> String {
+pub fn name_of(gpu: &Gpu) -> String {
     gpu.uuid.clone().or(gpu.serial.clone()).unwrap()
 }
 
@@ -287,6 +328,41 @@ async fn a_fatal_error_on_its_link_takes_a_gpu_out_of_use_and_none_beside_it() {
     assert_eq!(pool.out_of_use().await, [(held[1].id.clone(), Cause::FatalAer)]);
     assert_eq!(pool.strikes(&held[1].id).await, 1);
     assert_eq!(pool.truth().len(), 3, "nothing is pulled");
+    clockwork.stop().await;
+}
+
+/// Whoever hangs is waited for by nobody but itself: the others are looked at with each poll, and measured at the rate that is
+/// set.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_hangs_holds_up_no_other() {
+    const ROUNDS: u32 = 24;
+    const RATE: Duration = Duration::from_secs(5);
+    let (pool, told, clockwork, held) = pool_with(|options| {
+        options.poll = Some(RATE);
+        options.telemetry = Some(RATE);
+    })
+    .await;
+    let host = held[0].host.as_ref().unwrap();
+    let hung = ControlEndpointId::from_lossy(&format!("agent-{host}"));
+    {
+        let mut told = told.lock().unwrap();
+        told.hangs = Some(hung.clone());
+        told.questions.clear();
+    }
+    sleep(RATE * ROUNDS).await;
+    let questions = told.lock().unwrap().questions.clone();
+    assert_eq!(questions.len(), pool.snapshot().await.topology.hosts.len());
+    for (agent, asked) in questions {
+        let expected = match agent == hung {
+            // Given up after four rounds.
+            true => 2..ROUNDS / 4 + 2,
+            false => ROUNDS - 1..ROUNDS + 2,
+        };
+        assert!(
+            asked.iter().all(|times| expected.contains(times)),
+            "{agent}: {asked:?}"
+        );
+    }
     clockwork.stop().await;
 }
 
@@ -381,6 +457,7 @@ pub async fn was_told(pool: &Pool, gpu: &Gpu, uuid: &str) {
         link: None,
         best_link: None,
         largest_bar: None,
+        firmware: None,
     });
     let mut batch = Batch::new();
     batch.put(&record).unwrap();

@@ -20,16 +20,7 @@ use std::time::Duration;
 async fn a_compose_that_fails_half_way_leaves_nothing() {
     let pool = Pool::of("demo").await;
     // The third of four binds.
-    let refused = Fault::new(FaultKind::Status {
-        code: 503,
-        retry_after: None,
-    });
-    pool.fault(
-        refused
-            .on("PATCH", "/redfish/v1/Fabrics/*/Zones/*")
-            .after(2)
-            .times(1),
-    );
+    pool.refuse_a_move_after(2);
     let change = pool.compose(gpus("chat", "h100-pcie-80gb", 4)).await.unwrap();
     assert_eq!(
         pool.demands().await,

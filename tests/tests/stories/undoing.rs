@@ -92,16 +92,7 @@ async fn what_was_released_comes_back_to_where_it_was() {
     pool.all_is_well().await;
     // Where it fails nothing is different.
     let released = pool.released("big").await;
-    let refused = Fault::new(FaultKind::Status {
-        code: 503,
-        retry_after: None,
-    });
-    pool.fault(
-        refused
-            .on("PATCH", "/redfish/v1/Fabrics/*/Zones/*")
-            .after(1)
-            .times(1),
-    );
+    pool.refuse_a_move_after(1);
     let change = pool.undo(&released).await.unwrap();
     assert_eq!(pool.ended(&change).await.state, OperationState::RolledBack);
     assert!(pool.demands().await.is_empty());

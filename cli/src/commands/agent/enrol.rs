@@ -122,10 +122,28 @@ fn keep(folder: &Folder, manager: &str, key: &str, enrolled: &Enrolled) -> Resul
 
 fn own_uuid() -> Result<String, Failure> {
     let found = poolwright_agent::identity(Path::new("/")).smbios_uuid;
-    found.ok_or_else(|| {
-        Failure::new(ExitCode::NotFound, "the UUID of this host's SMBIOS can't be read")
-            .with_hint("root may read it: sudo; or give it as its BMC has it: --uuid UUID")
-    })
+    found.ok_or_else(|| no_uuid(std::fs::metadata(UUID_FILE).is_ok()))
+}
+
+const UUID_FILE: &str = "/sys/class/dmi/id/product_uuid";
+
+/// Only root may read it; where the machine has none, root can't either.
+fn no_uuid(is_there: bool) -> Failure {
+    let (why, hint) = match is_there {
+        true => (
+            format!("{UUID_FILE} can't be read"),
+            "root may read it: sudo; or give it as its BMC has it: --uuid UUID",
+        ),
+        false => (
+            format!("{UUID_FILE} is not there, as in containers and where a machine has no SMBIOS"),
+            "give it as its BMC has it: --uuid UUID",
+        ),
+    };
+    Failure::new(
+        ExitCode::NotFound,
+        format!("the UUID of this host is not known: {why}"),
+    )
+    .with_hint(hint)
 }
 
 async fn ask(args: &EnrolArgs, asked: &Enrolment) -> Result<Enrolled, Failure> {
@@ -203,4 +221,23 @@ fn strange(args: &EnrolArgs, why: &str) -> Failure {
 fn unkept(error: FolderError) -> Failure {
     Failure::new(ExitCode::Generic, error.to_string())
         .with_hint("check the folder, who owns it, and the disk; agents run as root, so use sudo")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_looks_for_a_uuid_that_is_not_there_is_not_told_to_be_root() {
+        let (denied, absent) = (no_uuid(true).to_string(), no_uuid(false).to_string());
+        assert!(
+            denied.contains("can't be read") && denied.contains("sudo"),
+            "{denied}"
+        );
+        assert!(
+            absent.contains("is not there") && !absent.contains("sudo"),
+            "{absent}"
+        );
+        assert!(absent.contains("--uuid UUID"), "{absent}");
+    }
 }

@@ -47,28 +47,54 @@ Exit code 8 where a model does not fit into the rack, 1 where the second client 
 manager says.";
 
 pub async fn run(args: DemoArgs, output: Output) -> Outcome {
-    tokio::select! {
-        ended = play(args, output) => ended,
-        // What was set up is taken down with the values that hold it.
-        _ = tokio::signal::ctrl_c() => Err(Failure::new(ExitCode::Generic, "interrupted").with_hint("nothing is left behind")),
-    }
+    let mut asked = std::pin::pin!(tokio::signal::ctrl_c());
+    let stop = async || {
+        // One that can't be waited for never comes.
+        if asked.as_mut().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    play(args, output, stop).await
 }
 
-async fn play(args: DemoArgs, output: Output) -> Outcome {
+fn interrupted() -> Failure {
+    Failure::new(ExitCode::Generic, "interrupted").with_hint("nothing is left behind")
+}
+
+/// Until `stop` is over at most: sessions with the rack are closed all the same.
+async fn play(args: DemoArgs, output: Output, mut stop: impl AsyncFnMut()) -> Outcome {
     let began = Instant::now();
-    let stage = Stage::set(args.rack.as_deref()).await?;
-    say(&format!(
-        "Rack: {} over HTTPS on this machine, each with a password and a certificate of the rack's own authority.",
-        counted(stage.rack.endpoints().len(), "Redfish service")
-    ));
-    let auditor = Auditor::begin(&stage.rack).await?;
-    let clock = Arc::new(DayClock::at_six());
-    let composer = stage.manager(clock.clone()).await?;
+    let set = async {
+        let stage = Stage::set(args.rack.as_deref()).await?;
+        say(&format!(
+            "Rack: {} over HTTPS on this machine, each with a password and a certificate of the rack's own authority.",
+            counted(stage.rack.endpoints().len(), "Redfish service")
+        ));
+        let auditor = Auditor::begin(&stage.rack).await?;
+        let clock = Arc::new(DayClock::at_six());
+        let composer = stage.manager(clock.clone()).await?;
+        Ok::<_, Failure>((stage, auditor, clock, composer))
+    };
+    let (stage, auditor, clock, composer) = tokio::select! {
+        set = set => set?,
+        () = stop() => return Err(interrupted()),
+    };
 
     let mut story = Story::new(composer.clone(), clock, auditor);
-    let told = story.tell().await;
+    let told = tokio::select! {
+        told = story.tell() => told,
+        () = stop() => Err(interrupted()),
+    };
     composer.close().await;
-    let told = told?;
+    let told = match told {
+        Ok(told) => told,
+        Err(failure) => {
+            // What failed says more than how often the second client looked.
+            let _ = story.auditor.end().await;
+            stage.rack.stop().await;
+            return Err(failure);
+        }
+    };
     if let Err(failure) = &told.released {
         say(&format!("  not everything was let go: {}", failure.message));
     }

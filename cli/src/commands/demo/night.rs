@@ -111,7 +111,7 @@ impl Story {
             let (at, moved) = (self.clock.told(run.at), self.auditor.moved());
             say(&format!("{at}: {}.", run.outcome));
             say(&format!(
-                "  {} moved, seen by the second client.",
+                "  {} moved, seen by the second client; one that is unbound and bound again counts once.",
                 counted(moved, "GPU")
             ));
             match moved {

@@ -339,6 +339,7 @@ pub fn demand(id: DemandId, model: &str, task: Task) -> DemandSpec {
         phase: Vec::new(),
         starts: None,
         gpus: None,
+        least_gpus: None,
         kind: None,
         min_memory: None,
         floor: None,

@@ -22,7 +22,7 @@ use crate::output::{Output, Table, say};
 use crate::tables;
 use futures_util::StreamExt;
 use poolwright_model::id::ControlEndpointId;
-use poolwright_service::endpoint::{Endpoint, EndpointSpec, Repair};
+use poolwright_service::endpoint::{Endpoint, EndpointSpec, Repair, Standing};
 use poolwright_service::{Adopting, EndpointTest};
 use serde::Serialize;
 use serde_json::json;
@@ -318,20 +318,45 @@ async fn add(args: AddArgs, output: Output) -> Outcome {
     match (failed.len(), failed.pop()) {
         (_, None) => Ok(ExitCode::Ok),
         (1, Some((_, failure))) if tested.is_empty() => Err(failure),
-        (count, Some((last, failure))) => {
+        (count, Some(last)) => {
+            failed.push(last);
             let message = format!(
-                "{} not added, {} added; {last}: {}",
+                "{} not added, {} added: {}",
                 counted(count, "endpoint"),
                 tested.len(),
-                failure.message
+                told(&failed)
             );
-            Err(Failure {
-                code: ExitCode::Partial,
-                message,
-                ..failure
+            let failure = Failure::new(ExitCode::Partial, message);
+            let conflict = failed
+                .iter()
+                .any(|(_, failure)| failure.code == ExitCode::Conflict);
+            Err(match (conflict, failed.pop()) {
+                (true, _) => failure.with_hint(
+                    "leave out of the list what is there already, or remove it first: poolwright endpoint remove NAME",
+                ),
+                (false, last) => Failure {
+                    hint: last.and_then(|(_, failure)| failure.hint),
+                    ..failure
+                },
             })
         }
     }
+}
+
+/// Each that was not added, with why; of very many the first.
+fn told(failed: &[(ControlEndpointId, Failure)]) -> String {
+    const SHOWN: usize = 8;
+    let shown = failed.iter().take(SHOWN);
+    let mut told: Vec<String> = shown
+        .map(|(id, failure)| match failure.message.contains(id.as_str()) {
+            true => failure.message.clone(),
+            false => format!("{id}: {}", failure.message),
+        })
+        .collect();
+    if failed.len() > SHOWN {
+        told.push(format!("and {} more", failed.len() - SHOWN));
+    }
+    told.join("; ")
 }
 
 async fn adopt(args: AdoptArgs, output: Output) -> Outcome {
@@ -374,7 +399,11 @@ async fn adopt(args: AdoptArgs, output: Output) -> Outcome {
         }
         text
     })?;
-    say("nothing was done; --yes adopts it");
+    let kept: Endpoint = api.get(&["endpoints", args.id.as_str()]).await?;
+    say(match (kept.standing, composes.is_empty()) {
+        (Standing::Adopted, true) => "it is adopted already, and there is nothing more to take over",
+        _ => "nothing was done; --yes adopts it",
+    });
     Ok(ExitCode::Ok)
 }
 

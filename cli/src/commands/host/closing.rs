@@ -80,9 +80,9 @@ pub(super) async fn open(host: &HostId, manager: &ManagerArgs, output: Output) -
     let opened: HostClosure = Api::new(manager)?
         .post(&["hosts", host.as_str(), "open"], &json!({}))
         .await?;
-    show(&opened, output)?;
-    say(&format!("host {host} is open"));
-    Ok(())
+    // Its closing is over: what it was is for programs.
+    let was = tables::closures(std::slice::from_ref(&opened));
+    output.show_as(&opened, &was, |_| format!("host {host} is open"))
 }
 
 fn show(closure: &HostClosure, output: Output) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! Hosts over their life: out of service for good, replaced by others, back again; and what each has gone through.
+//! Hosts over their life: out of service for good, replaced by others, carried elsewhere, back again; and what each has gone through.
 
 use super::OneArgs;
 use crate::api_client::{Api, ManagerArgs};
@@ -29,6 +29,36 @@ pub enum Action {
     /// Say that another host came in the place of one: that one is retired, and each history names the other
     #[command(after_help = REPLACE)]
     Replace(ReplaceArgs),
+    /// Carry a host to other ports or another place: it is given nothing until it is seen there
+    #[command(after_help = MOVE)]
+    Move(MoveArgs),
+}
+
+const MOVE: &str = "\
+Examples:
+  poolwright host move host-3 --to \"rack 7, unit 12\"
+  poolwright host move host-3 --done
+  poolwright host move host-3 --cancel
+
+It must hold nothing. It is known by its UUID: once it is seen at other ports than before, and at none where it was, its history \
+notes from where to where, and it is opened. Where its ports stay the same, --done says that it stands there.";
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["to", "done", "cancel"])))]
+pub struct MoveArgs {
+    #[arg(value_name = "HOST")]
+    host: HostId,
+    /// Where to, as people call it
+    #[arg(long, value_name = "TEXT")]
+    to: Option<String>,
+    /// It stands there, as you see; without this the manager sees it by its ports
+    #[arg(long)]
+    done: bool,
+    /// It stays where it is
+    #[arg(long)]
+    cancel: bool,
+    #[command(flatten)]
+    manager: ManagerArgs,
 }
 
 const RETIRE: &str = "\
@@ -102,6 +132,20 @@ pub async fn run(action: Action, output: Output) -> Result<(), Failure> {
             show(&life, output)?;
             say("it may be given GPUs again; an agent of it has to be enrolled anew: poolwright host token");
             Ok(())
+        }
+        Action::Move(MoveArgs {
+            host,
+            to,
+            done,
+            cancel: _,
+            manager,
+        }) => {
+            let (what, body) = match (to, done) {
+                (Some(to), _) => ("move", json!({ "to": to })),
+                (None, true) => ("moved", json!({})),
+                (None, false) => ("stays", json!({})),
+            };
+            show(&asked(&manager, &host, what, &body, &[&host]).await?, output)
         }
         Action::Replace(ReplaceArgs {
             old,

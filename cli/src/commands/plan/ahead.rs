@@ -7,7 +7,7 @@ use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::follow::duration;
-use crate::output::human::{counted, moment};
+use crate::output::human::{counted, hung, moment, under, wrapped};
 use crate::output::{Cell, Format, Output, Table, column, write};
 use poolwright_planner::horizon::Unserved;
 use poolwright_service::{Ahead, HeldAhead, MOST_HOURS, Moment, Snapshot};
@@ -57,10 +57,10 @@ pub async fn run(api: &Api, hours: u32, output: Output) -> Outcome {
         return Ok(ExitCode::Ok);
     }
     output.show_as(&ahead, &held(&ahead.held), |width| {
-        let mut lines = vec![summary(&ahead), String::new()];
-        lines.extend(drawn::gantt(&drawn, &ahead, usize::from(width.unwrap_or(110))));
+        let mut lines = vec![wrapped(&summary(&ahead), width), String::new()];
+        lines.extend(drawn::gantt(&drawn, &ahead, width));
         lines.push(String::new());
-        lines.extend(ahead.moments.iter().flat_map(told));
+        lines.extend(ahead.moments.iter().flat_map(|at| told(at, width)));
         lines.join("\n")
     })?;
     Ok(ExitCode::Ok)
@@ -99,24 +99,24 @@ fn summary(ahead: &Ahead) -> String {
 }
 
 /// A moment in words: what is open, what moves, and what is not served.
-fn told(at: &Moment) -> Vec<String> {
+fn told(at: &Moment, width: Option<u16>) -> Vec<String> {
     let open: Vec<&str> = at.open.iter().map(|schedule| schedule.as_str()).collect();
     let open = match open.is_empty() {
         true => "no schedule is open".to_owned(),
         false => format!("open: {}", open.join(", ")),
     };
-    let mut lines = vec![format!(
+    let moves = format!(
         "{}: {} attached, {} detached; {open}",
         moment(at.at),
         counted(at.attaches, "GPU"),
         counted(at.detaches, "GPU")
-    )];
+    );
+    let mut lines = vec![wrapped(&moves, width)];
     for unserved in &at.unserved {
-        lines.push(format!(
-            "  {} is not served: {}",
-            unserved.demand, unserved.reason
-        ));
-        lines.extend(unserved.help.iter().map(|help| format!("    would help: {help}")));
+        let why = format!("{} is not served: {}", unserved.demand, unserved.reason);
+        lines.push(hung(&why, width));
+        let help = unserved.help.iter().map(|help| format!("would help: {help}"));
+        lines.extend(help.map(|help| under(&help, width)));
     }
     lines
 }

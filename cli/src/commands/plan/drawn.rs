@@ -1,5 +1,8 @@
 //! What will be held, in slots of equal length: so that it is drawn as a plan of a problem in a file is.
 
+use crate::output::human::{duration, hung, wrapped};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use poolwright_model::profile::Profiles;
 use poolwright_model::topology::Gpu;
 use poolwright_planner::horizon::cps1::{
@@ -27,9 +30,8 @@ pub struct Drawn {
 pub fn drawn(ahead: &Ahead, snapshot: &Snapshot) -> Result<Drawn, Invalid> {
     let seconds = ahead.until.duration_since(ahead.from).as_secs_f64().max(1.0);
     let slot_s = seconds / SLOTS as f64;
-    let slot = |at: jiff::Timestamp| {
-        ((at.duration_since(ahead.from).as_secs_f64() / slot_s).round() as usize).min(SLOTS)
-    };
+    let slot =
+        |at: Timestamp| ((at.duration_since(ahead.from).as_secs_f64() / slot_s).round() as usize).min(SLOTS);
     let gpus = gpus(snapshot);
     let kind_of: HashMap<&str, &str> = gpus
         .iter()
@@ -92,9 +94,7 @@ pub fn drawn(ahead: &Ahead, snapshot: &Snapshot) -> Result<Drawn, Invalid> {
     let step = jiff::SignedDuration::try_from_secs_f64(slot_s).unwrap_or_default();
     let names = (0..=SLOTS as i32).map(|slot| {
         let at = ahead.from.saturating_add(step * slot).unwrap_or(ahead.until);
-        at.to_zoned(jiff::tz::TimeZone::system())
-            .strftime("%a %H:%M")
-            .to_string()
+        at.to_zoned(TimeZone::system()).strftime("%a %H:%M").to_string()
     });
     Ok(Drawn {
         problem: cps1::read(&instance)?,
@@ -167,9 +167,12 @@ fn hosts(snapshot: &Snapshot, ahead: &Ahead) -> Vec<InstanceHost> {
     snapshot.topology.hosts.iter().map(host).collect()
 }
 
-/// Hosts that hold something, a line each: the demand's letter in each column, `·` where the host holds nothing.
-pub fn gantt(drawn: &Drawn, ahead: &Ahead, width: usize) -> Vec<String> {
+/// Hosts that hold something, with a line for each that holds GPUs there at the same time: the demand's letter in each
+/// column, `·` where it holds nothing. Above them the time, below them whose letter is whose.
+pub fn gantt(drawn: &Drawn, ahead: &Ahead, width: Option<u16>) -> Vec<String> {
     const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    /// Columns of a line that goes to no terminal.
+    const PAGE: u16 = 110;
     let mut demands: Vec<String> = Vec::new();
     for held in &ahead.held {
         let name = name(held);
@@ -177,51 +180,78 @@ pub fn gantt(drawn: &Drawn, ahead: &Ahead, width: usize) -> Vec<String> {
             demands.push(name);
         }
     }
+    if demands.is_empty() {
+        return vec!["nothing is held".to_owned()];
+    }
     let letter = |name: &str| {
         let place = demands.iter().position(|known| known == name).unwrap_or_default();
         LETTERS.chars().nth(place).unwrap_or('#')
     };
-    let names = drawn
-        .problem
-        .hosts
-        .iter()
-        .map(|host| host.id.chars().count())
-        .max()
-        .unwrap_or(0);
-    let columns = width.saturating_sub(names + 2).clamp(10, 96);
-    let at = |column: usize| {
-        ahead.from + (ahead.until.duration_since(ahead.from) / 1000) * (1000 * column as i32 / columns as i32)
-    };
-    let mut lines = Vec::new();
+    let hosts = drawn.problem.hosts.iter();
+    let names = hosts.map(|host| host.id.chars().count()).max().unwrap_or(0);
+    let columns = usize::from(width.unwrap_or(PAGE)).saturating_sub(names + 2);
+    let columns = columns.clamp(10, 96);
+    let whole = ahead.until.duration_since(ahead.from);
+    let at = |column: usize| ahead.from + (whole / 1000) * (1000 * column as i32 / columns as i32);
+    let mut lines = vec![
+        wrapped(
+            &format!(
+                "who holds GPUs of which host; a column is {}",
+                duration(whole.as_secs_f64() / columns as f64)
+            ),
+            width,
+        ),
+        format!("{:names$}  {}", "", axis(columns, at)),
+    ];
     for host in &drawn.problem.hosts {
-        let here: Vec<&HeldAhead> = ahead
-            .held
-            .iter()
-            .filter(|held| held.host.as_str() == host.id)
-            .collect();
-        if here.is_empty() {
-            continue;
+        let here = ahead.held.iter().filter(|held| held.host.as_str() == host.id);
+        for (lane, holds) in lanes(here.collect()).iter().enumerate() {
+            let row = (0..columns).map(|column| {
+                let is_in = |held: &&&HeldAhead| held.from < at(column + 1) && at(column) < held.until;
+                let holds = holds.iter().find(is_in);
+                holds.map_or('·', |held| letter(&name(held)))
+            });
+            let id = if lane == 0 { host.id.as_str() } else { "" };
+            lines.push(format!("{id:names$}  {}", row.collect::<String>()));
         }
-        let row: String = (0..columns)
-            .map(|column| {
-                let mut holds = here
-                    .iter()
-                    .filter(|held| held.from <= at(column) && at(column) < held.until);
-                match (holds.next(), holds.next()) {
-                    (None, _) => '·',
-                    (Some(held), None) => letter(&name(held)),
-                    (Some(_), Some(_)) => '+',
-                }
-            })
-            .collect();
-        lines.push(format!("{:names$}  {row}", host.id));
     }
-    let legend: Vec<String> = demands
+    let mut legend: Vec<String> = demands
         .iter()
+        .take(LETTERS.len())
         .map(|name| format!("{} {name}", letter(name)))
         .collect();
-    if !legend.is_empty() {
-        lines.push(format!("{:names$}  {}", "", legend.join(", ")));
+    if demands.len() > LETTERS.len() {
+        let more = demands.len() - LETTERS.len();
+        legend.push(format!("# any of {more} more (-o csv has them)"));
     }
+    lines.push(hung(&legend.join(", "), width));
     lines
+}
+
+/// Moments over the columns at which they are.
+fn axis(columns: usize, at: impl Fn(usize) -> Timestamp) -> String {
+    let mut axis = String::new();
+    let every = (columns / 6).max(14);
+    for column in (0..columns).step_by(every) {
+        let label = at(column).to_zoned(TimeZone::system());
+        let label = format!("|{}", label.strftime("%a %H:%M"));
+        if column + label.len() <= columns {
+            axis.push_str(&format!("{label:every$}"));
+        }
+    }
+    axis.trim_end().to_owned()
+}
+
+/// What a host holds, in as few lines as have none of it beside each other.
+fn lanes(mut here: Vec<&HeldAhead>) -> Vec<Vec<&HeldAhead>> {
+    let mut lanes: Vec<Vec<&HeldAhead>> = Vec::new();
+    here.sort_by_key(|held| held.from);
+    for held in here {
+        let free = |lane: &&mut Vec<&HeldAhead>| lane.last().is_none_or(|last| last.until <= held.from);
+        match lanes.iter_mut().find(free) {
+            Some(lane) => lane.push(held),
+            None => lanes.push(vec![held]),
+        }
+    }
+    lanes
 }

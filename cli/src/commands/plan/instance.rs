@@ -2,13 +2,15 @@
 
 use super::keys;
 use super::picture::Picture;
+use super::runs;
 use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::follow::duration;
-use crate::output::human::counted;
-use crate::output::{Cell, Format, Output, Table, column, say, write};
+use crate::output::human::{counted, hung, wrapped};
+use crate::output::{Cell, Format, Output, Table, column, is_on_terminal, say, write};
 use crate::progress::Progress;
+use crate::stop::Stop;
 use poolwright_planner::horizon::{
     self, Assignment, Budget, Problem, Request, UNIT, Unserved, cps1, extended,
 };
@@ -67,6 +69,9 @@ struct Solution<'a> {
     seed: u64,
     rounds: u64,
     unserved: Vec<Unserved>,
+    /// What the plan costs that it began with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous_objective: Option<f64>,
 }
 
 /// The part of a solution that another plan begins with.
@@ -75,8 +80,9 @@ struct Previous {
     assignment: Assignment,
 }
 
-/// Another problem's solution is no help, and is easily named by mistake.
-fn tell_what_is_not_known(problem: &Problem, previous: &Assignment) {
+/// What the plan costs that is begun with. Another problem's solution has no cost in this one, is no help, and is easily named
+/// by mistake.
+fn cost_of(problem: &Problem, previous: &Assignment) -> Option<f64> {
     let known: BTreeSet<&str> = problem.demands.iter().map(|demand| demand.id.as_str()).collect();
     let all = previous.demands.len();
     let unknown = previous
@@ -88,7 +94,23 @@ fn tell_what_is_not_known(problem: &Problem, previous: &Assignment) {
         say(&format!(
             "of the {all} demands in --previous {unknown} are not in this problem, and are left out"
         ));
+        return None;
     }
+    match horizon::check(problem, previous) {
+        Ok(cost) => Some(cost as f64 / UNIT),
+        Err(broken) => {
+            say(&format!(
+                "the plan in --previous is none of this problem, and is begun with as far as it is: {broken}"
+            ));
+            None
+        }
+    }
+}
+
+/// Ends at the second time, with nothing printed.
+async fn at_once(stop: Stop) {
+    stop.at_once().await;
+    std::process::exit(ExitCode::Generic as i32);
 }
 
 pub fn run(file: &Path, args: &InstanceArgs, output: Output) -> Outcome {
@@ -99,12 +121,18 @@ pub fn run(file: &Path, args: &InstanceArgs, output: Output) -> Outcome {
         .as_deref()
         .map(|file| read::<Previous>(file, &bytes(file)?, SOLUTION))
         .transpose()?;
-    if let Some(previous) = &previous {
-        tell_what_is_not_known(&problem, &previous.assignment);
-    }
+    let before = previous
+        .as_ref()
+        .and_then(|previous| cost_of(&problem, &previous.assignment));
 
     let progress = Progress::spinner(format!("planning {}", counted(problem.wanted(), "demand")));
-    let mut elapsed = || start.elapsed();
+    // Whoever has enough of it is given what was found until then.
+    let stop = args.rounds.is_none().then(Stop::heard);
+    let stop = stop.inspect(|stop| drop(tokio::spawn(at_once(stop.clone()))));
+    let mut elapsed = || match stop.as_ref().is_some_and(Stop::is_asked) {
+        true => args.time_limit.max(start.elapsed()),
+        false => start.elapsed(),
+    };
     let budget = match args.rounds {
         Some(rounds) => Budget::Rounds(rounds),
         None => Budget::Time {
@@ -144,6 +172,7 @@ pub fn run(file: &Path, args: &InstanceArgs, output: Output) -> Outcome {
         seed: args.seed,
         rounds: plan.rounds,
         unserved: horizon::reasons(&problem, &plan.assignment),
+        previous_objective: before,
     };
     if output.format.is_picture() {
         let picture = Picture {
@@ -162,7 +191,7 @@ pub fn run(file: &Path, args: &InstanceArgs, output: Output) -> Outcome {
         return Ok(ExitCode::Ok);
     }
     let table = served(&problem, &solution);
-    output.show_as(&solution, &table, |width| text(&problem, &solution, width))?;
+    output.show_as(&solution, &table, |width| text(&problem, &solution, file, width))?;
     Ok(ExitCode::Ok)
 }
 
@@ -180,12 +209,16 @@ struct Taken {
 
 /// The problem in a file, and what the file says of it.
 fn problem(file: &Path) -> Result<(cps1::Instance, Problem), Failure> {
-    let text = bytes(file)?;
-    keys::judge(file, &read(file, &text, PROBLEM)?)?;
-    let instance: cps1::Instance = read(file, &text, PROBLEM)?;
+    problem_of(file, &bytes(file)?)
+}
+
+/// The same of what is to be in a file.
+pub fn problem_of(file: &Path, text: &[u8]) -> Result<(cps1::Instance, Problem), Failure> {
+    keys::judge(file, &read(file, text, PROBLEM)?)?;
+    let instance: cps1::Instance = read(file, text, PROBLEM)?;
     let problem = match instance.schema.as_str() {
         extended::SCHEMA => {
-            let extension = read(file, &text, PROBLEM)?;
+            let extension = read(file, text, PROBLEM)?;
             keys::tell_leads(&instance, &extension);
             extended::read(&instance, &extension)
         }
@@ -270,21 +303,47 @@ fn summary(problem: &Problem, solution: &Solution<'_>) -> String {
     )
 }
 
-fn text(problem: &Problem, solution: &Solution<'_>, width: Option<u16>) -> String {
-    let mut lines = vec![summary(problem, solution), String::new()];
-    lines.extend(gantt(
-        problem,
-        solution.assignment,
-        usize::from(width.unwrap_or(110)),
-    ));
+fn text(problem: &Problem, solution: &Solution<'_>, file: &Path, width: Option<u16>) -> String {
+    let mut lines = vec![wrapped(&summary(problem, solution), width)];
+    let before = solution.previous_objective;
+    lines.extend(before.map(|cost| format!("the plan that it began with costs {cost:.1}")));
+    lines.push(String::new());
+    let assignment = solution.assignment;
+    lines.extend(gantt(problem, assignment, usize::from(width.unwrap_or(110))));
+    // What goes to a pager or a file has no end that is out of sight.
+    let most = match is_on_terminal() {
+        true => runs::MOST,
+        false => usize::MAX,
+    };
+    for (what, (table, more)) in [
+        ("Who runs where when:", runs::who_runs(problem, assignment, most)),
+        (
+            "What is attached where when:",
+            runs::attached(problem, assignment, most),
+        ),
+    ] {
+        lines.push(what.to_owned());
+        let mut text = table.render(width);
+        if more > 0 {
+            let all = format!(
+                "… and {more} more; all of them: poolwright plan --instance {} -o table | less",
+                file.display()
+            );
+            text.push_str(&wrapped(&all, width));
+            text.push('\n');
+        }
+        lines.push(text);
+    }
     for unserved in &solution.unserved {
         let is = if unserved.partly {
             "served in part"
         } else {
             "not served"
         };
-        lines.push(format!("{} is {is}: {}", unserved.demand, unserved.reason));
-        lines.extend(unserved.help.iter().map(|help| format!("  would help: {help}")));
+        let line = format!("{} is {is}: {}", unserved.demand, unserved.reason);
+        lines.push(wrapped(&line, width));
+        let help = unserved.help.iter().map(|help| format!("would help: {help}"));
+        lines.extend(help.map(|help| hung(&help, width)));
     }
     lines.join("\n")
 }

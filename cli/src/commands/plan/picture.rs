@@ -1,6 +1,7 @@
 //! A plan over time as a picture: who runs where when, how much of the pool is used, and what it draws. One file that
 //! loads nothing from elsewhere: SVG, or a page with the same picture, the figures, and what is not served.
 
+use crate::output::human::counted;
 use poolwright_planner::horizon::{Assignment, Problem, Unserved, Usage, cps1};
 use std::fmt::Write;
 use std::ops::Range;
@@ -149,6 +150,7 @@ demands of those that are</text>",
     /// From when to when, in words.
     fn span(&self, slots: &Range<usize>) -> String {
         match self.slot_names.is_empty() {
+            true if slots.len() == 1 => format!("in slot {}", slots.start),
             true => format!("in slots {} to {}", slots.start, slots.end - 1),
             false => format!("from {} to {}", self.slot(slots.start), self.slot(slots.end)),
         }
@@ -201,14 +203,14 @@ demands of those that are</text>",
         let _ = writeln!(
             svg,
             "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" fill=\"{}\"><title>{} of {}: \
-{} GPUs {}, {}</title></rect>",
+{} {}, {}</title></rect>",
             y + 0.5,
             (to - from - 1.0).max(0.5),
             LANE - 1.0,
             self.colour(&demand.tenant),
             escaped(&block.id),
             escaped(&demand.tenant),
-            count,
+            counted(count as usize, "GPU"),
             self.span(&demand.window),
             escaped(&groups.join(", "))
         );

@@ -15,10 +15,22 @@ use std::collections::BTreeSet;
 const SHOWN: usize = 20;
 
 /// What the columns say, for who sees them the first time.
-const LEGEND: [&str; 2] = [
-    "SAFE PER GPU: to count on, of each GPU's memory (OF). ESTIMATE: the middle. GROUP: GPUs that must share a host.",
-    "TOKENS/S: of one GPU, estimated. LINKS: share of a step that is communication; ! is much. BEST AT: no set is better.",
+const LEGEND: [(&str, &str); 6] = [
+    ("SAFE PER GPU", "to count on, of each GPU's memory (OF)"),
+    ("ESTIMATE", "the middle"),
+    ("GROUP", "GPUs that must share a host"),
+    ("TOKENS/S", "of one GPU, estimated"),
+    ("LINKS", "share of a step that is communication; ! is much"),
+    ("BEST AT", "no set is better"),
 ];
+
+/// The same of those that the terminal had room for.
+fn legend(table: &str) -> String {
+    let heading = table.lines().next().unwrap_or_default();
+    let told = LEGEND.iter().filter(|(column, _)| heading.contains(column));
+    let told: Vec<String> = told.map(|(column, says)| format!("{column}: {says}.")).collect();
+    told.join(" ")
+}
 
 /// How the answer is shown.
 pub struct Shown {
@@ -155,12 +167,9 @@ fn text(fit: &Fit, shown: &Shown, width: Option<u16>) -> String {
     };
     let selected = selected(fit, shown);
     let left = fit.candidates.len() - selected.len();
-    let mut lines = vec![
-        fit.label.clone(),
-        String::new(),
-        table(selected.into_iter(), shown.tokens).render(width),
-    ];
-    lines.extend(LEGEND.map(str::to_owned));
+    let table = table(selected.into_iter(), shown.tokens).render(width);
+    let legend = legend(&table);
+    let mut lines = vec![fit.label.clone(), String::new(), table, legend];
     if left > 0 {
         let beaten = match shown.of_kinds {
             true => "",
@@ -246,6 +255,14 @@ mod tests {
             for whole in ["b300-sxm6-288gb", "SAFE PER GPU", "LAYOUT", "no room for"] {
                 assert!(text.contains(whole), "{whole}: {text}");
             }
+            // What there was no room for is not explained.
+            let (heading, below) = text.split_once("SAFE PER GPU: ").unwrap();
+            assert!(
+                !heading
+                    .lines()
+                    .any(|line| line.starts_with("RANK") && line.contains("LINKS"))
+            );
+            assert!(!below.contains("LINKS: "), "{text}");
         }
     }
 

@@ -20,6 +20,7 @@ fn told(uuid: &str) -> Learned {
         link: None,
         best_link: None,
         largest_bar: Some(BAR),
+        firmware: None,
     }
 }
 

@@ -14,7 +14,7 @@ use poolwright_model::step::Verb;
 use poolwright_model::topology::{FabricPort, Gpu, Health, Host, HostPort, PowerState, Topology};
 use poolwright_model::units::{Bytes, LinkWidth};
 use poolwright_planner::{
-    Composition, Cordoned, Demand, Plan, PlanInput, Promises, World, check, direct, undo,
+    Composition, Cordoned, Demand, Plan, PlanInput, Promises, Uplinks, World, check, direct, undo,
 };
 use poolwright_sizing::need::{GpuSet, Need};
 use poolwright_store::read;
@@ -26,6 +26,7 @@ const UNITS: [&str; 2] = ["u1", "u2"];
 const HOSTS: [&str; 2] = ["h1", "h2"];
 static NOTHING: LazyLock<Cordoned> = LazyLock::new(Cordoned::default);
 static NO_PROMISES: LazyLock<Promises> = LazyLock::new(Promises::default);
+static ANY_UPLINKS: LazyLock<Uplinks> = LazyLock::new(Uplinks::default);
 
 /// A kind of operation: all of it or nothing, or going on without what fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -312,6 +313,7 @@ impl Seen {
             demands: &self.demands,
             cordoned: &NOTHING,
             promises: &NO_PROMISES,
+            uplinks: &ANY_UPLINKS,
         }
     }
 
@@ -365,6 +367,8 @@ fn gpu(unit: &str, known: Option<GpuRecord>) -> Gpu {
         host_port,
         state,
         health: Health::Ok,
+        firmware: None,
+        locator: None,
         link: LinkWidth::default(),
         control: vec![point(unit)],
         seen_by: BTreeSet::new(),
@@ -415,6 +419,7 @@ fn demand(id: &str, gpus: u32) -> Demand {
                 group: 1,
             }],
             spannable: false,
+            elastic: false,
             explanation: vec![],
         },
         created: Timestamp::UNIX_EPOCH,

@@ -2,7 +2,9 @@
 
 use super::described::Paths;
 use super::{Answer, Body, Created, Gone, Id, Listed, Many};
+use crate::auth::Asker;
 use crate::{Api, problem::Problem};
+use axum::Extension;
 use axum::Json;
 use axum::extract::State;
 use poolwright_service::ServiceError;
@@ -34,8 +36,10 @@ async fn one(State(api): State<Api>, Id(name): Id<String>) -> Answer<AccountShow
 async fn change(
     State(api): State<Api>,
     Id(name): Id<String>,
-    Body(change): Body<AccountChange>,
+    Extension(asker): Extension<Asker>,
+    Body(mut change): Body<AccountChange>,
 ) -> Answer<AccountShown> {
+    change.session = asker.session;
     Ok(Json(api.accounts.change(&name, change).await?))
 }
 

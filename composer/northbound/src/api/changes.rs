@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use poolwright_model::id::{GpuId, HostId, OperationId, TenantId};
 use poolwright_service::OperationKind;
 use poolwright_service::demand::DemandSpec;
-use poolwright_service::{Ahead, Plan};
+use poolwright_service::{Ahead, Plan, ProblemAhead};
 use poolwright_service::{Change, How, Purpose, Release, ServiceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -18,6 +18,7 @@ pub(super) fn routes(paths: Paths) -> Paths {
     paths
         .post("/plan", plan)
         .get("/plan-ahead", ahead)
+        .get("/plan-ahead/problem", problem_ahead)
         .post("/apply", apply)
         .post("/compose", compose)
         .post("/release", release)
@@ -74,6 +75,23 @@ fn a_day() -> u32 {
 
 async fn ahead(State(api): State<Api>, Query(HowFar { hours }): Query<HowFar>) -> Answer<Ahead> {
     Ok(Json(api.composer.plan_ahead(hours).await?))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct HowFine {
+    /// Hours ahead.
+    #[serde(default = "a_day")]
+    hours: u32,
+    /// Seconds of a slot; left out: so many that there are 200 slots at most.
+    slot_s: Option<u32>,
+}
+
+async fn problem_ahead(
+    State(api): State<Api>,
+    Query(HowFine { hours, slot_s }): Query<HowFine>,
+) -> Answer<ProblemAhead> {
+    Ok(Json(api.composer.problem_ahead(hours, slot_s).await?))
 }
 
 #[derive(Deserialize, JsonSchema)]

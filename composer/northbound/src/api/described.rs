@@ -48,8 +48,8 @@ pub(super) trait Described<Arguments> {
 }
 
 /// The statuses of errors. Any request may meet those of the store and of who asks.
-const REFUSALS: [&str; 10] = [
-    "400", "401", "403", "404", "409", "412", "500", "502", "503", "504",
+const REFUSALS: [&str; 11] = [
+    "400", "401", "403", "404", "409", "412", "413", "500", "502", "503", "504",
 ];
 
 impl Paths {

@@ -1,4 +1,4 @@
-//! Hosts over their life: retired, replaced, back in service; and what each has gone through.
+//! Hosts over their life: retired, replaced, carried elsewhere, back in service; and what each has gone through.
 
 use super::described::Paths;
 use super::{Answer, Body, Id, Listed, Many};
@@ -17,6 +17,9 @@ pub(super) fn routes(paths: Paths) -> Paths {
         .post("/hosts/{id}/retire", retire)
         .post("/hosts/{id}/reinstate", reinstate)
         .post("/hosts/{id}/replaced", replaced)
+        .post("/hosts/{id}/move", relocate)
+        .post("/hosts/{id}/moved", moved)
+        .post("/hosts/{id}/stays", stays)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -25,6 +28,13 @@ struct HostRetired {
     /// In words.
     #[serde(default)]
     why: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct HostLeaves {
+    /// Where it is carried to, as people call it.
+    to: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -67,4 +77,29 @@ async fn replaced(
     Body(body): Body<HostReplaced>,
 ) -> Answer<HostLife> {
     Ok(Json(api.composer.replace_host(&id, &body.by, &by.account).await?))
+}
+
+async fn relocate(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Id(id): Id<HostId>,
+    Body(HostLeaves { to }): Body<HostLeaves>,
+) -> Answer<HostLife> {
+    Ok(Json(api.composer.relocate_host(&id, &to, &by.account).await?))
+}
+
+async fn moved(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Id(id): Id<HostId>,
+) -> Answer<HostLife> {
+    Ok(Json(api.composer.host_has_moved(&id, &by.account).await?))
+}
+
+async fn stays(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Id(id): Id<HostId>,
+) -> Answer<HostLife> {
+    Ok(Json(api.composer.cancel_relocation(&id, &by.account).await?))
 }

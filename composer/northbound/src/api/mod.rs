@@ -26,11 +26,13 @@ pub(crate) mod simulations;
 pub(crate) mod size;
 mod snapshot;
 mod tenants;
+mod uplinks;
 
 use self::described::Paths;
 use self::snapshot::WrittenSnapshot;
 use crate::audit::{Made, follow};
-use crate::{Api, auth, problem::Problem, redfish, unique};
+use crate::room::Room;
+use crate::{Api, auth, foreign, problem::Problem, redfish, unique};
 use axum::body::Bytes;
 use axum::extract::{
     DefaultBodyLimit, Extension, FromRequest, FromRequestParts, OriginalUri, Path, Request, State,
@@ -60,6 +62,32 @@ const STALE: &str = "poolwright-stale";
 
 /// Plans of thousands of GPUs are the largest bodies.
 pub(crate) const LARGEST_BODY: usize = 16 << 20;
+/// Room for the bodies of each sort of question.
+#[derive(Debug, Clone)]
+pub(crate) struct Rooms {
+    size: Room,
+    simulations: Room,
+}
+
+impl Default for Rooms {
+    fn default() -> Self {
+        Self {
+            size: Room::of(size::LARGEST_JOB),
+            simulations: Room::of(simulations::LARGEST_TRACE),
+        }
+    }
+}
+
+impl Rooms {
+    /// That of such a question.
+    pub fn of(&self, asks: privileges::Asks) -> &Room {
+        match asks {
+            privileges::Asks::Size => &self.size,
+            privileges::Asks::Simulation => &self.simulations,
+        }
+    }
+}
+
 /// The longest wait that a client may ask for is 5 minutes.
 const LONGEST_REQUEST: Duration = Duration::from_secs(330);
 
@@ -79,6 +107,7 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         schedules::routes,
         record::routes,
         tenants::routes,
+        uplinks::routes,
         accounts::routes,
         agents::routes,
         host_life::routes,
@@ -99,6 +128,7 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
     Router::new()
         .nest("/api/v1", v1)
         .merge(redfish::routes(&api, uuid))
+        .layer(middleware::from_fn(foreign::refuse))
         .layer(middleware::from_fn_with_state(api.clone(), follow))
         .merge(probes::routes())
         .merge(letterboxes::routes())

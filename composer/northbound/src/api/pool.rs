@@ -11,6 +11,7 @@ use poolwright_model::fault::Fault;
 use poolwright_model::id::{FabricId, GpuId, HostId};
 use poolwright_model::topology::{Fabric, Gpu, Switch};
 use poolwright_service::closure::HostShown;
+use poolwright_service::telemetry::{GpuShown, Telemetry};
 use poolwright_service::{Check, Drift, ErrorCode, LoggedEvent, Observed, ServiceError, Snapshot, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,7 @@ pub(super) fn routes(paths: Paths) -> Paths {
         .post("/discover", discover)
         .get("/gpus", gpus)
         .get("/gpus/{id}", gpu)
+        .get("/telemetry", telemetry)
         .get("/hosts", hosts)
         .get("/hosts/{id}", host)
         .get("/fabrics", fabrics)
@@ -56,8 +58,12 @@ async fn gpus(State(api): State<Api>) -> Listed<Observed<Gpu>> {
     Ok(Many(api.composer.gpus().await?))
 }
 
-async fn gpu(State(api): State<Api>, Id(id): Id<GpuId>) -> Answer<Observed<Gpu>> {
-    found("GPU", id.as_str(), api.composer.gpu(&id).await?)
+async fn gpu(State(api): State<Api>, Id(id): Id<GpuId>) -> Answer<GpuShown> {
+    found("GPU", id.as_str(), api.composer.gpu_shown(&id).await?)
+}
+
+async fn telemetry(State(api): State<Api>) -> Listed<Telemetry> {
+    Ok(Many(api.composer.telemetry()))
 }
 
 async fn hosts(State(api): State<Api>) -> Listed<HostShown> {

@@ -2,8 +2,8 @@
 //! each operation. Who enrols an agent shows a token, and needs no account.
 
 use super::agents::ENROLMENT;
-use super::simulations::{LARGEST_TRACE, SIMULATIONS};
-use super::size::{LARGEST_JOB, SIZE};
+use super::simulations::SIMULATIONS;
+use super::size::SIZE;
 use crate::auth::Reach::{self, Everywhere, Scoped};
 use axum::http::Method;
 use poolwright_service::accounts::Privilege::{
@@ -69,6 +69,7 @@ const MAPPINGS: &[Mapping] = &[
     // What nobody can tell the scope of.
     changed("/operations/{id}/resolve", ConfigureComponents, Everywhere),
     changed("/discover", ConfigureComponents, Everywhere),
+    changed("/gpus/{id}/locate", ConfigureComponents, Everywhere),
     changed("/gpus/{id}/quarantine", ConfigureComponents, Everywhere),
     changed("/gpus/{id}/replaced", ConfigureComponents, Everywhere),
     changed("/gpus/{id}/return", ConfigureComponents, Everywhere),
@@ -88,11 +89,18 @@ pub(crate) fn needed(method: &Method, pattern: &str) -> (Privilege, Reach) {
     }
 }
 
-/// How large the body may be of a request that only asks, and changes nothing; `None`: it is none.
-pub(crate) fn only_asks(method: &Method, pattern: &str) -> Option<usize> {
+/// A question that is long enough to have a body, and changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asks {
+    Size,
+    Simulation,
+}
+
+/// What a request only asks; `None`: it does more, or has no body.
+pub(crate) fn only_asks(method: &Method, pattern: &str) -> Option<Asks> {
     match pattern {
-        SIZE if *method == Method::POST => Some(LARGEST_JOB),
-        SIMULATIONS if *method == Method::POST => Some(LARGEST_TRACE),
+        SIZE if *method == Method::POST => Some(Asks::Size),
+        SIMULATIONS if *method == Method::POST => Some(Asks::Simulation),
         _ => None,
     }
 }

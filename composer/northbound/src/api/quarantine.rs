@@ -1,4 +1,4 @@
-//! GPUs that failed: out of use, burnt in, and replaced; and what each has gone through.
+//! GPUs that are suspect, and those that failed: out of use, burnt in, and replaced; and what each has gone through.
 
 use super::described::Paths;
 use super::{Answer, Body, Id, Listed, Many};
@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use poolwright_model::id::GpuId;
 use poolwright_service::quarantine::{Failure, History, Quarantine};
+use poolwright_service::suspicion::Suspicion;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
@@ -14,10 +15,12 @@ use std::time::Duration;
 pub(super) fn routes(paths: Paths) -> Paths {
     paths
         .get("/quarantine", all)
+        .get("/suspects", suspects)
         .get("/gpus/{id}/history", history)
         .post("/gpus/{id}/quarantine", quarantine)
         .post("/gpus/{id}/return", give_back)
         .post("/gpus/{id}/replaced", replaced)
+        .post("/gpus/{id}/locate", locate)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -40,8 +43,19 @@ struct Replaced {
     by: GpuId,
 }
 
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Locate {
+    /// Whether the light that shows where it sits is to be lit, or put out.
+    lit: bool,
+}
+
 async fn all(State(api): State<Api>) -> Listed<Quarantine> {
     Ok(Many(api.composer.quarantined().await?))
+}
+
+async fn suspects(State(api): State<Api>) -> Listed<Suspicion> {
+    Ok(Many(api.composer.suspects().await?))
 }
 
 async fn history(State(api): State<Api>, Id(id): Id<GpuId>) -> Answer<History> {
@@ -77,4 +91,13 @@ async fn replaced(
     Ok(Json(
         by.composer(&api).replace_gpu(&id, &body.by, &by.account).await?,
     ))
+}
+
+async fn locate(
+    State(api): State<Api>,
+    Extension(by): Extension<Asker>,
+    Id(id): Id<GpuId>,
+    Body(Locate { lit }): Body<Locate>,
+) -> Answer<History> {
+    Ok(Json(by.composer(&api).locate_gpu(&id, lit, &by.account).await?))
 }

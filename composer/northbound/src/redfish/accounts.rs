@@ -5,6 +5,7 @@ use super::message::Refusal;
 use super::names::Names;
 use super::wire::matches_tag;
 use super::{Redfish, body, created, shown_as, status, uri};
+use crate::auth::Asker;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use poolwright_redfish_model::{
@@ -12,14 +13,12 @@ use poolwright_redfish_model::{
     ManagerAccountCollection, ManagerAccountLinks, PrivilegesPrivilegeType, Ref, Resource, RoleCollection,
 };
 use poolwright_service::ServiceError;
-use poolwright_service::accounts::{
-    AccountChange, AccountShown, NewAccount, Privilege, Role, lockout, password,
-};
+use poolwright_service::access::AccessRules;
+use poolwright_service::accounts::{AccountChange, AccountShown, NewAccount, Privilege, Role, password};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-pub(crate) fn service() -> AccountService {
-    let locked = i64::try_from(lockout::LOCKED.as_secs()).ok();
+pub(crate) fn service(rules: &AccessRules) -> AccountService {
     AccountService {
         id: Some("AccountService".into()),
         name: Some("Accounts".into()),
@@ -28,9 +27,9 @@ pub(crate) fn service() -> AccountService {
         http_basic_auth: Some(AccountServiceBasicAuthState::Enabled),
         min_password_length: i64::try_from(password::SHORTEST).ok(),
         max_password_length: i64::try_from(password::LONGEST).ok(),
-        account_lockout_threshold: Some(i64::from(lockout::THRESHOLD)),
-        account_lockout_duration: locked,
-        account_lockout_counter_reset_after: locked,
+        account_lockout_threshold: Some(rules.wrong_passwords.into()),
+        account_lockout_duration: Some(rules.locked_s.into()),
+        account_lockout_counter_reset_after: Some(rules.forgotten_s.into()),
         accounts: Some(uri::link("AccountService/Accounts")),
         roles: Some(uri::link("AccountService/Roles")),
         privilege_map: Some(uri::link(super::privileges::REGISTRY)),
@@ -170,6 +169,7 @@ pub(super) fn named_role(name: &str) -> Result<Role, Refusal> {
 /// PATCH of an account. What can be changed is; what can't is told beside it (DSP0266, "PATCH (update)").
 pub(crate) async fn change(
     redfish: &Redfish,
+    asker: &Asker,
     name: &str,
     headers: &HeaderMap,
     body: &Value,
@@ -186,6 +186,7 @@ pub(crate) async fn change(
         .collect();
     let mut change = AccountChange {
         seen: seen(redfish, name, headers).await?,
+        session: asker.session.clone(),
         ..AccountChange::default()
     };
     let mut said = 0;

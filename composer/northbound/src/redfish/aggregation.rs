@@ -1,7 +1,8 @@
 //! Endpoints as aggregation sources: the services that are asked and told. A password is taken, kept sealed, and never
 //! shown.
 
-use super::message::Refusal;
+use super::body::without_odata;
+use super::message::{self, Refusal};
 use super::names::{Names, plain};
 use super::{body, created, shown, status, uri};
 use crate::Api;
@@ -11,9 +12,13 @@ use poolwright_redfish_model::{
     AggregationService, AggregationSource, AggregationSourceAggregationType, AggregationSourceCollection,
     Collection, Health, Resource, State,
 };
+use poolwright_service::ServiceError;
 use poolwright_service::endpoint::{Endpoint, EndpointSpec, Standing};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+/// Looks at a source once: Redfish has no word for it.
+const TEST: &str = "PoolwrightAggregationSource.Test";
 
 pub(crate) fn service() -> AggregationService {
     AggregationService {
@@ -45,6 +50,10 @@ pub(crate) fn one(endpoints: &[Endpoint], name: &str) -> Result<Option<Value>, R
     found.map(|endpoint| source(name, endpoint)).transpose()
 }
 
+fn actions(name: &str) -> String {
+    format!("{}/Actions/Oem", place(name))
+}
+
 fn source(name: &str, endpoint: &Endpoint) -> Result<Value, Refusal> {
     let (state, health) = match &endpoint.silent {
         Some(_) => (State::UnavailableOffline, Health::Critical),
@@ -62,8 +71,12 @@ fn source(name: &str, endpoint: &Endpoint) -> Result<Value, Refusal> {
     })?;
     // Every answer has it (DSP0268), and none says what it is.
     written["Password"] = Value::Null;
+    written["Actions"]["Oem"][format!("#{TEST}")] = json!({ "target": format!("{}/{TEST}", actions(name)) });
     Ok(written)
 }
+
+/// How somebody is believed.
+const TRUST: &str = "{\"pinned\": SHA256}, {\"ca-pem\": PEM} or \"system\"";
 
 /// What may be said of one that is to be added.
 const UNDERSTOOD: [&str; 5] = ["Name", "HostName", "UserName", "Password", "Oem/Poolwright"];
@@ -71,7 +84,7 @@ const UNDERSTOOD: [&str; 5] = ["Name", "HostName", "UserName", "Password", "Oem/
 /// What Redfish has no word for: what an endpoint is called, how it is trusted, and whether it may be changed at once.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "PascalCase")]
-struct Ours {
+pub(super) struct Ours {
     id: Option<String>,
     trust: Option<Value>,
     adopted: bool,
@@ -101,15 +114,28 @@ pub(crate) async fn add(api: &Api, body: &Value) -> Result<Response, Refusal> {
     }
     let spec: EndpointSpec = serde_json::from_value(spec).map_err(|_| {
         let text = "That can't be an endpoint.";
-        let next = "HostName is https://ADDRESS; Oem.Poolwright.Trust is {\"pinned\": SHA256}, {\"ca-pem\": PEM} or \"system\".";
-        Refusal::new(StatusCode::BAD_REQUEST, "PropertyValueFormatError", &["…", "Oem"], text, next)
+        let next = format!("HostName is https://ADDRESS; Oem.Poolwright.Trust is {TRUST}.");
+        Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "PropertyValueFormatError",
+            &["…", "Oem"],
+            text,
+            &next,
+        )
     })?;
+    if let Some(why) = spec.misaddressed(&[]) {
+        let text = format!("HostName: {why}.");
+        let next = "Say a host, HOST:PORT or https://HOST:PORT.";
+        let (status, args) = (StatusCode::BAD_REQUEST, ["What was sent", "HostName"]);
+        return Err(Refusal::new(status, "PropertyValueFormatError", &args, text, next).related("HostName"));
+    }
     let standing = match ours.adopted {
         true => Standing::Adopted,
         false => Standing::Observed,
     };
-    let id = spec.id.clone();
-    api.composer.add_endpoint(spec, standing).await?;
+    let (id, url) = (spec.id.clone(), spec.url.clone());
+    let added = api.composer.add_endpoint(spec, standing).await;
+    added.map_err(|error| refused(error, &url, StatusCode::BAD_REQUEST))?;
     let endpoints = api.composer.endpoints().await?;
     let name = names(&endpoints).name(id.as_str()).map(str::to_owned);
     let name = name.ok_or_else(|| Refusal::nothing_there(&place(id.as_str())))?;
@@ -117,13 +143,83 @@ pub(crate) async fn add(api: &Api, body: &Value) -> Result<Response, Refusal> {
     created(&place(&name), source)
 }
 
-/// DELETE of one: nothing is asked of it any more.
-pub(crate) async fn remove(api: &Api, name: &str) -> Result<Response, Refusal> {
+/// Where nobody answers, or who does is not believed, no client is told to try again soon: somebody has to mend it.
+fn refused(error: ServiceError, url: &str, status: StatusCode) -> Refusal {
+    if !error.unconnected {
+        return error.into();
+    }
+    // A client of Redfish has no command line, and so no use for its options.
+    let hint = error.hint.as_deref().filter(|hint| !hint.contains("--"));
+    let hint = hint.unwrap_or("check the address, and who is believed there");
+    let next = format!("{hint}. Oem.Poolwright.Trust says who is believed: {TRUST}.");
+    Refusal::new(
+        status,
+        "CouldNotEstablishConnection",
+        &[url],
+        error.message,
+        &next,
+    )
+}
+
+/// The endpoint that a name in a URI stands for.
+async fn named(api: &Api, name: &str) -> Result<Endpoint, Refusal> {
     let endpoints = api.composer.endpoints().await?;
     let found = names(&endpoints)
         .find(name)
         .and_then(|index| endpoints.get(index));
-    let found = found.ok_or_else(|| Refusal::nothing_there(&place(name)))?;
-    api.composer.remove_endpoint(&found.spec.id).await?;
+    found.cloned().ok_or_else(|| Refusal::nothing_there(&place(name)))
+}
+
+/// DELETE of one: nothing is asked of it any more.
+pub(crate) async fn remove(api: &Api, name: &str) -> Result<Response, Refusal> {
+    let id = named(api, name).await?.spec.id;
+    api.composer.remove_endpoint(&id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// POST to an action: it is looked at once, and what it showed is told.
+pub(crate) async fn act(api: &Api, name: &str, action: &str, body: &Value) -> Result<Response, Refusal> {
+    let EndpointSpec { id, url, .. } = named(api, name).await?.spec;
+    if action != TEST {
+        return Err(Refusal::nothing_there(&format!("{}/{action}", actions(name))));
+    }
+    takes_nothing(body)?;
+    let shown = api.composer.test_endpoint(&id).await;
+    let shown = shown.map_err(|error| refused(error, &url, StatusCode::BAD_GATEWAY))?;
+    let text = format!("{id} answers, and shows {} GPUs.", shown.gpus);
+    let answer = json!({
+        "@Message.ExtendedInfo": [message::told("Success", &[], Health::OK, &text)],
+        "Gpus": shown.gpus,
+        "Composable": shown.composable,
+        "Hosts": shown.hosts,
+        "Fabrics": shown.fabrics,
+        "Faults": shown.faults,
+        "Requests": shown.requests,
+    });
+    Ok(axum::Json(answer).into_response())
+}
+
+fn takes_nothing(body: &Value) -> Result<(), Refusal> {
+    let said = match body {
+        Value::Null => return Ok(()),
+        Value::Object(said) => without_odata(said),
+        _ => {
+            let (text, next) = ("The body is no JSON object.", "Send one, or nothing.");
+            let status = StatusCode::BAD_REQUEST;
+            return Err(Refusal::new(status, "UnrecognizedRequestBody", &[], text, next));
+        }
+    };
+    let Some(name) = said.keys().next() else {
+        return Ok(());
+    };
+    let text = format!("{TEST} has no parameter {name}.");
+    let status = StatusCode::BAD_REQUEST;
+    let refused = Refusal::new(
+        status,
+        "ActionParameterUnknown",
+        &[TEST, name],
+        text,
+        "Leave it out.",
+    );
+    Err(refused.related(name))
 }

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 /// What `Oem.Poolwright` says of an account.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
-struct Ours {
+pub(super) struct Ours {
     bindings: Vec<Said>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
-struct Said {
+pub(super) struct Said {
     role_id: String,
     scope: String,
 }

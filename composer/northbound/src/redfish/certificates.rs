@@ -4,7 +4,7 @@ use super::message::Refusal;
 use super::wire::put;
 use super::{body, status, time, uri};
 use crate::serving::NotReplaced;
-use crate::{Api, replacement, validity};
+use crate::{Api, holder, replacement, validity};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use poolwright_redfish_model::check::Violation;
@@ -87,7 +87,7 @@ pub(crate) fn served(api: &Api) -> Value {
     let text: String = chain.iter().map(written).collect();
     let [kind, more] = TYPES;
     let span = chain.first().and_then(|first| validity::span(first));
-    json!({
+    let mut certificate = json!({
         "@odata.id": uri::at(&served_at()),
         "@odata.type": "#Certificate.v1_11_0.Certificate",
         "Id": SERVED,
@@ -97,9 +97,16 @@ pub(crate) fn served(api: &Api) -> Value {
         "CertificateUsageTypes": ["Web"],
         "ValidNotBefore": span.map(|(begin, _)| time(begin)),
         "ValidNotAfter": span.map(|(_, end)| time(end)),
-        "Fingerprint": chain.first().map(fingerprint),
+        "Fingerprint": chain.first().map(|first| with_colons(&Sha256::digest(first))),
         "FingerprintHashAlgorithm": "TPM_ALG_SHA256",
-    })
+    });
+    if let Some(holder) = chain.first().and_then(|first| holder::of(first)) {
+        let name = |parts: holder::Name| Value::from_iter(parts);
+        certificate["Subject"] = name(holder.subject);
+        certificate["Issuer"] = name(holder.issuer);
+        certificate["SerialNumber"] = with_colons(holder.serial).into();
+    }
+    certificate
 }
 
 /// A POST to an action of the service.
@@ -181,9 +188,9 @@ fn refusal(why: NotReplaced) -> Refusal {
     }
 }
 
-fn fingerprint(certificate: &CertificateDer<'_>) -> String {
+fn with_colons(bytes: &[u8]) -> String {
     let mut text = String::new();
-    for byte in Sha256::digest(certificate) {
+    for byte in bytes {
         let colon = if text.is_empty() { "" } else { ":" };
         // Writing into a string does not fail.
         let _ = write!(text, "{colon}{byte:02X}");

@@ -5,7 +5,9 @@ use super::composing::Asked;
 use super::message::Refusal;
 use super::tree::Reader;
 use super::wire::{matches_tag, parsed};
-use super::{Redfish, accounts, aggregation, certificates, events, jobs, manifest, sessions, tasks, uri};
+use super::{
+    Redfish, access, accounts, aggregation, certificates, events, jobs, manifest, sessions, tasks, uri,
+};
 use crate::auth::Asker;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
@@ -33,10 +35,16 @@ pub(super) async fn change(
     let body = || if acts { of_action(body) } else { parsed(body) };
     match (&parts.method, below) {
         (&Method::DELETE, ["SessionService", "Sessions", id]) => sessions::end(api, asker, id).await,
+        (&Method::PATCH, ["SessionService"]) => {
+            access::change(redfish, access::Service::Sessions, &parts.headers, &body()?).await
+        }
+        (&Method::PATCH, ["AccountService"]) => {
+            access::change(redfish, access::Service::Accounts, &parts.headers, &body()?).await
+        }
         (&Method::POST, ["AccountService", "Accounts"]) => accounts::add(redfish, &body()?).await,
         (&Method::PATCH, ["AccountService", "Accounts", name]) => {
             let only_own = !asker.role.has(Privilege::ConfigureUsers) || asker.must_change_password;
-            accounts::change(redfish, name, &parts.headers, &body()?, only_own).await
+            accounts::change(redfish, asker, name, &parts.headers, &body()?, only_own).await
         }
         (&Method::DELETE, ["AccountService", "Accounts", name]) => {
             accounts::remove(redfish, name, &parts.headers).await
@@ -61,6 +69,17 @@ pub(super) async fn change(
         (&Method::DELETE, ["AggregationService", "AggregationSources", name]) => {
             aggregation::remove(api, name).await
         }
+        (
+            &Method::POST,
+            [
+                "AggregationService",
+                "AggregationSources",
+                name,
+                "Actions",
+                "Oem",
+                action,
+            ],
+        ) => aggregation::act(api, name, action, &body()?).await,
         (&Method::POST, ["CertificateService", "Actions", action]) => {
             certificates::act(api, action, &body()?).await
         }

@@ -110,6 +110,8 @@ pub(crate) fn device(pool: &Pool, chassis: &str, name: &str) -> Option<PCIeDevic
         manufacturer: gpu.vendor.clone(),
         model: gpu.model.clone(),
         serial_number: gpu.serial.clone(),
+        firmware_version: gpu.firmware.clone(),
+        location_indicator_active: gpu.locator.as_ref().map(|locator| locator.lit),
         device_type: Some(if several {
             PCIeDeviceDeviceType::MultiFunction
         } else {

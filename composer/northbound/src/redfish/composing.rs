@@ -6,12 +6,13 @@
 
 use super::message::Refusal;
 use super::pool::{Block, Pool};
-use super::{Redfish, body, preference, put, tasks, uri, wishes};
+use super::{Redfish, body, preference, put, routes, tasks, uri, wishes};
 use crate::auth::Asker;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use poolwright_model::id::{GpuId, HostId};
+use poolwright_model::id::{CompositionId, GpuId, HostId};
 use poolwright_redfish_model::ComputerSystem;
+use poolwright_service::demand::DemandSpec;
 use poolwright_service::{
     Change, Composition, ErrorCode, How, Operation, OperationState, Purpose, Release, Seen, ServiceError,
 };
@@ -20,6 +21,10 @@ use std::time::Duration;
 
 /// A change that takes longer is answered with its task.
 const SOON: Duration = Duration::from_secs(20);
+
+const ADD: &str = "ComputerSystem.AddResourceBlock";
+/// The actions of a composed system.
+const ACTIONS: [&str; 2] = [ADD, "ComputerSystem.RemoveResourceBlock"];
 
 /// One request that changes something.
 pub(crate) struct Asked<'r> {
@@ -68,7 +73,7 @@ impl Asked<'_> {
                     other.len()
                 );
                 let next = "Name the block of one host (ResourceBlockType ComputerSystem) and those of GPUs.";
-                let args = ["Links/ResourceBlocks"];
+                let args = ["Links/ResourceBlocks", "the kinds of these blocks"];
                 Err(Refusal::new(
                     StatusCode::BAD_REQUEST,
                     "PropertyValueConflict",
@@ -82,17 +87,12 @@ impl Asked<'_> {
 
     /// The composed system that a reference leads to.
     pub fn linked_composition(&self, link: &Value) -> Result<&Composition, Refusal> {
-        match below(link).as_deref() {
-            Some(["Systems", name]) => self.composition(name, "DELETE"),
-            _ => Err(Refusal::nothing_there(
-                link["@odata.id"].as_str().unwrap_or_default(),
-            )),
-        }
+        self.composition(linked_system(link)?, "DELETE")
     }
 
-    /// PATCH of a composed system: other blocks of GPUs than it has. What is new is added first.
+    /// PATCH of a composed system: other blocks of GPUs than it has, in one operation.
     pub async fn patch(&self, name: &str, body: &Value) -> Result<Response, Refusal> {
-        let composition = self.composition(name, "PATCH")?;
+        let composition = self.of_blocks_alone(name, "PATCH")?;
         let understood = ["Links/ResourceBlocks/*/@odata.id"];
         body::update(ComputerSystem::SCHEMA, &understood, body)?;
         let Some(blocks) = body["Links"]["ResourceBlocks"].as_array() else {
@@ -102,7 +102,7 @@ impl Asked<'_> {
         if host != composition.host || wanted.is_empty() {
             let text = "A system keeps its host, and has GPUs.";
             let next = "Name the block of its host with those of GPUs; DELETE it where it is to have none.";
-            let args = ["Links/ResourceBlocks"];
+            let args = ["Links/ResourceBlocks", "the host of the system"];
             return Err(Refusal::new(
                 StatusCode::BAD_REQUEST,
                 "PropertyValueConflict",
@@ -115,26 +115,15 @@ impl Asked<'_> {
         let new: Vec<GpuId> = wanted.iter().filter(|gpu| !had.contains(gpu)).cloned().collect();
         let old: Vec<GpuId> = had.into_iter().filter(|gpu| !wanted.contains(gpu)).collect();
         let composer = self.asker.composer(&self.redfish.api);
-        let mut seen = self.seen(name, None).await?;
-        if !new.is_empty() {
-            let how = How {
-                seen: seen.take(),
-                ..self.how_for("added")?
-            };
-            let change = composer.extend(&new, &composition.id, self.by(), &how).await?;
-            let answer = self.answered(change, Done::Changed).await?;
-            if old.is_empty() || answer.status() != StatusCode::NO_CONTENT {
-                return Ok(answer);
-            }
-        }
-        if old.is_empty() {
-            return Ok(StatusCode::NO_CONTENT.into_response());
-        }
-        let how = How {
-            seen,
-            ..self.how_for("removed")?
+        let seen = self.seen(name, None).await?;
+        let how = How { seen, ..self.how()? };
+        let (id, by) = (&composition.id, self.by());
+        let change = match (new.is_empty(), old.is_empty()) {
+            (true, true) => return Ok(StatusCode::NO_CONTENT.into_response()),
+            (false, true) => composer.extend(&new, id, by, &how).await?,
+            (true, false) => composer.detach(&old, by, &how).await?,
+            (false, false) => composer.exchange(&new, &old, id, by, &how).await?,
         };
-        let change = composer.detach(&old, self.by(), &how).await?;
         self.answered(change, Done::Changed).await
     }
 
@@ -155,28 +144,56 @@ impl Asked<'_> {
         Ok(written.map(kept).collect())
     }
 
+    /// What a request wants that names no blocks, once all that it names is known.
+    pub fn wanted(&self, request: &Value) -> Result<DemandSpec, Refusal> {
+        let spec = wishes::wishes(request)?;
+        let gpus = self.pool.topology().gpus.iter();
+        let kinds = gpus.filter_map(|gpu| gpu.profile.as_deref()).collect();
+        wishes::are_known(request, &spec, &kinds)?;
+        Ok(spec)
+    }
+
     /// A composition of whatever fits: so many GPUs, or what a model needs.
     async fn of_wishes(&self, body: &Value) -> Result<Change, Refusal> {
-        let spec = wishes::wishes(body)?;
+        let spec = self.wanted(body)?;
         let composer = self.asker.composer(&self.redfish.api);
         Ok(composer.compose(spec, self.by(), &self.how()?).await?)
     }
 
     /// DELETE of a system.
     pub async fn decompose(&self, name: &str) -> Result<Response, Refusal> {
-        let composition = self.composition(name, "DELETE")?;
         let seen = self.seen(name, None).await?;
-        let what = Release::Composition(composition.id.clone());
-        let composer = self.asker.composer(&self.redfish.api);
         let how = How { seen, ..self.how()? };
-        let change = composer.release(what, self.by(), &how).await?;
+        let change = self.released(name, &how).await?;
         self.answered(change, Done::Decomposed).await
+    }
+
+    /// Lets go of a system. One that the same request has let go of before, by its key, is there no more: what came of
+    /// that is told.
+    pub async fn released(&self, name: &str, how: &How) -> Result<Change, Refusal> {
+        let composer = self.asker.composer(&self.redfish.api);
+        let gone = match (self.composition(name, "DELETE"), &how.key) {
+            (Ok(composition), _) => {
+                let what = Release::Composition(composition.id.clone());
+                return Ok(composer.release(what, self.by(), how).await?);
+            }
+            (Err(gone), None) => return Err(gone),
+            (Err(gone), Some(key)) => composer.released_under(self.by(), key).await?.ok_or(gone)?,
+        };
+        let named = |id: &CompositionId| super::names::plain(id.as_str()) == name;
+        match gone.plan.releases.iter().any(|one| named(&one.id)) {
+            true => Ok(gone),
+            false => Err(Refusal::nothing_there(&uri::system(name))),
+        }
     }
 
     /// The actions of a composed system.
     pub async fn act(&self, name: &str, action: &str, body: &Value) -> Result<Response, Refusal> {
-        let path = format!("{}/Actions/{action}", uri::system(name));
-        let composition = self.composition(name, "POST")?;
+        if !ACTIONS.contains(&action) {
+            let path = format!("{}/Actions/{action}", uri::system(name));
+            return Err(Refusal::nothing_there(&path));
+        }
+        let composition = self.of_blocks_alone(name, "POST")?;
         let understood = [
             "ResourceBlock/@odata.id",
             "ResourceBlockETag",
@@ -191,41 +208,35 @@ impl Asked<'_> {
             self.still_as_seen(&place, body["ResourceBlockETag"].as_str())
                 .await?;
         }
+        let unfit = |status, text: String, next: &str| {
+            let args = ["ResourceBlock", link["@odata.id"].as_str().unwrap_or_default()];
+            Refusal::new(status, "ActionParameterValueConflict", &args, text, next)
+        };
         let Block::Unit(unit) = block else {
             let text = "A host can't be added to a system or removed from it: a system is one host's.";
-            let next = "Name the block of GPUs.";
-            let args = ["ResourceBlock", action];
-            return Err(Refusal::new(
+            return Err(unfit(
                 StatusCode::BAD_REQUEST,
-                "ActionParameterValueConflict",
-                &args,
-                text,
-                next,
+                text.to_owned(),
+                "Name the block of GPUs.",
             ));
         };
         let composer = self.asker.composer(&self.redfish.api);
         let gpus: &[GpuId] = &unit.gpus;
         let change = match action {
-            "ComputerSystem.AddResourceBlock" => {
-                composer.extend(gpus, &composition.id, self.by(), &how).await?
-            }
-            "ComputerSystem.RemoveResourceBlock" => {
+            ADD => composer.extend(gpus, &composition.id, self.by(), &how).await?,
+            _ => {
                 if !composition.gpus().any(|gpu| gpus.contains(gpu)) {
                     let text = format!("{name} has no such block.");
                     let next = "Links.ResourceBlocks of the system has those that it has.";
-                    let args = ["ResourceBlock", action];
-                    let status = StatusCode::CONFLICT;
-                    return Err(Refusal::new(
-                        status,
-                        "ActionParameterValueConflict",
-                        &args,
-                        text,
-                        next,
-                    ));
+                    return Err(unfit(StatusCode::CONFLICT, text, next));
+                }
+                if composition.gpus().all(|gpu| gpus.contains(gpu)) {
+                    let text = format!("{name} has no other GPUs, and a system has some.");
+                    let next = format!("To end it DELETE {}.", uri::system(name));
+                    return Err(unfit(StatusCode::CONFLICT, text, &next));
                 }
                 composer.detach(gpus, self.by(), &how).await?
             }
-            _ => return Err(Refusal::nothing_there(&path)),
         };
         self.answered(change, Done::Changed).await
     }
@@ -260,9 +271,23 @@ impl Asked<'_> {
     fn composition(&self, name: &str, method: &str) -> Result<&Composition, Refusal> {
         match (self.pool.composition(name), self.pool.host(name)) {
             (Some(composition), _) => Ok(composition),
-            (None, Some(_)) => Err(Refusal::not_allowed(method, &uri::system(name), "GET, HEAD")),
+            (None, Some(_)) => Err(Refusal::not_allowed(method, &uri::system(name), routes::READ)),
             (None, None) => Err(Refusal::nothing_there(&uri::system(name))),
         }
+    }
+
+    /// One that was composed of blocks that were named: of what was composed by a wish the planner chooses the GPUs.
+    fn of_blocks_alone(&self, name: &str, method: &str) -> Result<&Composition, Refusal> {
+        let composition = self.composition(name, method)?;
+        let Some(demand) = &composition.demand else {
+            return Ok(composition);
+        };
+        let path = uri::system(name);
+        let next = format!(
+            "It serves the demand {demand}, for which the planner chooses: DELETE {path}, and compose again; or compose of \
+             blocks that are named."
+        );
+        Err(Refusal::not_allowed(method, &path, routes::DELETE).with_next(&next))
     }
 
     fn block(&self, link: &Value) -> Result<Block<'_>, Refusal> {
@@ -397,6 +422,16 @@ pub(super) fn on_its_way(operation: &Operation) -> Result<Response, Refusal> {
     put(response.headers_mut(), header::LOCATION, &uri::monitor(&name));
     put(response.headers_mut(), header::RETRY_AFTER, "2");
     Ok(response)
+}
+
+/// The name of the system that a reference leads to, whether there is one or not.
+pub(super) fn linked_system(link: &Value) -> Result<&str, Refusal> {
+    match below(link).as_deref() {
+        Some(["Systems", name]) => Ok(*name),
+        _ => Err(Refusal::nothing_there(
+            link["@odata.id"].as_str().unwrap_or_default(),
+        )),
+    }
 }
 
 /// The segments of a link below the root.

@@ -3,16 +3,43 @@
 
 use super::pool::{Block, Pool};
 use super::{status, systems, uri};
-use poolwright_model::id::UnitId;
+use poolwright_model::id::{HostId, UnitId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::{Fabric, Gpu};
 use poolwright_redfish_model::{
-    Action, Collection, CompositionService, CompositionServiceActions, Processor, Ref, Resource,
+    Action, Collection, CompositionService, CompositionServiceActions, Health, Processor, Ref, Resource,
     ResourceBlock, ResourceBlockCollection, ResourceBlockCompositionState, ResourceBlockCompositionStatus,
-    ResourceBlockLinks, ResourceBlockPoolType, ResourceBlockType, Zone, ZoneCollection, ZoneLinks, ZoneType,
+    ResourceBlockLinks, ResourceBlockPoolType, ResourceBlockType, State, Zone, ZoneCollection, ZoneLinks,
+    ZoneType,
 };
 use poolwright_service::RESERVED;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+
+/// What nobody is given just now, whatever the look at the pool says.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    /// Kept for somebody.
+    pub units: HashSet<UnitId>,
+    /// Closed, or retired.
+    pub hosts: BTreeSet<HostId>,
+}
+
+impl Aside {
+    fn keeps(&self, block: Block<'_>) -> bool {
+        matches!(block, Block::Unit(unit) if self.units.contains(&unit.id))
+    }
+
+    fn closes(&self, block: Block<'_>) -> bool {
+        matches!(block, Block::Host(host) if self.hosts.contains(&host.id))
+    }
+
+    /// Whether something of a block is not as the look at the pool says.
+    pub fn has(&self, pool: &Pool, name: &str) -> bool {
+        let nothing = self.units.is_empty() && self.hosts.is_empty();
+        let of = |block| self.keeps(block) || self.closes(block);
+        !nothing && pool.block(name).is_some_and(of)
+    }
+}
 
 pub(crate) fn service() -> CompositionService {
     let below = |what: &str| Some(uri::link(&format!("CompositionService/{what}")));
@@ -49,12 +76,13 @@ pub(crate) fn blocks(pool: &Pool) -> ResourceBlockCollection {
 }
 
 /// Blocks of which something is composed, or of which nothing is and that could be.
-pub(crate) fn pool_of(pool: &Pool, active: bool) -> ResourceBlockCollection {
+pub(crate) fn pool_of(pool: &Pool, active: bool, aside: &Aside) -> ResourceBlockCollection {
     let wanted = match active {
         true => ResourceBlockPoolType::Active,
         false => ResourceBlockPoolType::Free,
     };
-    let is_in = |name: &&str| pool.block(name).map(|block| in_pool(pool, block)) == Some(wanted.clone());
+    let is_in =
+        |name: &&str| pool.block(name).map(|block| in_pool(pool, block, aside)) == Some(wanted.clone());
     let members = uri::links(pool.blocks.iter().filter(is_in).map(uri::block));
     let (place, name) = match active {
         true => ("CompositionService/ActivePool", "Blocks in use"),
@@ -63,22 +91,24 @@ pub(crate) fn pool_of(pool: &Pool, active: bool) -> ResourceBlockCollection {
     ResourceBlockCollection::of(uri::at(place), name, members)
 }
 
-fn in_pool(pool: &Pool, block: Block<'_>) -> ResourceBlockPoolType {
+fn in_pool(pool: &Pool, block: Block<'_>, aside: &Aside) -> ResourceBlockPoolType {
     use ResourceBlockCompositionState as State;
-    match composed(pool, block) {
+    match composed(pool, block, aside) {
         State::Composed | State::ComposedAndAvailable | State::Composing => ResourceBlockPoolType::Active,
         State::Unused => ResourceBlockPoolType::Free,
         _ => ResourceBlockPoolType::Unassigned,
     }
 }
 
-fn composed(pool: &Pool, block: Block<'_>) -> ResourceBlockCompositionState {
+fn composed(pool: &Pool, block: Block<'_>, aside: &Aside) -> ResourceBlockCompositionState {
     use ResourceBlockCompositionState as State;
     match block {
-        // A host takes further GPUs beside those that it has.
-        Block::Host(host) => match pool.compositions_at(&host.id).next() {
-            Some(_) => State::ComposedAndAvailable,
-            None => State::Unused,
+        // A host takes further GPUs beside those that it has, unless it is out of service.
+        Block::Host(host) => match (pool.compositions_at(&host.id).next(), aside.closes(block)) {
+            (Some(_), false) => State::ComposedAndAvailable,
+            (Some(_), true) => State::Composed,
+            (None, false) => State::Unused,
+            (None, true) => State::Unavailable,
         },
         Block::Unit(unit) => {
             let mut gpus = pool.unit_gpus(unit);
@@ -106,26 +136,23 @@ fn unit_state(gpu: &Gpu) -> u8 {
     }
 }
 
-/// Whether a block is a unit that is kept for somebody.
-pub(crate) fn is_reserved(pool: &Pool, name: &str, reserved: &HashSet<UnitId>) -> bool {
-    !reserved.is_empty() && matches!(pool.block(name), Some(Block::Unit(unit)) if reserved.contains(&unit.id))
-}
-
-/// A block; `reserved` are units that are kept for somebody.
-pub(crate) fn block(pool: &Pool, name: &str, reserved: &HashSet<UnitId>) -> Option<ResourceBlock> {
+/// A block.
+pub(crate) fn block(pool: &Pool, name: &str, aside: &Aside) -> Option<ResourceBlock> {
     let block = pool.block(name)?;
-    let state = composed(pool, block);
+    let state = composed(pool, block, aside);
     let compositions = match block {
         Block::Host(host) => pool.compositions_at(&host.id).count(),
         Block::Unit(unit) => usize::from(pool.holder(&unit.id).is_some()),
     };
-    let is_reserved = is_reserved(pool, name, reserved);
     let base = ResourceBlock {
         id: Some(name.into()),
-        status: status::enabled(),
-        pool: Some(in_pool(pool, block)),
+        status: match aside.closes(block) {
+            true => status::status(State::Disabled, Some(Health::OK)),
+            false => status::enabled(),
+        },
+        pool: Some(in_pool(pool, block, aside)),
         composition_status: Some(Box::new(ResourceBlockCompositionStatus {
-            reserved: Some(state == ResourceBlockCompositionState::Composing || is_reserved),
+            reserved: Some(state == ResourceBlockCompositionState::Composing || aside.keeps(block)),
             sharing_capable: Some(matches!(block, Block::Host(_))),
             sharing_enabled: Some(matches!(block, Block::Host(_))),
             max_compositions: matches!(block, Block::Unit(_)).then_some(1),

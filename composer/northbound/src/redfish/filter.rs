@@ -5,8 +5,13 @@
 //! all  := one ("and" one)*
 //! one  := "not" one | "(" any ")" | property compared literal
 //! ```
+//!
+//! A property is a path of names, `Status/State`. Where it leads through a list, the comparison holds where it does for any
+//! entry; a number names one of them, `BootOrder/0`.
 
 use super::message::Refusal;
+use axum::http::StatusCode;
+use poolwright_redfish_model::schema::{Kind, Type};
 use serde_json::Value;
 use std::cmp::Ordering;
 
@@ -53,13 +58,53 @@ impl Filter {
         }
     }
 
-    /// The properties that it looks at, each with its path.
-    pub fn properties(&self) -> Vec<String> {
+    /// What it compares: the path of a property, how, and with what.
+    pub fn comparisons(&self) -> Vec<(&[String], Compared, &Value)> {
         match self {
-            Self::Any(parts) | Self::All(parts) => parts.iter().flat_map(Self::properties).collect(),
-            Self::Not(part) => part.properties(),
-            Self::Is { property, .. } => vec![property.join("/")],
+            Self::Any(parts) | Self::All(parts) => parts.iter().flat_map(Self::comparisons).collect(),
+            Self::Not(part) => part.comparisons(),
+            Self::Is {
+                property,
+                compared,
+                literal,
+            } => vec![(property.as_slice(), *compared, literal)],
         }
+    }
+
+    /// Refuses what resources of a schema can't have: nothing would ever be found by it.
+    pub fn fits(&self, schema: &Type) -> Result<(), Refusal> {
+        let kind = schema.name.split_once('.').map_or(schema.name, |(_, kind)| kind);
+        self.knows(kind, |path| leads(schema, path))
+    }
+
+    /// The same where nothing is known of a schema: what is there has to have it.
+    pub fn fits_some(&self, resources: &[Value]) -> Result<(), Refusal> {
+        let somewhere = |path: &[String]| {
+            let has = |resource: &Value| any_at(resource, path, &|_| true);
+            resources.is_empty() || resources.iter().any(has)
+        };
+        self.knows("What is here", somewhere)
+    }
+
+    fn knows(&self, what: &str, has: impl Fn(&[String]) -> bool) -> Result<(), Refusal> {
+        let mut compared = self.comparisons().into_iter().map(|(path, ..)| path);
+        let Some(path) = compared.find(|path| !has(path)) else {
+            return Ok(());
+        };
+        let path = path.join("/");
+        let text = format!("{what} has no property {path} to choose by.");
+        let (args, next) = (
+            [path.as_str(), "$filter", "(the properties of the members)"],
+            "Name a property as its schema does, and what is within it behind a /: Status/State.",
+        );
+        let status = StatusCode::BAD_REQUEST;
+        Err(Refusal::new(
+            status,
+            "QueryParameterOutOfRange",
+            &args,
+            text,
+            next,
+        ))
     }
 
     /// Whether a resource is one of those that are shown. What has no such property is none.
@@ -72,15 +117,52 @@ impl Filter {
                 property,
                 compared,
                 literal,
-            } => compared.holds(found(resource, property), literal),
+            } => {
+                let holds = |found: &Value| compared.holds(found, literal);
+                match any_at(resource, property, &|_| true) {
+                    true => any_at(resource, property, &holds),
+                    false => holds(&Value::Null),
+                }
+            }
         }
     }
 }
 
-fn found<'a>(resource: &'a Value, property: &[String]) -> &'a Value {
-    property
-        .iter()
-        .fold(resource, |value, name| &value[name.as_str()])
+/// Whether what a path leads to is so, or in a list any of it.
+fn any_at(value: &Value, path: &[String], is: &dyn Fn(&Value) -> bool) -> bool {
+    match (value, path) {
+        (Value::Array(values), [at, rest @ ..]) if at.parse::<usize>().is_ok() => {
+            let one = at.parse().ok().and_then(|at: usize| values.get(at));
+            one.is_some_and(|one| any_at(one, rest, is))
+        }
+        (Value::Array(values), _) => values.iter().any(|value| any_at(value, path, is)),
+        (value, []) => is(value),
+        (value, [name, rest @ ..]) => value
+            .get(name.as_str())
+            .is_some_and(|value| any_at(value, rest, is)),
+    }
+}
+
+/// Whether a path leads to something in resources of a schema. What a vendor adds is open.
+fn leads(schema: &Type, path: &[String]) -> bool {
+    let [name, rest @ ..] = path else { return true };
+    if let Some((of, note)) = name.split_once('@') {
+        let known = ["odata.", "Redfish.", "Message."];
+        let is_known = known.iter().any(|prefix| note.starts_with(prefix));
+        return is_known && (of.is_empty() || schema.property(of).is_some());
+    }
+    let Some(property) = schema.property(name) else {
+        return schema.open;
+    };
+    let rest = match rest {
+        [at, rest @ ..] if property.many && at.parse::<usize>().is_ok() => rest,
+        rest => rest,
+    };
+    match &property.kind {
+        Kind::Object(within) => leads(within, rest),
+        Kind::Link(_) => matches!(rest, [] | [_] if rest.iter().all(|name| name == "@odata.id")),
+        _ => rest.is_empty(),
+    }
 }
 
 impl Compared {
@@ -230,6 +312,7 @@ impl Reader<'_> {
         let [Token::Word(property), Token::Word(compared), literal, rest @ ..] = self.rest else {
             return None;
         };
+        let property = path(property)?;
         let literal = match literal {
             Token::Text(text) => Value::String(text.clone()),
             Token::Word(word) => match serde_json::from_str(word).ok()? {
@@ -240,16 +323,26 @@ impl Reader<'_> {
         };
         self.rest = rest;
         Some(Filter::Is {
-            property: property.split('/').map(str::to_owned).collect(),
+            property,
             compared: Compared::of(compared)?,
             literal,
         })
     }
 }
 
+/// The names of a path. A number can't come first: it counts the entries of a list.
+fn path(text: &str) -> Option<Vec<String>> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '.' | '_' | '#');
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '@' | '#'));
+    let is_name = |name: &str| !name.is_empty() && name.chars().all(plain);
+    let names: Vec<&str> = text.split('/').collect();
+    (begins && names.iter().all(|name| is_name(name))).then(|| names.into_iter().map(str::to_owned).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use poolwright_redfish_model::ResourceBlock;
     use serde_json::json;
 
     #[test]
@@ -292,10 +385,79 @@ mod tests {
             "Name eq {}",
             "and Name eq 'x'",
             "Name eq 'x' or",
+            "1 eq 1",
+            "/Name eq 'x'",
+            "Status//State eq 'x'",
+            "Status/ eq 'x'",
             &deep,
             &long,
         ] {
             assert!(Filter::read(filter).is_err(), "{filter}");
         }
+    }
+
+    #[test]
+    fn what_is_in_a_list_is_found_by_any_of_it_or_by_its_number() {
+        let block = json!({
+            "ResourceBlockType": ["Processor", "Memory"], "Empty": [],
+            "Links": {"Zones": [{"@odata.id": "/z/1"}, {"@odata.id": "/z/2"}]},
+        });
+        for (filter, expected) in [
+            ("ResourceBlockType eq 'Processor'", true),
+            ("ResourceBlockType eq 'Memory'", true),
+            ("ResourceBlockType eq 'Network'", false),
+            ("ResourceBlockType ne 'Memory'", true),
+            ("not (ResourceBlockType eq 'Memory')", false),
+            ("ResourceBlockType/0 eq 'Processor'", true),
+            ("ResourceBlockType/0 eq 'Memory'", false),
+            ("ResourceBlockType/2 eq 'Memory'", false),
+            ("Links/Zones/@odata.id eq '/z/2'", true),
+            ("Links/Zones/0/@odata.id eq '/z/2'", false),
+            ("Empty eq 'x'", false),
+            ("Empty eq null", true),
+        ] {
+            assert_eq!(Filter::read(filter).unwrap().takes(&block), expected, "{filter}");
+        }
+    }
+
+    #[test]
+    fn a_property_that_no_resource_can_have_is_refused() {
+        let refused = |filter: &str| {
+            let refused = Filter::read(filter).unwrap().fits(ResourceBlock::SCHEMA);
+            refused.err().map(|refusal| refusal.status.as_u16())
+        };
+        for filter in [
+            "ResourceBlockType eq 'Processor'",
+            "ResourceBlockType/0 eq 'Processor'",
+            "CompositionStatus/CompositionState eq 'Unused' and Pool eq 'Free'",
+            "Links/Zones/0/@odata.id eq '/z'",
+            "Processors/@odata.id ne null",
+            "Processors@odata.count gt 1",
+            "@odata.id eq '/b'",
+            "Oem/Poolwright/Whatever eq 1",
+        ] {
+            assert_eq!(refused(filter), None, "{filter}");
+        }
+        for filter in [
+            "Nope eq 'x'",
+            "Name eq 'x' or not (Status/Nope eq 'x')",
+            "Name/0 eq 'x'",
+            "ResourceBlockType/0/1 eq 'x'",
+            "resourceblocktype eq 'x'",
+            "Processors/Name eq 'x'",
+            "@nope eq 'x'",
+            "Nope@odata.count eq 1",
+        ] {
+            assert_eq!(refused(filter), Some(400), "{filter}");
+        }
+        // Of a schema that nobody has here, what is there tells.
+        let certificates = [
+            json!({"Name": "a"}),
+            json!({"Name": "b", "Subject": {"City": "x"}}),
+        ];
+        let fits = |filter: &str, all: &[Value]| Filter::read(filter).unwrap().fits_some(all).is_ok();
+        assert!(fits("Subject/City eq 'y'", &certificates));
+        assert!(!fits("Subject/Town eq 'y'", &certificates));
+        assert!(fits("Subject/Town eq 'y'", &[]));
     }
 }

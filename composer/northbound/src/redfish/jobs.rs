@@ -2,15 +2,15 @@
 
 use super::message::Refusal;
 use super::names::Names;
-use super::{body, shown, status, time, uri};
+use super::{body, message, shown, status, time, uri};
 use crate::Api;
 use crate::auth::Asker;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use poolwright_redfish_model::{
-    Action, Collection, Job, JobActions, JobCollection, JobService, JobServiceCapabilities, JobState,
-    Resource,
+    Action, Collection, Health, Job, JobActions, JobCollection, JobService, JobServiceCapabilities, JobState,
+    Resource, Schedule,
 };
 use poolwright_service::ScheduleStatus;
 use serde_json::Value;
@@ -76,8 +76,18 @@ fn job(name: &str, status: &ScheduleStatus) -> Job {
             (false, false) => JobState::Pending,
         }),
         job_status: Some(match status.trouble {
-            None => poolwright_redfish_model::Health::OK,
-            Some(_) => poolwright_redfish_model::Health::Warning,
+            None => Health::OK,
+            Some(_) => Health::Warning,
+        }),
+        // Redfish has no words for a window that opens and closes in a time zone: it is told as people write it.
+        schedule: Some(Box::new(Schedule {
+            name: Some(schedule.spec.window.to_string()),
+            initial_start_time: status.next_openings.first().copied().map(time),
+            ..Schedule::default()
+        })),
+        messages: status.trouble.as_ref().map(|trouble| {
+            let told = message::told("GeneralError", &[], Health::Warning, &trouble.reason);
+            vec![told]
         }),
         actions: Some(Box::new(JobActions {
             suspend: action("Suspend"),

@@ -77,6 +77,18 @@ pub(crate) async fn entry(api: &Api, seq: &str) -> Result<Option<Value>, Refusal
     found.map(|entry| shown(&told(&entry))).transpose()
 }
 
+/// What kind of entry it is, as ids of messages are written: ours, as its format is.
+fn message_id(kind: Kind) -> String {
+    let kind = match kind {
+        Kind::Asked => "Asked",
+        Kind::Answered => "Answered",
+        Kind::Denied => "Denied",
+        Kind::Began => "Began",
+        Kind::Ended => "Ended",
+    };
+    format!("PoolwrightAudit.1.0.{kind}")
+}
+
 fn told(entry: &Entry) -> LogEntry {
     let record = &entry.record;
     let severity = match record.kind {
@@ -91,6 +103,7 @@ fn told(entry: &Entry) -> LogEntry {
         created: Some(time(entry.at)),
         severity: Some(severity),
         message: Some(entry.to_string()),
+        message_id: Some(message_id(record.kind)),
         username: record.by.clone(),
         originator_type: Some(LogEntryOriginatorTypes::Client),
         originator: Some(record.from.clone()).filter(|from| !from.is_empty()),

@@ -4,7 +4,7 @@
 //! What is previewed or reserved could be composed side by side, all of it. What is applied is begun stanza by stanza, in
 //! order; the first that can't be ends it, and what was begun before goes on: its answer says which.
 
-use super::composing::Asked;
+use super::composing::{self, Asked};
 use super::message::Refusal;
 use super::wishes::{self, wishes};
 use super::{body, shown, systems, tasks, uri};
@@ -13,8 +13,7 @@ use axum::response::{IntoResponse, Response};
 use poolwright_redfish_model::CompositionService;
 use poolwright_service::accounts::Privilege;
 use poolwright_service::{
-    Change, ErrorCode, MOST_PARTS, OperationState, Part, Purpose, Release, Reservation, ServiceError, Wish,
-    Wished,
+    Change, ErrorCode, MOST_PARTS, OperationState, Part, Purpose, Reservation, ServiceError, Wish, Wished,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -23,6 +22,8 @@ use tokio::time::Instant;
 /// What takes longer is answered with its tasks.
 const SOON: Duration = Duration::from_secs(20);
 const COMPOSE: &str = "CompositionService.Compose";
+/// Of a manifest that is reserved.
+const LARGEST_KEPT: usize = 256 << 10;
 
 /// What may be said of a manifest; what a stanza requests is understood by itself.
 const UNDERSTOOD: [&str; 9] = [
@@ -38,6 +39,7 @@ const UNDERSTOOD: [&str; 9] = [
 ];
 
 /// One of a manifest.
+#[derive(PartialEq)]
 struct Stanza<'b> {
     id: &'b str,
     kind: &'b str,
@@ -88,7 +90,13 @@ pub(crate) async fn compose(asked: &Asked<'_>, action: &str, body: &Value) -> Re
         ("PreviewReserve", None) => {
             let composer = asked.asker.composer(&asked.redfish.api);
             let wished = wished(asked, &stanzas)?;
-            let reservation = composer.reserve(&wished, &asked.asker.account).await?;
+            if wished.is_empty() {
+                return Err(keeps_nothing());
+            }
+            // What is kept is kept for 10 minutes: it is not for a manifest that can't be applied.
+            are_composed(asked, &stanzas)?;
+            let kept = kept(&stanzas)?;
+            let reservation = composer.reserve(&wished, kept, &asked.asker.account).await?;
             let previewed = previewed(asked, &stanzas, &reservation.parts)?;
             Ok(answer(body, Some(&reservation.id), &stanzas, previewed).into_response())
         }
@@ -111,10 +119,15 @@ fn conflict(name: &str, text: &str) -> Refusal {
     Refusal::new(
         status,
         "ActionParameterValueConflict",
-        &[name, COMPOSE],
+        &[name, "What was sent"],
         text,
         next,
     )
+}
+
+fn keeps_nothing() -> Refusal {
+    let text = "There is nothing to be reserved: no stanza composes a system.";
+    conflict("Manifest", text).with_next("Apply it as it is, or add what is to be composed.")
 }
 
 fn unclear(body: &Value, stanza: &str, text: String) -> Refusal {
@@ -190,6 +203,63 @@ fn is_reference(said: &Value) -> bool {
     said["@odata.id"].is_string() && body::strange(&[], said).is_empty()
 }
 
+/// What is asked for, as it is kept with a reservation and shown there.
+fn written(stanzas: &[Stanza<'_>]) -> Value {
+    let one = |stanza: &Stanza<'_>| json!({ "StanzaType": stanza.kind, "StanzaId": stanza.id, "Request": stanza.request });
+    let stanzas: Vec<Value> = stanzas.iter().map(one).collect();
+    json!({ "Expand": "None", "Stanzas": stanzas })
+}
+
+/// The same, if that is no more than is kept.
+fn kept(stanzas: &[Stanza<'_>]) -> Result<Value, Refusal> {
+    let written = written(stanzas);
+    match written.to_string().len() <= LARGEST_KEPT {
+        true => Ok(written),
+        false => Err(conflict(
+            "Manifest",
+            &format!("A manifest that is reserved has at most {LARGEST_KEPT} bytes."),
+        )),
+    }
+}
+
+/// The stanzas of what was kept.
+fn kept_stanzas(kept: &Value) -> Vec<Stanza<'_>> {
+    fn one(value: &Value) -> Stanza<'_> {
+        Stanza {
+            id: value["StanzaId"].as_str().unwrap_or_default(),
+            kind: value["StanzaType"].as_str().unwrap_or_default(),
+            request: &value["Request"],
+        }
+    }
+    let listed = kept["Stanzas"].as_array().map(Vec::as_slice);
+    listed.unwrap_or_default().iter().map(one).collect()
+}
+
+/// Whether what is said beside a reservation is what was reserved; who says nothing beside it means that.
+fn is_what_was_reserved(said: &[Stanza<'_>], reservation: &Reservation) -> Result<(), Refusal> {
+    let id = &reservation.id;
+    let text = match &reservation.asked {
+        _ if said.is_empty() => return Ok(()),
+        None => format!("Of what reservation {id} was made for no manifest was kept."),
+        Some(asked) => {
+            let asked = kept_stanzas(asked);
+            match asked.iter().zip(said).find(|(asked, said)| asked != said) {
+                None if asked.len() == said.len() => return Ok(()),
+                Some((asked, said)) if asked.id == said.id => {
+                    format!("Stanza {} is not as reservation {id} was made for it.", said.id)
+                }
+                _ => {
+                    let names: Vec<&str> = asked.iter().map(|stanza| stanza.id).collect();
+                    format!("Reservation {id} is of the stanzas {}.", names.join(", "))
+                }
+            }
+        }
+    };
+    let place = uri::at(&format!("CompositionService/CompositionReservations/{id}"));
+    let next = format!("Leave the Manifest out, or reserve this one: {place} has what was reserved.");
+    Err(conflict("Manifest", &text).with_next(&next))
+}
+
 fn label(stanza: &Stanza<'_>) -> String {
     stanza.request["Name"].as_str().unwrap_or(stanza.id).to_owned()
 }
@@ -203,7 +273,7 @@ fn wished(asked: &Asked<'_>, stanzas: &[Stanza<'_>]) -> Result<Vec<Wish>, Refusa
                 let (gpus, host) = asked.named(blocks)?;
                 Wished::Named { gpus, host }
             }
-            None => Wished::Fitting(Box::new(wishes(stanza.request)?)),
+            None => Wished::Fitting(Box::new(asked.wanted(stanza.request)?)),
         };
         Ok(Wish {
             stanza: stanza.id.to_owned(),
@@ -212,6 +282,12 @@ fn wished(asked: &Asked<'_>, stanzas: &[Stanza<'_>]) -> Result<Vec<Wish>, Refusa
         })
     };
     composing.map(wish).collect()
+}
+
+/// That there is each system which is to be decomposed.
+fn are_composed(asked: &Asked<'_>, stanzas: &[Stanza<'_>]) -> Result<(), Refusal> {
+    let mut decomposing = stanzas.iter().filter(|stanza| stanza.kind == "DecomposeSystem");
+    decomposing.try_for_each(|stanza| asked.linked_composition(stanza.request).map(drop))
 }
 
 /// What would come of each stanza.
@@ -292,8 +368,9 @@ async fn begin(asked: &Asked<'_>, stanza: &Stanza<'_>) -> Result<Begun, Refusal>
     let composer = asked.asker.composer(&asked.redfish.api);
     let (by, how) = (asked.asker.account.as_str(), asked.how_for(stanza.id)?);
     if stanza.kind == "DecomposeSystem" {
-        let id = asked.linked_composition(stanza.request)?.id.clone();
-        let change = composer.release(Release::Composition(id), by, &how).await?;
+        let change = asked
+            .released(composing::linked_system(stanza.request)?, &how)
+            .await?;
         return Ok(Begun {
             change,
             composes: false,
@@ -306,7 +383,7 @@ async fn begin(asked: &Asked<'_>, stanza: &Stanza<'_>) -> Result<Begun, Refusal>
                 .attach_for(&gpus, &host, &Purpose::labelled(label(stanza)), by, &how)
                 .await?
         }
-        None => composer.compose(wishes(stanza.request)?, by, &how).await?,
+        None => composer.compose(asked.wanted(stanza.request)?, by, &how).await?,
     };
     Ok(Begun::composes(change))
 }
@@ -319,28 +396,42 @@ async fn apply_reserved(
     stanzas: &[Stanza<'_>],
 ) -> Result<Response, Refusal> {
     let composer = asked.asker.composer(&asked.redfish.api);
-    let parts = own(asked, id).await?.parts;
-    let names: Vec<&str> = parts.iter().map(|part| part.stanza.as_str()).collect();
-    if !stanzas.is_empty() && stanzas.iter().map(|stanza| stanza.id).ne(names.iter().copied()) {
-        let text = format!("Reservation {id} is of the stanzas {}.", names.join(", "));
-        return Err(conflict("Manifest", &text));
-    }
+    let reservation = own(asked, id).await?;
+    is_what_was_reserved(stanzas, &reservation)?;
+    let parts = &reservation.parts;
+    // Earlier versions kept what it would be made of alone.
     let requests: Vec<Value> = parts.iter().map(|part| would_be(asked, part)).collect();
     let of_parts = parts.iter().zip(&requests).map(|(part, request)| Stanza {
         id: &part.stanza,
         kind: "ComposeSystem",
         request,
     });
-    let reserved: Vec<Stanza<'_>> = of_parts.collect();
+    let reserved: Vec<Stanza<'_>> = match &reservation.asked {
+        Some(kept) => kept_stanzas(kept),
+        None => of_parts.collect(),
+    };
     let mut begun = Vec::new();
-    for part in &parts {
-        let how = asked.how_for(&part.stanza)?;
-        let by = &asked.asker.account;
-        let composed = composer.compose_reserved(id, &part.stanza, by, &how).await;
-        let refused = composed.is_err();
-        begun.push(composed.map(Begun::composes).map_err(Refusal::from));
-        // What another request has composed already stops nothing.
-        if refused && !part.composed {
+    for stanza in &reserved {
+        let one = match parts.iter().find(|part| part.stanza == stanza.id) {
+            Some(part) => {
+                let (how, by) = (asked.how_for(stanza.id)?, &asked.asker.account);
+                let composed = composer.compose_reserved(id, stanza.id, by, &how).await;
+                let composed = composed.map(Begun::composes).map_err(Refusal::from);
+                // What another request has composed already stops nothing.
+                (composed, part.composed)
+            }
+            None => {
+                let begun = begin(asked, stanza).await;
+                // Nor does a system that is gone: it was there when this was reserved, and is decomposed already.
+                let gone = begun
+                    .as_ref()
+                    .is_err_and(|refusal| refusal.status == StatusCode::NOT_FOUND);
+                (begun, gone)
+            }
+        };
+        let stops = matches!(one, (Err(_), false));
+        begun.push(one.0);
+        if stops {
             break;
         }
     }

@@ -1,8 +1,9 @@
-//! Errors in Redfish's form. The ids are those of DMTF's registries Base and Composition; the texts are ours.
+//! Errors in Redfish's form. The ids are those of DMTF's registries Base, Composition and TaskEvent; the texts are ours.
 
 use super::uri;
 use crate::audit::Lacks;
 use crate::auth::Denied;
+use crate::foreign::FOREIGN;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use poolwright_redfish_model::check::Violation;
@@ -14,11 +15,108 @@ use serde_json::Value;
 const BASE: &str = "Base.1.22";
 
 /// Those of the registry Composition that are told.
-const OF_COMPOSITION: [&str; 4] = [
+pub(super) const OF_COMPOSITION: [&str; 4] = [
     "EmptyManifest",
     "NoResourceMatch",
     "ResourceBlockNotFound",
     "UnableToProcessStanzaRequest",
+];
+
+/// Those of the registry TaskEvent that tasks say of themselves.
+pub(super) const OF_TASKS: [&str; 6] = [
+    "TaskAborted",
+    "TaskCancelled",
+    "TaskCompletedOK",
+    "TaskCompletedWarning",
+    "TaskPaused",
+    "TaskProgressChanged",
+];
+
+/// How many arguments a message has in its registry, of those that are told.
+fn arguments_of(id: &str) -> Option<usize> {
+    let found = ARGUMENTS.iter().find(|(_, ids)| ids.contains(&id));
+    found.map(|(count, _)| *count)
+}
+
+/// By their number, as the registries have it.
+pub(super) const ARGUMENTS: [(usize, &[&str]); 4] = [
+    (
+        0,
+        &[
+            "EmptyManifest",
+            "EventSubscriptionLimitExceeded",
+            "GeneralError",
+            "InsufficientPrivilege",
+            "InternalError",
+            "MalformedJSON",
+            "NoOperation",
+            "NoValidSession",
+            "OperationFailed",
+            "OperationNotAllowed",
+            "OperationTimeout",
+            "PayloadTooLarge",
+            "PreconditionFailed",
+            "QueryCombinationInvalid",
+            "QueryNotSupportedOnOperation",
+            "QueryNotSupportedOnResource",
+            "ResourceInUse",
+            "UnrecognizedRequestBody",
+        ],
+    ),
+    (
+        1,
+        &[
+            "AccessDenied",
+            "ActionNotSupported",
+            "CouldNotEstablishConnection",
+            "HeaderInvalid",
+            "NoResourceMatch",
+            "PasswordChangeRequired",
+            "PropertyMissing",
+            "PropertyNotWritable",
+            "PropertyUnknown",
+            "QueryParameterUnsupported",
+            "ResourceBlockNotFound",
+            "ResourceMissingAtURI",
+            "ServiceTemporarilyUnavailable",
+            "TaskAborted",
+            "TaskCancelled",
+            "TaskCompletedOK",
+            "TaskCompletedWarning",
+            "TaskPaused",
+        ],
+    ),
+    (
+        2,
+        &[
+            "ActionParameterMissing",
+            "ActionParameterNotSupported",
+            "ActionParameterUnknown",
+            "ActionParameterValueConflict",
+            "ActionParameterValueError",
+            "ArraySizeTooLong",
+            "PropertyValueConflict",
+            "PropertyValueFormatError",
+            "PropertyValueIncorrect",
+            "PropertyValueNotInList",
+            "PropertyValueOutOfRange",
+            "PropertyValueTypeError",
+            "QueryParameterValueFormatError",
+            "ResourceNotFound",
+            "TaskProgressChanged",
+            "UnableToProcessStanzaRequest",
+        ],
+    ),
+    (
+        3,
+        &[
+            "ActionParameterValueFormatError",
+            "ActionParameterValueNotInList",
+            "ActionParameterValueOutOfRange",
+            "ActionParameterValueTypeError",
+            "QueryParameterOutOfRange",
+        ],
+    ),
 ];
 
 /// Of what is wrong with one body; more helps nobody.
@@ -100,6 +198,14 @@ impl Refusal {
     pub fn related(mut self, path: &str) -> Self {
         for message in &mut self.messages {
             message.related_properties = Some(vec![format!("#/{path}")]);
+        }
+        self
+    }
+
+    /// With something else to do next.
+    pub fn with_next(mut self, next: &str) -> Self {
+        for message in &mut self.messages {
+            message.resolution = Some(next.to_owned());
         }
         self
     }
@@ -211,22 +317,24 @@ fn of_body(id: &str, args: &[&str], path: &str) -> (String, &'static str) {
         "PropertyUnknown" => (format!("There is no property {path} here."), "Leave it out."),
         "PropertyNotWritable" => (format!("{path} can't be written."), "Leave it out."),
         "PropertyMissing" => (format!("{path} is missing."), "Say it."),
-        "ActionParameterUnknown" => (format!("{last} has no parameter {path}."), "Leave it out."),
+        "ActionParameterUnknown" => (format!("{first} has no parameter {path}."), "Leave it out."),
         "ActionParameterNotSupported" => (format!("{path} is not understood by {last}."), "Leave it out."),
+        "ActionParameterMissing" => (format!("{path} is missing."), "Say it."),
+        "ActionNotSupported" => (format!("There is no action {first} here."), "Leave it be."),
         "UnrecognizedRequestBody" => ("The body is no JSON object.".to_owned(), "Send one JSON object."),
         _ if id.ends_with("TypeError") => (
-            format!("{first} is of the wrong type for {last}."),
+            format!("{first} is of the wrong type for {path}."),
             "See the schema.",
         ),
         _ if id.ends_with("NotInList") => (
-            format!("{first} is none of the values of {last}."),
+            format!("{first} is none of the values of {path}."),
             "See the schema.",
         ),
         _ if id.ends_with("FormatError") => {
-            (format!("{first} has not the form of {last}."), "See the schema.")
+            (format!("{first} has not the form of {path}."), "See the schema.")
         }
         _ if id.ends_with("OutOfRange") => (
-            format!("{first} is out of the range of {last}."),
+            format!("{first} is out of the range of {path}."),
             "See the schema.",
         ),
         _ => (format!("{id}: {}.", args.join(", ")), "See the schema."),
@@ -234,16 +342,21 @@ fn of_body(id: &str, args: &[&str], path: &str) -> (String, &'static str) {
 }
 
 fn message(id: &str, args: &[&str], text: String, next: &str) -> Message {
-    let registry = match OF_COMPOSITION.contains(&id) {
-        true => "Composition.1.1",
-        false => BASE,
+    debug_assert_eq!(
+        arguments_of(id),
+        Some(args.len()),
+        "{id} with {args:?}: as the registry has it"
+    );
+    let registry = match id {
+        _ if OF_COMPOSITION.contains(&id) => "Composition.1.1",
+        _ if OF_TASKS.contains(&id) => "TaskEvent.1.0",
+        _ => BASE,
     };
     Message {
         message_id: Some(format!("{registry}.{id}")),
         message: Some(text),
         message_args: Some(args.iter().map(|&arg| arg.to_owned()).collect()),
         message_severity: Some(match id {
-            "Success" | "Created" => Health::OK,
             "PropertyNotWritable" | "PropertyUnknown" | "PropertyMissing" | "EmptyManifest" => {
                 Health::Warning
             }
@@ -255,10 +368,10 @@ fn message(id: &str, args: &[&str], text: String, next: &str) -> Message {
 }
 
 /// A message that is no refusal.
-pub(crate) fn told(id: &str, severity: Health, text: &str) -> Message {
+pub(crate) fn told(id: &str, args: &[&str], severity: Health, text: &str) -> Message {
     Message {
         message_severity: Some(severity),
-        ..message(id, &[], text.to_owned(), "None.")
+        ..message(id, args, text.to_owned(), "None.")
     }
 }
 
@@ -266,6 +379,7 @@ impl From<Denied> for Refusal {
     fn from(denied: Denied) -> Self {
         match denied {
             Denied::Unknown(why) => Self::unauthenticated(&why),
+            Denied::Foreign(why) => Self::forbidden(&why).with_next(FOREIGN),
             Denied::Forbidden(why) => Self::forbidden(&why),
             Denied::PasswordChange(account) => {
                 let place = uri::at(&format!("AccountService/Accounts/{account}"));
@@ -289,6 +403,7 @@ impl From<ServiceError> for Refusal {
         let status = crate::problem::status(error.code);
         let (id, args): (_, &[&str]) = match error.code {
             ErrorCode::BadRequest => ("GeneralError", &[]),
+            ErrorCode::TooLarge => ("PayloadTooLarge", &[]),
             ErrorCode::NotFound => ("ResourceNotFound", &["resource", "that was named"]),
             ErrorCode::Forbidden => ("InsufficientPrivilege", &[]),
             ErrorCode::Conflict | ErrorCode::Indeterminate => ("ResourceInUse", &[]),
@@ -348,5 +463,67 @@ impl IntoResponse for Refusal {
             response.headers_mut().insert(name, value);
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_of_one_count_of_arguments() {
+        let ids: Vec<&str> = ARGUMENTS
+            .iter()
+            .flat_map(|(_, ids)| ids.iter().copied())
+            .collect();
+        for id in &ids {
+            assert_eq!(ids.iter().filter(|other| other == &id).count(), 1, "{id}");
+        }
+        assert!(OF_COMPOSITION.iter().all(|id| ids.contains(id)));
+        assert!(OF_TASKS.iter().all(|id| ids.contains(id)));
+    }
+
+    /// How many arguments each has is looked at where it is made.
+    #[test]
+    fn what_the_service_refuses_has_the_arguments_of_the_registry() {
+        use ErrorCode as Code;
+        for code in [
+            Code::BadRequest,
+            Code::TooLarge,
+            Code::NotFound,
+            Code::Forbidden,
+            Code::Conflict,
+            Code::Stale,
+            Code::Timeout,
+            Code::Unplaced,
+            Code::Indeterminate,
+            Code::CredentialsRefused,
+            Code::Unavailable,
+            Code::Internal,
+        ] {
+            let refused = Refusal::from(ServiceError::new(code, "no"));
+            assert_eq!(refused.messages().len(), 1, "{code:?}");
+        }
+        for denied in [
+            Denied::Unknown("no".to_owned()),
+            Denied::Forbidden("no".to_owned()),
+            Denied::PasswordChange("kim".to_owned()),
+        ] {
+            assert_eq!(Refusal::from(denied).messages().len(), 1);
+        }
+        let joined = [
+            Refusal::nothing_there("/"),
+            Refusal::not_allowed("PUT", "/", "GET"),
+            Refusal::changed_meanwhile("/"),
+            Refusal::not_writable("Name"),
+            Refusal::missing("Name"),
+            Refusal::nothing_to_do(),
+            Refusal::bad_query("$top", "x", "A number."),
+            Refusal::malformed_json("x"),
+        ];
+        assert_eq!(
+            Refusal::joined(joined.into()).map(|all| all.messages.len()),
+            Some(8)
+        );
     }
 }

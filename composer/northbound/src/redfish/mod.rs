@@ -1,8 +1,8 @@
 //! The Redfish service: the pool as any Redfish client sees it.
 //!
 //! * [`routes`]: every place, and what may be done there. [`tree`]: what is read at each; [`changes`]: what is changed.
-//! * [`systems`], [`chassis`], [`fabrics`], [`connections`], [`composition`], [`managers`], [`logs`], [`tasks`], [`jobs`], [`aggregation`], [`certificates`], [`accounts`] ([`bindings`]), [`sessions`],
-//!   [`events`], [`telemetry`], [`updates`], [`schemas`], [`root`]: one noun each. [`status`]: our states in Redfish's words.
+//! * [`systems`], [`chassis`], [`fabrics`], [`connections`], [`composition`], [`managers`], [`logs`], [`tasks`], [`jobs`], [`aggregation`], [`certificates`], [`accounts`] ([`bindings`]), [`sessions`] ([`access`]: how long),
+//!   [`events`], [`telemetry`], [`measured`], [`updates`], [`schemas`], [`root`]: one noun each. [`status`]: our states in Redfish's words.
 //! * [`composing`], [`manifest`]: what changes who holds what; [`wishes`]: what is asked for, and
 //!   [`capabilities`] what of that may be; [`reservations`]: what is kept
 //!   for a client.
@@ -14,6 +14,7 @@
 //! Invariants: what is here decides nothing about GPUs; routing comes before authorisation, and both see the same path;
 //! what a resource costs does not grow with the pool.
 
+mod access;
 mod accounts;
 mod aggregation;
 mod bindings;
@@ -34,13 +35,17 @@ mod jobs;
 mod logs;
 mod managers;
 mod manifest;
+mod measured;
 mod message;
 mod names;
+mod oem;
 mod openapi;
 mod pool;
 mod preference;
 mod privileges;
 mod query;
+#[cfg(test)]
+mod registries;
 mod reservations;
 mod root;
 mod routes;
@@ -68,13 +73,14 @@ use crate::Api;
 use crate::audit::{self, Trail};
 use crate::auth::{self, Asker};
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use poolwright_service::ErrorCode;
+use poolwright_service::sessions::Whose;
 use std::sync::Arc;
 
 /// What every answer is made of.
@@ -84,6 +90,8 @@ pub(crate) struct Redfish {
     /// Of the service, the same at every start.
     uuid: String,
 }
+
+const XML: HeaderValue = HeaderValue::from_static("application/xml;charset=utf-8");
 
 /// Bodies of those who have not logged in are no longer.
 const LARGEST_OPEN_BODY: usize = 4 << 10;
@@ -104,6 +112,11 @@ pub(crate) fn routes(api: &Api, uuid: String) -> Router<Api> {
         .route("/redfish/", handle.clone())
         .route("/redfish/{*path}", handle)
         .with_state(redfish)
+}
+
+/// That nobody is let in, in Redfish's words.
+pub(crate) fn denied(denied: auth::Denied) -> Response {
+    Refusal::from(denied).into_response()
 }
 
 /// Whether a body is understood.
@@ -136,8 +149,13 @@ impl Redfish {
         let no_store = HeaderValue::from_static("no-store");
         headers.entry(header::CACHE_CONTROL).or_insert(no_store);
         match head {
+            // As long as the answer to GET is (RFC 9110, section 9.3.2).
             true => {
-                let (parts, _) = response.into_parts();
+                let (mut parts, body) = response.into_parts();
+                let has_none = matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+                if let Some(length) = body.size_hint().exact().filter(|_| !has_none) {
+                    parts.headers.insert(header::CONTENT_LENGTH, length.into());
+                }
                 Response::from_parts(parts, Body::empty())
             }
             false => response,
@@ -174,7 +192,9 @@ impl Redfish {
             .split(", ")
             .any(|method| method == parts.method.as_str())
         {
-            return Err(Refusal::not_allowed(parts.method.as_str(), path, route.allow));
+            let reader = Reader::new(self, asker.as_ref());
+            let allow = self.allowed(&reader, route, below).await?;
+            return Err(Refusal::not_allowed(parts.method.as_str(), path, allow));
         }
         if let Some(asker) = &asker {
             trail.is(asker);
@@ -211,6 +231,7 @@ impl Redfish {
                 "Leave them out.",
             ));
         }
+        wire::said_to_be_json(&parts, &body)?;
         match asker {
             None => {
                 let body = json(&self.api, body, LARGEST_OPEN_BODY).await?;
@@ -229,11 +250,13 @@ impl Redfish {
     pub(super) async fn is_own(&self, asker: &Asker, below: &[&str]) -> Result<bool, Refusal> {
         match below {
             ["AccountService", "Accounts", name] => Ok(*name == asker.account),
-            ["SessionService", "Sessions", id] => match self.api.sessions.one(&asker.account, id).await {
-                Ok(_) => Ok(true),
-                Err(error) if error.code == ErrorCode::NotFound => Ok(false),
-                Err(error) => Err(error.into()),
-            },
+            ["SessionService", "Sessions", id] => {
+                match self.api.sessions.one(Whose::Account(&asker.account), id).await {
+                    Ok(_) => Ok(true),
+                    Err(error) if error.code == ErrorCode::NotFound => Ok(false),
+                    Err(error) => Err(error.into()),
+                }
+            }
             ["EventService", "Subscriptions", id, ..] => events::is_own(&self.api, asker, id).await,
             _ => Ok(false),
         }
@@ -252,8 +275,12 @@ impl Redfish {
         match route.pattern {
             "odata" => return Ok(axum::Json(root::odata()).into_response()),
             "$metadata" => {
-                let xml = HeaderValue::from_static("application/xml;charset=utf-8");
-                return Ok(([(header::CONTENT_TYPE, xml)], root::metadata()).into_response());
+                return Ok(([(header::CONTENT_TYPE, XML)], root::metadata()).into_response());
+            }
+            "Schemas/{}" => {
+                let text = below.last().and_then(|file| oem::text(file));
+                let text = text.ok_or_else(|| Refusal::nothing_there(path))?;
+                return Ok(([(header::CONTENT_TYPE, XML)], text).into_response());
             }
             "openapi.yaml" => {
                 let yaml = HeaderValue::from_static("application/yaml;charset=utf-8");
@@ -264,6 +291,7 @@ impl Redfish {
         let Some(resource) = reader.written(below).await? else {
             return Err(Refusal::nothing_there(path));
         };
+        let allow = self.allowed(reader, route, below).await?;
         let mut response = match query.is_plain() {
             true if matches_tag(headers, header::IF_NONE_MATCH, &resource.tag) => {
                 StatusCode::NOT_MODIFIED.into_response()
@@ -273,11 +301,29 @@ impl Redfish {
         };
         let headers = response.headers_mut();
         put(headers, header::ETAG, &resource.tag);
-        put(headers, header::ALLOW, route.allow);
+        put(headers, header::ALLOW, allow);
         if let Some(link) = resource.described() {
             put(headers, header::LINK, link);
         }
         Ok(response)
+    }
+
+    /// What may be done at a place: a host is a system that nobody composed, what was composed by a wish has the GPUs that
+    /// the planner chose, and a stream is a subscription that is not kept.
+    async fn allowed(
+        &self,
+        reader: &Reader<'_>,
+        route: &Route,
+        below: &[&str],
+    ) -> Result<&'static str, Refusal> {
+        Ok(match (route.pattern, below) {
+            ("Systems/{}", [_, name]) if reader.is_host(name).await? => routes::READ,
+            ("Systems/{}", [_, name]) if reader.is_wished(name).await? => routes::DELETE,
+            ("EventService/Subscriptions/{}", [.., id]) if self.api.hub.stream(id).is_some() => {
+                routes::DELETE
+            }
+            _ => route.allow,
+        })
     }
 
     /// Of what is not there only those are told who may ask.

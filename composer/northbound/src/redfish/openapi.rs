@@ -84,7 +84,7 @@ fn logs_in(route: &Route, method: &str) -> bool {
 /// What is read at a place.
 fn content(route: &Route) -> String {
     match (route.pattern, schema(route.entity)) {
-        ("$metadata", _) => "{application/xml: {}}".to_owned(),
+        ("$metadata" | "Schemas/{}", _) => "{application/xml: {}}".to_owned(),
         ("openapi.yaml", _) => "{application/yaml: {}}".to_owned(),
         (events::STREAM, _) => "{text/event-stream: {}}".to_owned(),
         ("odata", _) | (_, None) => "{application/json: {schema: {type: object}}}".to_owned(),

@@ -378,10 +378,10 @@ impl Indexed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redfish::composition::Aside;
     use crate::redfish::written::{Form, Written};
     use poolwright_model::lifecycle::GpuState;
     use serde_json::json;
-    use std::collections::HashSet;
 
     fn snapshot(state: GpuState, gpus: &[&str]) -> Arc<Snapshot> {
         let gpu = |id: &&str| {
@@ -446,7 +446,7 @@ mod tests {
     fn written(pool: &Pool, name: &str) -> Arc<Written> {
         let place = ["CompositionService", "ResourceBlocks", name];
         let make = || {
-            let block = crate::redfish::composition::block(pool, name, &HashSet::new()).unwrap();
+            let block = crate::redfish::composition::block(pool, name, &Aside::default()).unwrap();
             Ok(Some(Written::of(&block)?))
         };
         pool.kept.get(&place, make).ok().unwrap().unwrap()

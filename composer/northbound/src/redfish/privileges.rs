@@ -23,9 +23,10 @@ const fn mapping(entity: &'static str, read: &'static [Privilege], change: &'sta
 }
 
 /// Those that are not as [`OTHERS`].
-const MAPPINGS: [Mapping; 17] = [
+const MAPPINGS: [Mapping; 18] = [
     mapping("ComputerSystem", &[Login], &[ConfigureComponents]),
     mapping("ComputerSystemCollection", &[Login], &[ConfigureComponents]),
+    mapping("AccountService", &[Login], &[ConfigureUsers]),
     mapping("ManagerAccountCollection", &[Login], &[ConfigureUsers]),
     mapping(
         "ManagerAccount",
@@ -64,6 +65,11 @@ fn needed(entity: &str, method: &Method) -> &'static [Privilege] {
         Method::GET | Method::HEAD => mapping.read,
         _ => mapping.change,
     }
+}
+
+/// Whether one's own may be something that others' may not.
+pub(crate) fn hangs_on_whose_it_is(entity: &str, method: &Method) -> bool {
+    needed(entity, method).contains(&ConfigureSelf)
 }
 
 /// Whether an account may do this. `own`: whether the resource is its own.

@@ -6,6 +6,7 @@ use poolwright_redfish_model::{
     Collection, CompositionReservation, CompositionReservationCollection, Resource,
 };
 use poolwright_service::Reservation;
+use serde_json::{Value, json};
 
 const AT: &str = "CompositionService/CompositionReservations";
 
@@ -14,10 +15,10 @@ pub(crate) fn all(open: &[Reservation]) -> CompositionReservationCollection {
     CompositionReservationCollection::of(uri::at(AT), "Reservations", uri::links(places))
 }
 
-pub(crate) fn one(pool: &Pool, open: &[Reservation], id: &str) -> Option<CompositionReservation> {
+pub(crate) fn one(pool: &Pool, open: &[Reservation], id: &str) -> Option<Value> {
     let found = open.iter().find(|one| one.id == id)?;
     let blocks = found.places().filter_map(|place| pool.unit_block(&place.unit));
-    Some(CompositionReservation {
+    let mut shown = json!(CompositionReservation {
         id: Some(id.into()),
         name: Some(format!("Reserved for {}", found.by)),
         description: Some(format!("It is over at {}", time(found.until))),
@@ -25,5 +26,9 @@ pub(crate) fn one(pool: &Pool, open: &[Reservation], id: &str) -> Option<Composi
         reservation_time: Some(time(found.since)),
         reserved_resource_blocks: Some(uri::links(blocks.map(uri::block))),
         ..CompositionReservation::at(uri::at(&format!("{AT}/{id}")))
-    })
+    });
+    if let Some(manifest) = &found.asked {
+        shown["Manifest"] = manifest.clone();
+    }
+    Some(shown)
 }

@@ -1,6 +1,6 @@
 //! The service itself: its root, and what OData asks for beside it.
 
-use super::uri;
+use super::{oem, uri};
 use poolwright_redfish_model::{
     RESOURCES, Resource, ServiceRoot, ServiceRootExpand, ServiceRootLinks,
     ServiceRootProtocolFeaturesSupported,
@@ -95,20 +95,24 @@ pub(crate) fn odata() -> Value {
     json!({ "@odata.context": "/redfish/v1/$metadata", "value": entries })
 }
 
-/// OData's metadata document: references to the schemas where DMTF publishes them.
+/// OData's metadata document: references to the schemas where DMTF publishes them, and to our own.
 pub(crate) fn metadata() -> String {
     let mut text = String::from(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <edmx:Edmx xmlns:edmx=\"http://docs.oasis-open.org/odata/ns/edmx\" Version=\"4.0\">\n",
     );
-    let mut reference = |file: &str, namespaces: &[&str]| {
+    let mut refer = |place: &str, namespaces: &[&str]| {
         // Writing into a string does not fail.
-        let _ = writeln!(text, "  <edmx:Reference Uri=\"{PUBLISHED}/{file}\">");
+        let _ = writeln!(text, "  <edmx:Reference Uri=\"{place}\">");
         for namespace in namespaces {
             let _ = writeln!(text, "    <edmx:Include Namespace=\"{namespace}\"/>");
         }
         let _ = writeln!(text, "  </edmx:Reference>");
     };
+    for schema in &oem::SCHEMAS {
+        refer(&oem::place(schema.file), &schema.namespaces);
+    }
+    let mut reference = |file: &str, namespaces: &[&str]| refer(&format!("{PUBLISHED}/{file}"), namespaces);
     for schema in RESOURCES {
         // `#Fabric.v1_3_2.Fabric`, or `#FabricCollection.FabricCollection`.
         let namespaces = schema

@@ -16,11 +16,12 @@ pub(crate) struct Route {
     pub open: bool,
 }
 
-const READ: &str = "GET, HEAD";
+pub(crate) const READ: &str = "GET, HEAD";
 const CREATE: &str = "GET, HEAD, POST";
 const ACT: &str = "POST";
+const SET: &str = "GET, HEAD, PATCH";
 const CHANGE: &str = "GET, HEAD, PATCH, DELETE";
-const DELETE: &str = "GET, HEAD, DELETE";
+pub(crate) const DELETE: &str = "GET, HEAD, DELETE";
 
 const fn route(pattern: &'static str, entity: &'static str, allow: &'static str) -> Route {
     Route {
@@ -43,6 +44,7 @@ pub(crate) const ROUTES: &[Route] = &[
     open("", "ServiceRoot"),
     open("odata", "ServiceRoot"),
     open("$metadata", "ServiceRoot"),
+    open("Schemas/{}", "ServiceRoot"),
     open("openapi.yaml", "ServiceRoot"),
     route("Systems", "ComputerSystemCollection", CREATE),
     route("Systems/Capabilities", "ComputerSystem", READ),
@@ -51,6 +53,16 @@ pub(crate) const ROUTES: &[Route] = &[
     route("Systems/{}/Actions/{}", "ComputerSystem", ACT),
     route("Systems/{}/Processors", "ProcessorCollection", READ),
     route("Systems/{}/Processors/{}", "Processor", READ),
+    route(
+        "Systems/{}/Processors/{}/ProcessorMetrics",
+        "ProcessorMetrics",
+        READ,
+    ),
+    route(
+        "Systems/{}/Processors/{}/EnvironmentMetrics",
+        "EnvironmentMetrics",
+        READ,
+    ),
     route("Chassis", "ChassisCollection", READ),
     route("Chassis/{}", "Chassis", READ),
     route("Chassis/{}/PCIeSlots", "PCIeSlots", READ),
@@ -166,6 +178,11 @@ pub(crate) const ROUTES: &[Route] = &[
         "AggregationSource",
         DELETE,
     ),
+    route(
+        "AggregationService/AggregationSources/{}/Actions/Oem/{}",
+        "AggregationSource",
+        ACT,
+    ),
     route("CertificateService", "CertificateService", READ),
     route("CertificateService/Actions/{}", "CertificateService", ACT),
     route(
@@ -180,10 +197,10 @@ pub(crate) const ROUTES: &[Route] = &[
         READ,
     ),
     route("UpdateService/FirmwareInventory/{}", "SoftwareInventory", READ),
-    route("SessionService", "SessionService", READ),
+    route("SessionService", "SessionService", SET),
     route("SessionService/Sessions", "SessionCollection", CREATE),
     route("SessionService/Sessions/{}", "Session", DELETE),
-    route("AccountService", "AccountService", READ),
+    route("AccountService", "AccountService", SET),
     route("AccountService/Accounts", "ManagerAccountCollection", CREATE),
     route("AccountService/Accounts/{}", "ManagerAccount", CHANGE),
     route("AccountService/PrivilegeMap", "PrivilegeRegistry", READ),

@@ -3,23 +3,25 @@
 use super::message::Refusal;
 use super::{body, created, message, put, shown, status, time, uri};
 use crate::Api;
-use crate::auth::{self, Asker};
+use crate::auth::{self, Asker, Reach};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use poolwright_redfish_model::{
     Collection, Health, Resource, Session, SessionCollection, SessionService, SessionTypes,
 };
-use poolwright_service::sessions::{self, IDLE, LONGEST};
+use poolwright_service::access::AccessRules;
+use poolwright_service::accounts::Privilege;
+use poolwright_service::sessions::{self, Whose};
 use serde_json::{Value, json};
 
-pub(crate) fn service() -> SessionService {
+pub(crate) fn service(rules: &AccessRules) -> SessionService {
     SessionService {
         id: Some("SessionService".into()),
         name: Some("Sessions".into()),
         service_enabled: Some(true),
         status: status::enabled(),
-        session_timeout: Some(IDLE.as_secs()),
-        absolute_session_timeout: Some(LONGEST.as_secs()),
+        session_timeout: Some(rules.idle_s.into()),
+        absolute_session_timeout: Some(rules.longest_s.into()),
         absolute_session_timeout_enabled: Some(true),
         sessions: Some(uri::link("SessionService/Sessions")),
         ..SessionService::at(uri::at("SessionService"))
@@ -30,10 +32,18 @@ fn place(id: &str) -> String {
     uri::at(&format!("SessionService/Sessions/{id}"))
 }
 
+/// Whoever configures the manager sees everybody's sessions and may end them; the others see their own.
+fn whose(asker: &Asker) -> Whose<'_> {
+    match auth::may(asker, Privilege::ConfigureManager, Reach::Everywhere) {
+        Ok(()) => Whose::Anybody,
+        Err(_) => Whose::Account(&asker.account),
+    }
+}
+
 pub(crate) async fn all(api: &Api, asker: &Asker) -> Result<SessionCollection, Refusal> {
-    let open = api.sessions.all(&asker.account).await?;
+    let open = api.sessions.all(whose(asker)).await?;
     let members = uri::links(open.iter().map(|session| place(&session.id)));
-    let name = "Sessions of the account that asks";
+    let name = "Sessions that are open";
     Ok(SessionCollection::of(
         uri::at("SessionService/Sessions"),
         name,
@@ -42,7 +52,7 @@ pub(crate) async fn all(api: &Api, asker: &Asker) -> Result<SessionCollection, R
 }
 
 pub(crate) async fn one(api: &Api, asker: &Asker, id: &str) -> Result<Session, Refusal> {
-    Ok(told(&api.sessions.one(&asker.account, id).await?))
+    Ok(told(&api.sessions.one(whose(asker), id).await?))
 }
 
 fn told(session: &sessions::Session) -> Session {
@@ -64,11 +74,12 @@ pub(crate) async fn open(api: &Api, body: &Value) -> Result<Response, Refusal> {
     let Some(account) = api.accounts.verify(name, password).await? else {
         return Err(auth::wrong_password(api, name).await.into());
     };
-    let opened = api.sessions.open(name).await?;
+    let opened = api.sessions.open(name, Some(account.revision)).await?;
     let mut body = shown(&told(&opened.session))?;
     if account.must_change_password {
+        let place = uri::at(&format!("AccountService/Accounts/{name}"));
         let text = format!("{name} must be given another password before anything else can be done.");
-        let message = message::told("PasswordChangeRequired", Health::Warning, &text);
+        let message = message::told("PasswordChangeRequired", &[&place], Health::Warning, &text);
         body["@Message.ExtendedInfo"] = json!([message]);
     }
     let mut response = created(&place(&opened.session.id), body)?;
@@ -77,6 +88,6 @@ pub(crate) async fn open(api: &Api, body: &Value) -> Result<Response, Refusal> {
 }
 
 pub(crate) async fn end(api: &Api, asker: &Asker, id: &str) -> Result<Response, Refusal> {
-    api.sessions.end(&asker.account, id).await?;
+    api.sessions.end(whose(asker), id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -104,19 +104,26 @@ fn composed(pool: &Pool, name: &str, composition: &Composition) -> ComputerSyste
         )))
     };
     let physical = host.and_then(|host| pool.host(host));
+    let said = Some(composition.label.clone()).filter(|label| !label.is_empty());
+    let (named, said) = match &composition.demand {
+        Some(demand) => (demand.to_string(), said),
+        None => (said.unwrap_or_else(|| composition.id.to_string()), None),
+    };
     ComputerSystem {
         system_type: Some(ComputerSystemSystemType::Composed),
         host_name: physical.map(|host| host.name.clone()),
         power_state: physical.and_then(|host| status::power(host.power_state)),
         links: Some(Box::new(links)),
-        actions: Some(Box::new(ComputerSystemActions {
-            add_resource_block: Some(action("AddResourceBlock")),
-            remove_resource_block: Some(action("RemoveResourceBlock")),
-            ..ComputerSystemActions::default()
-        })),
-        name: Some(composition.label.clone())
-            .filter(|label| !label.is_empty())
-            .or(Some(composition.id.to_string())),
+        // The GPUs of what was composed by a wish are the planner's to choose.
+        actions: composition.demand.is_none().then(|| {
+            Box::new(ComputerSystemActions {
+                add_resource_block: Some(action("AddResourceBlock")),
+                remove_resource_block: Some(action("RemoveResourceBlock")),
+                ..ComputerSystemActions::default()
+            })
+        }),
+        name: Some(named),
+        description: said,
         ..system(pool, name, &gpus)
     }
 }
@@ -176,7 +183,12 @@ pub(crate) fn processors(pool: &Pool, system: &str) -> Option<ProcessorCollectio
 pub(crate) fn processor(pool: &Pool, system: &str, name: &str) -> Option<Processor> {
     let gpu = pool.gpu(name)?;
     let has = gpus(pool, system)?.iter().any(|of| of.id == gpu.id);
-    has.then(|| gpu_at(pool, uri::processor(system, name), name, gpu))
+    let place = uri::processor(system, name);
+    has.then(|| Processor {
+        metrics: Some(Ref::to(format!("{place}/ProcessorMetrics"))),
+        environment_metrics: Some(Ref::to(format!("{place}/EnvironmentMetrics"))),
+        ..gpu_at(pool, place, name, gpu)
+    })
 }
 
 /// A GPU as a processor, wherever it is shown.

@@ -1,10 +1,12 @@
-//! The pool in numbers: what each means, and a report of all of them.
+//! The pool in numbers: what each means, and a report of all of them. Beside it are the reports of single GPUs
+//! ([`super::measured`]).
 //!
 //! They are counted when they are asked for, and told once a minute to whoever listens to events.
 
 use super::events::news::{EventId, News};
 use super::message::Refusal;
-use super::{shown, status, time, uri};
+use super::pool::Pool;
+use super::{measured, shown, status, time, uri};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::profile::Profiles;
 use poolwright_redfish_model::{
@@ -13,6 +15,7 @@ use poolwright_redfish_model::{
     MetricReportDefinitionReportUpdatesEnum, MetricReportDefinitionType, MetricReportMetricValue, Ref,
     Resource, Schedule, State, TelemetryService,
 };
+use poolwright_service::telemetry::Telemetry;
 use poolwright_service::{Composer, ServiceError, Status};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -21,8 +24,8 @@ use std::time::Duration;
 pub(crate) const PERIOD: Duration = Duration::from_secs(60);
 const PERIOD_TEXT: &str = "PT1M";
 
-/// The one report.
-const REPORT: &str = "Pool";
+/// The report of the pool.
+pub(super) const REPORT: &str = "Pool";
 
 /// One number.
 struct Metric {
@@ -51,6 +54,45 @@ struct Numbers {
     jobs_waiting: usize,
     watts_free: f64,
     watts_in_use: f64,
+    suspects: usize,
+    measured: Measured,
+}
+
+/// What agents measure just now: what is old is not counted.
+#[derive(Default)]
+struct Measured {
+    gpus: usize,
+    /// Of those that tell it.
+    milliwatts: Option<u64>,
+    /// Of how many, and all together.
+    busy: (usize, usize),
+}
+
+impl Measured {
+    fn of(all: &[Telemetry]) -> Self {
+        let mut measured = Self::default();
+        for one in all.iter().filter(|one| !one.stale) {
+            measured.gpus += 1;
+            if let Some(power) = one.power_mw {
+                *measured.milliwatts.get_or_insert_default() += u64::from(power);
+            }
+            if let Some(percent) = one.utilization_percent {
+                let (gpus, sum) = measured.busy;
+                measured.busy = (gpus + 1, sum + percent as usize);
+            }
+        }
+        measured
+    }
+
+    fn watts(&self) -> Option<usize> {
+        let milliwatts = self.milliwatts?;
+        usize::try_from((milliwatts + 500) / 1000).ok()
+    }
+
+    fn busy_percent(&self) -> Option<usize> {
+        let (gpus, sum) = self.busy;
+        (sum + gpus / 2).checked_div(gpus)
+    }
 }
 
 impl Numbers {
@@ -74,6 +116,8 @@ impl Numbers {
             jobs_waiting,
             watts_free,
             watts_in_use,
+            suspects: composer.suspects().await?.len(),
+            measured: Measured::of(&composer.telemetry()),
         })
     }
 }
@@ -87,7 +131,7 @@ fn whole(watts: f64) -> usize {
     watts.round() as usize
 }
 
-const METRICS: [Metric; 15] = [
+const METRICS: [Metric; 19] = [
     metric("GpusKnown", "GPUs that were seen", |now| Some(now.status.gpus)),
     metric("GpusComposable", "GPUs that can be moved between hosts", |now| {
         Some(now.status.composable)
@@ -138,6 +182,27 @@ const METRICS: [Metric; 15] = [
         "What the free composable GPUs are rated for; not measured",
         |now| Some(whole(now.watts_free)),
     )),
+    metric(
+        "GpusSuspect",
+        "GPUs whose links have more errors than a sound one has",
+        |now| Some(now.suspects),
+    ),
+    metric("GpusMeasured", "GPUs that agents measure just now", |now| {
+        Some(now.measured.gpus)
+    }),
+    watts(metric(
+        "MeasuredWatts",
+        "What the GPUs take that agents measure just now; of the others it is not known",
+        |now| now.measured.watts(),
+    )),
+    Metric {
+        units: "%",
+        ..metric(
+            "MeasuredBusyPercent",
+            "Of the time, how much something ran on the GPUs that agents measure just now, on average",
+            |now| now.measured.busy_percent(),
+        )
+    },
 ];
 
 pub(crate) fn service() -> TelemetryService {
@@ -146,7 +211,6 @@ pub(crate) fn service() -> TelemetryService {
         name: Some("The pool in numbers".into()),
         service_enabled: Some(true),
         status: status::enabled(),
-        max_reports: Some(1),
         min_collection_interval: Some(PERIOD_TEXT.into()),
         metric_definitions: Some(uri::link("TelemetryService/MetricDefinitions")),
         metric_report_definitions: Some(uri::link("TelemetryService/MetricReportDefinitions")),
@@ -168,7 +232,8 @@ fn report_at() -> String {
 }
 
 pub(crate) fn definitions() -> Value {
-    let members = METRICS.map(|metric| json!({ "@odata.id": definition_at(metric.id) }));
+    let places = METRICS.iter().map(|metric| definition_at(metric.id));
+    let members = uri::links(places.chain(measured::definition_places()));
     json!({
         "@odata.id": uri::at("TelemetryService/MetricDefinitions"),
         "@odata.type": "#MetricDefinitionCollection.MetricDefinitionCollection",
@@ -179,7 +244,9 @@ pub(crate) fn definitions() -> Value {
 }
 
 pub(crate) fn definition(id: &str) -> Option<Value> {
-    let metric = METRICS.iter().find(|metric| metric.id == id)?;
+    let Some(metric) = METRICS.iter().find(|metric| metric.id == id) else {
+        return measured::definition(id);
+    };
     Some(json!({
         "@odata.id": definition_at(id),
         "@odata.type": "#MetricDefinition.v1_3_5.MetricDefinition",
@@ -194,17 +261,19 @@ pub(crate) fn definition(id: &str) -> Option<Value> {
     }))
 }
 
-pub(crate) fn report_definitions() -> MetricReportDefinitionCollection {
+pub(crate) fn report_definitions(pool: &Pool, composer: &Composer) -> MetricReportDefinitionCollection {
     let place = uri::at("TelemetryService/MetricReportDefinitions");
-    MetricReportDefinitionCollection::of(place, "Reports", uri::links([report_definition_at()]))
+    let own = std::iter::once(report_definition_at());
+    let all = uri::links(own.chain(measured::report_definition_places(pool, composer)));
+    MetricReportDefinitionCollection::of(place, "Reports", all)
 }
 
-pub(crate) fn report_definition(name: &str) -> Option<MetricReportDefinition> {
+pub(crate) fn report_definition() -> MetricReportDefinition {
     let metric = |metric: Metric| MetricReportDefinitionMetric {
         metric_id: Some(metric.id.into()),
         ..MetricReportDefinitionMetric::default()
     };
-    (name == REPORT).then(|| MetricReportDefinition {
+    MetricReportDefinition {
         id: Some(REPORT.into()),
         name: Some("The pool in numbers".into()),
         metric_report_definition_enabled: Some(true),
@@ -219,20 +288,19 @@ pub(crate) fn report_definition(name: &str) -> Option<MetricReportDefinition> {
         metrics: Some(METRICS.map(metric).into()),
         metric_report: Some(Ref::to(report_at())),
         ..MetricReportDefinition::at(report_definition_at())
-    })
+    }
 }
 
-pub(crate) fn reports() -> MetricReportCollection {
+pub(crate) fn reports(pool: &Pool, composer: &Composer) -> MetricReportCollection {
     let place = uri::at("TelemetryService/MetricReports");
-    MetricReportCollection::of(place, "Reports", uri::links([report_at()]))
+    let own = std::iter::once(report_at());
+    let all = uri::links(own.chain(measured::report_places(pool, composer)));
+    MetricReportCollection::of(place, "Reports", all)
 }
 
 /// The numbers as they are now.
-pub(crate) async fn report(composer: &Composer, name: &str) -> Result<Option<Value>, Refusal> {
-    match name == REPORT {
-        true => Ok(Some(shown(&counted(&Numbers::of(composer).await?))?)),
-        false => Ok(None),
-    }
+pub(crate) async fn report(composer: &Composer) -> Result<Value, Refusal> {
+    shown(&counted(&Numbers::of(composer).await?))
 }
 
 fn counted(numbers: &Numbers) -> MetricReport {
@@ -264,4 +332,33 @@ pub(crate) async fn news(composer: &Composer, seq: u64) -> Result<News, Refusal>
     let facets = json!({ "EventFormatType": "MetricReport", "EventType": "MetricReport" });
     let sent_as = format!("{seq}.report-{}", numbers.status.now.as_second());
     Ok(News::new(id, &sent_as, facets, &shown(&counted(&numbers))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(power_mw: Option<u32>, utilization_percent: Option<u32>, stale: bool) -> Telemetry {
+        let told = json!({
+            "gpu": "g", "host": "h", "at": "2026-03-02T12:00:00Z", "age_s": 3, "stale": stale,
+            "power_mw": power_mw, "utilization_percent": utilization_percent,
+        });
+        serde_json::from_value(told).unwrap()
+    }
+
+    #[test]
+    fn what_is_old_or_not_told_is_not_counted() {
+        let none = Measured::of(&[told(Some(300_000), Some(100), true)]);
+        assert_eq!((none.gpus, none.watts(), none.busy_percent()), (0, None, None));
+        let some = Measured::of(&[
+            told(Some(71_250), Some(41), false),
+            told(Some(300_000), None, false),
+            told(None, Some(0), false),
+            told(Some(9_000_000), Some(100), true),
+        ]);
+        assert_eq!(
+            (some.gpus, some.watts(), some.busy_percent()),
+            (3, Some(371), Some(21))
+        );
+    }
 }

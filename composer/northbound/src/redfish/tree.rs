@@ -1,22 +1,23 @@
 //! What is at each place. Reads only: what changes something is in the file of its noun.
 
+use super::composition::Aside;
 use super::message::Refusal;
 use super::pool::Pool;
 use super::written::{Form, Written};
 use super::{
     Redfish, accounts, aggregation, capabilities, certificates, chassis, composition, connections, events,
-    fabrics, jobs, logs, managers, privileges, reservations, root, schemas, sessions, systems, tasks,
-    telemetry, updates, uri,
+    fabrics, jobs, logs, managers, measured, privileges, reservations, root, schemas, sessions, systems,
+    tasks, telemetry, updates, uri,
 };
 use crate::auth::Asker;
 use axum::http::Method;
-use poolwright_model::id::UnitId;
+use poolwright_service::access::AccessRules;
 use poolwright_service::endpoint::Endpoint;
 use poolwright_service::{ErrorCode, Operation, Reservation, ScheduleStatus, ServiceError};
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::OnceCell;
 
 /// What answers to one request are made of: each part is read once, and is the same for all of them.
@@ -25,9 +26,11 @@ pub(crate) struct Reader<'r> {
     /// `None` where anybody may ask.
     asker: Option<&'r Asker>,
     pool: OnceCell<Arc<Pool>>,
-    reserved: OnceCell<HashSet<UnitId>>,
+    aside: OnceCell<Aside>,
     endpoints: OnceCell<Vec<Endpoint>>,
     schedules: OnceCell<Vec<ScheduleStatus>>,
+    /// Kinds of resources, and whether whoever asks may read them.
+    readable: Mutex<BTreeMap<&'static str, bool>>,
 }
 
 /// The most ended operations that are listed.
@@ -39,10 +42,22 @@ impl<'r> Reader<'r> {
             redfish,
             asker,
             pool: OnceCell::new(),
-            reserved: OnceCell::new(),
+            aside: OnceCell::new(),
             endpoints: OnceCell::new(),
             schedules: OnceCell::new(),
+            readable: Mutex::default(),
         }
+    }
+
+    /// Whether a system is a host, and no composition.
+    pub async fn is_host(&self, name: &str) -> Result<bool, Refusal> {
+        Ok(self.pool().await?.host(name).is_some())
+    }
+
+    /// Whether a system was composed by a wish, of GPUs that the planner chose.
+    pub async fn is_wished(&self, name: &str) -> Result<bool, Refusal> {
+        let composition = self.pool().await?.composition(name);
+        Ok(composition.is_some_and(|composition| composition.demand.is_some()))
     }
 
     async fn pool(&self) -> Result<&Pool, Refusal> {
@@ -52,14 +67,18 @@ impl<'r> Reader<'r> {
         Ok(pool.await?)
     }
 
-    /// The units that are kept for somebody.
-    async fn reserved(&self) -> Result<&HashSet<UnitId>, Refusal> {
+    /// What is kept for somebody, or out of service.
+    async fn aside(&self) -> Result<&Aside, Refusal> {
         let read = async || {
-            let open = self.redfish.api.composer.reservations().await?;
+            let composer = &self.redfish.api.composer;
+            let open = composer.reservations().await?;
             let places = open.iter().flat_map(Reservation::places);
-            Ok::<_, ServiceError>(places.map(|place| place.unit.clone()).collect())
+            Ok::<_, ServiceError>(Aside {
+                units: places.map(|place| place.unit.clone()).collect(),
+                hosts: composer.hosts_out_of_service().await?,
+            })
         };
-        Ok(self.reserved.get_or_try_init(read).await?)
+        Ok(self.aside.get_or_try_init(read).await?)
     }
 
     /// Whether whoever asks may read what a link leads to.
@@ -67,8 +86,12 @@ impl<'r> Reader<'r> {
         let (Some(asker), Some(route)) = (self.asker, super::routes::find(path)) else {
             return Ok(self.asker.is_some());
         };
-        let own = self.redfish.is_own(asker, path).await?;
-        Ok(privileges::may(asker, route.entity, &Method::GET, own).is_ok())
+        let may = |own| privileges::may(asker, route.entity, &Method::GET, own).is_ok();
+        if privileges::hangs_on_whose_it_is(route.entity, &Method::GET) {
+            return Ok(may(self.redfish.is_own(asker, path).await?));
+        }
+        let mut readable = self.readable.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(*readable.entry(route.entity).or_insert_with(|| may(false)))
     }
 
     /// The resource at a place as it is sent; `None` where there is nothing. What is read from the pool alone is kept with
@@ -77,14 +100,31 @@ impl<'r> Reader<'r> {
         match path {
             ["CompositionService", "CompositionReservations", ..] => self.written_anew(path).await,
             ["CompositionService", "ResourceBlocks", name] => {
-                let (pool, reserved) = (self.pool().await?, self.reserved().await?);
-                match composition::is_reserved(pool, name, reserved) {
+                let (pool, aside) = (self.pool().await?, self.aside().await?);
+                match aside.has(pool, name) {
                     true => self.written_anew(path).await,
                     false => pool
                         .kept
-                        .get(path, || maybe(composition::block(pool, name, reserved))),
+                        .get(path, || maybe(composition::block(pool, name, aside))),
                 }
             }
+            ["CompositionService", "ActivePool" | "FreePool"] => {
+                let (pool, aside) = (self.pool().await?, self.aside().await?);
+                match aside.hosts.is_empty() {
+                    true => pool.kept.get(path, || {
+                        some(composition::pool_of(pool, path.ends_with(&["ActivePool"]), aside))
+                    }),
+                    false => self.written_anew(path).await,
+                }
+            }
+            // They are of now, and not of the look.
+            [
+                "Systems",
+                _,
+                "Processors",
+                _,
+                "ProcessorMetrics" | "EnvironmentMetrics",
+            ] => self.written_anew(path).await,
             ["Systems" | "Chassis" | "Fabrics" | "CompositionService", ..] => {
                 let pool = self.pool().await?;
                 pool.kept.get(path, || in_pool(pool, path))
@@ -140,9 +180,18 @@ impl<'r> Reader<'r> {
                 logs::entry(api, seq).await
             }
             ["CompositionService", "ResourceBlocks", name] => {
-                let reserved = self.reserved().await?;
-                maybe(composition::block(self.pool().await?, name, reserved))
+                maybe(composition::block(self.pool().await?, name, self.aside().await?))
             }
+            ["CompositionService", "ActivePool"] => some(composition::pool_of(
+                self.pool().await?,
+                true,
+                self.aside().await?,
+            )),
+            ["CompositionService", "FreePool"] => some(composition::pool_of(
+                self.pool().await?,
+                false,
+                self.aside().await?,
+            )),
             ["CompositionService", "CompositionReservations"] => {
                 some(reservations::all(&api.composer.reservations().await?))
             }
@@ -152,16 +201,26 @@ impl<'r> Reader<'r> {
             }
             ["TaskService"] => some(tasks::service(api.composer.clock().now())),
             ["TaskService", "Tasks"] => some(tasks::all(&self.operations().await?)),
-            ["TaskService", "Tasks", name] => maybe(
-                self.operation(name)
-                    .await?
-                    .map(|operation| tasks::one(name, &operation)),
-            ),
+            ["TaskService", "Tasks", name] => match self.operation(name).await? {
+                Some(operation) => {
+                    let pool = self.pool().await?;
+                    some(tasks::linked(name, &operation, &api.composer, pool).await?)
+                }
+                None => Ok(None),
+            },
             ["JobService"] => some(jobs::service(api.composer.clock().now())),
             ["JobService", "Jobs"] => some(jobs::all(self.schedules().await?)),
             ["JobService", "Jobs", name] => jobs::one(self.schedules().await?, name),
             ["EventService", below @ ..] => events::read(api, below).await,
             ["TelemetryService", below @ ..] => self.telemetry(below).await,
+            ["Systems", system, "Processors", gpu, "ProcessorMetrics"] => {
+                let pool = self.pool().await?;
+                maybe(measured::processor_metrics(pool, &api.composer, system, gpu))
+            }
+            ["Systems", system, "Processors", gpu, "EnvironmentMetrics"] => {
+                let pool = self.pool().await?;
+                maybe(measured::environment_metrics(pool, &api.composer, system, gpu))
+            }
             ["AggregationService"] => some(aggregation::service()),
             ["AggregationService", "AggregationSources"] => some(aggregation::all(self.endpoints().await?)),
             ["AggregationService", "AggregationSources", name] => {
@@ -172,10 +231,10 @@ impl<'r> Reader<'r> {
             ["UpdateService", "FirmwareInventory", name] => {
                 maybe(updates::one(self.endpoints().await?, name))
             }
-            ["SessionService"] => some(sessions::service()),
+            ["SessionService"] => some(sessions::service(&self.rules().await?)),
             ["SessionService", "Sessions"] => some(sessions::all(api, self.asker()?).await?),
             ["SessionService", "Sessions", id] => some(sessions::one(api, self.asker()?, id).await?),
-            ["AccountService"] => some(accounts::service()),
+            ["AccountService"] => some(accounts::service(&self.rules().await?)),
             ["AccountService", "Accounts"] => some(accounts::all(&api.accounts.all().await?)),
             ["AccountService", "Accounts", name] => {
                 let account = accounts::find(self.redfish, name).await?;
@@ -197,6 +256,10 @@ impl<'r> Reader<'r> {
             .ok_or_else(|| Refusal::unauthenticated("Nobody is logged in."))
     }
 
+    async fn rules(&self) -> Result<AccessRules, ServiceError> {
+        Ok(self.redfish.api.sessions.access().rules().await?)
+    }
+
     async fn schedules(&self) -> Result<&[ScheduleStatus], Refusal> {
         let composer = &self.redfish.api.composer;
         composer.may_be_asked()?;
@@ -210,18 +273,22 @@ impl<'r> Reader<'r> {
     }
 
     async fn telemetry(&self, path: &[&str]) -> Result<Option<Value>, Refusal> {
+        let composer = &self.redfish.api.composer;
         match path {
             [] => some(telemetry::service()),
             ["MetricDefinitions"] => some(telemetry::definitions()),
             ["MetricDefinitions", id] => maybe(telemetry::definition(id)),
-            ["MetricReportDefinitions"] => some(telemetry::report_definitions()),
-            ["MetricReportDefinitions", name] => maybe(telemetry::report_definition(name)),
-            ["MetricReports"] => some(telemetry::reports()),
-            ["MetricReports", name] => {
-                let composer = &self.redfish.api.composer;
-                composer.may_be_asked()?;
-                telemetry::report(composer, name).await
+            ["MetricReportDefinitions"] => some(telemetry::report_definitions(self.pool().await?, composer)),
+            ["MetricReportDefinitions", telemetry::REPORT] => some(telemetry::report_definition()),
+            ["MetricReportDefinitions", name] => {
+                maybe(measured::report_definition(self.pool().await?, composer, name))
             }
+            ["MetricReports"] => some(telemetry::reports(self.pool().await?, composer)),
+            ["MetricReports", telemetry::REPORT] => {
+                composer.may_be_asked()?;
+                telemetry::report(composer).await.map(Some)
+            }
+            ["MetricReports", name] => maybe(measured::report(self.pool().await?, composer, name)),
             _ => Ok(None),
         }
     }
@@ -289,8 +356,6 @@ fn in_pool<F: Form>(pool: &Pool, path: &[&str]) -> Result<Option<F>, Refusal> {
         }
         ["CompositionService", "ResourceZones"] => some(composition::zones(pool)),
         ["CompositionService", "ResourceZones", name] => maybe(composition::zone(pool, name)),
-        ["CompositionService", "ActivePool"] => some(composition::pool_of(pool, true)),
-        ["CompositionService", "FreePool"] => some(composition::pool_of(pool, false)),
         _ => Ok(None),
     }
 }

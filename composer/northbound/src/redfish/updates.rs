@@ -2,7 +2,7 @@
 
 use super::names::Names;
 use super::uri;
-use poolwright_redfish_model::{Resource, UpdateService};
+use poolwright_redfish_model::{Resource, UpdateService, UpdateServiceActions};
 use poolwright_service::endpoint::Endpoint;
 use serde_json::{Value, json};
 
@@ -16,6 +16,8 @@ pub(crate) fn service() -> UpdateService {
         name: Some("Firmware, to be read".into()),
         service_enabled: Some(false),
         firmware_inventory: Some(uri::link(AT)),
+        // There are none; clients look for them all the same.
+        actions: Some(Box::new(UpdateServiceActions::default())),
         ..UpdateService::at(uri::at("UpdateService"))
     }
 }

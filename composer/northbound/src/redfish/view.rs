@@ -7,6 +7,8 @@ use super::uri;
 use super::written::{self, Written};
 use axum::body::Bytes;
 use axum::http::StatusCode;
+use poolwright_redfish_model::ODataType;
+use poolwright_redfish_model::schema::{Type, by_odata_type};
 use serde_json::{Map, Value, json};
 use std::pin::Pin;
 
@@ -97,13 +99,23 @@ impl Reader<'_> {
             return Ok(());
         };
         if let Some(filter) = &query.filter {
-            let mut kept = Vec::new();
+            let schema = of_members(collection);
+            if let Some(schema) = schema {
+                filter.fits(schema)?;
+            }
+            let (mut kept, mut strange) = (Vec::new(), Vec::new());
             for member in members {
-                let resource = self.linked(&member).await?;
-                if resource.is_some_and(|resource| filter.takes(&resource)) {
+                let Some(resource) = self.linked(&member).await? else {
+                    continue;
+                };
+                if filter.takes(&resource) {
                     kept.push(member);
                 }
+                if schema.is_none() {
+                    strange.push(resource);
+                }
             }
+            filter.fits_some(&strange)?;
             members = kept;
             collection["Members@odata.count"] = json!(members.len());
         }
@@ -199,6 +211,13 @@ impl Reader<'_> {
     }
 }
 
+/// The schema of what is in a collection, where it is one that is known here.
+fn of_members(collection: &Value) -> Option<&'static Type> {
+    let odata_type = ODataType::parse(collection["@odata.type"].as_str()?)?;
+    let kind = odata_type.name.strip_suffix("Collection")?;
+    by_odata_type(&format!("#{kind}.{kind}"))
+}
+
 /// A collection that has nothing but members to be expanded.
 fn is_list(resource: &Value) -> bool {
     let Some(properties) = resource.as_object() else {
@@ -228,8 +247,15 @@ fn no_collection(parameter: &str, path: &str) -> Refusal {
 fn too_much() -> Refusal {
     let text = format!("More than {MOST_EXPANDED} resources would be in the answer.");
     let next = "Expand less, or fewer members at a time with $top and $skip.";
-    let status = StatusCode::BAD_REQUEST;
-    Refusal::new(status, "QueryParameterOutOfRange", &["$expand"], text, next)
+    let (status, args) = (
+        StatusCode::BAD_REQUEST,
+        [
+            "What was asked for",
+            "$expand",
+            &format!("up to {MOST_EXPANDED} resources"),
+        ],
+    );
+    Refusal::new(status, "QueryParameterOutOfRange", &args, text, next)
 }
 
 /// The selected properties, and those that every answer has.
@@ -268,6 +294,19 @@ fn keep(kept: &mut Map<String, Value>, from: &Value, path: &[String]) {
         let note = format!("{name}{note}");
         if let Some(value) = from.get(&note) {
             kept.insert(note, value.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many arguments each has is looked at where it is made.
+    #[test]
+    fn what_is_refused_here_has_the_arguments_of_the_registry() {
+        for refused in [too_much(), no_collection("only", "/redfish/v1")] {
+            assert_eq!(refused.status, StatusCode::BAD_REQUEST);
         }
     }
 }

@@ -2,8 +2,11 @@
 
 use super::message::Refusal;
 use super::root;
-use crate::{Api, limits, unique};
+use crate::limits::{self, Unread};
+use crate::{Api, unique};
+use axum::body::HttpBody as _;
 use axum::body::{Body, Bytes};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use poolwright_service::{ErrorCode, ServiceError};
@@ -146,15 +149,43 @@ pub(super) fn described_by(resource: &[u8]) -> Option<String> {
     Some(format!("<{}/{versioned}.json>; rel=describedby", root::PUBLISHED))
 }
 
+/// What is sent is said to be JSON: a page in somebody's browser can send other things to here, and not that.
+pub(super) fn said_to_be_json(parts: &Parts, body: &Body) -> Result<(), Refusal> {
+    let kind = parts.headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()?.split(';').next());
+    let is_json = kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
+    if is_json || body.is_end_stream() {
+        return Ok(());
+    }
+    let text = "What is sent here is JSON, and must be said to be.";
+    let (status, next) = (
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "Say Content-Type: application/json.",
+    );
+    Err(Refusal::new(
+        status,
+        "HeaderInvalid",
+        &["Content-Type"],
+        text,
+        next,
+    ))
+}
+
 /// All of a body.
 pub(super) async fn bytes(api: &Api, body: Body, most: usize) -> Result<Bytes, Refusal> {
     let within = api.limits.body;
-    limits::read(body, most, within).await.ok_or_else(|| {
-        let text =
-            format!("The body is longer than {most} bytes, or it broke off, or took longer than {within:?}.");
-        let status = StatusCode::PAYLOAD_TOO_LARGE;
-        Refusal::new(status, "PayloadTooLarge", &[], text, "Send less, or faster.")
-    })
+    limits::read(body, most, within)
+        .await
+        .map_err(|unread| match unread {
+            Unread::TooLong => {
+                let text = format!("The body is longer than {most} bytes.");
+                let status = StatusCode::PAYLOAD_TOO_LARGE;
+                Refusal::new(status, "PayloadTooLarge", &[], text, "Send less.")
+            }
+            Unread::BrokeOff => {
+                Refusal::malformed_json(&format!("it broke off, or took longer than {within:?}"))
+            }
+        })
 }
 
 pub(super) async fn json(api: &Api, body: Body, most: usize) -> Result<Value, Refusal> {

@@ -7,8 +7,9 @@ use poolwright_model::id::DemandId;
 use poolwright_model::units::Bytes;
 use poolwright_redfish_model::ComputerSystem;
 use poolwright_redfish_model::check::Violation;
-use poolwright_service::demand::DemandSpec;
+use poolwright_service::demand::{DemandSpec, profile_name};
 use poolwright_service::misread::{located, sentence};
+use poolwright_service::{ServiceError, size};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -101,6 +102,50 @@ pub(super) fn wishes(request: &Value) -> Result<DemandSpec, Refusal> {
     })
 }
 
+/// Whether there are the kind of GPU and the model that are wanted; `kinds`: those of the pool.
+pub(super) fn are_known(request: &Value, spec: &DemandSpec, kinds: &BTreeSet<&str>) -> Result<(), Refusal> {
+    let unknown = |place: &str, value: &str, why: ServiceError, next: &str| {
+        let name = place.rsplit('/').next().unwrap_or(place);
+        let hint = why.hint.unwrap_or_default();
+        let text = format!("{place}: {}.", why.message);
+        let next = format!("{hint}; {next}");
+        let (status, args) = (StatusCode::BAD_REQUEST, [value, name]);
+        Err(Refusal::new(
+            status,
+            "PropertyValueNotInList",
+            &args,
+            text,
+            next.trim_start_matches("; "),
+        )
+        .related(place))
+    };
+    if let Some(kind) = &spec.kind
+        && let Err(why) = profile_name(kind)
+    {
+        let place = match request["Processors"].is_null() {
+            true => "Oem/Poolwright/Kind",
+            false => "Processors/Members/0/Model",
+        };
+        let listed: Vec<&str> = kinds.iter().copied().collect();
+        let next = match listed.as_slice() {
+            [] => "no kind of GPU is in the pool".to_owned(),
+            listed => format!("in the pool are {}", listed.join(", ")),
+        };
+        return unknown(place, kind, why, &next);
+    }
+    if let (Some(model), None) = (&spec.model, &spec.config)
+        && let Err(why) = size::model(model)
+    {
+        return unknown(
+            "Oem/Poolwright/Model",
+            model,
+            why,
+            "a config.json goes into Config",
+        );
+    }
+    Ok(())
+}
+
 /// So many GPUs of a kind, as settings of a demand.
 fn of_gpus(request: &Value) -> Result<Map<String, Value>, Refusal> {
     let members = request["Processors"]["Members"].as_array();
@@ -163,7 +208,10 @@ fn of_model(request: &Value) -> Result<Vec<Setting>, Refusal> {
         let name = snake_case(&pascal);
         // Written in another way it would be another word of Redfish.
         match SETTINGS.contains(&name) && pascal_case(&name) == pascal {
-            true => Ok(Setting { name, value }),
+            true => Ok(Setting {
+                value: in_tokens(&name, value),
+                name,
+            }),
             false => {
                 let path = format!("/Oem/Poolwright/{pascal}");
                 let args = vec![pascal];
@@ -173,6 +221,23 @@ fn of_model(request: &Value) -> Result<Vec<Setting>, Refusal> {
         }
     };
     said.into_iter().map(one).collect()
+}
+
+/// A context as people write it: `8k` is 8192 tokens. What is none is left for its reader to refuse.
+fn in_tokens(name: &str, value: Value) -> Value {
+    let Some(text) = value.as_str().filter(|_| name == "context") else {
+        return value;
+    };
+    let units = [('k', 1 << 10), ('K', 1 << 10), ('m', 1 << 20), ('M', 1 << 20)];
+    let given = units
+        .iter()
+        .find_map(|(letter, unit)| Some((text.strip_suffix(*letter)?, *unit)));
+    let (digits, unit) = given.unwrap_or((text, 1));
+    let tokens = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|tokens| tokens.checked_mul(unit));
+    tokens.map_or_else(|| value.clone(), Value::from)
 }
 
 /// A name as Redfish writes it as ours: `MicroBatch` is `micro_batch`.

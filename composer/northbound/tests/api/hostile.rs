@@ -275,3 +275,66 @@ fn every_encoding_of_a_path_is_decided_alike() {
     });
     runtime.block_on(running.stop());
 }
+
+/// Pages of other sites, in the browser of somebody whose name and password it remembers.
+#[tokio::test]
+async fn what_a_page_of_another_site_would_change_is_refused_and_what_reads_is_let_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = manager(dir.path()).await;
+    let (client, password) = (client(&running), password(dir.path()));
+    let own = format!("https://{}", running.address);
+    let ask = async |method: &str, path: &str, said: &[(&str, &str)]| {
+        let request = client.request(method.parse().unwrap(), format!("{own}{path}"));
+        let request = said
+            .iter()
+            .fold(request, |request, (name, value)| request.header(*name, *value));
+        let answer = request.basic_auth("admin", Some(&password)).send().await.unwrap();
+        (
+            answer.status().as_u16(),
+            answer.json::<Value>().await.unwrap_or_default(),
+        )
+    };
+    let night = "/redfish/v1/JobService/Jobs/night/Actions/Job.ForceStart";
+    let changes = [
+        ("POST", night),
+        ("DELETE", "/redfish/v1/AccountService/Accounts/nobody"),
+        ("POST", "/api/v1/endpoints/box-1/test"),
+        ("DELETE", "/api/v1/demands/nobody"),
+    ];
+    let others: [&[(&str, &str)]; 4] = [
+        &[("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "same-site"), ("origin", own.as_str())],
+        &[("origin", "https://evil.example")],
+        &[("origin", "null")],
+    ];
+    let ours: [&[(&str, &str)]; 3] = [
+        &[],
+        &[("sec-fetch-site", "same-origin"), ("origin", own.as_str())],
+        &[("sec-fetch-site", "none")],
+    ];
+    for (method, path) in changes {
+        for said in others {
+            let (status, told) = ask(method, path, said).await;
+            assert_eq!(status, 403, "{method} {path} {said:?}: {told}");
+            assert!(told.to_string().contains("a page"), "{told}");
+            let is_redfish = told["error"]["@Message.ExtendedInfo"].is_array();
+            assert_eq!(is_redfish, path.starts_with("/redfish"), "{told}");
+        }
+        for said in ours {
+            let (status, told) = ask(method, path, said).await;
+            assert_ne!(status, 403, "{method} {path} {said:?}: {told}");
+        }
+    }
+    // A wrong password from there counts for nothing, and reading changes nothing.
+    let evil = [("origin", "https://evil.example")];
+    for _ in 0..6 {
+        let login = client.post(format!("{own}/redfish/v1/SessionService/Sessions"));
+        let login = login.json(&json!({ "UserName": "admin", "Password": "a wrong one" }));
+        let refused = login.header(evil[0].0, evil[0].1).send().await.unwrap();
+        assert_eq!(refused.status(), 403);
+    }
+    for path in ["/redfish/v1/Managers", "/api/v1/demands"] {
+        assert_eq!(ask("GET", path, &evil).await.0, 200, "{path}");
+    }
+    running.stop().await;
+}

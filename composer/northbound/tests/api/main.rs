@@ -8,6 +8,8 @@ mod forecast;
 mod hostile;
 mod openapi;
 mod privileges;
+mod refusals;
+mod sessions;
 mod simulating;
 mod sizing;
 #[path = "../support/mod.rs"]
@@ -293,7 +295,7 @@ async fn what_is_wrong_with_a_request_is_said() {
     }
     let (status, error) = ask("POST", "/demands", " ".repeat(17 << 20)).await;
     assert!(
-        status == 400 && error["message"].as_str().unwrap().contains("limit"),
+        status == 413 && error["message"].as_str().unwrap().contains("16777216 bytes"),
         "{status} {error}"
     );
     running.stop().await;

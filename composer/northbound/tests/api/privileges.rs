@@ -23,16 +23,21 @@ struct Door {
     running: Running,
     client: reqwest::Client,
     admin: String,
+    /// That of somebody else, which is open.
+    session: String,
 }
 
 impl Door {
     async fn open(dir: &Path) -> Self {
         let running = manager(dir).await;
-        Self {
+        let mut door = Self {
             client: client(&running),
             admin: password(dir),
             running,
-        }
+            session: String::new(),
+        };
+        door.session = door.somebody("ReadOnly", "somebody-else").await.session;
+        door
     }
 
     fn request(&self, method: &Method, path: &str) -> reqwest::RequestBuilder {
@@ -46,8 +51,8 @@ impl Door {
         answer.unwrap().json().await.unwrap()
     }
 
-    async fn somebody(&self, role: &'static str) -> Somebody {
-        let new = json!({ "UserName": role, "Password": PASSWORD, "RoleId": role });
+    async fn somebody(&self, role: &'static str, name: &str) -> Somebody {
+        let new = json!({ "UserName": name, "Password": PASSWORD, "RoleId": role });
         let accounts = self.request(&Method::POST, "/redfish/v1/AccountService/Accounts");
         let made = accounts
             .basic_auth("admin", Some(&self.admin))
@@ -55,7 +60,7 @@ impl Door {
             .send()
             .await;
         assert_eq!(made.unwrap().status(), 201, "{role}");
-        let login = json!({ "UserName": role, "Password": PASSWORD });
+        let login = json!({ "UserName": name, "Password": PASSWORD });
         let sessions = self.request(&Method::POST, "/redfish/v1/SessionService/Sessions");
         let opened = sessions.json(&login).send().await.unwrap();
         let header = |name: &str| opened.headers()[name].to_str().unwrap().to_owned();
@@ -114,8 +119,8 @@ fn places(document: &str) -> Vec<(String, Method, String, bool)> {
     found
 }
 
-/// A place that a path leads to: one that is nobody's, and where there is one also somebody's own.
-fn instances(path: &str, who: &Somebody) -> Vec<(String, bool)> {
+/// A place that a path leads to: one that is nobody's, and where there is one also somebody's own, and somebody else's.
+fn instances(path: &str, who: &Somebody, others: &str) -> Vec<(String, bool)> {
     let nobodys = (1..5).fold(path.to_owned(), |path, n| {
         path.replace(&format!("{{Id{n}}}"), "nobody")
     });
@@ -125,7 +130,8 @@ fn instances(path: &str, who: &Somebody) -> Vec<(String, bool)> {
         _ => None,
     };
     let own = own.map(|own| (own, true));
-    [(nobodys, false)].into_iter().chain(own).collect()
+    let others = (path == "/redfish/v1/SessionService/Sessions/{Id1}").then(|| (others.to_owned(), false));
+    [(nobodys, false)].into_iter().chain(own).chain(others).collect()
 }
 
 #[tokio::test]
@@ -148,14 +154,14 @@ async fn each_role_is_let_in_where_the_served_registry_lets_it_in_by_redfish() {
 
     let mut compared = 0;
     for role in ROLES {
-        let who = door.somebody(role).await;
+        let who = door.somebody(role, role).await;
         for (path, method, entity, open) in &places {
             let head = (*method == Method::GET && !path.ends_with("/SSE")).then_some(Method::HEAD);
             for method in [Some(method.clone()), head].into_iter().flatten() {
                 let needed = entities
                     .get(entity.as_str())
                     .unwrap_or_else(|| panic!("{entity} is not in the registry"));
-                for (place, own) in instances(path, &who) {
+                for (place, own) in instances(path, &who, &door.session) {
                     let enough = |one: &Value| {
                         let all = one["Privilege"].as_array().unwrap();
                         all.iter().all(|privilege| {
@@ -168,6 +174,11 @@ async fn each_role_is_let_in_where_the_served_registry_lets_it_in_by_redfish() {
                     // Who shows no password that is right is nobody, whatever session there is.
                     let denied = status == 403 || status == 401 && !open;
                     assert_eq!(!denied, may, "{role}: {method} {place} ({entity}): {status}");
+                    let is_there = own || place == door.session;
+                    assert!(
+                        !may || !is_there || status != 404,
+                        "{role}: {method} {place} is hidden"
+                    );
                     assert_ne!(status, 405, "{role}: {method} {place} is told, and not allowed");
                     compared += 1;
                 }
@@ -185,7 +196,7 @@ async fn each_role_is_let_in_where_the_served_document_says_so_by_the_json_api()
     let document = door.read("/api/v1/openapi.json").await;
     let mut compared = 0;
     for role in ROLES {
-        let who = door.somebody(role).await;
+        let who = door.somebody(role, role).await;
         for (path, methods) in document["paths"].as_object().unwrap() {
             for (method, operation) in methods.as_object().unwrap() {
                 let method: Method = method.to_uppercase().parse().unwrap();

@@ -115,7 +115,7 @@ async fn jobs_are_replayed_as_on_the_command_line_and_what_can_not_be_is_refused
     }
     let (status, error) = ask(&with("trace", json!("x".repeat(8 << 20)))).await;
     assert!(
-        status == 400 && error.to_string().contains("8388608 bytes"),
+        status == 413 && error.to_string().contains("8388608 bytes"),
         "{status} {error}"
     );
     let mut short = endless();

@@ -98,7 +98,7 @@ async fn a_job_is_sized_as_on_the_command_line_and_what_can_not_be_is_refused_wi
     }
     let (status, error) = ask(json!({"model": "8B", "config": {"padding": "x".repeat(1 << 20)}})).await;
     assert!(
-        status == 400 && error.to_string().contains("1048576 bytes") && error["error"]["hint"].is_string(),
+        status == 413 && error.to_string().contains("1048576 bytes") && error["error"]["hint"].is_string(),
         "{status} {error}"
     );
 

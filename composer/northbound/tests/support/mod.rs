@@ -131,6 +131,15 @@ impl Manager {
         (answer.status().as_u16(), answer.json().await.unwrap_or_default())
     }
 
+    /// An account that may read: its name and its password.
+    pub async fn reader(&self) -> (&'static str, &'static str) {
+        let (name, password) = ("kim", "a lamp beside an open window");
+        let account = json!({ "UserName": name, "Password": password, "RoleId": "ReadOnly" });
+        let made = self.ask("POST", "AccountService/Accounts").json(&account);
+        assert_eq!(made.send().await.unwrap().status(), 201);
+        (name, password)
+    }
+
     pub async fn listen(&self, query: &str) -> Stream {
         let opened = self.ask("GET", &format!("EventService/SSE{query}")).send().await;
         Stream::of(opened.unwrap())

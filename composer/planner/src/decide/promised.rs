@@ -64,7 +64,7 @@ impl<'a> Draft<'a, '_> {
     }
 
     /// The alternatives that its tenant may hold, and the others with the limit that they meet.
-    fn allowed(&self, wish: &Wish<'_>) -> (Vec<GpuSet>, Vec<Tried>) {
+    pub(super) fn allowed(&self, wish: &Wish<'_>) -> (Vec<GpuSet>, Vec<Tried>) {
         let (tenant, has) = (&wish.demand.tenant, wish.gpus());
         let holds = self.ledger.held_by(tenant).saturating_sub(has);
         let (mut allowed, mut above) = (Vec::new(), Vec::new());
@@ -187,7 +187,7 @@ fn some_of(capacity: &mut Capacity<'_>, need: &Need) -> Vec<Taken> {
     taken
 }
 
-fn by_any_of(demand: &Demand, alternatives: Vec<GpuSet>) -> Demand {
+pub(super) fn by_any_of(demand: &Demand, alternatives: Vec<GpuSet>) -> Demand {
     let mut narrowed = demand.clone();
     narrowed.need.alternatives = alternatives;
     narrowed

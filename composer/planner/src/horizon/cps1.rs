@@ -8,7 +8,7 @@ use super::fabric::Fabric;
 use super::payable;
 use super::problem::{Cost, Costs, Group, Host, Problem, UNIT};
 use super::wanted::{self, Wanted};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 
 /// More slots, hosts, GPUs or demands than this are taken for a mistake.
@@ -36,7 +36,7 @@ pub struct Instance {
 }
 
 /// A host of the schema.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InstanceHost {
     pub id: String,
     pub slots: u64,
@@ -46,7 +46,7 @@ pub struct InstanceHost {
 }
 
 /// A GPU of the schema.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InstanceGpu {
     pub id: String,
     #[serde(rename = "type")]
@@ -61,24 +61,24 @@ pub struct InstanceGpu {
 }
 
 /// A demand of the schema.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InstanceDemand {
     pub id: String,
     #[serde(default)]
     pub tenant: String,
     pub start: i64,
     /// The first slot after it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<i64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<i64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_mem_gb: Option<f64>,
     pub weight: f64,
 }
 
 /// The prices of the schema.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct InstanceCosts {
     pub unmet_per_gpu_slot: f64,
     pub attach: f64,
@@ -86,6 +86,20 @@ pub struct InstanceCosts {
     pub host_fire_up: f64,
     pub hop_per_gpu_slot: f64,
     pub energy_per_kwh: f64,
+}
+
+impl Default for InstanceCosts {
+    /// Those of the schema's own instances.
+    fn default() -> Self {
+        Self {
+            unmet_per_gpu_slot: 500.0,
+            attach: 60.0,
+            detach: 20.0,
+            host_fire_up: 100.0,
+            hop_per_gpu_slot: 2.0,
+            energy_per_kwh: 100.0,
+        }
+    }
 }
 
 /// What is wrong with an instance: which field, what it says, and what it may say.

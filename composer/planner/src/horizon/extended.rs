@@ -9,7 +9,7 @@ pub use fabric::{CostsExtension, FabricExtension, Hops, HostFabric, Switch};
 use super::cps1::{self, Instance, Invalid, invalid, written};
 use super::problem::{Cost, Problem, Quota, UNIT};
 use super::wanted::Wanted;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -35,46 +35,51 @@ pub struct Extension {
 }
 
 /// When a host is closed, and what it reaches.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostExtension {
     /// Windows in which nothing runs there. What is attached may stay.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub closed: Vec<Window>,
     #[serde(flatten)]
     pub fabric: HostFabric,
 }
 
 /// Whether a GPU may be moved, and what a host must map for it.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuExtension {
     /// It stays where it is, attached or not, takes its room there, and serves no demand.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub pinned: bool,
     /// GiB of its BARs.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub bar_gib: f64,
 }
 
 /// Slots, the end not among them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     pub start: i64,
     pub end: i64,
 }
 
 /// What a tenant may use.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tenant {
     pub id: String,
     /// GPUs in use at a time; left out: any number.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_gpus: Option<u64>,
     /// GPUs that others leave for it whenever it has demands for as many.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub guaranteed_gpus: u64,
     /// Its weight among tenants that share fairly; left out: 1, where any has one or being short has a price.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
+}
+
+/// Whether a file says no more of it than where it is left out.
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Judges a file of the schema and makes a problem of it. Both are read from the same file.

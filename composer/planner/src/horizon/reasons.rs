@@ -4,6 +4,7 @@
 mod bundles;
 mod ending;
 mod fabric;
+mod words;
 
 use super::classes::MUST;
 use super::problem::{Demand, Host, Need, Problem, UNIT};
@@ -93,7 +94,8 @@ pub(super) fn why(state: &mut State<'_>, index: usize, scratch: &mut Scratch) ->
     if let Some((used, share)) = state.beyond_share(demand).filter(|_| !never) {
         let tenant = &demand.tenant;
         reason.push_str(&format!(
-            "; tenant {tenant} uses {used} GPUs then, and its fair share is {share}"
+            "; tenant {tenant} uses {} then, and its fair share is {share}",
+            words::gpus(used)
         ));
         help.push(format!("a greater weight for tenant {tenant}"));
     }
@@ -148,6 +150,7 @@ fn units(cost: i64) -> String {
 /// What no plan could serve.
 fn never(problem: &Problem, demand: &Demand, need: &Need) -> Option<Why> {
     let (gpus, choices) = (need.gpus, problem.groups_for(need));
+    let wanted = words::gpus(gpus);
     if let Some(kinds) = need.kinds.as_ref().filter(|_| choices.is_empty()) {
         let kinds: Vec<&str> = kinds.iter().map(|kind| problem.kinds[*kind].as_str()).collect();
         let reason = format!(
@@ -158,7 +161,7 @@ fn never(problem: &Problem, demand: &Demand, need: &Need) -> Option<Why> {
         return Some((reason, vec!["other types of GPU in its list".to_owned()]));
     }
     if problem.groups.is_empty() {
-        let reason = format!("it wants {gpus} GPUs, and there are none at all");
+        let reason = format!("it wants {wanted}, and there are none at all");
         return Some((reason, vec![format!("GPUs of {} GB or more", need.memory_gb)]));
     }
     if choices.is_empty() {
@@ -183,8 +186,8 @@ fn never(problem: &Problem, demand: &Demand, need: &Need) -> Option<Why> {
         && u32::from(gpus) > quota.most
     {
         let (tenant, most) = (&quota.tenant, quota.most);
-        let reason = format!("it wants {gpus} GPUs, and tenant {tenant} may use {most} at a time");
-        return Some((reason, vec![format!("a limit of {gpus} GPUs for {tenant}")]));
+        let reason = format!("it wants {wanted}, and tenant {tenant} may use {most} at a time");
+        return Some((reason, vec![format!("a limit of {wanted} for {tenant}")]));
     }
     let may = |host: &usize| demand.hosts.as_ref().is_none_or(|hosts| hosts.contains(host));
     let (which, hosts): (_, Vec<usize>) = match demand.hosts {
@@ -203,21 +206,21 @@ fn never(problem: &Problem, demand: &Demand, need: &Need) -> Option<Why> {
     if room >= gpus
         && !(hosts.iter().filter(large)).any(|host| problem.may_run(demand, *host, &demand.window))
     {
-        let (from, to) = (demand.window.start, demand.window.end - 1);
+        let slots = words::slots(&demand.window);
         let large = hosts.iter().filter(large).map(|host| &problem.hosts[*host]);
         let reason = format!(
-            "every host that it may run on with room for {gpus} GPUs is closed at some time in slots {from} to {to}{}",
+            "every host that it may run on with room for {wanted} is closed at some time in {slots}{}",
             closings(large, &demand.window)
         );
         return Some((reason, vec!["one of them open for all of its window".to_owned()]));
     }
     if gpus > room {
-        let reason = format!("it wants {gpus} GPUs on one host, and {which} has room for {room}");
+        let reason = format!("it wants {wanted} on one host, and {which} has room for {room}");
         let smaller = match room {
             0 => String::new(),
             room => format!(", or a demand for {room} at most"),
         };
-        return Some((reason, vec![format!("a host with room for {gpus} GPUs{smaller}")]));
+        return Some((reason, vec![format!("a host with room for {wanted}{smaller}")]));
     }
     let count = |choice: &&Vec<usize>| {
         choice
@@ -233,7 +236,7 @@ fn never(problem: &Problem, demand: &Demand, need: &Need) -> Option<Why> {
             .map(|group| u32::from(problem.groups[*group].pinned))
             .sum();
         let lacking = u32::from(gpus) - count;
-        let mut help = vec![format!("{lacking} more GPUs of {kind}")];
+        let mut help = vec![format!("{} of {kind}", words::more_gpus(lacking))];
         let beside = match pinned {
             0 => String::new(),
             pinned => {
@@ -245,7 +248,7 @@ fn never(problem: &Problem, demand: &Demand, need: &Need) -> Option<Why> {
             }
         };
         let reason = format!(
-            "it wants {gpus} GPUs of one kind with {} GB, and of {kind} there are {count}{beside}",
+            "it wants {wanted} of one kind with {} GB, and of {kind} there are {count}{beside}",
             need.memory_gb
         );
         return Some((reason, help));
@@ -258,6 +261,7 @@ fn no_room(state: &State<'_>, index: usize, need: &Need) -> Option<Why> {
     let problem = state.problem;
     let demand = &problem.demands[index];
     let (gpus, choices) = (u32::from(need.gpus), problem.groups_for(need));
+    let wanted = words::gpus(gpus);
     // How many are free of each kind all the time: a demand must get all its GPUs of one kind.
     let free = |choice: &Vec<usize>, window: Range<usize>| {
         choice
@@ -282,18 +286,20 @@ fn no_room(state: &State<'_>, index: usize, need: &Need) -> Option<Why> {
         })
         .max_by_key(|(_, free)| *free)?;
     let most_room = room(window.clone()).unwrap_or(0);
-    let span = format!("slots {} to {}", window.start, window.end - 1);
+    let span = words::slots(&window);
     let mut help = Vec::new();
     let left = state.within_limit(demand);
     if let Some(quota) = demand.quota.map(|quota| &problem.quotas[quota])
         && left < gpus
     {
         let tenant = &quota.tenant;
-        let reason =
-            format!("it wants {gpus} GPUs, and in {span} tenant {tenant} may use {left} more at most");
+        let reason = format!("it wants {wanted}, and in {span} tenant {tenant} may use {left} more at most");
         return Some((
             reason,
-            vec![format!("{} more GPUs in the limit of {tenant}", gpus - left)],
+            vec![format!(
+                "{} in the limit of {tenant}",
+                words::more_gpus(gpus - left)
+            )],
         ));
     }
     let enough = choices
@@ -306,15 +312,24 @@ fn no_room(state: &State<'_>, index: usize, need: &Need) -> Option<Why> {
         return Some(guaranteed(state, (demand, gpus), choice));
     }
     let reason = if most < gpus {
-        help.push(format!("{} more GPUs of {kind} in {span}", gpus - most));
-        format!("it wants {gpus} GPUs, and in {span} at most {most} of one kind ({kind}) are free throughout")
+        help.push(format!("{} of {kind} in {span}", words::more_gpus(gpus - most)));
+        let throughout = match window.len() {
+            1 => "",
+            _ => " throughout",
+        };
+        let free = match most {
+            0 => format!("none of {} is free", kinds(problem, &choices)),
+            1 => format!("at most 1 of one kind ({kind}) is free"),
+            most => format!("at most {most} of one kind ({kind}) are free"),
+        };
+        format!("it wants {wanted}, and in {span} {free}{throughout}")
     } else if u32::from(most_room) < gpus {
         help.push(format!(
-            "room for {} more GPUs at a host in {span}",
-            gpus - u32::from(most_room)
+            "room for {} at a host in {span}",
+            words::more_gpus(gpus - u32::from(most_room))
         ));
         format!(
-            "it wants {gpus} GPUs on one host, and in {span} no host has room for more than {most_room} more"
+            "it wants {wanted} on one host, and in {span} no host has room for more than {most_room} more"
         )
     } else {
         return fabric::in_the_way(problem, (demand, need), Some(state));
@@ -337,6 +352,16 @@ fn no_room(state: &State<'_>, index: usize, need: &Need) -> Option<Why> {
     Some((reason, help))
 }
 
+/// The kinds of these choices, none of which is free.
+fn kinds(problem: &Problem, choices: &[Vec<usize>]) -> String {
+    let mut kinds: Vec<&str> = choices
+        .iter()
+        .map(|choice| problem.kinds[problem.groups[choice[0]].kind].as_str())
+        .collect();
+    kinds.dedup();
+    kinds.join(" or ")
+}
+
 /// For whom GPUs of these groups are kept that a demand would need.
 fn guaranteed(state: &State<'_>, (demand, gpus): (&Demand, u32), groups: &[usize]) -> Why {
     let quotas = &state.problem.quotas;
@@ -347,9 +372,9 @@ fn guaranteed(state: &State<'_>, (demand, gpus): (&Demand, u32), groups: &[usize
         .map(|(quota, count)| format!("{count} for tenant {}", quotas[*quota].tenant))
         .collect();
     let reason = format!(
-        "it wants {gpus} GPUs, and in slots {} to {} others leave {left} at most, for what is guaranteed is kept: {}",
-        demand.window.start,
-        demand.window.end - 1,
+        "it wants {}, and in {} others leave {left} at most, for what is guaranteed is kept: {}",
+        words::gpus(gpus),
+        words::slots(&demand.window),
         for_whom.join(", ")
     );
     let who = match demand.tenant.as_str() {
@@ -359,7 +384,7 @@ fn guaranteed(state: &State<'_>, (demand, gpus): (&Demand, u32), groups: &[usize
     let more = gpus.saturating_sub(left);
     let help = vec![
         format!("a guarantee of more GPUs for {who}"),
-        format!("{more} more GPUs"),
+        words::more_gpus(more),
     ];
     (reason, help)
 }
@@ -370,7 +395,7 @@ fn closings<'p>(hosts: impl Iterator<Item = &'p Host>, window: &Range<usize>) ->
     let told = hosts.filter_map(|host| {
         let meets = |closed: &&Range<usize>| window.start < closed.end && closed.start < window.end;
         let closed = host.closed.iter().find(meets)?;
-        Some(format!("{} in {} to {}", host.id, closed.start, closed.end - 1))
+        Some(format!("{} in {}", host.id, words::slots(closed)))
     });
     let mut told: Vec<String> = told.collect();
     if told.len() > SHOWN {

@@ -6,92 +6,93 @@ mod running;
 
 use super::bundle::{Bundle, Phase, Share};
 use super::cps1::{Instance, InstanceDemand, Invalid, MOST_TOGETHER, amount, invalid};
+use super::extended::is_default;
 use super::payable::MOST_COST;
 use super::problem::{Cost, Demand, Group, Need, Problem, UNIT, choices};
 use phases::{At, PhaseAt, parts, phases};
 pub(super) use running::can_go_on;
 pub use running::{Preemptible, Running};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 
 /// No priority is higher.
 const MOST_PRIORITY: u32 = 1000;
 
 /// What a file may say of a demand beyond `cps-1`.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wanted {
     /// Hosts that it may run on; left out: all.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
     /// Types of GPU that it may have; left out: all with enough memory.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub types: Option<Vec<String>>,
     /// Slots before its window in which its GPUs are attached and checked already; paid for as at work. What of them
     /// would lie before the horizon is past.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub lead: u64,
     /// All its GPUs are behind one switch.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub one_switch: bool,
     /// Higher ones are served first, whatever that costs; 0: as far as it is worth what it costs.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub priority: u32,
     /// Sets of GPUs of which it gets one, the first preferred: in place of `gpus`, `min_mem_gb` and `types`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<Vec<WantedGpus>>,
     /// It spans hosts: so many times what it wants, each on one host.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<WantedParts>,
     /// It runs when the horizon begins, and stays where it is.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<Running>,
     /// It may be ended early all the same.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preemptible: Option<Preemptible>,
     /// Windows that follow each other from `start` on, each with GPUs and parts of its own; served all, or none.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phases: Option<Vec<WantedPhase>>,
 }
 
 /// How many parts a demand has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WantedParts {
     /// With fewer it can do nothing.
     pub least: u64,
     /// Left out: as many as `least`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<u64>,
     /// Two of them may run on one host.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub same_host_ok: bool,
 }
 
 /// What a demand wants in one of several windows.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WantedPhase {
     /// How long it is.
     pub slots: i64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<i64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_mem_gb: Option<f64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub types: Option<Vec<String>>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<Vec<WantedGpus>>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<WantedParts>,
 }
 
 /// A set of GPUs that a demand can do with.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WantedGpus {
     pub gpus: i64,
     pub min_mem_gb: f64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub types: Option<Vec<String>>,
     /// What it costs to be served so, in the unit of costs.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub penalty: f64,
 }
 

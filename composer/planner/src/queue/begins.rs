@@ -139,6 +139,7 @@ impl Begins<'_> {
             demand: started.demand,
             ends: started.ends,
             may_stop: false,
+            is_leaving: false,
             tenant: job.demand.tenant,
             priority: job.demand.priority,
             began: line.now,

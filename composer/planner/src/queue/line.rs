@@ -18,6 +18,8 @@ pub struct WaitingJob {
     pub expected: SignedDuration,
     /// It may be stopped for what the calendar wants, so it need not be over by then.
     pub may_stop: bool,
+    /// Jobs of lower priority that may be stopped make way for it, and those that wait do so behind it.
+    pub preempts: bool,
     /// Not to be tried again before: it could not be begun.
     pub not_before: Option<Timestamp>,
 }
@@ -29,6 +31,8 @@ pub struct RunningJob {
     /// When it is expected to give back what it holds.
     pub ends: Timestamp,
     pub may_stop: bool,
+    /// It lets go of what it holds already, or is about to.
+    pub is_leaving: bool,
     pub tenant: TenantId,
     pub priority: i32,
     pub began: Timestamp,
@@ -221,7 +225,7 @@ impl Line<'_> {
 
     /// What is closed to a demand that begins at a moment; a job has to be over where a host closes.
     pub(super) fn cordoned_for(&self, demand: &Demand, at: Timestamp) -> Cordoned {
-        let job = self.waiting.iter().find(|job| job.demand.id == demand.id);
+        let job = self.waiting_job(&demand.id);
         let ends = job.map_or(Ok(at), |job| at.checked_add(job.expected));
         self.cordoned_within(at, ends.ok())
     }
@@ -231,11 +235,20 @@ impl Line<'_> {
         self.closures.iter().filter_map(|closure| closure.until)
     }
 
+    pub(super) fn waiting_job(&self, id: &DemandId) -> Option<&WaitingJob> {
+        self.waiting.iter().find(|job| job.demand.id == *id)
+    }
+
     /// Whether operations have something in hand.
     fn has_in_hand(&self) -> bool {
-        let of_clients: BTreeSet<&UnitId> = self.reservations.iter().map(|(_, r)| &r.unit).collect();
-        let mut reserved = self.world.reserved.iter();
-        reserved.any(|reserved| !of_clients.contains(&reserved.unit))
+        self.of_clients().len() < self.world.reserved.len()
+    }
+
+    /// What is reserved for clients, and in nobody's hands.
+    pub(super) fn of_clients(&self) -> Vec<Reserved> {
+        let units: BTreeSet<&UnitId> = self.reservations.iter().map(|(_, r)| &r.unit).collect();
+        let reserved = self.world.reserved.iter();
+        reserved.filter(|r| units.contains(&r.unit)).cloned().collect()
     }
 
     /// What is reserved at a moment: what is reserved for a client no longer than it lasts.

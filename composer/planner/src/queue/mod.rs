@@ -29,6 +29,7 @@ mod reserve;
 mod rests;
 mod room;
 mod stops;
+mod turn;
 
 use std::ops::Range;
 

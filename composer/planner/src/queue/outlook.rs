@@ -1,15 +1,16 @@
 //! What of a [`Line`] starts now, and what the others wait for.
 //!
-//! One after the other, in the order of their turns; first whoever is within what its tenant is guaranteed. A job starts
+//! One after the other, in the order of their turns; first whoever is within what its tenant is guaranteed, and whoever
+//! preempts before all of lower priority. A job starts
 //! if it fits beside all that is held, leaves the calendars what they will want before it is over (one within its
 //! tenant's guarantee what goes before that: guarantees, and wants of its own tenant), and delays nobody for
-//! whom a place is kept: the first that does not fit, or may not be moved yet, and each that is guaranteed and does not. A
-//! place is GPUs and, where moves are limited, moves. Where it would be in the way on the GPUs that come first, others are
+//! whom a place is kept: the first that does not fit, or may not be moved yet, and each that is guaranteed or preempts and
+//! does not. A place is GPUs and, where moves are limited, moves. Where it would be in the way on the GPUs that come first, others are
 //! tried once.
 
 use super::line::{Lacking, Line, Then, Trial, WaitingJob, without};
 use super::rests::Rests;
-use crate::promise::width;
+use crate::promise::narrowest;
 use crate::{Composition, Demand, Share, Unplaced, World, kept};
 use jiff::Timestamp;
 use poolwright_model::id::{DemandId, GpuId, TenantId};
@@ -34,7 +35,19 @@ pub struct Place {
     pub demand: DemandId,
     /// Within what its tenant is guaranteed.
     pub guaranteed: bool,
+    /// Jobs of lower priority make way for it.
+    pub preempts: bool,
     pub verdict: Verdict,
+}
+
+impl Place {
+    /// Whether it has no room, and others are to make some.
+    pub(super) fn claims_room(&self) -> bool {
+        let Verdict::Waits { because, .. } = &self.verdict else {
+            return false;
+        };
+        (self.guaranteed || self.preempts) && matches!(because, Because::NoRoom(_))
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -119,13 +132,13 @@ struct InTheWay {
 }
 
 pub(super) struct Pass<'l, 'a> {
-    line: &'l Line<'a>,
+    pub(super) line: &'l Line<'a>,
     /// It is not now: what calendars want by then goes first.
     later: bool,
     pub started: Vec<Started>,
     kept: Vec<Kept>,
     /// GPUs by tenant.
-    holds: BTreeMap<TenantId, u32>,
+    pub(super) holds: BTreeMap<TenantId, u32>,
     /// What did not fit: free room only shrinks.
     in_vain: Vec<Vain<'l>>,
     /// Tenants for which something is kept, for what is expected.
@@ -186,20 +199,13 @@ impl<'l, 'a> Pass<'l, 'a> {
         let mut left: Vec<&WaitingJob> = self.line.waiting.iter().collect();
         let mut places = Vec::with_capacity(left.len());
         while !left.is_empty() {
-            let delays = self.delays();
-            let turn = |job: &&WaitingJob| {
-                let delay = delays.get(&job.demand.tenant).copied().unwrap_or_default();
-                let turn = job.turn.saturating_add(delay).unwrap_or(Timestamp::MAX);
-                (!self.is_guaranteed(job), turn, job.demand.id.clone())
-            };
-            let first = (0..left.len())
-                .min_by_key(|at| turn(&left[*at]))
-                .unwrap_or_default();
+            let first = self.first_of(&left);
             let job = left.remove(first);
             let guaranteed = self.is_guaranteed(job);
             places.push(Place {
                 demand: job.demand.id.clone(),
                 guaranteed,
+                preempts: job.preempts,
                 verdict: self.judge(job, guaranteed),
             });
         }
@@ -235,36 +241,12 @@ impl<'l, 'a> Pass<'l, 'a> {
         self.line.at(demand, &then)
     }
 
-    fn held_by(&self, tenant: &TenantId) -> u32 {
-        self.holds.get(tenant).copied().unwrap_or_default()
-    }
-
-    fn is_guaranteed(&self, job: &WaitingJob) -> bool {
-        let tenant = &job.demand.tenant;
-        self.held_by(tenant).saturating_add(width(&job.demand)) <= self.line.share(tenant).guaranteed
-    }
-
-    /// By how much the jobs of tenants that hold more than their shares are put back.
-    fn delays(&self) -> BTreeMap<TenantId, jiff::SignedDuration> {
-        let waiting = self.line.waiting.iter().map(|job| &job.demand.tenant);
-        let tenants: BTreeSet<&TenantId> = waiting.chain(self.holds.keys()).collect();
-        let held: Vec<(u64, u32)> = tenants
-            .iter()
-            .map(|tenant| (u64::from(self.held_by(tenant)), self.line.share(tenant).weight))
-            .collect();
-        let delays = super::order::delays(&held, self.line.fair_share);
-        let spans = delays
-            .into_iter()
-            .map(|millis| jiff::SignedDuration::from_millis(i64::try_from(millis).unwrap_or(i64::MAX)));
-        tenants.into_iter().cloned().zip(spans).collect()
-    }
-
     fn judge(&mut self, job: &'l WaitingJob, guaranteed: bool) -> Verdict {
         let waits = |because| Verdict::Waits { because, kept: None };
         let now = self.line.now;
         let Share { most, .. } = self.line.share(&job.demand.tenant);
         let holds = self.held_by(&job.demand.tenant);
-        if let Some(most) = most.filter(|most| holds.saturating_add(width(&job.demand)) > *most) {
+        if let Some(most) = most.filter(|most| holds.saturating_add(narrowest(&job.demand)) > *most) {
             return waits(Because::Share { holds, most });
         }
         if let Some(at) = job.not_before.filter(|at| *at > now) {
@@ -404,9 +386,10 @@ impl<'l, 'a> Pass<'l, 'a> {
         rests
     }
 
-    /// A job that can't start: the first, and those that are guaranteed, have a place kept.
+    /// A job that can't start: the first, and those that are guaranteed or preempt, have a place kept.
     fn keep_for(&mut self, job: &WaitingJob, guaranteed: bool, because: Because) -> Verdict {
-        let keeps = self.kept.is_empty() || (guaranteed && self.kept.len() < MOST_KEPT);
+        let is_sure = guaranteed || job.preempts;
+        let keeps = self.kept.is_empty() || (is_sure && self.kept.len() < MOST_KEPT);
         let found = if keeps { self.earliest(job) } else { None };
         if keeps && found.is_none() && self.line.in_motion {
             self.unsettled = true;

@@ -19,7 +19,7 @@ pub enum Counted {
     Gpu(GpuId),
 }
 
-/// Moves that are allowed: in one plan, and in any hour.
+/// Moves that are allowed: in one plan, and in any hour; and how long a GPU stays where it was moved to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowed {
     pub plan: u32,
@@ -27,6 +27,8 @@ pub struct Allowed {
     pub host: u32,
     pub tenant: u32,
     pub gpu: u32,
+    /// No longer than a move counts.
+    pub hold: SignedDuration,
 }
 
 impl Default for Allowed {
@@ -39,6 +41,7 @@ impl Default for Allowed {
             host: any,
             tenant: any,
             gpu: any,
+            hold: SignedDuration::ZERO,
         }
     }
 }
@@ -92,9 +95,23 @@ impl Rests {
         }
     }
 
+    /// How long what was moved stays.
+    fn hold(&self, whose: &Counted) -> Option<SignedDuration> {
+        let hold = self.allowed.hold;
+        (matches!(whose, Counted::Gpu(_)) && !hold.is_zero()).then_some(hold)
+    }
+
     fn left(&self, whose: &Counted, at: Timestamp) -> u32 {
-        let counts = |(made, _): &&(Timestamp, u32)| *made <= at && at.duration_since(*made) < COUNTS;
-        let made = self.made.get(whose).into_iter().flatten();
+        let within = |made: Timestamp, span| made <= at && at.duration_since(made) < span;
+        let made = || self.made.get(whose).into_iter().flatten();
+        if self
+            .hold(whose)
+            .is_some_and(|hold| made().any(|(made, _)| within(*made, hold)))
+        {
+            return 0;
+        }
+        let made = made();
+        let counts = |(made, _): &&(Timestamp, u32)| within(*made, COUNTS);
         let moves: u32 = made.filter(counts).map(|(_, moves)| moves).sum();
         self.allowed(whose).saturating_sub(moves)
     }
@@ -156,6 +173,15 @@ impl Rests {
             .max()
     }
 
+    /// The first moment after this at which a limit lets go of anything, for anybody.
+    #[must_use]
+    pub fn next_let_go(&self, after: Timestamp) -> Option<Timestamp> {
+        let made = self.made.values().flatten();
+        let spans = [COUNTS, self.allowed.hold];
+        let ends = made.flat_map(|(made, _)| spans.map(|span| made.checked_add(span).ok()));
+        ends.flatten().filter(|at| *at > after).min()
+    }
+
     /// The moments after this at which limits let go of something for a demand.
     pub(super) fn ends(&self, demand: &Demand, after: Timestamp) -> BTreeSet<Timestamp> {
         let mine = |whose: &&Counted| !matches!(whose, Counted::Tenant(tenant) if *tenant != demand.tenant);
@@ -192,12 +218,22 @@ impl Rests {
         }
         let most = i64::from(self.allowed(whose)) - i64::from(moves(whose, demand));
         let (mut count, mut lets_go) = (0, Vec::new());
+        let held = self.hold(whose).into_iter().flat_map(|hold| {
+            let made = self.made.get(whose).into_iter().flatten();
+            made.filter_map(move |(made, _)| made.checked_add(hold).ok())
+        });
+        let held: Vec<Timestamp> = held.collect();
         for (at, change) in changes {
             let kept = count > most;
             count += change;
             if kept && count <= most && at > after {
                 lets_go.push(at);
             }
+        }
+        if !held.is_empty() {
+            lets_go.extend(held.into_iter().filter(|at| *at > after));
+            lets_go.retain(|at| !self.keeps(whose, demand, *at));
+            lets_go.sort_unstable();
         }
         lets_go
     }

@@ -1,16 +1,35 @@
-//! Which jobs that run are to make way: for what calendars want, and for what tenants are guaranteed.
+//! Which jobs that run are to make way: for what calendars want, for what tenants are guaranteed, and for jobs of higher
+//! priority that preempt.
 
-use super::line::{Lacking, Line, RunningJob, Then};
-use super::outlook::{Because, MOST_KEPT, Place, Stop, Verdict};
-use crate::Composition;
+use super::line::{Lacking, Line, RunningJob, Then, WaitingJob};
+use super::outlook::{MOST_KEPT, Place, Stop};
+use crate::{Composition, Demand, World};
 use jiff::Timestamp;
 use poolwright_model::id::{DemandId, TenantId};
 use std::collections::BTreeSet;
 
 impl Line<'_> {
-    /// Which jobs that may be stopped are to make way, and when: for what calendars want, and for what tenants are
-    /// guaranteed. The highest priority and the longest run go last.
+    /// Which jobs that may be stopped are to make way, and when. The highest priority and the longest run go last.
     pub(super) fn stops(&self, places: &[Place]) -> Vec<Stop> {
+        let mut stops = self.for_calendars();
+        if !places.iter().any(Place::claims_room) {
+            return stops;
+        }
+        // What is on its way out, or in the hands of operations, is counted on: nobody else goes for it meanwhile.
+        let world = World {
+            reserved: &self.of_clients(),
+            ..self.world
+        };
+        let settled = Line {
+            world,
+            ..self.clone()
+        };
+        settled.for_waiting(places, &mut stops);
+        stops
+    }
+
+    /// For what calendars want.
+    fn for_calendars(&self) -> Vec<Stop> {
         let mut stops: Vec<Stop> = Vec::new();
         for ahead in &self.ahead {
             let told = |id: &DemandId| stops.iter().any(|stop| stop.demand == *id);
@@ -31,22 +50,20 @@ impl Line<'_> {
                 });
             }
         }
-        let waits = |place: &&Place| {
-            let no_room = matches!(
-                &place.verdict,
-                Verdict::Waits {
-                    because: Because::NoRoom(_),
-                    ..
-                }
-            );
-            place.guaranteed && no_room
-        };
+        stops
+    }
+
+    /// For jobs that have no room: those that are guaranteed, and those that preempt.
+    fn for_waiting(&self, places: &[Place], stops: &mut Vec<Stop>) {
+        let leaving = self.running.iter().filter(|job| job.is_leaving);
+        let leaving: BTreeSet<DemandId> = leaving.map(|job| job.demand.clone()).collect();
         let mut kept: Vec<Composition> = Vec::new();
-        for place in places.iter().filter(waits).take(MOST_KEPT) {
-            let Some(job) = self.waiting.iter().find(|job| job.demand.id == place.demand) else {
+        for place in places.iter().filter(|place| place.claims_room()).take(MOST_KEPT) {
+            let Some(job) = self.waiting_job(&place.demand) else {
                 continue;
             };
-            let before: BTreeSet<DemandId> = stops.iter().map(|stop| stop.demand.clone()).collect();
+            let told = stops.iter().map(|stop| &stop.demand);
+            let before: BTreeSet<DemandId> = told.chain(&leaving).cloned().collect();
             let served = |gone: &BTreeSet<DemandId>| {
                 let then = Then {
                     at: self.now,
@@ -58,19 +75,28 @@ impl Line<'_> {
                 self.at(&job.demand, &then)
             };
             let lacks = |gone: &BTreeSet<DemandId>| usize::from(served(gone).is_err());
-            let over = self.above_their_share(&job.demand.tenant);
-            let candidates = self.least_first(|id| over.contains(id) && !before.contains(id));
+            let mut may_go = self.lower_than(job);
+            if place.guaranteed {
+                may_go.extend(self.above_their_share(&job.demand.tenant));
+            }
+            let candidates = self.least_first(|id| may_go.contains(id) && !before.contains(id));
             let new = fewest(&candidates, &before, lacks);
             let gone = before.iter().chain(&new).cloned().collect();
             let composes = served(&gone).unwrap_or_default();
             kept.extend(composes);
+            let Demand {
+                id, tenant, priority, ..
+            } = &job.demand;
+            let label = match place.guaranteed {
+                true => format!("what tenant {tenant} is guaranteed"),
+                false => format!("job {id}, of priority {priority}"),
+            };
             stops.extend(new.into_iter().map(|demand| Stop {
                 demand,
                 at: self.now,
-                label: format!("what tenant {} is guaranteed", job.demand.tenant),
+                label: label.clone(),
             }));
         }
-        stops
     }
 
     fn may_stop(&self) -> impl Iterator<Item = (&DemandId, Timestamp)> {
@@ -104,15 +130,31 @@ impl Line<'_> {
 
     /// Jobs of other tenants that hold more than they are guaranteed.
     fn above_their_share(&self, but: &TenantId) -> BTreeSet<DemandId> {
-        let holds = self.holds();
-        let above = |tenant: &TenantId| {
-            holds.get(tenant).copied().unwrap_or_default() > self.share(tenant).guaranteed
-        };
+        let above = self.above();
         let jobs = self
             .running
             .iter()
-            .filter(|job| job.tenant != *but && above(&job.tenant));
+            .filter(|job| job.tenant != *but && above.contains(&job.tenant));
         jobs.map(|job| job.demand.clone()).collect()
+    }
+
+    /// Jobs that a waiting one may have make way: none of what other tenants are guaranteed.
+    fn lower_than(&self, job: &WaitingJob) -> BTreeSet<DemandId> {
+        let above = self.above();
+        let Demand { tenant, priority, .. } = &job.demand;
+        let lower = |other: &&RunningJob| {
+            let is_free = other.tenant == *tenant || above.contains(&other.tenant);
+            job.preempts && is_free && other.priority < *priority
+        };
+        let jobs = self.running.iter().filter(lower);
+        jobs.map(|job| job.demand.clone()).collect()
+    }
+
+    /// Tenants that hold more than they are guaranteed.
+    fn above(&self) -> BTreeSet<TenantId> {
+        let holds = self.holds().into_iter();
+        let above = holds.filter(|(tenant, holds)| *holds > self.share(tenant).guaranteed);
+        above.map(|(tenant, _)| tenant).collect()
     }
 }
 

@@ -192,7 +192,7 @@ fn what_is_in_the_way_is_said() {
                 ("/hosts/0/closed", closed.clone()),
                 ("/hosts/1/closed", closed.clone()),
             ],
-            "every host that it may run on with room for 2 GPUs is closed at some time in slots 2 to 3: large in 3 to 3, small in 3 to 3",
+            "every host that it may run on with room for 2 GPUs is closed at some time in slots 2 to 3: large in slot 3, small in slot 3",
         ),
         (
             vec![
@@ -265,7 +265,7 @@ fn what_is_kept_for_another_tenant_is_said() {
     let of_d = reasons.iter().find(|one| one.demand == "d").unwrap();
     let told = "others leave 1 at most, for what is guaranteed is kept: 3 for tenant u";
     assert!(of_d.reason.contains(told), "{of_d:?}");
-    assert!(of_d.help.contains(&"1 more GPUs".to_owned()), "{of_d:?}");
+    assert!(of_d.help.contains(&"1 more GPU".to_owned()), "{of_d:?}");
 }
 
 #[test]

@@ -228,12 +228,12 @@ fn what_is_not_served_says_why_and_what_would_help() {
         ),
         (
             vec![(0, 4, 2, 24.0), (2, 4, 1, 24.0)],
-            "at most 0 of one kind (T24)",
-            "1 more GPUs of T24 in slots 2 to 3",
+            "it wants 1 GPU, and in slots 2 to 3 none of T24 is free throughout",
+            "1 more GPU of T24 in slots 2 to 3",
         ),
         (
             vec![(0, 4, 2, 24.0), (2, 4, 1, 24.0)],
-            "at most 0",
+            "none of T24 is free",
             "a window that starts at slot 4, and not at 2",
         ),
     ];
@@ -258,7 +258,7 @@ fn what_is_not_served_says_why_and_what_would_help() {
         (
             full,
             "the largest host has room for 0",
-            "a host with room for 1 GPUs",
+            "a host with room for 1 GPU",
         ),
         (without, "and there are none at all", "GPUs of 24 GB or more"),
     ] {

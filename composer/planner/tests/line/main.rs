@@ -3,6 +3,7 @@
 
 mod closures;
 mod moves;
+mod preempting;
 mod scene;
 #[path = "../support/mod.rs"]
 mod support;

@@ -31,6 +31,7 @@ pub fn waits(id: &str, gpus: u32, hours: i64, turn: i64) -> WaitingJob {
         turn: hour(turn),
         expected: SignedDuration::from_hours(hours),
         may_stop: false,
+        preempts: false,
         not_before: None,
     }
 }
@@ -109,6 +110,7 @@ impl Scene {
             demand: demands[0].id.clone(),
             ends: hour(ends),
             may_stop: id.starts_with("patient"),
+            is_leaving: id.starts_with("leaving"),
             tenant: demands[0].tenant.clone(),
             priority: 0,
             began: hour(0),

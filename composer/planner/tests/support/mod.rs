@@ -22,6 +22,7 @@ pub struct Rack {
     pub demands: Vec<Demand>,
     pub cordoned: Cordoned,
     pub promises: Promises,
+    pub uplinks: Uplinks,
     plans: u32,
 }
 
@@ -46,6 +47,7 @@ impl Rack {
             demands: vec![],
             cordoned: Cordoned::default(),
             promises: Promises::default(),
+            uplinks: Uplinks::default(),
             plans: 0,
         }
     }
@@ -96,6 +98,8 @@ impl Rack {
             host_port: None,
             state: GpuState::Free,
             health: Health::Ok,
+            firmware: None,
+            locator: None,
             link: LinkWidth::default(),
             control: vec![point(fabric, id.as_str())],
             seen_by: BTreeSet::new(),
@@ -171,6 +175,38 @@ impl Rack {
         self
     }
 
+    /// So many GPUs may be attached across the uplinks of a switch; `at` is `fabric/switch`.
+    pub fn uplink(mut self, at: &str, gpus: u32) -> Self {
+        self.uplinks.most.insert(switch_at(at), gpus);
+        self
+    }
+
+    /// GPUs that are bound across the uplinks of each switch that is named, and nothing else: as the hardware has it.
+    pub fn across(&self) -> BTreeMap<&(FabricId, SwitchId), u32> {
+        let mut across: BTreeMap<_, u32> = self.uplinks.most.keys().map(|uplink| (uplink, 0)).collect();
+        if across.is_empty() {
+            return across;
+        }
+        let Topology { gpus, hosts, .. } = &self.snapshot.topology;
+        let ports = hosts.iter().flat_map(|host| &host.ports);
+        let ports: BTreeMap<&HostPortId, &HostPort> = ports.map(|port| (&port.id, port)).collect();
+        for gpu in gpus {
+            let port = gpu.host_port.as_ref().and_then(|port| ports.get(port));
+            let Some(port) = port else { continue };
+            let own = gpu.ports.iter().filter(|own| own.fabric == port.fabric);
+            let own: Vec<&SwitchId> = own.map(|own| own.switch.as_ref().unwrap()).collect();
+            let of_port = port.switch.as_ref().unwrap();
+            if !own.contains(&of_port) {
+                for switch in own.first().into_iter().flat_map(|own| [*own, of_port]) {
+                    if let Some(count) = across.get_mut(&(port.fabric.clone(), switch.clone())) {
+                        *count += 1;
+                    }
+                }
+            }
+        }
+        across
+    }
+
     pub fn want(mut self, id: &str, need: Need) -> Self {
         self.demand(id, 0, need);
         self
@@ -218,6 +254,7 @@ impl Rack {
             demands: &self.demands,
             cordoned: &self.cordoned,
             promises: &self.promises,
+            uplinks: &self.uplinks,
         }
     }
 
@@ -323,6 +360,11 @@ impl Rack {
     /// What real hardware would do, and refuse.
     fn perform(&mut self, step: &Step) {
         let target = &step.target;
+        let counts = |rack: &Self| -> Vec<u32> { rack.across().into_values().collect() };
+        let before = match step.verb {
+            Verb::Bind => counts(self),
+            _ => Vec::new(),
+        };
         for id in &target.gpus {
             let gpu = self.gpu_mut(id.as_str());
             match step.verb {
@@ -357,6 +399,12 @@ impl Rack {
                 .count() as u32;
             let (_, port) = self.snapshot.topology.host_port(&target.host_port).unwrap();
             assert!(used <= port.slots, "{step}: {used} of {} slots", port.slots);
+            for ((uplink, most), (was, is)) in self.uplinks.most.iter().zip(before.iter().zip(counts(self))) {
+                assert!(
+                    is <= *most || is <= *was,
+                    "{step}: {is} across {uplink:?}, which may carry {most}"
+                );
+            }
         }
     }
 
@@ -373,6 +421,12 @@ impl Rack {
         }
         used
     }
+}
+
+/// A switch by `fabric/switch`.
+pub fn switch_at(at: &str) -> (FabricId, SwitchId) {
+    let (fabric, switch) = at.split_once('/').unwrap();
+    (FabricId::new(fabric).unwrap(), SwitchId::new(switch).unwrap())
 }
 
 pub fn point(endpoint: &str, address: &str) -> ControlPoint {
@@ -399,6 +453,7 @@ pub fn need(alternatives: Vec<GpuSet>, spannable: bool) -> Need {
         task: None,
         alternatives,
         spannable,
+        elastic: false,
         explanation: vec![],
     }
 }
@@ -420,6 +475,16 @@ pub fn gpus_of(plan: &Plan, demand: &str) -> Vec<String> {
     let mut gpus: Vec<String> = mine.flat_map(|c| c.gpus()).map(GpuId::to_string).collect();
     gpus.sort();
     gpus
+}
+
+/// Two hosts and two switches, four GPUs of 80 GiB on each, cabled.
+pub fn two_switches() -> Rack {
+    Rack::new()
+        .gpus("f/s1", "h100", 80.0, 4)
+        .gpus("f/s2", "h100", 80.0, 4)
+        .host("host-1", "f/s1", 8)
+        .host("host-2", "f/s2", 8)
+        .cable("f", "s1", "s2")
 }
 
 pub fn reason<'p>(plan: &'p Plan, demand: &str) -> &'p Reason {

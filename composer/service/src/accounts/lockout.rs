@@ -6,10 +6,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Wrong passwords in a row after which an account is locked.
-pub const THRESHOLD: u32 = 5;
-/// How long it is locked, and after how long without a wrong one counting begins anew.
-pub const LOCKED: Duration = Duration::from_secs(15 * 60);
+/// What wrong ones lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    /// So many in a row lock an account.
+    pub threshold: u32,
+    /// For so long.
+    pub locked: Duration,
+    /// So long after the last one counting begins anew.
+    pub forgotten: Duration,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self {
+            threshold: 5,
+            locked: Duration::from_secs(15 * 60),
+            forgotten: Duration::from_secs(15 * 60),
+        }
+    }
+}
+
 /// Names that are counted at a time: nobody fills the memory with names that there are not.
 const MOST_NAMES: usize = 10_000;
 
@@ -19,22 +36,36 @@ struct Wrong {
     last: Instant,
 }
 
+impl Wrong {
+    fn locks(&self, rule: &Rule) -> bool {
+        self.times >= rule.threshold && self.last.elapsed() < rule.locked
+    }
+
+    fn counts(&self, rule: &Rule) -> bool {
+        self.last.elapsed() < rule.forgotten
+    }
+}
+
 /// How often the password was wrong of late, by account.
 #[derive(Debug, Default)]
 pub(crate) struct Lockout(Mutex<HashMap<String, Wrong>>);
 
 impl Lockout {
-    pub fn is_locked(&self, name: &str) -> bool {
-        let counted = self.lock().get(name).copied();
-        counted.is_some_and(|wrong| wrong.times >= THRESHOLD && wrong.last.elapsed() < LOCKED)
+    /// Whether any was wrong. Where none was, nothing is locked by any rule.
+    pub fn has_counted(&self, name: &str) -> bool {
+        self.lock().contains_key(name)
+    }
+
+    pub fn is_locked(&self, name: &str, rule: &Rule) -> bool {
+        self.lock().get(name).is_some_and(|wrong| wrong.locks(rule))
     }
 
     /// Counts one; whether the account is locked by it.
-    pub fn wrong(&self, name: &str) -> bool {
+    pub fn wrong(&self, name: &str, rule: &Rule) -> bool {
         let now = Instant::now();
         let mut counted = self.lock();
         if counted.len() >= MOST_NAMES {
-            counted.retain(|_, wrong| now - wrong.last < LOCKED);
+            counted.retain(|_, wrong| wrong.locks(rule) || wrong.counts(rule));
         }
         if counted.len() >= MOST_NAMES && !counted.contains_key(name) {
             return false;
@@ -42,12 +73,12 @@ impl Lockout {
         let wrong = counted
             .entry(name.to_owned())
             .or_insert(Wrong { times: 0, last: now });
-        if now - wrong.last >= LOCKED {
+        if !wrong.counts(rule) {
             wrong.times = 0;
         }
         wrong.times += 1;
         wrong.last = now;
-        wrong.times == THRESHOLD
+        wrong.times == rule.threshold
     }
 
     pub fn forget(&self, name: &str) {
@@ -65,25 +96,51 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn five_in_a_row_lock_an_account_for_a_quarter_of_an_hour() {
-        let lockout = Lockout::default();
+        let (lockout, rule) = (Lockout::default(), Rule::default());
         for _ in 0..4 {
-            assert!(!lockout.wrong("admin"));
+            assert!(!lockout.wrong("admin", &rule));
         }
-        assert!(!lockout.is_locked("admin"));
-        assert!(lockout.wrong("admin"));
-        assert!(lockout.is_locked("admin"));
-        assert!(!lockout.is_locked("other"));
-        tokio::time::advance(LOCKED).await;
-        assert!(!lockout.is_locked("admin"));
-        assert!(!lockout.wrong("admin"), "counting begins anew");
-        assert!(!lockout.is_locked("admin"));
+        assert!(!lockout.is_locked("admin", &rule));
+        assert!(lockout.wrong("admin", &rule));
+        assert!(lockout.is_locked("admin", &rule));
+        assert!(!lockout.is_locked("other", &rule) && !lockout.has_counted("other"));
+        tokio::time::advance(rule.locked).await;
+        assert!(!lockout.is_locked("admin", &rule));
+        assert!(!lockout.wrong("admin", &rule), "counting begins anew");
+        assert!(!lockout.is_locked("admin", &rule));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_counted_is_judged_by_the_rule_of_the_day() {
+        let lockout = Lockout::default();
+        let rule = Rule {
+            threshold: 3,
+            locked: Duration::from_secs(600),
+            forgotten: Duration::from_secs(60),
+        };
+        for _ in 0..2 {
+            lockout.wrong("admin", &rule);
+        }
+        tokio::time::advance(rule.forgotten).await;
+        assert!(!lockout.wrong("admin", &rule), "the first again");
+        assert!(!lockout.wrong("admin", &rule) && lockout.wrong("admin", &rule));
+        tokio::time::advance(rule.forgotten).await;
+        assert!(
+            lockout.is_locked("admin", &rule),
+            "a lock lasts longer than the count"
+        );
+        let shorter = Rule {
+            locked: rule.forgotten,
+            ..rule
+        };
+        assert!(!lockout.is_locked("admin", &shorter));
     }
 
     #[tokio::test(start_paused = true)]
     async fn names_that_there_are_not_fill_no_memory() {
         let lockout = Lockout::default();
         for name in 0..2 * MOST_NAMES {
-            lockout.wrong(&name.to_string());
+            lockout.wrong(&name.to_string(), &Rule::default());
         }
         assert_eq!(lockout.lock().len(), MOST_NAMES);
     }

@@ -17,9 +17,11 @@ pub use role::{Privilege, Role};
 pub use scope::{Binding, Grants, Scope};
 
 use self::lockout::Lockout;
+use crate::access::Access;
 use crate::clock::WallClock;
 use crate::composer::{Thing, Turn, tell};
 use crate::error::{ErrorCode, ServiceError};
+use crate::sessions;
 use poolwright_executor::Clock as _;
 use poolwright_store::{Batch, Store, StoreError, Stored, Versioned, read, read_all};
 use schemars::JsonSchema;
@@ -114,6 +116,9 @@ pub struct AccountChange {
     pub unlock: bool,
     /// The revision that this rests on: another one is left as it is.
     pub seen: Option<u64>,
+    /// The session by which another password is asked for: it stays.
+    #[serde(skip)]
+    pub session: Option<String>,
 }
 
 /// How often a change that rests on no revision is tried that others come in the way of.
@@ -129,6 +134,7 @@ struct Read {
 /// The accounts of this manager.
 pub struct Accounts {
     store: Arc<dyn Store>,
+    access: Access,
     key: [u8; 32],
     right: Mutex<HashMap<[u8; 32], Instant>>,
     hashing: Semaphore,
@@ -153,6 +159,7 @@ impl Accounts {
         let memory = password::Memory::default();
         let nobody = password::hash(password::random()?, &memory).await?;
         let accounts = Self {
+            access: Access::new(store.clone()),
             store,
             key,
             right: Mutex::default(),
@@ -206,26 +213,52 @@ impl Accounts {
 
     /// All accounts, by name.
     pub async fn all(&self) -> Result<Vec<AccountShown>, ServiceError> {
-        let accounts = read_all::<Account>(self.store.as_ref()).await?.into_iter();
-        Ok(accounts.map(|account| self.shown(&account)).collect())
+        let mut all = Vec::new();
+        for account in read_all::<Account>(self.store.as_ref()).await? {
+            all.push(self.shown(&account).await?);
+        }
+        Ok(all)
     }
 
     /// An account by its name.
     pub async fn one(&self, name: &str) -> Result<Option<AccountShown>, ServiceError> {
-        let found = self.read(name).await?;
-        Ok(found.map(|account| self.shown(&account)))
+        match self.read(name).await? {
+            Some(account) => Ok(Some(self.shown(&account).await?)),
+            None => Ok(None),
+        }
     }
 
-    fn shown(&self, Versioned { value, revision }: &Versioned<Account>) -> AccountShown {
-        AccountShown {
+    async fn shown(
+        &self,
+        Versioned { value, revision }: &Versioned<Account>,
+    ) -> Result<AccountShown, ServiceError> {
+        Ok(AccountShown {
             name: value.name.clone(),
             role: value.role,
             bindings: value.bindings.clone(),
             enabled: value.enabled,
             must_change_password: value.must_change_password,
-            locked: self.lockout.is_locked(&value.name),
+            locked: self.is_locked(&value.name).await?,
             revision: *revision,
+        })
+    }
+
+    /// The rule is looked up only where a password was wrong.
+    async fn is_locked(&self, name: &str) -> Result<bool, ServiceError> {
+        if !self.lockout.has_counted(name) {
+            return Ok(false);
         }
+        let rule = self.access.rules().await?.lockout();
+        Ok(self.lockout.is_locked(name, &rule))
+    }
+
+    async fn count_wrong(&self, name: &str) -> Result<(), ServiceError> {
+        let rule = self.access.rules().await?.lockout();
+        if self.lockout.wrong(name, &rule) {
+            let seconds = rule.locked.as_secs();
+            tracing::warn!(account = %name, "locked for {seconds} s after wrong passwords");
+        }
+        Ok(())
     }
 
     /// Makes an account.
@@ -261,13 +294,14 @@ impl Accounts {
         }
     }
 
-    /// Changes an account. Who logged in with the old password stays logged in. Of two at once that rest on no revision
+    /// Changes an account. With another password all its sessions end, but for the one that asks for it. Of two at once that rest on no revision
     /// the second is made of what the first has left; neither is lost.
     pub async fn change(&self, name: &str, mut change: AccountChange) -> Result<AccountShown, ServiceError> {
         self.as_seen(name, change.seen).await?;
         let hash = match change.password.take() {
             Some(new) => {
                 password::check(&new, name)?;
+                self.is_another(name, &new).await?;
                 Some(self.hashed(new).await?)
             }
             None => None,
@@ -288,6 +322,25 @@ impl Accounts {
             self.lockout.forget(name);
         }
         self.found(name).await
+    }
+
+    /// Who must give an account another password gives it another one.
+    async fn is_another(&self, name: &str, password: &str) -> Result<(), ServiceError> {
+        let found = read::<Account>(self.store.as_ref(), name).await?;
+        let Some(account) = found
+            .map(|found| found.value)
+            .filter(|it| it.must_change_password)
+        else {
+            return Ok(());
+        };
+        let _permit = self.hashing.acquire().await.map_err(|e| password::internal(&e))?;
+        match password::matches(account.password_hash, password.to_owned(), &self.memory).await? {
+            false => Ok(()),
+            true => Err(
+                ServiceError::bad_request(format!("{name} has this password already"))
+                    .with_hint("it must be given another one"),
+            ),
+        }
     }
 
     /// One try, with the password's hash.
@@ -320,6 +373,9 @@ impl Accounts {
         batch
             .expect(Account::KIND, name, Some(found.revision))
             .put(&account)?;
+        if hash.is_some() {
+            sessions::end_those_of(self.store.as_ref(), name, change.session.as_deref(), &mut batch).await?;
+        }
         tell_of(name, Turn::Changed, &mut batch)?;
         self.store.commit(batch).await?;
         Ok(())
@@ -363,6 +419,7 @@ impl Accounts {
         batch
             .expect(Account::KIND, name, Some(found.revision))
             .delete(Account::KIND, name);
+        sessions::end_those_of(self.store.as_ref(), name, None, &mut batch).await?;
         tell_of(name, Turn::Removed, &mut batch)?;
         self.store.commit(batch).await?;
         Ok(())
@@ -413,7 +470,7 @@ impl Accounts {
     pub async fn verify(&self, name: &str, password: &str) -> Result<Option<AccountShown>, ServiceError> {
         if password.len() > password::LONGEST
             || name.len() > password::LONGEST
-            || self.lockout.is_locked(name)
+            || self.is_locked(name).await?
         {
             return Ok(None);
         }
@@ -428,18 +485,16 @@ impl Accounts {
             let right = self.remembered(&digest)
                 || password::matches(hash.clone(), password.to_owned(), &self.memory).await?;
             if found.is_none() || !right {
-                if self.lockout.wrong(name) {
-                    let minutes = lockout::LOCKED.as_secs() / 60;
-                    tracing::warn!(account = %name, "locked for {minutes} minutes after wrong passwords");
-                }
+                self.count_wrong(name).await?;
                 return Ok(None);
             }
             self.remember(digest);
         }
         self.lockout.forget(name);
-        Ok(found
-            .map(|found| self.shown(&found))
-            .filter(|account| account.enabled))
+        match found {
+            Some(found) if found.value.enabled => Ok(Some(self.shown(&found).await?)),
+            _ => Ok(None),
+        }
     }
 
     fn digest(&self, name: &str, password: &str, revision: u64) -> [u8; 32] {

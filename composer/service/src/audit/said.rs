@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 /// Names whose values say what a request is about.
-const LISTED: [&str; 29] = [
+const LISTED: [&str; 35] = [
     "id",
     "Id",
     "name",
@@ -31,9 +31,15 @@ const LISTED: [&str; 29] = [
     "fingerprint",
     "@odata.id",
     "@Redfish.RequestedCount",
+    "lit",
     "RequestType",
     "ReservationId",
     "Adopted",
+    "SessionTimeout",
+    "AbsoluteSessionTimeout",
+    "AccountLockoutThreshold",
+    "AccountLockoutDuration",
+    "AccountLockoutCounterResetAfter",
 ];
 
 /// Members of a body that are looked at, and the longest text that is kept.

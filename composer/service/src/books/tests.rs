@@ -116,3 +116,32 @@ async fn a_commit_of_which_nobody_knows_is_read() {
     books.refresh(&*raw).await.unwrap();
     assert_eq!(by(&books.pages(), "u"), Some("me"));
 }
+
+#[tokio::test]
+async fn hosts_that_are_retired_are_known_as_the_last_commit_has_them() {
+    let raw: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    let put = async |store: &dyn Store, hosts: &[&str]| {
+        let retired = |host: &&str| {
+            let one = json!({"host": host, "since": "2026-01-01T00:00:00Z", "by": "kim"});
+            ((*host).to_owned(), one)
+        };
+        let all: serde_json::Map<_, _> = hosts.iter().map(retired).collect();
+        let all: RetiredHosts = serde_json::from_value(json!({ "all": all })).unwrap();
+        let mut batch = Batch::new();
+        batch.put(&all).unwrap();
+        store.commit(batch).await.unwrap();
+    };
+    put(&*raw, &["host-1"]).await;
+    let books = Arc::new(Books::new(true));
+    let store = Watched::new(raw.clone(), books.clone());
+    let known = async || {
+        books.refresh(&store).await.unwrap();
+        let pages = books.pages();
+        pages.retired.hosts().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(known().await, ["host-1"]);
+    put(&store, &["host-1", "host-2"]).await;
+    assert_eq!(known().await, ["host-1", "host-2"]);
+    put(&*raw, &["host-2"]).await;
+    assert_eq!(known().await, ["host-2"], "another manager's");
+}

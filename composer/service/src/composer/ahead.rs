@@ -77,27 +77,37 @@ pub struct UnservedAhead {
 impl Composer {
     /// Plans for so many hours ahead. Changes nothing.
     pub async fn plan_ahead(&self, hours: u32) -> Result<Ahead, ServiceError> {
-        if hours == 0 || hours > MOST_HOURS {
-            let message = format!("{hours} hours are refused: 1 to {MOST_HOURS} are planned ahead");
-            return Err(ServiceError::bad_request(message));
-        }
+        judge_hours(hours)?;
         let from = self.clock.now();
-        let asked = SignedDuration::from_hours(hours.into());
-        let until = from.saturating_add(asked).unwrap_or(Timestamp::MAX);
-        let course = self.course(from).await?;
+        let until = after_hours(from, hours);
+        let mut course = self.course(from).await?;
         let courses = self.courses().await?;
         let plan = move || Ok(course.go_through(&courses, from, until));
         self.planning_ahead.work(plan).await
     }
 }
 
+/// Refuses to look further ahead than is planned.
+pub(super) fn judge_hours(hours: u32) -> Result<(), ServiceError> {
+    if hours == 0 || hours > MOST_HOURS {
+        let message = format!("{hours} hours are refused: 1 to {MOST_HOURS} are planned ahead");
+        return Err(ServiceError::bad_request(message));
+    }
+    Ok(())
+}
+
+pub(super) fn after_hours(from: Timestamp, hours: u32) -> Timestamp {
+    let asked = SignedDuration::from_hours(hours.into());
+    from.saturating_add(asked).unwrap_or(Timestamp::MAX)
+}
+
 /// The pool as time goes on.
-struct Course {
-    basis: Basis,
-    demands: Vec<DemandRecord>,
+pub(super) struct Course {
+    pub basis: Basis,
+    pub demands: Vec<DemandRecord>,
     calendars: Vec<Calendar>,
     /// Hosts that are closed for a time.
-    closures: Vec<Closure>,
+    pub closures: Vec<Closure>,
     /// When jobs that run are expected to end.
     ends: BTreeMap<DemandId, Timestamp>,
     /// Demands that the clock decides about by now, and those of them that windows have put aside.
@@ -105,12 +115,14 @@ struct Course {
     aside: BTreeSet<DemandId>,
     /// What was wanted last.
     wanted: Option<Vec<Demand>>,
+    /// What was wanted when, from each moment at which that changed; kept where somebody wants to know.
+    pub told: Option<Vec<(Timestamp, Vec<Demand>)>>,
     /// How long returns take.
     measured: Measured,
 }
 
 impl Composer {
-    async fn course(&self, from: Timestamp) -> Result<Course, ServiceError> {
+    pub(super) async fn course(&self, from: Timestamp) -> Result<Course, ServiceError> {
         let basis = self.basis(Wanted::OnceDone).await?;
         let demands = once_done(self.demands().await?);
         Ok(Course {
@@ -122,6 +134,7 @@ impl Composer {
             clocked: self.scheduled().await?,
             aside: self.put_aside().await?,
             wanted: None,
+            told: None,
             measured: self.measured().await?,
         })
     }
@@ -129,7 +142,7 @@ impl Composer {
 
 impl Course {
     /// Plans moment by moment.
-    fn go_through(mut self, courses: &[DemandCourse], from: Timestamp, until: Timestamp) -> Ahead {
+    pub fn go_through(&mut self, courses: &[DemandCourse], from: Timestamp, until: Timestamp) -> Ahead {
         let mut ahead = Ahead {
             from,
             until,
@@ -216,6 +229,9 @@ impl Course {
             wanted.any(|demand| is_short(demand, &self.basis.held))
         };
         self.aside.retain(|id| suspended.contains(id) || lacks(id));
+        if let Some(told) = &mut self.told {
+            told.push((now, wanted.clone()));
+        }
         self.wanted = Some(wanted);
         Some(moment)
     }

@@ -382,6 +382,7 @@ impl Composer {
             checked => checked?,
         });
         checks.push(self.returns_check().await?);
+        checks.push(self.suspects_check().await?);
         let pauses = self.all_pauses().await?;
         let told: Vec<String> = pauses.iter().map(ToString::to_string).collect();
         checks.push(match pauses.first() {
@@ -393,6 +394,8 @@ impl Composer {
             ),
         });
         checks.extend(self.closures_check().await?);
+        checks.extend(self.uplinks_check().await?);
+        checks.extend(self.relocations_check().await?);
         let held_back = self.held_back().await?;
         if let Some(why) = held_back.values().next() {
             let message = format!("{} of the GPUs that drift: {why}", held_back.len());
@@ -454,8 +457,22 @@ impl Composer {
 /// The first of many.
 fn some(all: &[&Drift]) -> String {
     const SHOWN: usize = 3;
-    let shown: Vec<String> = all.iter().take(SHOWN).map(ToString::to_string).collect();
-    let shown = shown.join("; ");
+    let shown = &all[..all.len().min(SHOWN)];
+    // What is wrong with all of them is said once.
+    let common = shown.first().and_then(|first| first.detail.clone());
+    let common = common.filter(|_| shown.iter().all(|drift| drift.detail == shown[0].detail));
+    let told = shown.iter().map(|drift| match &common {
+        Some(_) => Drift {
+            detail: None,
+            ..(*drift).clone()
+        }
+        .to_string(),
+        None => drift.to_string(),
+    });
+    let mut shown = told.collect::<Vec<_>>().join("; ");
+    if let Some(common) = common {
+        shown.push_str(&format!(" ({common})"));
+    }
     match all.len().saturating_sub(SHOWN) {
         0 => shown,
         more => format!("{shown}; and {more} more"),

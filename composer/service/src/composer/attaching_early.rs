@@ -16,7 +16,7 @@ use crate::schedule::{Calendar, Schedule, next_change, wanted_ahead};
 use jiff::Timestamp;
 use poolwright_executor::{Operation, OperationState};
 use poolwright_inventory::Snapshot;
-use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, ScheduleId};
+use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, OperationId, ScheduleId};
 use poolwright_model::step::Verb;
 use poolwright_model::topology::Gpu;
 use poolwright_model::units::Bytes;
@@ -24,7 +24,11 @@ use poolwright_planner::queue::width;
 use poolwright_planner::{Composition, Demand, Plan};
 use poolwright_sizing::need::GpuSet;
 use poolwright_store::{Batch, Stored, read};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, PoisonError};
+
+/// How long operations that are over took at each endpoint.
+pub(super) type TookAt = HashMap<OperationId, Arc<BTreeMap<ControlEndpointId, u32>>>;
 
 /// Operations that ended last, of which attaches are measured.
 const LATEST: u32 = 100;
@@ -90,21 +94,30 @@ impl Composer {
         Ok(own.filter_map(|record| record.demand_at(now)).collect())
     }
 
-    /// How long attaches took in those of the latest operations that did nothing else.
+    /// How long attaches took in those of the latest operations that did nothing else. What is told of one is read once.
     pub(super) async fn attaches(&self) -> Result<Attaches, ServiceError> {
         let mut attaches = Attaches::new(self.options.execute.per_endpoint);
+        let known = self.took.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut took = HashMap::new();
         for operation in self.latest_operations(LATEST).await? {
             let gpus = attached_by(&operation);
             if gpus.is_empty() {
                 continue;
             }
-            for (endpoint, seconds) in self.took_at(&operation).await? {
-                if let Some(gpus) = gpus.get(&endpoint) {
+            // To one that is over nothing is added.
+            let at = match known.get(&operation.id) {
+                Some(at) => at.clone(),
+                None => Arc::new(self.took_at(&operation).await?),
+            };
+            took.insert(operation.id.clone(), at.clone());
+            for (endpoint, seconds) in at.iter() {
+                if let Some(gpus) = gpus.get(endpoint) {
                     // Of seconds that had begun, too: who is early by less comes late.
-                    attaches.took(endpoint, *gpus, seconds.saturating_add(1));
+                    attaches.took(endpoint.clone(), *gpus, seconds.saturating_add(1));
                 }
             }
         }
+        *self.took.lock().unwrap_or_else(PoisonError::into_inner) = took;
         Ok(attaches)
     }
 

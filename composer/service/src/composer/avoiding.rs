@@ -1,18 +1,19 @@
-//! Plans that do without what may be had and is better left: what is paused, and hosts that will be closed.
+//! Plans that do without what may be had and is better left: what is paused, hosts that will be closed, GPUs that are
+//! suspect.
 
 use super::Composer;
 use super::closing::beside_maintenance;
 use super::planning::Basis;
 use crate::error::ServiceError;
 use poolwright_model::composable::WhyNotKind;
-use poolwright_model::id::{ControlEndpointId, DemandId};
+use poolwright_model::id::{ControlEndpointId, DemandId, GpuId};
 use poolwright_planner::Plan;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Composer {
     /// A plan that gives away nothing at endpoints that are paused, unless more is served with what is there: such a
     /// plan waits for the pause to end, and says more than that there is nothing. Nor anything to hosts that close while
-    /// it is wanted, unless more is served there.
+    /// it is wanted, nor GPUs that are suspect, unless more is served so.
     pub(super) async fn plan_beside_pauses(&self, basis: &Basis) -> Result<Plan, ServiceError> {
         Ok(self.plan_around(basis, &self.paused_endpoints().await?))
     }
@@ -24,13 +25,22 @@ impl Composer {
         paused: &BTreeMap<ControlEndpointId, R>,
     ) -> Plan {
         let whole = |basis: &Basis| poolwright_planner::plan(&self.input(basis));
-        beside_maintenance(basis, |basis| {
+        let beside_pauses = |basis: &Basis| {
             if paused.is_empty() {
                 return whole(basis);
             }
             let mut open = basis.clone();
             open.close(WhyNotKind::Paused, paused);
             rather(whole(&open), || whole(basis))
+        };
+        let suspects: BTreeSet<GpuId> = self.books.pages().suspects.keys().cloned().collect();
+        beside_maintenance(basis, |basis| {
+            if suspects.is_empty() {
+                return beside_pauses(basis);
+            }
+            let mut sound = basis.clone();
+            sound.spare(&suspects);
+            rather(beside_pauses(&sound), || beside_pauses(basis))
         })
     }
 }

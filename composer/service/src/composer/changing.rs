@@ -350,6 +350,27 @@ impl Composer {
         self.told_who_has_them(done, &gpus).await
     }
 
+    /// Gives what was attached by name before GPUs for others that it has, all of it or nothing.
+    pub async fn exchange(
+        &self,
+        gains: &[GpuId],
+        gives: &[GpuId],
+        composition: &CompositionId,
+        by: &str,
+        how: &How,
+    ) -> Result<Change, ServiceError> {
+        let (gains, gives) = (
+            in_order(&self.meant(gains).await?),
+            in_order(&self.meant(gives).await?),
+        );
+        let what = format!("give {composition} {} for {}", names(&gains), names(&gives));
+        let asked = (&gains, &gives, composition);
+        let request = || Request::new(OperationKind::Move, what.clone(), &asked, by, how);
+        let plan = |input: &PlanInput<'_>| direct::exchange(&gains, &gives, composition, input);
+        let done = self.by_name(request, plan).await;
+        self.told_who_has_them(done, &gains).await
+    }
+
     /// Detaches GPUs by name.
     pub async fn detach(&self, gpus: &[GpuId], by: &str, how: &How) -> Result<Change, ServiceError> {
         let gpus = in_order(&self.meant(gpus).await?);
@@ -416,7 +437,17 @@ impl Composer {
         request: impl Fn() -> Result<Request<'a>, ServiceError>,
         plan: impl Fn(&PlanInput<'_>) -> Result<Plan, direct::Refusal>,
     ) -> Result<Change, ServiceError> {
-        match self.by_name_now(request()?, &plan).await {
+        let mut done = self.by_name_now(request()?, &plan).await;
+        for _ in 0..OUTRUN {
+            match &done {
+                // Others took something across the same uplinks meanwhile, where there may be room still.
+                Err(refused) if self.was_outrun(refused) && self.has_uplinks() => {
+                    done = self.by_name_now(request()?, &plan).await;
+                }
+                _ => break,
+            }
+        }
+        match done {
             Err(refused) if self.looked_again(&refused).await => self.by_name_now(request()?, &plan).await,
             done => done,
         }

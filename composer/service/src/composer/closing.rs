@@ -124,6 +124,14 @@ impl Composer {
         Ok(stand.cloned().collect())
     }
 
+    /// Hosts that are given nothing now: those that are closed, and those that are retired.
+    pub async fn hosts_out_of_service(&self) -> Result<BTreeSet<HostId>, ServiceError> {
+        let closed = closed_at(&self.planned_closures().await?, self.clock.now());
+        // Both out of the books: what clients read of the pool asks for it each time.
+        let pages = self.books.pages();
+        Ok(closed.into_keys().chain(pages.retired.hosts().cloned()).collect())
+    }
+
     /// The same, as plans know them.
     pub(super) async fn planned_closures(&self) -> Result<Vec<Closure>, ServiceError> {
         let closures = self.closures().await?.into_iter();
@@ -198,7 +206,7 @@ impl Composer {
         Ok(known.value)
     }
 
-    async fn commit_closure(&self, batch: Batch, host: &HostId) -> Result<(), ServiceError> {
+    pub(super) async fn commit_closure(&self, batch: Batch, host: &HostId) -> Result<(), ServiceError> {
         match self.store.commit(batch).await {
             Err(StoreError::Conflict { .. }) => {
                 let what = format!("somebody else closed or opened host {host} at this very moment");

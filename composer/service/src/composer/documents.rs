@@ -13,23 +13,26 @@ use super::rotating::Rotation;
 use super::silence::ToldLost;
 use super::suspending::PutAside;
 use super::wanting::CalendarChange;
+use crate::access::AccessRules;
 use crate::accounts::Account;
 use crate::agent::{Agent, AgentToken};
 use crate::audit::{Head, Page};
 use crate::closure::HostClosure;
 use crate::demand::DemandRecord;
 use crate::endpoint::Endpoint;
-use crate::host::{HostHistory, RetiredHosts};
+use crate::host::{HostHistory, Relocation, RetiredHosts};
 use crate::job::JobRun;
 use crate::leases::{Lease, ManagerRecord, Wish};
 use crate::limits::Limits;
-use crate::quarantine::{GpuHistory, Quarantine};
+use crate::quarantine::{GpuHistory, Light, Quarantine};
 use crate::runner::ScheduleRun;
 use crate::schedule::Schedule;
 use crate::sealed::Sealed;
 use crate::sessions::{Logins, Session};
 use crate::subscription::Subscription;
+use crate::suspicion::Suspicion;
 use crate::tenant::Tenant;
+use crate::uplink::UplinkCapacity;
 use crate::vanishing::Shown;
 use crate::walk::Walk;
 use crate::wants::Wants;
@@ -47,6 +50,7 @@ const OURS: &[&str] = &[
     Rotation::KIND,
     PutAside::KIND,
     CalendarChange::KIND,
+    AccessRules::KIND,
     Account::KIND,
     Agent::KIND,
     AgentToken::KIND,
@@ -57,9 +61,12 @@ const OURS: &[&str] = &[
     Wish::KIND,
     Limits::KIND,
     Quarantine::KIND,
+    Suspicion::KIND,
     HostClosure::KIND,
     GpuHistory::KIND,
+    Light::KIND,
     HostHistory::KIND,
+    Relocation::KIND,
     RetiredHosts::KIND,
     ScheduleRun::KIND,
     Schedule::KIND,
@@ -73,6 +80,7 @@ const OURS: &[&str] = &[
     Logins::KIND,
     JobRun::KIND,
     Tenant::KIND,
+    UplinkCapacity::KIND,
     Head::KIND,
     Page::KIND,
     Subscription::KIND,
@@ -97,6 +105,7 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Repaired::KIND => again::<Repaired>(json),
         PutAside::KIND => again::<PutAside>(json),
         CalendarChange::KIND => again::<CalendarChange>(json),
+        AccessRules::KIND => again::<AccessRules>(json),
         Account::KIND => again::<Account>(json),
         Agent::KIND => again::<Agent>(json),
         AgentToken::KIND => again::<AgentToken>(json),
@@ -107,9 +116,12 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Wish::KIND => again::<Wish>(json),
         Limits::KIND => again::<Limits>(json),
         Quarantine::KIND => again::<Quarantine>(json),
+        Suspicion::KIND => again::<Suspicion>(json),
         HostClosure::KIND => again::<HostClosure>(json),
         GpuHistory::KIND => again::<GpuHistory>(json),
+        Light::KIND => again::<Light>(json),
         HostHistory::KIND => again::<HostHistory>(json),
+        Relocation::KIND => again::<Relocation>(json),
         RetiredHosts::KIND => again::<RetiredHosts>(json),
         ScheduleRun::KIND => again::<ScheduleRun>(json),
         Schedule::KIND => again::<Schedule>(json),
@@ -123,6 +135,7 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         Logins::KIND => again::<Logins>(json),
         JobRun::KIND => again::<JobRun>(json),
         Tenant::KIND => again::<Tenant>(json),
+        UplinkCapacity::KIND => again::<UplinkCapacity>(json),
         Head::KIND => again::<Head>(json),
         Page::KIND => again::<Page>(json),
         Subscription::KIND => again::<Subscription>(json),

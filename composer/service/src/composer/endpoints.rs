@@ -6,7 +6,7 @@ use super::rotating;
 use super::silence::ToldLost;
 use super::staleness::Ages;
 use super::{Thing, Turn, tell};
-use crate::endpoint::{Connected, Endpoint, EndpointSpec, Repair, Standing};
+use crate::endpoint::{Connected, Endpoint, EndpointSpec, Repair, Standing, Trust};
 use crate::error::{ErrorCode, ServiceError};
 use crate::vanishing::Shown;
 use crate::walk::Walk;
@@ -80,7 +80,14 @@ impl Composer {
             )
             .with_hint("choose another name, or remove it first"));
         }
+        if let Some(why) = spec.misaddressed(self.connector.other_schemes()) {
+            let error = ServiceError::bad_request(format!("endpoint {}: {why}", spec.id));
+            return Err(error.with_hint("give https://HOST or https://HOST:PORT"));
+        }
         credentials::check(&spec)?;
+        if let Trust::Pinned(pins) = &spec.trust {
+            pins.check()?;
+        }
         self.is_at_a_new_address(&spec).await?;
         self.connector.allow_one_more_try(&spec);
         let connected = self.connector.connect(&spec).await?;
@@ -117,6 +124,46 @@ impl Composer {
         }
     }
 
+    /// What two endpoints bind is given to nobody: so one that would take GPUs away from others in that way, and shows
+    /// little else, is not added. A few may be mistaken for others, and are told as such.
+    async fn binds_its_own_alone(&self, spec: &EndpointSpec, look: &Look) -> Result<(), ServiceError> {
+        let uuid = look.label.as_ref().and_then(|label| label.uuid.as_deref());
+        let ours = self.service_uuid().await?;
+        if uuid.is_some_and(|uuid| uuid.trim().eq_ignore_ascii_case(&ours)) {
+            let message = format!("the service at {} is this manager itself", spec.url);
+            let hint = "an endpoint is a fabric's manager, a GPU box or a host's BMC: give its address";
+            return Err(ServiceError::new(ErrorCode::Conflict, message).with_hint(hint));
+        }
+        let binds = look.binds();
+        // Hosts bind none: the others are not looked through for each of them.
+        if binds.is_empty() {
+            return Ok(());
+        }
+        let common = self.last_looks(|sight| {
+            let walk = sight.last_walk();
+            let gpus = walk.binds().intersection(&binds).count();
+            (gpus > 0).then(|| (walk.view.source.clone(), gpus))
+        });
+        let claimed: usize = common.iter().map(|(_, gpus)| gpus).sum();
+        let Some((first, _)) = common.first().filter(|_| claimed * 2 > binds.len()) else {
+            return Ok(());
+        };
+        let others: Vec<String> = common
+            .iter()
+            .map(|(other, gpus)| format!("{gpus} of {other}"))
+            .collect();
+        let message = format!(
+            "the service at {} binds GPUs that others bind already: {}",
+            spec.url,
+            others.join(", ")
+        );
+        let hint = format!(
+            "what two endpoints bind is composed by nobody; keep the one that is in charge of them: \
+             poolwright endpoint remove {first}"
+        );
+        Err(ServiceError::new(ErrorCode::Conflict, message).with_hint(hint))
+    }
+
     async fn add_connected(
         &self,
         spec: &EndpointSpec,
@@ -129,6 +176,7 @@ impl Composer {
         let tested = EndpointTest::of(&observed, standing);
         let look = Look::answered(spec.id.clone(), observed, self.clock.now());
         self.is_another_service(spec, &look)?;
+        self.binds_its_own_alone(spec, &look).await?;
         if standing == Standing::Adopted {
             self.may_change(&spec.id).await?;
             let seen = look.mark.as_deref();
@@ -150,6 +198,7 @@ impl Composer {
         let _turn = self.turn.lock().await;
         self.is_at_a_new_address(spec).await?;
         self.is_another_service(spec, &look)?;
+        self.binds_its_own_alone(spec, &look).await?;
         batch.expect(Endpoint::KIND, endpoint.id(), None).put(&endpoint)?;
         let added = Thing::Endpoint(spec.id.clone());
         tell(&mut batch, endpoint.added, added, Turn::Added)?;

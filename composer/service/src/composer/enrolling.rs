@@ -4,7 +4,7 @@
 //! counted as whoever tries passwords is.
 
 use super::Composer;
-use crate::accounts::lockout::Lockout;
+use crate::accounts::lockout::{Lockout, Rule};
 use crate::agent::{self, Agent, AgentToken, Authority, Enrolled, Enrolment, NewToken, OpenToken, TokenMade};
 use crate::error::{ErrorCode, ServiceError};
 use crate::host::RetiredHosts;
@@ -98,13 +98,14 @@ impl Composer {
 
     /// Whether somebody who comes from an address may enrol an agent; `None`: there is no such token.
     pub async fn may_enrol(&self, asked: &Enrolment, from: &str) -> Result<Option<Admitted>, ServiceError> {
-        if self.enrolling.wrong.is_locked(from) {
+        let rule = Rule::default();
+        if self.enrolling.wrong.is_locked(from, &rule) {
             let message = format!("{from} has shown too many tokens that there are not");
             return Err(ServiceError::new(ErrorCode::Unavailable, message)
                 .with_hint("wait for a quarter of an hour, and look at the token"));
         }
         let Some(admission) = self.admission(asked).await? else {
-            self.enrolling.wrong.wrong(from);
+            self.enrolling.wrong.wrong(from, &rule);
             return Ok(None);
         };
         self.enrolling.wrong.forget(from);

@@ -13,6 +13,7 @@ use poolwright_store::{Batch, StoreError, Stored, read};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// The limits, and what ran by itself within them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -135,6 +136,13 @@ impl Composer {
     pub(super) async fn rests(&self) -> Result<Rests, ServiceError> {
         let (limits, ran) = (self.kept_limits().await?, self.ran().await?);
         Ok(rests(&limits, &ran, self.clock.now()))
+    }
+
+    /// How long it is until limits let go of anything; `None` where nothing that they count was moved.
+    pub(crate) async fn next_let_go(&self) -> Result<Option<Duration>, ServiceError> {
+        let now = self.clock.now();
+        let at = self.rests().await?.next_let_go(now);
+        Ok(at.and_then(|at| Duration::try_from(at.duration_since(now)).ok()))
     }
 
     /// What ran by itself in the last hour, an operation each.

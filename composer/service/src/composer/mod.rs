@@ -18,6 +18,7 @@
 //! * [`owing`]: what is lent is given to nobody else past its return.
 //! * [`planning`]: from what is wanted to a plan. [`avoiding`]: without what is better left.
 //! * [`closing`]: hosts that are given nothing for a while.
+//! * [`uplinks`]: what may be attached across uplinks.
 //! * [`changing`]: compose, release, attach, detach.
 //! * [`giving_up`]: ending the claim on what is gone.
 //! * [`undoing`]: the contrary of what was done.
@@ -35,7 +36,7 @@
 //! * [`marking`]: whose an endpoint is.
 //! * [`hearing`]: what endpoints tell brings looks forward.
 //! * [`pinning`]: the certificates that endpoints are believed by.
-//! * [`polling`]: looking by the clock.
+//! * [`polling`]: looking by the clock. [`measuring`]: what agents measure. [`rounds`]: all agents at a set rate.
 //! * [`notices`]: jobs are told before they are stopped.
 //! * [`pausing`]: stopping it all, or some of it.
 //! * [`pruning`]: what is forgotten of the past.
@@ -82,13 +83,16 @@ mod known_jobs;
 mod latecoming;
 mod lending;
 mod limiting;
+mod locating;
 mod looking;
 mod marking;
+mod measuring;
 mod owing;
 mod pausing;
 mod pinning;
 mod planning;
 mod polling;
+mod posing;
 mod pruning;
 mod quarantining;
 mod queue_told;
@@ -96,6 +100,7 @@ mod queued;
 mod queueing;
 mod readiness;
 mod recording;
+mod relocating;
 mod renewing;
 mod repairing;
 mod requests;
@@ -103,6 +108,7 @@ mod reserving;
 mod retiring;
 mod returning;
 mod rotating;
+mod rounds;
 mod scheduling;
 mod silence;
 mod simulating;
@@ -120,6 +126,7 @@ mod tending;
 mod turns;
 mod underway;
 mod undoing;
+mod uplinks;
 mod wanting;
 
 pub use accepting::{Accepting, Lost};
@@ -140,6 +147,7 @@ pub use looking::LastLook;
 pub use pinning::PinChange;
 pub(crate) use planning::Scheduled;
 pub use planning::{Change, How, Seen};
+pub use posing::ProblemAhead;
 pub use queued::{Queue, QueuedJob, RunningJob};
 pub use recording::Asked;
 pub use reserving::{MOST_PARTS, Part, Place, RESERVED, Reservation, Wish, Wished};
@@ -168,6 +176,7 @@ use crate::leases::{Leases, Sharing};
 use crate::runner::Trouble;
 use crate::sealed::Keys;
 use crate::sessions::Sessions;
+use crate::suspicion::USUAL_THRESHOLD;
 use jiff::Timestamp;
 use poolwright_collector::CollectOptions;
 use poolwright_executor::{Alone, Charge, Executor};
@@ -191,6 +200,10 @@ pub struct Options {
     /// How often it is read who is bound where at an endpoint, in real time: longer where the endpoint is slow.
     /// `None`: only when asked.
     pub poll: Option<Duration>,
+    /// How often each agent is asked for what it measures of its GPUs. `None`: never.
+    pub telemetry: Option<Duration>,
+    /// More correctable errors than these on its link within an hour make a GPU suspect. `None`: none is.
+    pub suspect_above: Option<u32>,
     /// How often all that an endpoint has is looked at, while it is polled: longer where that takes long.
     pub walk: Duration,
     /// Where several managers have one store; `None` for the only one.
@@ -216,6 +229,8 @@ impl Default for Options {
             collect: CollectOptions::default(),
             execute: poolwright_executor::Options::default(),
             poll: Some(Duration::from_secs(30)),
+            telemetry: Some(Duration::from_secs(30)),
+            suspect_above: Some(USUAL_THRESHOLD),
             walk: Duration::from_secs(300),
             sharing: None,
             keys: Keys::default(),
@@ -272,6 +287,8 @@ pub struct Parts {
     lost: Mutex<BTreeSet<ControlEndpointId>>,
     /// Held while one of them is told.
     telling_silence: tokio::sync::Mutex<()>,
+    /// What agents have measured.
+    measured: Mutex<measuring::Measured>,
     /// Where endpoints push what happens.
     letterboxes: hearing::Letterboxes,
     /// Endpoints that operations left to be looked at.
@@ -286,6 +303,10 @@ pub struct Parts {
     foreseeing: Turns,
     /// Of those who ask what will be by the calendar.
     planning_ahead: Turns,
+    /// What was read of the latest operations.
+    took: Mutex<attaching_early::TookAt>,
+    /// Held while the light of a GPU is switched.
+    lights: tokio::sync::Mutex<()>,
     /// Held while a password is changed.
     rotating: tokio::sync::Mutex<()>,
     /// Of which endpoint: it does not change hands meanwhile.
@@ -372,6 +393,7 @@ impl Composer {
             beginning: beginning::Beginning::default(),
             lost: Mutex::default(),
             telling_silence: tokio::sync::Mutex::default(),
+            measured: Mutex::default(),
             letterboxes: hearing::Letterboxes::default(),
             left: Mutex::default(),
             looking: Mutex::default(),
@@ -380,6 +402,8 @@ impl Composer {
             simulating: Turns::of("simulations").or_by("poolwright simulate"),
             foreseeing: Turns::of("looks at the queue"),
             planning_ahead: Turns::of("plans ahead"),
+            took: Mutex::default(),
+            lights: tokio::sync::Mutex::default(),
             rotating: tokio::sync::Mutex::default(),
             rotating_at: Mutex::default(),
             enrolling: enrolling::Enrolling::default(),

@@ -20,17 +20,25 @@ pub enum PinChange {
 }
 
 impl Pins {
+    /// Whether each is a fingerprint.
+    pub(super) fn check(&self) -> Result<(), ServiceError> {
+        let pins = match self {
+            Self::One(pin) => std::slice::from_ref(pin),
+            Self::Two(pins) => pins.as_slice(),
+        };
+        match pins.iter().find(|pin| digits(pin).is_none()) {
+            Some(pin) => Err(no_fingerprint(pin)),
+            None => Ok(()),
+        }
+    }
+
     fn changed(&self, change: &PinChange) -> Result<Self, ServiceError> {
         let conflict = |message: String, hint: &str| {
             Err(ServiceError::new(ErrorCode::Conflict, message).with_hint(hint))
         };
         let is = |known: &str, pin: &str| digits(known).is_some_and(|known| Some(known) == digits(pin));
         match (self, change) {
-            (_, PinChange::Add(pin)) if digits(pin).is_none() => {
-                let message = format!("{pin:?} is no SHA-256 fingerprint: it needs 64 hexadecimal digits");
-                Err(ServiceError::bad_request(message)
-                    .with_hint("openssl x509 -in FILE -noout -fingerprint -sha256 shows it"))
-            }
+            (_, PinChange::Add(pin)) if digits(pin).is_none() => Err(no_fingerprint(pin)),
             (Self::One(one), PinChange::Add(pin)) if is(one, pin) => Ok(self.clone()),
             (Self::One(one), PinChange::Add(pin)) => Ok(Self::Two([one.clone(), pin.clone()])),
             (Self::Two([one, next]), PinChange::Add(pin)) if is(one, pin) || is(next, pin) => {
@@ -55,6 +63,11 @@ impl Pins {
 }
 
 /// Its 32 bytes, however it is written; as in openssl's output, or bare.
+fn no_fingerprint(pin: &str) -> ServiceError {
+    let message = format!("{pin:?} is no SHA-256 fingerprint: it needs 64 hexadecimal digits");
+    ServiceError::bad_request(message).with_hint("openssl x509 -in FILE -noout -fingerprint -sha256 shows it")
+}
+
 fn digits(pin: &str) -> Option<String> {
     let bare = pin.trim().to_ascii_lowercase().replace(':', "");
     let bare = bare.strip_prefix("sha256").unwrap_or(&bare);

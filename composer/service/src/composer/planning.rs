@@ -14,9 +14,11 @@ use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, GpuId, HostId, PlanId, UnitId};
 use poolwright_model::topology::{Gpu, Host};
 use poolwright_planner::queue::Rests;
-use poolwright_planner::served_but_for_failures;
 use poolwright_planner::settled::settle;
-use poolwright_planner::{Composition, Cordoned, Demand, Held, Plan, PlanInput, Promises, Reserved, World};
+use poolwright_planner::{
+    Composition, Cordoned, Demand, Held, Plan, PlanInput, Promises, Reserved, Uplinks, World,
+};
+use poolwright_planner::{served_but_for_failures, served_otherwise};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,12 +107,13 @@ pub(super) enum Wanted<'a> {
 pub(super) struct Basis {
     pub snapshot: Arc<Snapshot>,
     pub held: Arc<Vec<Composition>>,
-    reserved: Vec<Reserved>,
+    pub(super) reserved: Vec<Reserved>,
     pub(super) demands: Vec<Demand>,
     pub(super) cordoned: Cordoned,
     /// Hosts that are closed, or will be.
     pub(super) maintenance: Maintenance,
     pub promises: Promises,
+    pub uplinks: Arc<Uplinks>,
     /// Running operations have some of what schedules add and suspend in hand.
     underway: bool,
 }
@@ -139,6 +142,7 @@ impl Basis {
             demands: &self.demands,
             cordoned: &self.cordoned,
             promises: &self.promises,
+            uplinks: &self.uplinks,
         }
     }
 
@@ -243,6 +247,17 @@ impl Basis {
         let failed = served_but_for_failures(&self.world());
         let left = self.demands.iter();
         let left = left.filter(|demand| failed.contains(&demand.id) && but != Some(&demand.id));
+        let left: Vec<Demand> = left.cloned().collect();
+        self.leaving(&left)
+    }
+
+    /// With what others hold where it is, also where that is not what they want any more: only a plan for all, which
+    /// somebody applies, or the calendar changes it.
+    fn leaving_others_as_they_are(self, but: &DemandId) -> Self {
+        let differ = served_otherwise(&self.world());
+        let left = self.demands.iter();
+        let is_left = |demand: &&Demand| differ.contains(&demand.id) || demand.need.elastic;
+        let left = left.filter(|demand| demand.id != *but && is_left(demand));
         let left: Vec<Demand> = left.cloned().collect();
         self.leaving(&left)
     }
@@ -521,11 +536,16 @@ impl Composer {
             },
             maintenance: Maintenance::default(),
             promises,
+            uplinks: self.uplinks_known(),
             underway: !touched.is_disjoint(&scheduled),
         };
         basis.settle(&claims);
         match wanted {
-            Wanted::Only(new) => basis = basis.leaving_failures(Some(&new.id)),
+            Wanted::Only(new) => {
+                basis = basis
+                    .leaving_failures(Some(&new.id))
+                    .leaving_others_as_they_are(&new.id)
+            }
             Wanted::Scheduled => basis = basis.leaving_failures(None),
             Wanted::All | Wanted::OnceDone | Wanted::Named => {}
         }

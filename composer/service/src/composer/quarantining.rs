@@ -14,9 +14,10 @@ use crate::identity;
 use crate::quarantine::{
     BurnIn, Cause, Evidence, Failure, GpuHistory, History, Quarantine, Replacement, Strike,
 };
+use crate::suspicion::Suspicion;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{Claim, GpuRecord};
-use poolwright_model::id::GpuId;
+use poolwright_model::id::{GpuId, HostId};
 use poolwright_model::topology::Gpu;
 use poolwright_store::{Batch, StoreError, Stored, Versioned, read, read_all};
 use std::sync::Arc;
@@ -47,6 +48,17 @@ impl Composer {
         failure: &Failure,
         by: &str,
     ) -> Result<Quarantine, ServiceError> {
+        self.quarantine_gpu_at(id, failure, by, None).await
+    }
+
+    /// The same, where a host tells of it: it failed there, wherever it may be by now.
+    pub(super) async fn quarantine_gpu_at(
+        &self,
+        id: &GpuId,
+        failure: &Failure,
+        by: &str,
+        host: Option<&HostId>,
+    ) -> Result<Quarantine, ServiceError> {
         let cause = failure.cause;
         let says: String = failure
             .says
@@ -56,10 +68,12 @@ impl Composer {
             .collect();
         let gpu = self.known_gpu(id).await?;
         let now = self.clock.now();
+        let seen = Evidence::of(&gpu);
         let evidence = Evidence {
-            firmware: failure.firmware.clone(),
+            firmware: self.firmware_of(failure, &gpu).await?,
             says,
-            ..Evidence::of(&gpu)
+            host: host.cloned().or(seen.host),
+            ..seen
         };
         let (mut history, found) = self.gpu_history_of(id).await?;
         let known = read::<Quarantine>(self.store.as_ref(), id.as_str()).await?;
@@ -94,6 +108,7 @@ impl Composer {
         if is_new {
             tracing::warn!(gpu = %id, %by, "out of use: {cause}");
             self.tell_the_scheduler(&quarantine);
+            self.see_to_light(id);
         }
         Ok(quarantine)
     }
@@ -190,8 +205,11 @@ impl Composer {
             .put(&before)?;
         batch
             .expect(GpuHistory::KIND, new.as_str(), after_at)
-            .put(&after)?;
+            .put(&after)?
+            // Nobody has to look at its link any more.
+            .delete(Suspicion::KIND, old.as_str());
         self.store.commit(batch).await?;
+        self.see_to_light(old);
         self.gpu_history(new).await
     }
 
@@ -199,7 +217,8 @@ impl Composer {
     pub async fn gpu_history(&self, id: &GpuId) -> Result<History, ServiceError> {
         let (of, kept) = self.gpu_history_of(id).await?;
         let seen = self.known_gpu(id).await;
-        if kept.is_none() {
+        let light = self.light_kept(id).await?;
+        if kept.is_none() && light.is_none() {
             seen.as_ref().map_err(Clone::clone)?;
         }
         let quarantine = read::<Quarantine>(self.store.as_ref(), id.as_str()).await?;
@@ -217,11 +236,21 @@ impl Composer {
         Ok(History {
             of,
             quarantine: quarantine.map(|found| found.value),
+            light,
             strikes_of_slot,
         })
     }
 
-    async fn known_gpu(&self, id: &GpuId) -> Result<Gpu, ServiceError> {
+    /// As whoever noticed it told it, else as its box does, else as its host did when it had it last.
+    async fn firmware_of(&self, failure: &Failure, gpu: &Gpu) -> Result<Option<String>, ServiceError> {
+        if let Some(known) = failure.firmware.as_ref().or(gpu.firmware.as_ref()) {
+            return Ok(Some(known.clone()));
+        }
+        let record = read::<GpuRecord>(self.store.as_ref(), gpu.id.as_str()).await?;
+        Ok(record.and_then(|record| record.value.learned?.firmware))
+    }
+
+    pub(super) async fn known_gpu(&self, id: &GpuId) -> Result<Gpu, ServiceError> {
         let snapshot = self.snapshot().await?;
         let gpu = snapshot.topology.gpus.iter().find(|gpu| gpu.id == *id);
         gpu.cloned()
@@ -236,7 +265,7 @@ impl Composer {
         })
     }
 
-    async fn gpu_history_of(&self, id: &GpuId) -> Result<(GpuHistory, Option<u64>), ServiceError> {
+    pub(super) async fn gpu_history_of(&self, id: &GpuId) -> Result<(GpuHistory, Option<u64>), ServiceError> {
         let found = read::<GpuHistory>(self.store.as_ref(), id.as_str()).await?;
         Ok(match found {
             Some(Versioned { value, revision }) => (value, Some(revision)),
@@ -356,7 +385,9 @@ impl Composer {
         let mut batch = Batch::new();
         batch
             .expect(Quarantine::KIND, of.gpu.as_str(), Some(found.revision))
-            .delete(Quarantine::KIND, of.gpu.as_str());
+            .delete(Quarantine::KIND, of.gpu.as_str())
+            // It was looked at, and its link with it.
+            .delete(Suspicion::KIND, of.gpu.as_str());
         batch
             .expect(GpuHistory::KIND, of.gpu.as_str(), at)
             .put(&history)?;
@@ -368,7 +399,9 @@ impl Composer {
             _ => self.settle_left(&of.gpu, &mut batch).await?,
         }
         self.store.commit(batch).await?;
+        self.lock_measured().forget(&of.gpu);
         tracing::info!(gpu = %of.gpu, "its burn-in passed: it is in use again");
+        self.see_to_light(&of.gpu);
         Ok(Ok(()))
     }
 

@@ -5,7 +5,7 @@ use super::planning::{Basis, Wanted};
 use super::queue_told::Begins;
 use super::queueing::SOON;
 use super::wanting::{most_slots, pool_kinds};
-use crate::demand::{DemandRecord, DemandSpec};
+use crate::demand::{DemandRecord, DemandSpec, Pending};
 use crate::error::{ErrorCode, ServiceError};
 use crate::job::{self, Asked, Because, FAIR_SHARE_H, Job, JobRun, JobSpec};
 use crate::schedule::{Calendar, next_change, wanted_ahead};
@@ -163,6 +163,7 @@ impl Line {
                 turn: asked(record).map_or(job.turn, |asked| asked.turn(self.found)),
                 expected: job.expected(),
                 may_stop: spec.makes_way() && has_time(&spec),
+                preempts: spec.preempts,
                 not_before: job.not_before,
             })
         };
@@ -173,6 +174,7 @@ impl Line {
                 demand: record.spec.id.clone(),
                 ends: job.ends(&spec, self.now)?,
                 may_stop: spec.makes_way() && job.stopping.is_none() && job.ended.is_none(),
+                is_leaving: matches!(record.pending, Some(Pending::Releasing(_))) || job.is_leaving(self.now),
                 tenant: record.spec.tenant.clone(),
                 priority: record.spec.priority,
                 began: job.begun?,
@@ -259,10 +261,10 @@ impl Composer {
         let failure = job.failure.as_ref().map(|why| format!("; {why}"));
         let held_up = self.held_up(&record.spec.id).map(|why| format!("; {why}"));
         let state = match (&record.pending, &job.ended, &job.stopping) {
-            (Some(crate::demand::Pending::Composing(operation)), ..) => {
+            (Some(Pending::Composing(operation)), ..) => {
                 format!("gets its GPUs by {operation}")
             }
-            (Some(crate::demand::Pending::Releasing(operation)), ..) => {
+            (Some(Pending::Releasing(operation)), ..) => {
                 format!("lets go of its GPUs by {operation}")
             }
             (None, Some(ended), _) => format!("over ({}), and still has its GPUs", ended.because),

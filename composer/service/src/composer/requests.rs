@@ -53,11 +53,12 @@ impl<'a> Request<'a> {
             Some(key) if !how.dry_run => {
                 let asked = (body, &how.force);
                 // What is kept under keys of before there was more to ask for stays what it is.
-                Some(match (how.partial_ok, how.deadline_s, how.allow_stale) {
+                let key = match (how.partial_ok, how.deadline_s, how.allow_stale) {
                     (false, None, false) => Key::new(key, kind, what, &asked)?,
                     (true, None, false) => Key::new(key, kind, what, &(body, &how.force, "partial"))?,
                     more => Key::new(key, kind, what, &(asked, more))?,
-                })
+                };
+                Some(key.of(by))
             }
             _ => None,
         };
@@ -79,7 +80,7 @@ impl Composer {
     ) -> Result<Option<Change>, ServiceError> {
         self.may_force(request.how)?;
         let Some(key) = &request.key else { return Ok(None) };
-        let Some(known) = KeyRecord::find(self.store.as_ref(), &key.key).await? else {
+        let Some(known) = KeyRecord::find(self.store.as_ref(), &key.id).await? else {
             return Ok(None);
         };
         Ok(Some(match known.answer_to(key)? {
@@ -89,6 +90,18 @@ impl Composer {
                 ..Change::none(*plan)
             },
         }))
+    }
+
+    /// What came of the release that an account asked for under a key: what it let go of is there no more to be named.
+    pub async fn released_under(&self, by: &str, key: &str) -> Result<Option<Change>, ServiceError> {
+        let known = KeyRecord::find(self.store.as_ref(), &Key::id_of(by, key)).await?;
+        let Some(KeyAnswer::Operation(id)) = known.map(|known| known.answer) else {
+            return Ok(None);
+        };
+        match self.operation(&id).await? {
+            operation if operation.kind == OperationKind::Release => self.replayed(&id).await.map(Some),
+            _ => Ok(None),
+        }
     }
 
     async fn replayed(&self, id: &OperationId) -> Result<Change, ServiceError> {
@@ -122,6 +135,7 @@ impl Composer {
             .await?;
         self.spares_retired_hosts(&plan, &mut with).await?;
         self.spares_closed(&plan, &mut with).await?;
+        self.within_uplinks(&plan, request.reservation, &mut with).await?;
         if let Some(seen) = &request.how.seen {
             self.is_as_seen(seen, &mut with).await?;
         }

@@ -16,6 +16,7 @@ use poolwright_planner::direct::{self, Purpose};
 use poolwright_planner::{Composition, Plan, Reserved};
 use poolwright_store::{Batch, StoreError, Stored, Versioned, read};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::HashMap;
 
 /// How long a reservation binds.
@@ -69,6 +70,9 @@ pub struct Reservation {
     pub since: Timestamp,
     pub until: Timestamp,
     pub parts: Vec<Part>,
+    /// What the client asked for, in its own words. Earlier versions kept none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Value>,
 }
 
 impl Reservation {
@@ -178,6 +182,9 @@ impl Composer {
     async fn placed(&self, wish: &Wish, before: &[Part]) -> Result<Part, ServiceError> {
         // At a host that closes before, it could not be composed any more.
         let over = self.clock.now() + RESERVED;
+        if let Wished::Named { gpus, .. } = &wish.what {
+            each_once(wish, gpus, before)?;
+        }
         let before = || before.iter().flat_map(|part| &part.places).map(Reserved::from);
         let plan = match &wish.what {
             Wished::Named { gpus, host } => {
@@ -224,8 +231,13 @@ impl Composer {
         made.map(|made| Part::of(wish, made)).ok_or_else(nothing)
     }
 
-    /// Keeps all of it for an account, or nothing.
-    pub async fn reserve(&self, wishes: &[Wish], by: &str) -> Result<Reservation, ServiceError> {
+    /// Keeps all of it for an account, with what it asked for in its own words, or nothing.
+    pub async fn reserve(
+        &self,
+        wishes: &[Wish],
+        asked: Value,
+        by: &str,
+    ) -> Result<Reservation, ServiceError> {
         let _turn = self.turn.lock().await;
         // Before what the preview rests on: what changes meanwhile refuses the commit.
         self.books.refresh(self.store.as_ref()).await?;
@@ -237,19 +249,20 @@ impl Composer {
                 .collect()
         };
         let (mut known, revision) = self.known_reservations().await?;
-        let open = known.all.iter().filter(|one| one.places().next().is_some());
-        if open.count() >= MOST {
+        let now = self.clock.now();
+        known.all.retain(|one| one.until > now);
+        if known.all.len() >= MOST {
             let text = format!("{MOST} reservations are open, and no more are kept");
             return Err(ServiceError::new(ErrorCode::Conflict, text)
                 .with_hint("apply one or delete it, or wait: each is over after 10 minutes"));
         }
-        let now = self.clock.now();
         let reservation = Reservation {
             id: self.new_id(),
             by: by.to_owned(),
             since: now,
             until: now + RESERVED,
             parts: self.preview(wishes).await?,
+            asked: Some(asked),
         };
         let mut batch = Batch::new();
         for place in reservation.places() {
@@ -388,6 +401,23 @@ impl Composer {
     }
 }
 
+/// Two of one request can't have the same GPU.
+fn each_once(wish: &Wish, gpus: &[GpuId], before: &[Part]) -> Result<(), ServiceError> {
+    let twice = before.iter().find_map(|part| {
+        let mut has = part.places.iter().flat_map(|place| &place.gpus);
+        Some((has.find(|gpu| gpus.contains(gpu))?, part))
+    });
+    let Some((gpu, part)) = twice else {
+        return Ok(());
+    };
+    let text = format!(
+        "{gpu} can't be given to {}: {} of the same request would have it",
+        wish.stanza, part.stanza
+    );
+    let hint = format!("name another one for {} or for {}", wish.stanza, part.stanza);
+    Err(ServiceError::new(ErrorCode::Conflict, text).with_hint(hint))
+}
+
 fn who_reserved(open: &[Reservation], gpus: &[GpuId]) -> Option<String> {
     open.iter().find_map(|one| {
         let mut reserved = one.places().flat_map(|place| &place.gpus);
@@ -430,7 +460,27 @@ mod tests {
                 places: vec![place],
                 composed: false,
             }],
+            asked: None,
         }
+    }
+
+    #[test]
+    fn of_two_that_want_one_gpu_the_second_is_told_of_the_first() {
+        let before = reservation("a", "gpu-1", Timestamp::UNIX_EPOCH).parts;
+        let wish = Wish {
+            stanza: "two".to_owned(),
+            label: "other".to_owned(),
+            what: Wished::Named {
+                gpus: Vec::new(),
+                host: HostId::from_lossy("host-1"),
+            },
+        };
+        let named = |gpu: &str| each_once(&wish, &[GpuId::from_lossy(gpu)], &before);
+        let refused = named("gpu-1").unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Conflict);
+        let told = "gpu-1 can't be given to two: one of the same request would have it";
+        assert_eq!(refused.message, told);
+        assert_eq!(named("gpu-2"), Ok(()));
     }
 
     #[tokio::test]

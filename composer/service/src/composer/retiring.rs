@@ -6,7 +6,9 @@
 use super::Composer;
 use crate::agent::Agent;
 use crate::error::{ErrorCode, ServiceError};
-use crate::host::{HostEvent, HostEvidence, HostHistory, HostLife, HostTurn, RetiredHosts, Retirement};
+use crate::host::{
+    HostEvent, HostEvidence, HostHistory, HostLife, HostTurn, Relocation, RetiredHosts, Retirement,
+};
 use poolwright_executor::Claim;
 use poolwright_model::id::{GpuId, HostId, HostPortId, UnitId};
 use poolwright_model::topology::Host;
@@ -44,8 +46,10 @@ impl Composer {
             return Err(ServiceError::not_found("host", id.as_str()));
         }
         let (retired, _) = self.retired_hosts().await?;
+        let relocation = read::<Relocation>(self.store.as_ref(), id.as_str()).await?;
         Ok(HostLife {
             of,
+            relocation: relocation.map(|found| found.value),
             retired: retired.of(id).cloned(),
             agent: agent.map(|found| found.value),
         })
@@ -54,8 +58,11 @@ impl Composer {
     /// Takes a host out of service for good: it is given nothing any more, and its agent is asked no more. It must be empty,
     /// and nothing may be on its way to it. Asked again, what is left to be done of it is done.
     pub async fn retire_host(&self, id: &HostId, why: &str, by: &str) -> Result<HostLife, ServiceError> {
-        let known = self.host_life(id).await?;
         let _turn = self.turn.lock().await;
+        let known = self.host_life(id).await?;
+        if let Some(under_way) = &known.relocation {
+            return Err(under_way.refusal());
+        }
         self.close_for_good(id, why, by).await?;
         if known.retired.is_none() {
             tracing::warn!(host = %id, %by, "retired");
@@ -70,6 +77,8 @@ impl Composer {
                 "host {old} can't replace itself"
             )));
         }
+        // Read within the turn: of two that ask at once, the second sees what the first has written.
+        let _turn = self.turn.lock().await;
         let before = self.host_life(old).await?;
         let after = self.host_life(new).await?;
         if self.seen_host(new).await?.is_none() {
@@ -78,6 +87,9 @@ impl Composer {
         if let Some(retired) = &after.retired {
             return Err(retired.refusal());
         }
+        if let Some(under_way) = before.relocation.as_ref().or(after.relocation.as_ref()) {
+            return Err(under_way.refusal());
+        }
         for (known, other) in [(before.of.replaced_by(), new), (after.of.replaces(), old)] {
             if let Some(known) = known.filter(|known| *known != other) {
                 let message = format!("host {old} or {new} was replaced before: {known}");
@@ -85,7 +97,6 @@ impl Composer {
                     .with_hint(format!("see both: poolwright host history {old}")));
             }
         }
-        let _turn = self.turn.lock().await;
         self.close_for_good(old, &format!("replaced by {new}"), by)
             .await?;
         let mut events = Vec::new();
@@ -121,7 +132,7 @@ impl Composer {
 
     /// Closes a host, unless it has something or is given something just now.
     async fn close_for_good(&self, id: &HostId, why: &str, by: &str) -> Result<(), ServiceError> {
-        self.is_empty(id).await?;
+        self.is_empty(id, "retired").await?;
         let (mut retired, revision) = self.retired_hosts().await?;
         if retired.of(id).is_some() {
             return Ok(());
@@ -139,7 +150,7 @@ impl Composer {
             .put(&retired)?;
         self.commit_of_hosts(batch).await?;
         // Whoever began before this was committed is seen now; whoever begins after it is refused.
-        match self.is_empty(id).await {
+        match self.is_empty(id, "retired").await {
             Ok(()) => Ok(()),
             Err(refused) => {
                 let (mut retired, revision) = self.retired_hosts().await?;
@@ -193,7 +204,7 @@ impl Composer {
         self.host_life(id).await
     }
 
-    async fn add_events(
+    pub(super) async fn add_events(
         &self,
         events: Vec<(HostId, String, HostTurn)>,
         batch: &mut Batch,
@@ -217,7 +228,7 @@ impl Composer {
         Ok(())
     }
 
-    async fn commit_of_hosts(&self, batch: Batch) -> Result<(), ServiceError> {
+    pub(super) async fn commit_of_hosts(&self, batch: Batch) -> Result<(), ServiceError> {
         match self.store.commit(batch).await {
             Ok(_) => Ok(()),
             Err(StoreError::Conflict { .. }) => {
@@ -230,8 +241,8 @@ impl Composer {
         }
     }
 
-    /// That nothing is at a host, nor on its way to it or from it.
-    async fn is_empty(&self, id: &HostId) -> Result<(), ServiceError> {
+    /// That nothing is at a host that is to be retired or moved, nor on its way to it or from it.
+    pub(super) async fn is_empty(&self, id: &HostId, what: &str) -> Result<(), ServiceError> {
         // In this order: what ends while we read has been written down then.
         let claims = self.claims().await?;
         let held = self.held().await?;
@@ -242,13 +253,13 @@ impl Composer {
         if let Some(claim) = in_hand(&claims, &here, &self.ports_of(id).await?) {
             let Claim { operation, by, .. } = claim;
             let message =
-                format!("host {id} can't be retired: operation {operation} of {by} is at work there");
+                format!("host {id} can't be {what}: operation {operation} of {by} is at work there");
             return Err(ServiceError::new(ErrorCode::Conflict, message)
                 .with_hint(format!("wait until it is over: poolwright ops wait {operation}")));
         }
         if let Some(first) = here.first() {
             let gpus: Vec<&GpuId> = here.iter().flat_map(|c| c.gpus()).collect();
-            let message = format!("host {id} can't be retired: it holds {}", named(&gpus));
+            let message = format!("host {id} can't be {what}: it holds {}", named(&gpus));
             let free = match &first.demand {
                 Some(demand) => format!("poolwright release {demand}"),
                 None => format!("poolwright detach {}", named(&gpus[..1])),
@@ -268,7 +279,7 @@ impl Composer {
             return Ok(());
         }
         let message = format!(
-            "host {id} can't be retired: {} is bound to it, and in no composition",
+            "host {id} can't be {what}: {} is bound to it, and in no composition",
             named(&bound)
         );
         Err(ServiceError::new(ErrorCode::Conflict, message).with_hint(
@@ -282,7 +293,7 @@ impl Composer {
         Ok(ports.map(|port| port.id).collect())
     }
 
-    async fn seen_host(&self, id: &HostId) -> Result<Option<Host>, ServiceError> {
+    pub(super) async fn seen_host(&self, id: &HostId) -> Result<Option<Host>, ServiceError> {
         let snapshot = self.snapshot().await?;
         let mut hosts = snapshot.topology.hosts.iter();
         Ok(hosts.find(|host| host.id == *id).cloned())

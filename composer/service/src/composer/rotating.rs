@@ -210,7 +210,7 @@ impl Composer {
 
     /// What holds for as long as this manager is in charge of the endpoint; an error if it is not. Nothing where there
     /// are no others.
-    fn in_charge(&self, id: &ControlEndpointId) -> Result<Option<Expectation>, ServiceError> {
+    pub(super) fn in_charge(&self, id: &ControlEndpointId) -> Result<Option<Expectation>, ServiceError> {
         let Some(leases) = &self.leases else {
             return Ok(None);
         };
@@ -218,7 +218,7 @@ impl Composer {
             Some(tenure) if tenure.from.is_none_or(|from| from <= Instant::now()) => Ok(tenure.proof),
             _ => {
                 let message = format!(
-                    "{} is in charge of endpoint {id}, and changes its password",
+                    "{} is in charge of endpoint {id}, and changes what is there",
                     leases.holder(id)
                 );
                 Err(ServiceError::new(ErrorCode::Conflict, message)

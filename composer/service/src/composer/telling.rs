@@ -76,6 +76,12 @@ pub enum Turn {
     },
     /// It does again.
     Back,
+    /// It may be about to fail.
+    Suspect {
+        because: String,
+    },
+    /// It is suspect no more.
+    Sound,
 }
 
 /// What became of a composition.
@@ -101,6 +107,11 @@ pub struct TestEvent {
     pub origin: Option<String>,
     #[serde(default)]
     pub event_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<String>,
+    /// When it shall have been; else it is as it is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub happened: Option<Timestamp>,
 }
 
 /// In the log beside the executor's.
@@ -226,7 +237,7 @@ impl Composer {
                 at,
                 operation,
                 step,
-                state: StepState::Done,
+                state: state @ (StepState::Done | StepState::Undone),
                 ..
             } => {
                 if !known.contains_key(&operation) {
@@ -237,9 +248,11 @@ impl Composer {
                 let operation = known.get(&operation).and_then(Option::as_ref);
                 let record = operation.and_then(|operation| operation.step(step));
                 record.and_then(|record| {
+                    // What is undone is as it was before: whoever was told the contrary is told that, too.
+                    let is_done = state == StepState::Done;
                     let bound = match record.step.verb {
-                        Verb::Bind => true,
-                        Verb::Unbind => false,
+                        Verb::Bind => is_done,
+                        Verb::Unbind => !is_done,
                         _ => return None,
                     };
                     let unit = record.step.target.unit.clone();
@@ -275,17 +288,25 @@ impl Composer {
         };
         let found = read::<Operation>(store, operation.as_str()).await.ok().flatten();
         let left_out = found.map(|found| found.value.left_out).unwrap_or_default();
+        let plan = plan.value.plan;
+        // What goes on with other units was there before, and is afterwards.
+        let goes_on = |id: &CompositionId| plan.keeps.contains(id);
+        let or_changed = |id: &CompositionId, became| if goes_on(id) { Became::Changed } else { became };
         let mut became: BTreeMap<CompositionId, Became> = BTreeMap::new();
-        for gone in plan.value.plan.releases {
-            became.insert(gone.id, Became::Removed);
+        for gone in &plan.releases {
+            became.insert(gone.id.clone(), or_changed(&gone.id, Became::Removed));
         }
-        for made in plan.value.plan.composes {
+        for made in &plan.composes {
             let is_left_out = |unit: &UnitId| left_out.iter().any(|left| left.unit == *unit);
             if made.held.iter().all(|held| is_left_out(&held.unit)) {
                 continue;
             }
             let change = |was: &mut Became| *was = Became::Changed;
-            became.entry(made.id).and_modify(change).or_insert(Became::Made);
+            let made_or_changed = or_changed(&made.id, Became::Made);
+            became
+                .entry(made.id.clone())
+                .and_modify(change)
+                .or_insert(made_or_changed);
         }
         Ok(became.into_iter().collect())
     }

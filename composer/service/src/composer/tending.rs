@@ -1,18 +1,18 @@
 //! Tending: what the hosts' agents tell of GPUs that fail, and of those that a composition holds and that went without a
 //! word, takes them out of use; and so does what a host could not put back as it was when it let go of a GPU. By the
-//! clock, a host at a time; while an agent is silent nothing is known, and nothing done.
+//! clock, each host by itself ([`super::rounds`]); while an agent is silent nothing is known, and nothing done.
 //!
 //! One that is gone is looked for once more, with the next poll: a driver that starts anew, or a link that is trained
 //! again, is no failure. Where most of what a host should have is gone at once, it is a fault of the host, and told: no
 //! GPU is to blame.
 
 use super::Composer;
+use super::rounds::Rounds;
 use crate::agent::Agent;
 use crate::error::ServiceError;
 use crate::identity::{self, ByName};
 use crate::quarantine::{self, Cause, Failure, GpuHistory};
-use futures_util::StreamExt;
-use poolwright_driver::{Ailment, Failing, HostTarget};
+use poolwright_driver::{Ailment, DriverError, Failing, HostTarget};
 use poolwright_executor::Drivers;
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::{GpuId, HostId};
@@ -20,10 +20,9 @@ use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Held;
 use poolwright_store::read;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Hosts that are asked at a time.
-const AT_ONCE: usize = 16;
 /// For an answer.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Who takes GPUs out of use by itself.
@@ -45,59 +44,109 @@ struct Look {
 /// The last looks at all hosts.
 type Looks = BTreeMap<HostId, Look>;
 
+/// What a host's agent said, and what was expected of the host when it was asked.
+struct Said {
+    expected: Vec<HostTarget>,
+    ailments: Result<Vec<Ailment>, DriverError>,
+}
+
 impl Composer {
     /// Tends the hosts' GPUs for as long as the pool is polled.
     pub(crate) async fn keep_tending(&self) {
         let Some(every) = self.options.poll else {
             return std::future::pending().await;
         };
+        let every = every.max(Duration::from_secs(1));
+        // A light that takes its time holds up no look at a host.
+        futures_util::future::join(self.tend_hosts(every), self.keep_lights(every)).await;
+    }
+
+    async fn tend_hosts(&self, every: Duration) {
+        let mut rounds = Rounds::new(every);
         let mut looks = Looks::new();
+        let mut seen: Option<Arc<Snapshot>> = None;
         loop {
-            tokio::time::sleep(every.max(Duration::from_secs(1))).await;
+            let gpus = seen
+                .as_deref()
+                .map_or(&[][..], |seen| seen.topology.gpus.as_slice());
+            let pool = ByName::of(gpus);
+            while let Some((host, said)) = rounds.answer().await {
+                let look = self.hear_ailments(&host, said, &pool, &looks).await;
+                looks.insert(host, look);
+            }
             self.has_calendar().await;
-            match self.tend(&looks).await {
-                Ok(now) => looks = now,
+            match self.tend(&mut rounds, &mut looks).await {
+                Ok(now) => seen = Some(now),
                 Err(error) => tracing::warn!("which GPUs fail can't be looked at: {error}"),
             }
         }
     }
 
-    /// Asks each agent once. What the looks before this one have shown says what is believed.
-    async fn tend(&self, before: &Looks) -> Result<Looks, ServiceError> {
+    async fn keep_lights(&self, every: Duration) {
+        loop {
+            tokio::time::sleep(every).await;
+            self.has_calendar().await;
+            if let Err(error) = self.see_to_lights().await {
+                tracing::warn!("whether locators are to be lit can't be looked at: {error}");
+            }
+        }
+    }
+
+    /// Asks each agent. What they say is said of this pool.
+    async fn tend<'a>(
+        &'a self,
+        rounds: &mut Rounds<'a, Said>,
+        looks: &mut Looks,
+    ) -> Result<Arc<Snapshot>, ServiceError> {
         self.return_what_passed().await?;
         self.take_out_mistaken().await?;
+        self.note_arrivals().await?;
         let agents = self.agents().await?.into_iter().filter(Agent::speaks);
-        let agents: Vec<HostId> = agents.map(|agent| agent.host).collect();
-        if agents.is_empty() {
-            return Ok(Looks::new());
-        }
+        let agents: BTreeSet<HostId> = agents.map(|agent| agent.host).collect();
+        looks.retain(|host, _| agents.contains(host));
         let snapshot = self.snapshot().await?;
-        let expected = &self.expected(&snapshot).await?;
-        let pool = &ByName::of(&snapshot.topology.gpus);
-        let asked = agents.into_iter().map(|host| {
-            async move {
-                let expected = expected.get(&host).map_or(&[][..], Vec::as_slice);
-                let last = before.get(&host).cloned().unwrap_or_default();
-                let look = match self.tend_host(&host, expected, pool, &last.gone).await {
-                    Ok(gone) => Look { gone, error: None },
-                    Err(error) => {
-                        let error = Some(error.to_string());
-                        if error != last.error {
-                            let why = error.as_deref().unwrap_or_default();
-                            tracing::warn!(%host, "which of its GPUs fail is not known: {why}");
-                        }
-                        // What was gone before is not known to be gone still.
-                        Look {
-                            gone: BTreeSet::new(),
-                            error,
-                        }
-                    }
-                };
-                (host, look)
-            }
+        let expected = self.expected(&snapshot).await?;
+        rounds.begin(agents, |host| {
+            let expected = expected.get(host).cloned().unwrap_or_default();
+            self.ailments_of(host.clone(), expected)
         });
-        let looks = futures_util::stream::iter(asked).buffer_unordered(AT_ONCE);
-        Ok(looks.collect().await)
+        Ok(snapshot)
+    }
+
+    async fn ailments_of(&self, host: HostId, expected: Vec<HostTarget>) -> Said {
+        let ailments = match self.connections.host(&host).await {
+            Ok(Some(side)) => side.ailing(&expected, DEADLINE).await,
+            Ok(None) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+        Said { expected, ailments }
+    }
+
+    /// What the look before this one has shown says what is believed.
+    async fn hear_ailments(&self, host: &HostId, said: Said, pool: &ByName<'_>, before: &Looks) -> Look {
+        let last = before.get(host).cloned().unwrap_or_default();
+        let heard = match said.ailments {
+            Ok(ailments) => {
+                self.take_host(host, &said.expected, ailments, pool, &last.gone)
+                    .await
+            }
+            Err(error) => Err(error.into()),
+        };
+        match heard {
+            Ok(gone) => Look { gone, error: None },
+            Err(error) => {
+                let error = Some(error.to_string());
+                if error != last.error {
+                    let why = error.as_deref().unwrap_or_default();
+                    tracing::warn!(%host, "which of its GPUs fail is not known: {why}");
+                }
+                // What was gone before is not known to be gone still.
+                Look {
+                    gone: BTreeSet::new(),
+                    error,
+                }
+            }
+        }
     }
 
     /// Takes GPUs out of use that are not who they were, or not as they were.
@@ -129,18 +178,15 @@ impl Composer {
     }
 
     /// Gives those that are gone; they are taken out of use where they were before.
-    async fn tend_host(
+    async fn take_host(
         &self,
         host: &HostId,
         expected: &[HostTarget],
+        ailments: Vec<Ailment>,
         pool: &ByName<'_>,
         gone_before: &BTreeSet<GpuId>,
     ) -> Result<BTreeSet<GpuId>, ServiceError> {
         let mut are_gone = BTreeSet::new();
-        let Some(side) = self.connections.host(host).await? else {
-            return Ok(are_gone);
-        };
-        let ailments = side.ailing(expected, DEADLINE).await?;
         let is_gone = |ailment: &Ailment| ailment.failing == Failing::Gone;
         let gone = ailments.iter().filter(|ailment| is_gone(ailment)).count();
         let host_is_at_fault = gone >= FEWEST && gone * 2 > expected.len();
@@ -173,7 +219,7 @@ impl Composer {
         for (gpu, causes) in failing {
             for (cause, told) in causes.into_iter().take(MOST_CAUSES) {
                 // The next look tells it again; those of the others are heard now.
-                if let Err(error) = self.take_ailments(&gpu, cause, &told).await {
+                if let Err(error) = self.take_ailments(&gpu, host, cause, &told).await {
                     tracing::warn!(%gpu, "it fails, and can't be taken out of use: {error}");
                 }
             }
@@ -217,7 +263,13 @@ impl Composer {
 
     /// Takes a GPU out of use for what its host tells of it, in the order in which it happened: all that is new since the
     /// last look, and has one cause, is counted once.
-    async fn take_ailments(&self, gpu: &GpuId, cause: Cause, told: &[Ailment]) -> Result<(), ServiceError> {
+    async fn take_ailments(
+        &self,
+        gpu: &GpuId,
+        host: &HostId,
+        cause: Cause,
+        told: &[Ailment],
+    ) -> Result<(), ServiceError> {
         let Some(last) = told.last() else {
             return Ok(());
         };
@@ -236,7 +288,9 @@ impl Composer {
             firmware: None,
             event: Some(last.event.clone()),
         };
-        self.quarantine_gpu(gpu, &failure, BY).await.map(drop)
+        self.quarantine_gpu_at(gpu, &failure, BY, Some(host))
+            .await
+            .map(drop)
     }
 }
 

@@ -173,7 +173,7 @@ impl Composer {
         spec: ScheduleSpec,
         by: &str,
     ) -> Result<ScheduleStatus, ServiceError> {
-        let _turn = self.turn.lock().await;
+        let turn = self.turn.lock().await;
         self.may_schedule(&spec, &BTreeSet::new()).await?;
         self.judge_schedule(&spec, &BTreeSet::new()).await?;
         let mut batch = Batch::new();
@@ -195,7 +195,13 @@ impl Composer {
         }
         batch.expect(Schedule::KIND, schedule.id(), None).put(&schedule)?;
         self.commit_calendar(batch, &[]).await?;
-        self.status_of(schedule).await
+        drop(turn);
+        // The answer says what becomes of a window that is open already. Where that can't be decided now, it is soon.
+        if let Err(error) = self.decide_openings(self.clock.now()).await {
+            tracing::debug!(schedule = schedule.id(), %error, "whether it opens at once is not decided yet");
+        }
+        let kept = read::<Schedule>(self.store.as_ref(), schedule.id()).await?;
+        self.status_of(kept.map_or(schedule, |kept| kept.value)).await
     }
 
     /// Whether a schedule makes sense: its window opens, it wants or suspends something, and what it suspends are

@@ -4,8 +4,9 @@
 //! Invariants: an address is judged as it is dialled, whatever it was written as; what is not known to be harmless on its
 //! own (private networks) is open only where the operator says so.
 
+use poolwright_model::address::{Kind, kind_of, plain};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::str::FromStr;
 use url::{Host, Url};
 
@@ -172,6 +173,7 @@ impl Allowed {
                 Verdict::Open
             }
             Kind::Private => Verdict::NotAllowed,
+            Kind::Carrier => Verdict::Never("an address behind a carrier's NAT"),
             Kind::Never(what) => Verdict::Never(what),
         }
     }
@@ -183,73 +185,6 @@ impl Allowed {
             true if !self.loopback => Err(Refused::ThisMachine(name)),
             _ => Ok(()),
         }
-    }
-}
-
-enum Kind {
-    Open,
-    Private,
-    Loopback,
-    Never(&'static str),
-}
-
-/// An IPv4 address in IPv6's clothes is that address.
-fn plain(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
-        IpAddr::V4(_) => address,
-    }
-}
-
-fn kind_of(address: IpAddr) -> Kind {
-    match plain(address) {
-        IpAddr::V4(address) => kind_of_v4(address),
-        IpAddr::V6(address) => kind_of_v6(address),
-    }
-}
-
-fn kind_of_v4(address: Ipv4Addr) -> Kind {
-    match address.octets() {
-        [127, ..] => Kind::Loopback,
-        [0, ..] => Kind::Never("this network"),
-        [169, 254, ..] => Kind::Never("a link-local or metadata address"),
-        // Azure's and Oracle's services for the machine itself.
-        [168, 63, 129, 16] | [192, 0, 0, _] => Kind::Never("a metadata address"),
-        // Alibaba's metadata is among these.
-        [100, 64..=127, ..] => Kind::Never("an address behind a carrier's NAT"),
-        [224..=239, ..] => Kind::Never("a multicast address"),
-        [240..=255, ..] => Kind::Never("a reserved or broadcast address"),
-        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [198, 18..=19, ..] => Kind::Private,
-        _ => Kind::Open,
-    }
-}
-
-fn kind_of_v6(address: Ipv6Addr) -> Kind {
-    let segments = address.segments();
-    if address.is_loopback() {
-        return Kind::Loopback;
-    }
-    match segments {
-        // AWS's metadata, which looks like a private address.
-        [0xfd00, 0x0ec2, ..] => Kind::Never("a metadata address"),
-        // A gateway turns these into the IPv4 address that they end with.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            let [a, b] = high.to_be_bytes();
-            let [c, d] = low.to_be_bytes();
-            match kind_of_v4(Ipv4Addr::new(a, b, c, d)) {
-                Kind::Open => Kind::Open,
-                _ => Kind::Never("a translated address of a network that is not open"),
-            }
-        }
-        [0x64, 0xff9b, ..] => Kind::Never("an address for translation within a network"),
-        [0, 0, 0, 0, 0, 0, ..] => Kind::Never("an unspecified or IPv4-compatible address"),
-        [0, 0, 0, 0, ..] => Kind::Never("an IPv4-translated address"),
-        [0x2002, ..] | [0x2001, 0, ..] => Kind::Never("an address of a tunnel"),
-        [first, ..] if first & 0xffc0 == 0xfe80 => Kind::Never("a link-local address"),
-        [first, ..] if first & 0xffc0 == 0xfec0 => Kind::Never("a site-local address"),
-        [first, ..] if first & 0xff00 == 0xff00 => Kind::Never("a multicast address"),
-        [first, ..] if first & 0xfe00 == 0xfc00 => Kind::Private,
-        _ => Kind::Open,
     }
 }
 

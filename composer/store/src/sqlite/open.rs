@@ -139,6 +139,12 @@ pub(super) fn inspect(path: &Path) -> Result<Found, OpenError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(path, &error)),
         _ => return Ok(Found::default()),
     }
+    if is_other(path).map_err(|e| unusable(path, &e))? {
+        return Err(OpenError::Foreign {
+            place: path.display().to_string(),
+            reason: "it is no file of SQLite".to_owned(),
+        });
+    }
     if let Some(reason) = cut_off(path).map_err(|e| unusable(path, &e))? {
         return Err(OpenError::Damaged {
             place: path.display().to_string(),
@@ -166,6 +172,15 @@ pub(super) fn inspect(path: &Path) -> Result<Found, OpenError> {
 
 /// How a SQLite file begins.
 const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// Whether a file begins as none of ours does. One that begins with zeros may be ours: a power cut leaves such.
+fn is_other(path: &Path) -> io::Result<bool> {
+    let mut begins = Vec::new();
+    File::open(path)?
+        .take(MAGIC.len() as u64)
+        .read_to_end(&mut begins)?;
+    Ok(!MAGIC.starts_with(&begins) && begins.iter().any(|byte| *byte != 0))
+}
 
 /// What tells that the file's end is missing. SQLite itself does not look at the last page before it needs it.
 fn cut_off(path: &Path) -> io::Result<Option<String>> {

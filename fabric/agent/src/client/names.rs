@@ -13,6 +13,7 @@ pub(super) fn refused(learned: &Learned) -> Option<String> {
         ("slot", learned.slot.as_ref()),
         ("PCIe serial number", learned.pcie_serial.as_ref()),
         ("board serial number", learned.board_serial.as_ref()),
+        ("firmware version", learned.firmware.as_ref()),
         ("UUID", learned.uuid.as_ref()),
     ];
     let (what, name) = names

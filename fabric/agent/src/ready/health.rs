@@ -1,7 +1,7 @@
 //! Whether a GPU that came is well, by what its driver and the kernel's log say.
 
 use crate::sight::Device;
-use poolwright_pcie::{Nvml, Xid, xids};
+use poolwright_pcie::{Log, Nvml, Xid};
 use std::path::Path;
 
 /// What was seen; the error says what is wrong with it.
@@ -16,9 +16,9 @@ pub(super) fn of(root: &Path, nvml: &Nvml, device: &Device<'_>) -> Result<String
     let mut wrong = nvml
         .wear(gpu)
         .map_err(|why| format!("{gpu} is not well: {why}"))?;
-    let logged = xids(root);
+    let logged = Log::read(root);
     if let Ok(logged) = &logged {
-        let its = logged.iter().filter(|xid| xid.function == gpu);
+        let its = logged.xids().iter().filter(|xid| xid.function == gpu);
         wrong.extend(its.map(|Xid { number, says, .. }| format!("Xid {number}: {says}")));
     }
     match (wrong.is_empty(), logged) {

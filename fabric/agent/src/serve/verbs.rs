@@ -5,7 +5,7 @@ use crate::drain::Drain;
 use crate::ready::{Profile, Ready};
 use crate::sight::Sight;
 use crate::wire::{AilingAsked, ConfirmationSaid, Done, ReadySaid, Request, RoomSaid};
-use crate::{ailing, answers};
+use crate::{ailing, answers, measuring};
 use poolwright_driver::DriverError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -45,6 +45,7 @@ pub(super) fn answer(agent: &Agent, verb: &str, body: &[u8]) -> Result<Value, Dr
             let AilingAsked { expected } = read(body)?;
             said(&ailing::ailments(agent.root(), &sight(), &expected)?)
         }
+        "telemetry" => said(&measuring::readings(agent.root(), &sight())),
         "holders" => said(&answers::held(agent.root(), &sight(), target)?),
         "renew" => said(&renewal::request(agent)?),
         "renewed" => said(&renewal::take(agent, body)?),

@@ -466,6 +466,37 @@ async fn a_fatal_error_on_the_link_is_a_new_one_after_the_gpu_came_again() {
     pool.agent.stop().await;
 }
 
+/// Linux 6.1 counts no fatal error that an endpoint tells: it is in its log alone. Where it is counted, too, it is one.
+///
+/// Fault 52: what the kernel logs of the link.
+#[tokio::test]
+async fn a_fatal_error_that_is_not_counted_is_told_by_the_log() {
+    let pool = pool().await;
+    let root = pool.host.root.path();
+    fs::create_dir(root.join("dev")).unwrap();
+    let error =
+        "AER: PCIe Bus Error: severity=Uncorrected (Fatal), type=Inaccessible, (Unregistered Agent ID)";
+    let told = async || {
+        let told = pool.manager.ailing(&[], LONG).await.unwrap();
+        let all: Vec<_> = told.into_iter().map(|one| (one.failing, one.event)).collect();
+        all
+    };
+    for end in [GPU, PORT] {
+        fs::write(root.join("dev/kmsg"), format!("3,21,1,-;pci {end}: {error}\n")).unwrap();
+        assert_eq!(
+            told().await,
+            [(Failing::FatalAer, format!("{BOOT}/kmsg/21"))],
+            "{end}"
+        );
+    }
+    let device = root.join("sys/bus/pci/devices").join(GPU);
+    fs::write(device.join("aer_dev_fatal"), "DLP 1\nTOTAL_ERR_FATAL 1\n").unwrap();
+    let counted = told().await;
+    assert_eq!(counted.len(), 1, "{counted:?}");
+    assert!(counted[0].1.ends_with("/aer/1"), "{counted:?}");
+    pool.agent.stop().await;
+}
+
 /// As after a start of the host in which firmware counted the slots anew.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gpu_that_sits_in_another_slot_than_was_thought_is_not_taken_for_gone() {

@@ -11,6 +11,7 @@ mod exchanged;
 mod kernel;
 mod liar;
 mod lies;
+mod measuring;
 mod readying;
 mod renewing;
 mod strangers;

@@ -63,6 +63,13 @@ pub(super) fn unbind_request(rack: &Rack, port: PortIx, gpu: GpuIx) -> (Method, 
     }
 }
 
+/// What carries the light of a GPU in a box.
+pub(super) fn light(rack: &Rack, gpu: GpuIx) -> String {
+    let name = rack.gpu_name(gpu);
+    let (home, gpu) = name.split_once('/').unwrap_or_default();
+    format!("/redfish/v1/Chassis/{home}/PCIeDevices/{gpu}")
+}
+
 /// The request by which a GPU is reset.
 pub(super) fn reset_request(rack: &Rack, gpu: GpuIx) -> (Method, String) {
     let name = rack.gpu_name(gpu);

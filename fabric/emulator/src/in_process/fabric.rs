@@ -9,7 +9,7 @@ use crate::state::{Change, State};
 use async_trait::async_trait;
 use poolwright_driver::{
     Bindings, Bound, ControlPoint, DriverError, ErrorKind, Fabric, Listened, Observation, Progress, PushTo,
-    ResetSeen, read_each,
+    ResetSeen, Whereabouts, read_each,
 };
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::fault::FaultKind;
@@ -161,6 +161,34 @@ impl Fabric for InProcessFabric {
             .with(|state, _| state.set_mark(name, mark.unwrap_or_default()));
         Ok(())
     }
+
+    async fn locate(&self, at: &Whereabouts, lit: bool, deadline: Duration) -> Result<(), DriverError> {
+        let rack = self.line.rack();
+        let of_box = match self.service {
+            Service::Box(of_box) if rack.options.locators => of_box,
+            _ => return Err(self.no_locator()),
+        };
+        let is_meant = |gpu: &GpuIx| match &at.locator {
+            Some(locator) => address::light(rack, *gpu) == *locator,
+            None => at.slot == Some(format!("Slot {}", rack[*gpu].slot)),
+        };
+        let Some(gpu) = rack.gpus_of_box(of_box).find(is_meant) else {
+            return Err(self.no_locator());
+        };
+        if at
+            .serial
+            .as_ref()
+            .is_some_and(|serial| *serial != rack[gpu].serial)
+        {
+            let message = format!("another one sits there by now: {}", rack[gpu].serial);
+            return Err(DriverError::cannot_tell(message));
+        }
+        self.line
+            .read(&address::light(rack, gpu), deadline, |_, _| ())
+            .await?;
+        self.line.emulation.with(|state, _| state.set_lit(gpu, lit));
+        Ok(())
+    }
 }
 
 impl InProcessFabric {
@@ -189,6 +217,10 @@ impl InProcessFabric {
             Service::Box(at) if point.endpoint == self.line.endpoint => Some(at),
             _ => None,
         }
+    }
+
+    fn no_locator(&self) -> DriverError {
+        DriverError::cannot_tell(format!("{} has no such locator", self.line.endpoint))
     }
 
     fn unknown(&self, point: &ControlPoint) -> DriverError {

@@ -1,7 +1,7 @@
 //! What an endpoint shows, in the model's words.
 
 use super::address;
-use crate::rack::{BoxIx, Gpu as RackGpu, GpuIx, Home, HostIx, PortIx, Rack};
+use crate::rack::{BoxIx, GPU_FIRMWARE, Gpu as RackGpu, GpuIx, Home, HostIx, PortIx, Rack};
 use crate::resources::pcie_devices;
 use crate::state::{HostPower, State};
 use jiff::Timestamp;
@@ -12,8 +12,8 @@ use poolwright_model::id::{
 };
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::{
-    Fabric, FabricPort, Gpu, Health, Host, HostPort, Link, PciFunction, PortRole, PowerState, Switch,
-    SwitchPort, Topology, Unit,
+    Fabric, FabricPort, Gpu, Health, Host, HostPort, Link, Locator, PciFunction, PortRole, PowerState,
+    Switch, SwitchPort, Topology, Unit,
 };
 use std::collections::BTreeSet;
 
@@ -53,6 +53,7 @@ pub(super) fn of_box(state: &State, at: BoxIx, endpoint: &ControlEndpointId) -> 
         switches: switches.collect(),
         links: cables.collect(),
         device_ports: Vec::new(),
+        chassis: Vec::new(),
         gpus,
     };
     topology.sort();
@@ -137,6 +138,8 @@ impl Look<'_> {
             host_port: None,
             state: GpuState::Free,
             health: Health::Ok,
+            firmware: Some(GPU_FIRMWARE.to_owned()),
+            locator: None,
             link: own.link,
             control: Vec::new(),
             seen_by: BTreeSet::from([self.endpoint.clone()]),
@@ -152,6 +155,12 @@ impl Look<'_> {
         }
         seen.chassis = Some(ChassisId::from_lossy(&self.rack[at].name));
         seen.slot = Some(format!("Slot {}", own.slot));
+        seen.locator = options.locators.then(|| Locator {
+            endpoint: self.endpoint.clone(),
+            address: address::light(self.rack, gpu),
+            lit: self.state.lit(gpu),
+            serial: Some(own.serial.clone()),
+        });
         if let Home::Box(_, switch) = own.home {
             let index = self.rack[at].switches[switch]
                 .gpus

@@ -32,6 +32,7 @@ pub(super) fn build(file: &str, raw: RawRack) -> Result<Rack, RackError> {
                 block_actions: raw.options.block_actions,
                 reset_action: raw.options.reset_action,
                 owner_mark: raw.options.owner_mark,
+                locators: raw.options.locators,
                 events: raw.options.events,
                 pushes: raw.options.pushes,
                 expand: raw.options.expand,

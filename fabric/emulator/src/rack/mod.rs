@@ -65,6 +65,9 @@ pub struct Rack {
     pub(crate) identity: Identity,
 }
 
+/// The version that every GPU tells of its own firmware.
+pub(crate) const GPU_FIRMWARE: &str = "96.00.01.00.01";
+
 /// In what the rack's managers differ from each other in the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
@@ -82,6 +85,8 @@ pub struct Options {
     pub reset_action: bool,
     /// Services carry an owner's mark (`ServiceIdentification`).
     pub owner_mark: bool,
+    /// Boxes have a light at each slot (`LocationIndicatorActive`).
+    pub locators: bool,
     /// Services tell what happens, as server-sent events.
     pub events: bool,
     /// Services push what happens to whoever subscribed.

@@ -3,9 +3,10 @@
 use super::document::{
     collection, enabled, lanes, link, links, part_location, pcie_type, status, without_nulls,
 };
-use super::resource::uri;
+use super::resource::{Writing, uri};
 use super::{
-    Resource, Service, View, composition, fabrics, managers, pcie_devices, processors, switches, systems,
+    Done, Resource, Service, View, composition, fabrics, managers, pcie_devices, processors, switches,
+    systems,
 };
 use crate::rack::{BoxIx, GpuIx, HostIx, PortIx, Style};
 use poolwright_model::units::LinkWidth;
@@ -45,7 +46,16 @@ fn in_box(view: &View<'_>, at: BoxIx, path: &[&str]) -> Option<Resource> {
         [] => Some(Resource::of(gpu_box(view, at))),
         ["Processors", rest @ ..] if view.rack.options.processors => processors::find_gpu(view, rest),
         ["PCIeDevices", rest @ ..] => pcie_devices::find(view, rest),
-        ["PCIeSlots"] => Some(Resource::of(box_slots(view, at))),
+        ["PCIeSlots"] => {
+            let resource = Resource::of(box_slots(view, at));
+            Some(match has_locator(view) {
+                true => resource.patch(PCIeSlots::SCHEMA, &["/Slots"], move |writing| {
+                    light_slots(writing, at);
+                    Ok(Done::Quietly)
+                }),
+                false => resource,
+            })
+        }
         _ => None,
     }
 }
@@ -118,9 +128,28 @@ fn box_slots(view: &View<'_>, at: BoxIx) -> Value {
     let own = &view.rack[at];
     let slots = view.rack.gpus_of_box(at).map(|gpu| {
         let plugged = view.state.present(gpu).then_some(gpu);
-        slot(view, view.rack[gpu].slot, own.gpu_link, plugged)
+        let mut slot = slot(view, view.rack[gpu].slot, own.gpu_link, plugged);
+        if has_locator(view) {
+            slot["LocationIndicatorActive"] = json!(view.state.lit(gpu));
+        }
+        slot
     });
     pcie_slots(&chassis_uri(&own.name), slots.collect())
+}
+
+/// A box has a light at each slot, where its rack has such; a host shows none.
+pub(crate) fn has_locator(view: &View<'_>) -> bool {
+    view.rack.options.locators && matches!(view.service, Service::Box(_))
+}
+
+/// The body names the slots in their order; one of which it says nothing stays as it is.
+fn light_slots(writing: &mut Writing<'_>, at: BoxIx) {
+    let slots = writing.body.get("Slots").and_then(Value::as_array);
+    for (gpu, slot) in writing.rack.gpus_of_box(at).zip(slots.into_iter().flatten()) {
+        if let Some(lit) = slot.get("LocationIndicatorActive").and_then(Value::as_bool) {
+            writing.state.set_lit(gpu, lit);
+        }
+    }
 }
 
 fn server(view: &View<'_>, at: HostIx) -> Value {

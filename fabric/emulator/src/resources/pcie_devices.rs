@@ -3,8 +3,8 @@
 use super::document::{
     collection, enabled, lanes, link, links, part_location, pcie_interface, pcie_type, without_nulls,
 };
-use super::{Resource, Service, View, chassis, switches};
-use crate::rack::{Gpu, GpuIx, Home};
+use super::{Done, Resource, Service, View, chassis, switches};
+use crate::rack::{GPU_FIRMWARE, Gpu, GpuIx, Home};
 use poolwright_redfish_model::{PCIeDevice, PCIeDeviceCollection, PCIeFunction, PCIeFunctionCollection};
 use serde_json::{Value, json};
 
@@ -26,7 +26,24 @@ pub(crate) fn find(view: &View<'_>, path: &[&str]) -> Option<Resource> {
     };
     let gpu = view.gpu_with_id(id)?;
     match rest {
-        [] => Some(Resource::of(device(view, gpu))),
+        [] => {
+            let resource = Resource::of(device(view, gpu));
+            Some(match chassis::has_locator(view) {
+                true => resource.patch(
+                    PCIeDevice::SCHEMA,
+                    &["/LocationIndicatorActive"],
+                    move |writing| {
+                        let lit = writing
+                            .body
+                            .get("LocationIndicatorActive")
+                            .and_then(Value::as_bool);
+                        writing.state.set_lit(gpu, lit.unwrap_or_default());
+                        Ok(Done::Quietly)
+                    },
+                ),
+                false => resource,
+            })
+        }
         ["PCIeFunctions"] => {
             let members = (0..functions(&view.rack[gpu])).map(|number| function_uri(view, gpu, number));
             let here = functions_uri(view, gpu);
@@ -92,11 +109,15 @@ fn device(view: &View<'_>, gpu: GpuIx) -> Value {
         "Manufacturer": own.kind.vendor,
         "Model": own.kind.display_name(),
         "SerialNumber": own.serial,
+        "FirmwareVersion": GPU_FIRMWARE,
         "PCIeInterface": pcie_interface(own.kind.link, own.link),
         "PCIeFunctions": link(functions_uri(view, gpu)),
         "Status": enabled(),
         "Links": links_of_device,
     });
+    if chassis::has_locator(view) {
+        device["LocationIndicatorActive"] = json!(view.state.lit(gpu));
+    }
     if in_slot {
         device["Slot"] = without_nulls(json!({
             "PCIeType": pcie_type(own.link),

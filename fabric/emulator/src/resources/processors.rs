@@ -3,7 +3,7 @@
 use super::document::{collection, enabled, link, part_location, pcie_interface, status, without_nulls};
 use super::resource::uri;
 use super::{Done, Problem, Resource, Service, View, chassis, endpoints, pcie_devices};
-use crate::rack::{GpuIx, HostIx};
+use crate::rack::{GPU_FIRMWARE, GpuIx, HostIx};
 use crate::state::Change;
 use poolwright_redfish_model::{Processor, ProcessorCollection};
 use serde_json::{Value, json};
@@ -103,6 +103,7 @@ fn gpu_processor(view: &View<'_>, gpu: GpuIx) -> Value {
         "Manufacturer": own.kind.vendor,
         "Model": own.kind.display_name(),
         "SerialNumber": own.serial,
+        "FirmwareVersion": GPU_FIRMWARE,
         "UUID": knows_uuid.then_some(own.uuid),
         "MaxTDPWatts": own.kind.tdp_w.map(|watts| watts.round() as i64),
         "MemorySummary": { "TotalMemorySizeMiB": own.kind.memory().mib() },

@@ -52,6 +52,8 @@ struct GpuTruth {
     resets: u32,
     jobs: Vec<Job>,
     draining: bool,
+    /// The light at its slot.
+    lit: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -275,6 +277,17 @@ impl State {
     /// Lets no new jobs onto a GPU, or lets them again.
     pub fn set_draining(&mut self, gpu: GpuIx, draining: bool) {
         self.gpus[gpu.0].draining = draining;
+    }
+
+    /// Whether the light at its slot is lit.
+    pub fn lit(&self, gpu: GpuIx) -> bool {
+        self.gpus[gpu.0].lit
+    }
+
+    pub fn set_lit(&mut self, gpu: GpuIx, lit: bool) {
+        self.revision += 1;
+        self.gpus[gpu.0].lit = lit;
+        self.touch(gpu, None);
     }
 
     /// The owner's mark of a service, by the service's name.

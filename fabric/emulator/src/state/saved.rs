@@ -16,6 +16,9 @@ pub struct Saved {
     pub composed: Vec<String>,
     pub gone: Vec<String>,
     pub dirty: Vec<String>,
+    /// Those whose slots have their lights on.
+    #[serde(default)]
+    pub lit: Vec<String>,
     /// Hosts that are switched off.
     pub off: Vec<String>,
     /// The owner's marks of services, by their names.
@@ -51,6 +54,7 @@ impl State {
             composed: ports.map(|port| self.rack.port_name(port)).collect(),
             gone: gpus(&|gpu| !self.present(gpu)),
             dirty: gpus(&|gpu| self.dirty(gpu)),
+            lit: gpus(&|gpu| self.lit(gpu)),
             off: off.map(|host| self.rack[host].name.clone()).collect(),
             marks: self.marks.clone(),
         }
@@ -65,6 +69,7 @@ impl State {
         let host = |name: &String| rack.host_named(name).ok_or_else(|| unknown(name));
         let gone: Vec<GpuIx> = saved.gone.iter().map(gpu).collect::<Result<_, _>>()?;
         let dirty: Vec<GpuIx> = saved.dirty.iter().map(gpu).collect::<Result<_, _>>()?;
+        let lit: Vec<GpuIx> = saved.lit.iter().map(gpu).collect::<Result<_, _>>()?;
         let off: Vec<HostIx> = saved.off.iter().map(host).collect::<Result<_, _>>()?;
         let composed: Vec<PortIx> = saved.composed.iter().map(port).collect::<Result<_, _>>()?;
 
@@ -81,6 +86,9 @@ impl State {
         }
         for at in dirty {
             fresh.gpus[at.0].dirty = true;
+        }
+        for at in lit {
+            fresh.gpus[at.0].lit = true;
         }
         for at in &mut fresh.ports {
             at.composed = false;

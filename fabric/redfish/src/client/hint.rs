@@ -81,7 +81,7 @@ fn not_sent(why: &NotSent) -> &'static str {
 fn tls(fault: &TlsFault) -> &'static str {
     match fault {
         TlsFault::UnknownIssuer => {
-            "give the CA that signed it (--ca FILE), or pin this certificate's fingerprint after checking it on the machine"
+            "give the CA that signed it (--ca FILE; with endpoint add --endpoint-ca FILE), or pin this certificate's fingerprint (--pin, --endpoint-pin) after checking it on the machine"
         }
         TlsFault::WrongName { .. } => {
             "use one of the names that the certificate is for, or pin its fingerprint"
@@ -104,7 +104,7 @@ fn tls(fault: &TlsFault) -> &'static str {
         }
         TlsFault::BadCa(_) => "give a PEM file with at least one CA certificate",
         TlsFault::NoSystemRoots(_) => {
-            "install the system's CA certificates (package ca-certificates), or give the CA (--ca FILE)"
+            "install the system's CA certificates (package ca-certificates), or give the CA (--ca FILE; with endpoint add --endpoint-ca FILE)"
         }
     }
 }

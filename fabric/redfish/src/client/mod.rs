@@ -39,6 +39,7 @@ mod exchange;
 mod expand;
 mod hint;
 mod limits;
+mod lookup;
 mod message;
 mod path;
 mod refusals;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT};
 
 use super::error::{Error, Result};
+use super::lookup::Lookup;
 use super::tls::{TlsFault, client_config};
 use super::{Endpoint, Tls};
 
@@ -79,6 +80,7 @@ fn build(builder: reqwest::ClientBuilder, connect: Duration) -> Result<reqwest::
     );
     builder
         .default_headers(headers)
+        .dns_resolver(Lookup)
         .connect_timeout(connect)
         .pool_idle_timeout(IDLE)
         // A redirect is an error of its own; see `exchange`.

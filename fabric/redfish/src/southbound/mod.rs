@@ -26,7 +26,7 @@ use jiff::civil::Date;
 use listening::Subscribed;
 use poolwright_driver::{
     Bindings, Bound, Confirmation, CutOff, DriverError, ErrorKind, Fabric, Holder, HostSide, HostTarget,
-    Listened, Observation, Progress, PushTo, ResetSeen, Room, TaskSeen,
+    Listened, Observation, Progress, PushTo, ResetSeen, Room, TaskSeen, Whereabouts,
 };
 use poolwright_model::control::ControlPoint;
 use poolwright_model::fault::FaultKind;
@@ -226,6 +226,10 @@ impl Fabric for RedfishDriver {
         deadline: Duration,
     ) -> Result<(), DriverError> {
         self.change(deadline).set_mark(mark, instead).await
+    }
+
+    async fn locate(&self, at: &Whereabouts, lit: bool, deadline: Duration) -> Result<(), DriverError> {
+        self.change(deadline).locate(at, lit).await
     }
 
     async fn close(&self) {

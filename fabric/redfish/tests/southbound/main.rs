@@ -6,6 +6,7 @@
 mod blocks;
 mod connections;
 mod host_side;
+mod locator;
 mod mark;
 mod observe;
 mod password;

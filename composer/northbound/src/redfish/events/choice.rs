@@ -1,7 +1,10 @@
 //! Which events a stream's query asks for. Pure.
 
-use crate::redfish::filter::Filter;
+use super::news;
+use crate::redfish::filter::{Compared, Filter};
 use crate::redfish::message::Refusal;
+use axum::http::StatusCode;
+use poolwright_redfish_model::EventType;
 
 /// What a stream's `$filter` may name (DSP0266, "Server-sent events").
 const PROPERTIES: [&str; 6] = [
@@ -31,15 +34,46 @@ pub(crate) fn of_query(query: &str) -> Result<Option<Filter>, Refusal> {
 
 fn chosen(text: &str) -> Result<Filter, Refusal> {
     let filter = Filter::read(text)?;
-    match filter
-        .properties()
-        .iter()
-        .all(|name| PROPERTIES.contains(&name.as_str()))
-    {
-        true => Ok(filter),
-        false => {
+    for (path, compared, literal) in filter.comparisons() {
+        let name = PROPERTIES.into_iter().find(|name| path == [*name]);
+        let Some(name) = name else {
             let next = format!("Choose by {}.", PROPERTIES.join(", "));
-            Err(Refusal::bad_query("$filter", text, &next))
+            return Err(Refusal::bad_query("$filter", text, &next));
+        };
+        let ours = values(name).filter(|_| matches!(compared, Compared::Equal | Compared::NotEqual));
+        let Some(ours) = ours else { continue };
+        // Reports have no message, so null is a value, too.
+        if literal.is_null() || ours.iter().any(|one| literal == one) {
+            continue;
         }
+        let told =
+            format!("No event here has {literal} as its {name}, so the stream would tell nothing of it.");
+        let next = format!("Say any of {}.", ours.join(", "));
+        let value = literal
+            .as_str()
+            .map_or_else(|| literal.to_string(), str::to_owned);
+        let args = [value.as_str(), "$filter", "(what events have)"];
+        let status = StatusCode::BAD_REQUEST;
+        return Err(Refusal::new(
+            status,
+            "QueryParameterOutOfRange",
+            &args,
+            told,
+            &next,
+        ));
     }
+    Ok(filter)
+}
+
+/// What events have of a property; `None` where that is not known beforehand.
+fn values(property: &str) -> Option<Vec<String>> {
+    let owned = |values: &[&str]| values.iter().map(|&value| value.to_owned()).collect();
+    Some(match property {
+        "EventFormatType" => owned(&["Event", "MetricReport"]),
+        "EventType" => owned(EventType::MEMBERS),
+        "MessageId" => news::MESSAGES.map(news::versioned).into(),
+        "RegistryPrefix" => owned(&news::REGISTRIES.map(|(name, ..)| name)),
+        "ResourceType" => owned(&news::RESOURCE_TYPES),
+        _ => return None,
+    })
 }

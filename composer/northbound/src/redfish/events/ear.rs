@@ -3,6 +3,7 @@
 use super::hub::{Heard, PAGE};
 use super::news::{self, EventId, Letter, News};
 use crate::redfish::filter::Filter;
+use axum::body::Bytes;
 use poolwright_service::Composer;
 use poolwright_service::subscription::Chosen;
 use std::collections::VecDeque;
@@ -54,6 +55,8 @@ pub(super) struct Ear {
     /// Something may be in the log that was not heard.
     behind: bool,
     waiting: VecDeque<Letter>,
+    /// The last report that was taken: whoever opens an ear gives it one, and the hub may give it the same.
+    report: Option<Bytes>,
     heard: Receiver<Heard>,
 }
 
@@ -67,6 +70,7 @@ impl Ear {
             seen: None,
             behind: true,
             waiting: VecDeque::new(),
+            report: None,
             heard,
         }
     }
@@ -133,13 +137,18 @@ impl Ear {
 
     /// Takes what is wanted and was not known yet.
     pub fn take(&mut self, news: &[News]) {
-        let is_new = |one: &&News| {
-            // A report is of no entry.
-            let is_report = one.letter.id.part == u32::MAX;
+        for one in news {
             let id = one.letter.id;
-            is_report || (id.seq > self.upto && self.seen.is_none_or(|seen| id > seen))
-        };
-        let wanted = news.iter().filter(is_new).filter(|one| self.wish.takes(one));
-        self.waiting.extend(wanted.map(|one| one.letter.clone()));
+            // A report is of no entry.
+            let is_new = match id.part {
+                u32::MAX => {
+                    self.report.replace(one.letter.streamed.clone()).as_ref() != Some(&one.letter.streamed)
+                }
+                _ => id.seq > self.upto && self.seen.is_none_or(|seen| id > seen),
+            };
+            if is_new && self.wish.takes(one) {
+                self.waiting.push_back(one.letter.clone());
+            }
+        }
     }
 }

@@ -15,11 +15,12 @@ mod subscriptions;
 use self::hub::Open;
 use self::push::Post;
 use super::message::Refusal;
-use super::{body, shown, status, uri};
+use super::{body, routes, shown, status, uri};
 use crate::Api;
 use crate::auth::Asker;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
 use poolwright_redfish_model::{
     Action, Collection, EventDestination, EventDestinationCollection, EventDestinationEventFormatType,
     EventDestinationProtocol, EventDestinationSubscriptionType, EventService, EventServiceActions,
@@ -141,7 +142,7 @@ pub(crate) async fn change(
         (&Method::DELETE, ["Subscriptions", id]) => remove(api, id).await,
         (_, ["Subscriptions", id, ..]) if api.hub.stream(id).is_some() => {
             let at = place(id);
-            Err(Refusal::not_allowed(method.as_str(), &at, "GET, HEAD, DELETE"))
+            Err(Refusal::not_allowed(method.as_str(), &at, routes::DELETE))
         }
         (&Method::PATCH, ["Subscriptions", id]) => subscriptions::change(post, id, body).await,
         (&Method::POST, ["Subscriptions", id, "Actions", action]) => {
@@ -178,6 +179,8 @@ async fn act(api: &Api, asker: &Asker, action: &str, body: &Value) -> Result<Res
         "Severity",
         "OriginOfCondition",
         "EventId",
+        "EventType",
+        "EventTimestamp",
     ];
     body::act(EventService::SCHEMA, action, &understood, body)?;
     let text = |name: &str| body[name].as_str().map(str::to_owned);
@@ -189,9 +192,23 @@ async fn act(api: &Api, asker: &Asker, action: &str, body: &Value) -> Result<Res
         severity: text("MessageSeverity").or_else(|| text("Severity")),
         origin: text("OriginOfCondition"),
         event_id: text("EventId"),
+        event_type: text("EventType"),
+        happened: text("EventTimestamp")
+            .map(|text| moment(action, &text))
+            .transpose()?,
     };
     api.composer.tell_test_event(&asker.account, test).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+fn moment(action: &str, said: &str) -> Result<Timestamp, Refusal> {
+    said.parse().map_err(|_| {
+        let (status, name) = (StatusCode::BAD_REQUEST, "EventTimestamp");
+        let text = format!("{said} is no moment.");
+        let next = "Write it as in 2026-11-22T10:00:00Z.";
+        let args = [said, name, action];
+        Refusal::new(status, "ActionParameterValueFormatError", &args, text, next).related(name)
+    })
 }
 
 /// What is read below EventService.

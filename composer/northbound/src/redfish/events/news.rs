@@ -25,6 +25,23 @@ pub(crate) const RESOURCE_TYPES: [&str; 6] = [
     "Task",
 ];
 
+/// The messages that events have, and that of a test.
+pub(crate) const MESSAGES: [&str; 13] = [
+    "ResourceEvent.ResourceChanged",
+    "ResourceEvent.ResourceCreated",
+    "ResourceEvent.ResourceRemoved",
+    "ResourceEvent.ResourceStateChanged",
+    "ResourceEvent.ResourceStatusChangedCritical",
+    "ResourceEvent.ResourceStatusChangedOK",
+    "ResourceEvent.ResourceStatusChangedWarning",
+    "ResourceEvent.TestMessage",
+    "TaskEvent.TaskAborted",
+    "TaskEvent.TaskCancelled",
+    "TaskEvent.TaskCompletedOK",
+    "TaskEvent.TaskPaused",
+    "TaskEvent.TaskStarted",
+];
+
 /// Which event it is: the number of the log's entry, and which one of what that entry tells. They grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EventId {
@@ -106,7 +123,7 @@ pub(crate) fn of(happening: &Happening) -> Vec<News> {
             part,
         };
         let record = EventRecord {
-            event_timestamp: Some(time(happening.at)),
+            event_timestamp: record.event_timestamp.or_else(|| Some(time(happening.at))),
             event_id: record.event_id.or(Some(id.to_string())),
             member_id: Some("0".into()),
             ..record
@@ -161,7 +178,8 @@ fn record(told: Told) -> (EventRecord, &'static str) {
 }
 
 /// `ResourceEvent.ResourceCreated` with the version of its registry.
-fn versioned(message: &str) -> String {
+pub(crate) fn versioned(message: &str) -> String {
+    debug_assert!(MESSAGES.contains(&message), "{message} can be subscribed to");
     let (registry, id) = message.split_once('.').unwrap_or((message, ""));
     let known = REGISTRIES.iter().find(|(name, ..)| *name == registry);
     let version = known.map_or("1.0", |(_, version, _)| version);
@@ -253,9 +271,21 @@ fn of_thing(thing: &Thing, became: &Turn) -> Told {
             Health::OK,
             "answers again".to_owned(),
         ),
+        Turn::Suspect { because } => (
+            "ResourceEvent.ResourceStatusChangedWarning",
+            Health::Warning,
+            format!("is suspect: {because}"),
+        ),
+        Turn::Sound => (
+            "ResourceEvent.ResourceStatusChangedOK",
+            Health::OK,
+            "is suspect no more".to_owned(),
+        ),
     };
     let args = match became {
-        Turn::Lost { .. } | Turn::Back => vec![name.clone(), severity.to_string()],
+        Turn::Lost { .. } | Turn::Back | Turn::Suspect { .. } | Turn::Sound => {
+            vec![name.clone(), severity.to_string()]
+        }
         Turn::Added | Turn::Changed | Turn::Removed => Vec::new(),
     };
     Told {
@@ -324,7 +354,11 @@ fn of_system(composition: &str, became: Became) -> Told {
 fn test_record(test: &TestEvent) -> (EventRecord, &'static str) {
     let severity = test.severity.as_deref().unwrap_or("OK");
     let record = EventRecord {
-        event_type: Some(EventType::Alert),
+        event_type: Some(match &test.event_type {
+            Some(text) => EventType::from(text.as_str()),
+            None => EventType::Alert,
+        }),
+        event_timestamp: test.happened.map(time),
         event_id: test.event_id.clone(),
         message_id: Some(test.message_id.clone()),
         message_args: Some(test.args.clone()),

@@ -13,6 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use futures_util::stream;
 use poolwright_service::accounts::Accounts;
+use poolwright_service::sessions::Sessions;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,11 +41,22 @@ pub(crate) async fn open(redfish: &Redfish, asker: &Asker, parts: &Parts) -> Res
     // What was before all that happens.
     let (report, _) = api.hub.report(&api.composer, last).await?;
     ear.take(std::slice::from_ref(&*report));
+    let proof = match &asker.session {
+        Some(session) => Proof::Session(session.clone()),
+        None => Proof::Account(
+            api.accounts
+                .one(&asker.account)
+                .await?
+                .map(|account| account.revision),
+        ),
+    };
     let listener = Listener {
         ear,
         seat,
         accounts: api.accounts.clone(),
+        sessions: api.sessions.clone(),
         account: asker.account.clone(),
+        proof,
         begun: false,
         over: false,
     };
@@ -92,11 +104,20 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, Refusal> {
     })
 }
 
+/// By what somebody was let in.
+enum Proof {
+    Session(String),
+    /// The account as it was then: with another password it is another revision.
+    Account(Option<u64>),
+}
+
 struct Listener {
     ear: Ear,
     seat: Seat,
     accounts: Arc<Accounts>,
+    sessions: Arc<Sessions>,
     account: String,
+    proof: Proof,
     begun: bool,
     over: bool,
 }
@@ -130,9 +151,15 @@ impl Listener {
         }
     }
 
-    /// Whose account is gone or disabled hears nothing more.
+    /// Whose account is gone or disabled hears nothing more, nor whose session has ended or whose password is another one.
     async fn may_listen(&self) -> bool {
-        let account = self.accounts.one(&self.account).await;
-        account.is_ok_and(|account| account.is_some_and(|account| account.enabled))
+        let account = self.accounts.one(&self.account).await.ok().flatten();
+        let Some(account) = account.filter(|account| account.enabled) else {
+            return false;
+        };
+        match &self.proof {
+            Proof::Session(id) => self.sessions.goes_on(&self.account, id).await.unwrap_or_default(),
+            Proof::Account(revision) => *revision == Some(account.revision),
+        }
     }
 }

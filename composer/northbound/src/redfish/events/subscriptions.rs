@@ -1,7 +1,7 @@
 //! Subscriptions: made, changed, suspended, removed by clients.
 
-use super::place;
 use super::push::Post;
+use super::{news, place};
 use crate::auth::Asker;
 use crate::redfish::message::Refusal;
 use crate::redfish::{body, created, shown_as, status};
@@ -108,7 +108,11 @@ pub(crate) async fn add(post: &Post, asker: &Asker, body: &Value) -> Result<Resp
         ));
     }
     let text = body["Destination"].as_str().unwrap_or_default();
-    let refused = |why: String| wrong("Destination", &format!("Nothing can be sent there: {why}."));
+    let refused = |why: String| {
+        let text = format!("Nothing can be sent to that Destination: {why}.");
+        let next = "Say an https address of another machine, which events may be sent to.";
+        wrong_as("Destination", text, next)
+    };
     let destination = Destination::read(text).map_err(|why| refused(why.to_string()))?;
     let new = NewSubscription {
         context: context(body)?,
@@ -168,15 +172,13 @@ pub(crate) async fn act(
 
 /// A value that can't be; it is not repeated, for it may be a secret.
 fn wrong(name: &str, next: &str) -> Refusal {
-    let text = format!("{name} can't be that.");
-    let args = [name, "…"];
-    Refusal::new(
-        StatusCode::BAD_REQUEST,
-        "PropertyValueIncorrect",
-        &args,
-        text,
-        next,
-    )
+    wrong_as(name, format!("{name} can't be that."), next)
+}
+
+/// The same, with the reason.
+fn wrong_as(name: &str, text: String, next: &str) -> Refusal {
+    let (status, args) = (StatusCode::BAD_REQUEST, [name, "…"]);
+    Refusal::new(status, "PropertyValueIncorrect", &args, text, next).related(name)
 }
 
 fn context(body: &Value) -> Result<Option<String>, Refusal> {
@@ -201,12 +203,29 @@ fn chosen(body: &Value) -> Result<Chosen, Refusal> {
             )),
         }
     };
+    let of_ours = |name: &str, ours: &[&str]| {
+        let said = texts(name)?;
+        match said.iter().find(|one| !ours.contains(&one.as_str())) {
+            None => Ok(said),
+            Some(other) => {
+                let text = format!("No event here has {other:?} of {name}, so none would ever be sent.");
+                let (status, next) = (
+                    StatusCode::BAD_REQUEST,
+                    format!("Say any of {}.", ours.join(", ")),
+                );
+                let args = [other.as_str(), name];
+                Err(Refusal::new(status, "PropertyValueNotInList", &args, text, &next).related(name))
+            }
+        }
+    };
+    let messages = news::MESSAGES.map(news::versioned);
+    let messages: Vec<&str> = messages.iter().map(String::as_str).collect();
     let format = EventDestinationEventFormatType::from(body["EventFormatType"].as_str().unwrap_or("Event"));
     Ok(Chosen {
         reports: format == EventDestinationEventFormatType::MetricReport,
-        registry_prefixes: texts("RegistryPrefixes")?,
-        resource_types: texts("ResourceTypes")?,
-        message_ids: texts("MessageIds")?,
+        registry_prefixes: of_ours("RegistryPrefixes", &news::REGISTRIES.map(|(name, ..)| name))?,
+        resource_types: of_ours("ResourceTypes", &news::RESOURCE_TYPES)?,
+        message_ids: of_ours("MessageIds", &messages)?,
         event_types: texts("EventTypes")?,
         origin_resources: texts("OriginResources")?,
     })

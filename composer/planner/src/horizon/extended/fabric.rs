@@ -4,7 +4,7 @@ use super::super::cps1::{Instance, Invalid, invalid, written};
 use super::super::problem::{Cost, Problem, UNIT};
 use super::super::wanted::named;
 use super::Extension;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// More hops than this between two switches are taken for a mistake.
@@ -34,7 +34,7 @@ pub struct FabricExtension {
 }
 
 /// Hops between two switches, both ways.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hops {
     pub from: String,
     pub to: String,
@@ -42,25 +42,25 @@ pub struct Hops {
 }
 
 /// What a switch's uplink carries.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switch {
     pub id: String,
     /// GPUs at work at a time between this switch and others; left out: any number.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uplink_gpus: Option<u64>,
 }
 
 /// What a host reaches and can map.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFabric {
     /// Switches whose GPUs can be attached to it; left out: all.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reach: Option<Vec<String>>,
     /// GiB of BARs that it can map at a time; left out: any number.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bar_gib: Option<f64>,
     /// In place of what is said for all hosts.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<u64>,
 }
 

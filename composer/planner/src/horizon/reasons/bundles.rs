@@ -5,7 +5,7 @@ use super::super::bundle::{Bundle, Phase};
 use super::super::problem::Problem;
 use super::super::state::State;
 use super::ending::Scratch;
-use super::{Unserved, Why, units, why};
+use super::{Unserved, Why, units, why, words};
 use fastrand::Rng;
 
 /// What is to be said of a bundle; `None` where all of it is served.
@@ -58,7 +58,8 @@ fn short_of(problem: &Problem, phase: &Phase) -> Option<Why> {
             false => ("", "narrower parts"),
         };
         let reason = format!(
-            "it wants {least} parts of {gpus} GPUs or more, each{whose}, and hosts have room for {places} in its window"
+            "it wants {least} parts of {} or more, each{whose}, and hosts have room for {places} in its window",
+            words::gpus(gpus)
         );
         let more = format!("room for {} more of them", least - places);
         return Some((reason, vec![more, help.to_owned()]));

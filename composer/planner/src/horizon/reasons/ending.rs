@@ -4,7 +4,7 @@ use super::super::classes::MUST;
 use super::super::insertion::Inserter;
 use super::super::problem::Problem;
 use super::super::state::State;
-use super::no_place;
+use super::{no_place, words};
 
 /// Most that are tried for a demand.
 const TRIED: usize = 8;
@@ -82,9 +82,9 @@ fn ended(problem: &Problem, others: &[usize]) -> String {
             )
         });
         format!(
-            "{} ended from slot {from} on, which may be ({} GPUs{of})",
+            "{} ended from slot {from} on, which may be ({}{of})",
             demand.id,
-            demand.gpus()
+            words::gpus(demand.gpus())
         )
     });
     let highest = others.iter().map(|other| problem.demands[*other].priority).max();

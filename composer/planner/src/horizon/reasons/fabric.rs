@@ -1,6 +1,7 @@
 //! What of the fabric is in a demand's way, though there are GPUs and room: at the host and with the kind that come
 //! nearest, the first limit that is too small.
 
+use super::words;
 use crate::horizon::problem::{Demand, Need, Problem};
 use crate::horizon::state::State;
 
@@ -50,14 +51,13 @@ pub(super) fn in_the_way(
 
 /// There are GPUs and there is room, and at no host are they together for as long as they stay attached.
 pub(super) fn nowhere(problem: &Problem, demand: &Demand) -> (String, Vec<String>) {
-    let (from, to) = (demand.window.start, demand.window.end - 1);
+    let slots = words::slots(&demand.window);
     let why = if problem.holds() {
         ", where what is attached stays for its hold"
     } else {
         ""
     };
-    let reason =
-        format!("in slots {from} to {to} no host has room and reaches free GPUs for it at once{why}");
+    let reason = format!("in {slots} no host has room and reaches free GPUs for it at once{why}");
     let mut help = vec!["more room, or more GPUs within reach, at a host that it may run on".to_owned()];
     help.extend(problem.holds().then(|| "a shorter hold".to_owned()));
     (reason, help)
@@ -140,22 +140,24 @@ fn told(
         host,
         kind,
     } = hurdle;
-    let (gpus, lacking) = (u32::from(need.gpus), u32::from(need.gpus) - most);
+    let (gpus, lacking) = (
+        u32::from(need.gpus),
+        words::more_gpus(u32::from(need.gpus) - most),
+    );
     let bars = bars(problem, (demand, need), state, &hurdle);
     let (host, kind) = (&problem.hosts[host], &problem.kinds[kind]);
     let id = &host.id;
     let free = if state.is_some() {
-        let (from, to) = (demand.window.start, demand.window.end - 1);
-        format!(" that are free in slots {from} to {to}")
+        format!(" that are free in {}", words::slots(&demand.window))
     } else {
         String::new()
     };
-    let wants = format!("it wants {gpus} GPUs of one kind on one host");
+    let wants = format!("it wants {} of one kind on one host", words::gpus(gpus));
     match limit {
         Limit::Reach => (
             format!("{wants}, and no host reaches more than {most}{free} ({id}, of {kind})"),
             vec![
-                format!("{lacking} more GPUs of {kind} behind a switch that {id} reaches"),
+                format!("{lacking} of {kind} behind a switch that {id} reaches"),
                 format!("a switch with GPUs of {kind} in the reach of {id}"),
             ],
         ),
@@ -164,7 +166,7 @@ fn told(
                 "{wants} and behind one switch, and behind none are more than {most}{free} ({kind} for {id})"
             ),
             vec![
-                format!("{lacking} more GPUs of {kind} behind one switch"),
+                format!("{lacking} of {kind} behind one switch"),
                 "GPUs that may be behind several switches (one_switch: false)".to_owned(),
             ],
         ),
@@ -187,14 +189,8 @@ GiB, and the window of {id} has {} GiB{}",
         Limit::Uplink => (
             format!("{wants}, and uplinks carry no more than {most}{free} to a host ({id}, of {kind})"),
             vec![
-                format!(
-                    "{lacking} more GPUs in the uplink of {}",
-                    problem.switches[host.switch]
-                ),
-                format!(
-                    "{lacking} more GPUs of {kind} behind {}",
-                    problem.switches[host.switch]
-                ),
+                format!("{lacking} in the uplink of {}", problem.switches[host.switch]),
+                format!("{lacking} of {kind} behind {}", problem.switches[host.switch]),
             ],
         ),
     }

@@ -11,11 +11,11 @@ use super::super::reasons;
 use super::super::state::{Placement, State};
 use super::phases::{At, PhaseAt};
 use super::{Problem, Reader, Wanted};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Where a demand runs.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
     pub host: String,
     /// GPUs as `TYPE@SWITCH`.
@@ -23,7 +23,7 @@ pub struct Running {
 }
 
 /// How a demand that runs may be ended.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Preemptible {
     /// Slots that it still runs in any case.
     pub notice: u64,

@@ -175,7 +175,7 @@ fn why_a_bundle_is_not_served_is_said_of_what_is_in_the_way() {
     let only = |more: Value| why(&small(json!([demand(&more)])));
     let (reason, help) = only(gang(3, 3, false));
     assert!(
-        reason.contains("3 parts of 1 GPUs or more, each on a host of its own"),
+        reason.contains("3 parts of 1 GPU or more, each on a host of its own"),
         "{reason}"
     );
     assert!(reason.contains("hosts have room for 2"), "{reason}");

@@ -114,7 +114,7 @@ fn what_runs_and_may_be_ended_is_named_where_another_finds_no_place() {
         why(&value)
     };
     let (reason, help) = cheap(&json!({"notice": 2, "stop": 5}));
-    assert!(reason.contains("at most 0 of one kind (T40)"), "{reason}");
+    assert!(reason.contains("none of T40 is free"), "{reason}");
     let end = "d ended from slot 2 on, which may be (2 GPUs of T40@s0 at large): by a higher weight, or a priority above 0";
     assert!(help.contains(&end.to_owned()), "{help:?}");
     let (_, help) = cheap(&Value::Null);

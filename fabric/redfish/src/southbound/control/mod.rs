@@ -9,6 +9,7 @@ mod blocks;
 mod connections;
 mod fabric;
 mod known;
+mod locator;
 mod mark;
 mod password;
 mod reset;
@@ -22,7 +23,7 @@ use crate::southbound::errors::{driver_error, is_stale};
 use crate::southbound::observe::SERVICE_ROOT;
 use async_trait::async_trait;
 use known::Known;
-use poolwright_driver::{Bindings, Bound, DriverError, ErrorKind, Late, ResetSeen, read_each};
+use poolwright_driver::{Bindings, Bound, DriverError, ErrorKind, Late, ResetSeen, Whereabouts, read_each};
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::fault::FaultKind;
 use serde::Serialize;
@@ -199,6 +200,10 @@ impl<'a> Call<'a> {
         instead: Option<&str>,
     ) -> Result<(), DriverError> {
         mark::set(self, mark, instead).await
+    }
+
+    pub(crate) async fn locate(&self, at: &Whereabouts, lit: bool) -> Result<(), DriverError> {
+        locator::set(self, at, lit).await
     }
 
     /// Where our account is.

@@ -29,6 +29,9 @@ pub(crate) struct DeviceSeen {
     pub(crate) slot: Option<String>,
     pub(crate) link: LinkWidth,
     pub(crate) health: Health,
+    pub(crate) firmware: Option<String>,
+    /// Whether its locator is lit; `None` where it has none.
+    pub(crate) lit: Option<bool>,
     pub(crate) enabled: bool,
     /// Switch ports that it says it is connected to.
     pub(crate) ports: Vec<String>,
@@ -112,6 +115,8 @@ impl DeviceSeen {
             slot: slot.and_then(place),
             link: words::link_width(device.pcie_interface.as_deref()),
             health: words::health(device.status.as_deref()),
+            firmware: words::said(device.firmware_version.as_deref()),
+            lit: words::lit(device.location_indicator_active, &device.extra),
             enabled: words::is_enabled(device.status.as_deref()),
             ports: links::all(links.and_then(|l| l.connected_pcie_ports.as_ref())),
             chassis: links::all(links.and_then(|l| l.chassis.as_ref()))

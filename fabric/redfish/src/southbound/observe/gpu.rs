@@ -41,10 +41,21 @@ pub(crate) struct GpuSeen {
     pub(crate) partitions: Vec<Partition>,
     pub(crate) link: LinkWidth,
     pub(crate) health: Health,
+    pub(crate) firmware: Option<String>,
+    pub(crate) locator: Option<LightSeen>,
     /// Switch ports that its device names.
     pub(crate) ports: Vec<String>,
     /// Addresses of resources that have more to say.
     links: MoreLinks,
+}
+
+/// A resource that carries the locator of a GPU.
+#[derive(Debug, Clone)]
+pub(crate) struct LightSeen {
+    pub(crate) path: String,
+    pub(crate) lit: bool,
+    /// That of the resource.
+    pub(crate) serial: Option<String>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -83,6 +94,12 @@ impl GpuSeen {
             permanent: permanence(location, processor.replaceable),
             link: words::link_width(pcie),
             health: words::health(processor.status.as_deref()),
+            firmware: words::said(processor.firmware_version.as_deref()),
+            locator: words::lit(processor.location_indicator_active, &processor.extra).map(|lit| LightSeen {
+                path: path.to_owned(),
+                lit,
+                serial: words::said(processor.serial_number.as_deref()),
+            }),
             links: MoreLinks {
                 memory: links::all(links.and_then(|l| l.memory.as_ref())),
                 device: links::to(links.and_then(|l| l.pcie_device.as_ref())).map(str::to_owned),
@@ -122,6 +139,14 @@ impl GpuSeen {
         if self.health == Health::Unknown {
             self.health = device.health;
         }
+        self.firmware = self.firmware.take().or_else(|| device.firmware.clone());
+        // The device is what is pulled out.
+        let light = device.lit.map(|lit| LightSeen {
+            path: device.path.clone(),
+            lit,
+            serial: device.serial.clone(),
+        });
+        self.locator = light.or_else(|| self.locator.take());
         self.ports.extend_from_slice(&device.ports);
         self.pci_ids = device.pci_ids();
         self.take_functions(&device.functions);

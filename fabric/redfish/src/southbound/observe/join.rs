@@ -15,7 +15,7 @@ use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{ControlEndpointId, GpuId, HostId, HostPortId, SwitchId, UnitId};
 use poolwright_model::lifecycle::GpuState;
-use poolwright_model::topology::{DevicePorts, Fabric, FabricPort, Gpu, Topology, Unit};
+use poolwright_model::topology::{DevicePorts, Fabric, FabricPort, Gpu, Locator, Topology, Unit};
 use poolwright_model::units::LinkWidth;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,6 +54,7 @@ pub(crate) fn topology(endpoint: &ControlEndpointId, seen: &Seen, findings: &mut
             .collect(),
         gpus,
         hosts: hosts.hosts,
+        chassis: Vec::new(),
     };
     topology.sort();
     topology
@@ -162,6 +163,13 @@ impl Join<'_> {
             host_port,
             state,
             health: gpu.health,
+            firmware: gpu.firmware.clone(),
+            locator: gpu.locator.clone().map(|light| Locator {
+                endpoint: self.endpoint.clone(),
+                address: light.path,
+                lit: light.lit,
+                serial: light.serial,
+            }),
             link: LinkWidth {
                 generation: gpu.link.generation.or(width.and_then(|width| width.generation)),
                 lanes: gpu.link.lanes.or(width.and_then(|width| width.lanes)),

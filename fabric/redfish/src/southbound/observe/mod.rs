@@ -32,6 +32,7 @@ use crate::southbound::{errors, links, quirks};
 use blocks::CompositionSeen;
 use chassis::ChassisSeen;
 use device::DeviceSeen;
+pub(crate) use device::place;
 use device_ports::DevicePortsSeen;
 use fabrics::FabricSeen;
 use futures_util::future::join_all;

@@ -4,6 +4,11 @@ use poolwright_model::topology::{Health, PciIds, PowerState};
 use poolwright_model::units::{Lanes, LinkWidth, PcieGeneration};
 use poolwright_redfish_model as redfish;
 
+/// Whether a light is lit; `None` where there is none. One of which the service knows nothing is there all the same.
+pub(crate) fn lit(shown: Option<bool>, others: &redfish::Extra) -> Option<bool> {
+    shown.or_else(|| others.is_null("LocationIndicatorActive").then_some(false))
+}
+
 /// A text that says something; `None` for what firmware writes when it has nothing to say.
 pub(crate) fn said(text: Option<&str>) -> Option<String> {
     const NOTHING: [&str; 8] = [
