@@ -6,9 +6,9 @@ import json
 import os
 from urllib.parse import urlsplit
 
-from suite import ROOT, run, secret_file
+from suite import FULL, ROOT, run, secret_file
 
-SECONDS = 90
+SECONDS = 180 if FULL else 60
 # Where a 503 is the truth: nobody answers at an endpoint that was made up, if that could be anybody's address (read() looks
 # for those that could not); nothing was noted to forecast from.
 TRUTHFUL = (("/endpoints", "POST"), ("/forecast", "GET"))

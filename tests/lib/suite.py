@@ -19,12 +19,12 @@ ROOT = Path(__file__).resolve().parents[2]
 TREE = Path(os.environ.get("TREE", ROOT))
 SUITE_DIR = Path(os.environ.get("SUITE_DIR") or tempfile.mkdtemp(prefix="suite-"))
 SHARED = Path(os.environ["POOLWRIGHT_SHARED"]) if os.environ.get("POOLWRIGHT_SHARED") else None
-PLANTED = os.environ.get("PLANTED") == "yes"
-POOLWRIGHT = os.environ.get("POOLWRIGHT", str(ROOT / "target/release/poolwright"))
-SERVE_TREE = os.environ.get("SERVE_TREE", str(ROOT / "target/release/serve-tree"))
-TORTURE = os.environ.get("TORTURE", str(ROOT / "target/release/torture"))
-POWER_CUTS = os.environ.get("POWER_CUTS", str(ROOT / "target/release/power-cuts"))
-SERVE_HOSTILE = os.environ.get("SERVE_HOSTILE", str(ROOT / "target/release/serve-hostile"))
+PLANTED, FULL = os.environ.get("PLANTED") == "yes", os.environ.get("FULL") == "yes"
+POOLWRIGHT = os.environ.get("POOLWRIGHT", str(ROOT / "target/debug/poolwright"))
+SERVE_TREE = os.environ.get("SERVE_TREE", str(ROOT / "target/debug/serve-tree"))
+TORTURE = os.environ.get("TORTURE", str(ROOT / "target/debug/torture"))
+POWER_CUTS = os.environ.get("POWER_CUTS", str(ROOT / "target/debug/power-cuts"))
+SERVE_HOSTILE = os.environ.get("SERVE_HOSTILE", str(ROOT / "target/debug/serve-hostile"))
 
 
 class Stopped(BaseException):

@@ -87,8 +87,8 @@ pub enum Reason {
         free: u32,
         largest: u32,
     },
-    /// It could be had but for the uplinks of these switches: `largest` is the most that could be had together, and `ever`
-    /// no less than what could be if nothing else were attached.
+    /// The uplinks of these switches are full. `largest` is the most that fits together now. `ever` is an upper bound of
+    /// what fits if nothing else is attached, over all kinds that the set admits.
     Uplinks {
         kind: String,
         needed: u32,

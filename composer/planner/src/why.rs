@@ -166,7 +166,9 @@ fn reason(
         };
     }
     let suitable = kinds.iter().filter(|(_, census)| census.pool() > 0);
-    let Some((kind, census)) = suitable.max_by_key(|(_, census)| (census.free, census.pool())) else {
+    // A kind that can serve the set once others release theirs comes before one that never can.
+    let nearest = |census: &Census<'_>| (census.pool() >= needed, census.free, census.pool());
+    let Some((kind, census)) = suitable.max_by_key(|(_, census)| nearest(census)) else {
         return Reason::MemoryTooSmall {
             kind: set.kind.clone(),
             needed: set.min_memory_per_gpu,
@@ -266,8 +268,17 @@ fn no_room(
             largest,
         };
     }
+    // A set of any kind may be served by another kind later.
+    let suitable = |kind: &&String| set.kind.as_ref().is_none_or(|wanted| wanted == *kind);
+    let ever = |kind: &String| uplinks::ever(survey, capacity, &shelves_of(capacity, set, kind), spannable);
     Reason::Uplinks {
-        ever: uplinks::ever(survey, capacity, &shelves, spannable),
+        ever: capacity
+            .kinds
+            .keys()
+            .filter(suitable)
+            .map(ever)
+            .max()
+            .unwrap_or(0),
         kind,
         needed,
         free,

@@ -51,6 +51,20 @@ fn no_such_kind() {
     assert!(helps(&plan, "d").contains(&Help::SeeWhyNotComposable { gpus: 1 }));
 }
 
+/// Three free GPUs of one kind are not a reason to call six of any kind impossible while another kind has eight.
+#[test]
+fn a_set_of_any_kind_names_the_kind_that_can_serve_it_later() {
+    let plan = Rack::new()
+        .gpus("f/s", "l4", 22.0, 3)
+        .gpus("f/s", "h100", 80.0, 8)
+        .host("h", "f/s", 16)
+        .want("first", h100(8))
+        .want("any", need(vec![set(None, 6, 0.0, 1)], false))
+        .plan();
+    assert!(matches!(reason(&plan, "any"), Reason::AllBusy { kind, .. } if kind == "h100"));
+    assert!(!plan.unplaced[0].is_never());
+}
+
 #[test]
 fn an_empty_pool() {
     let rack = Rack::new()

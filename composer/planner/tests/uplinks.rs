@@ -337,6 +337,21 @@ fn what_is_kept_makes_way_on_an_uplink_too() {
     assert!(rack.across()[&switch_at("f/s1")] <= 2);
 }
 
+/// The free H100s are behind a full uplink; the A100s of the host's own switch are in use and can serve it later.
+#[test]
+fn a_set_of_any_kind_can_be_served_later_if_one_kind_can() {
+    let plan = two_switches()
+        .gpus("f/s2", "a100", 40.0, 6)
+        .uplink("f/s1", 0)
+        .want("first", need(vec![set(Some("a100"), 1, 0.0, 1)], false))
+        .want("any", need(vec![set(None, 6, 0.0, 1)], false))
+        .plan();
+    assert!(
+        !plan.unplaced.iter().any(|unplaced| unplaced.is_never()),
+        "{plan:#?}"
+    );
+}
+
 #[test]
 fn a_board_counts_with_all_of_its_gpus() {
     let board = |most: u32| {

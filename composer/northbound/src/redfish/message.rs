@@ -60,6 +60,7 @@ pub(super) const ARGUMENTS: [(usize, &[&str]); 4] = [
             "QueryNotSupportedOnOperation",
             "QueryNotSupportedOnResource",
             "ResourceInUse",
+            "Success",
             "UnrecognizedRequestBody",
         ],
     ),

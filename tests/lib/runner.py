@@ -1,0 +1,297 @@
+"""Builds, runs the suites two at a time, plants faults, and prints the minutes of each step. See tests/run."""
+
+import argparse
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import plants
+from plants import SUITES, header
+
+REPORTS = Path("reports")
+BUDGET_MINUTES = 25
+# The committed minutes of each step are a table there.
+BENCHMARKS = Path("docs/BENCHMARKS.md")
+AT_A_TIME = 2
+# A build from nothing takes 9 GB, a run on top of one little.
+FREE_GB = {True: 12, False: 2}
+# After TERM, until a step is killed: timeout kills a suite 30 s after TERM.
+ENDS_WITHIN_S = 40
+COMMAND_LIMIT_S = 3600
+
+
+def fail(text):
+    sys.exit(f"tests/run: {text}")
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def free_gb():
+    return shutil.disk_usage(".").free / 1e9
+
+
+def disk_is_full():
+    return "; the disk is full" if free_gb() < 0.2 else ""
+
+
+class Step:
+    """One row of the table: a command or a suite that runs, and what came of it."""
+
+    def __init__(self, name, command, limit=COMMAND_LIMIT_S, environment=None, output=None):
+        self.name, self.began, self.ok = name, time.monotonic(), True
+        self.report = {"suite": name}
+        self.output = output or REPORTS / f"{name}.log"
+        with self.output.open("wb") as out:
+            # setpriv ends the step when this process ends, however it ends; timeout passes signals on to the group.
+            self.process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=30", str(limit), *command],
+                env=os.environ | (environment or {}), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def has_ended(self):
+        """Whether the process ended; takes its usage, with that of all that it waited for."""
+        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+        if pid == 0:
+            return False
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.seconds, self.cpu = time.monotonic() - self.began, usage.ru_utime + usage.ru_stime
+        return True
+
+    def wait(self):
+        while not self.has_ended():
+            time.sleep(0.05)
+        return self
+
+    def stop(self):
+        """Ends the process: it has time to end what it started."""
+        self.process.terminate()
+        end = time.monotonic() + ENDS_WITHIN_S
+        while not self.has_ended():
+            if time.monotonic() > end:
+                self.process.kill()
+                self.wait()
+                return
+            time.sleep(0.05)
+
+    def finish(self, result):
+        self.report |= {"ok": self.ok, "seconds": round(self.seconds), "cpu_seconds": round(self.cpu)} | result
+        (REPORTS / f"{self.name}.json").write_text(json.dumps(self.report, indent=1))
+        for failure in self.report.get("failures", [])[:8]:
+            say(f"   {self.name} failed: {failure[:400]}")
+        for note in self.report.get("notes", []):
+            say(f"   note: {note}")
+
+    def tail(self, lines=30):
+        return "\n".join(self.output.read_text(errors="replace").splitlines()[-lines:])
+
+
+class Run:
+    def __init__(self, full):
+        self.full, self.steps, self.running = full, [], []
+        self.minutes = committed_minutes()
+        self.began = time.monotonic() - int(os.environ.get("INSTALL_SECONDS", 0))
+
+    def start(self, step):
+        self.running.append(step)
+        return step
+
+    def done(self, step):
+        self.running.remove(step)
+        self.steps.append(step)
+
+    def command(self, name, *command):
+        """Runs a command to its end; returns whether it passed."""
+        say(f"── {name}: {' '.join(command)}")
+        step = self.start(Step(name, command)).wait()
+        step.ok = step.process.returncode == 0
+        failures = [] if step.ok else [f"{' '.join(command)} ended with {step.process.returncode}{disk_is_full()}"]
+        if not step.ok:
+            say(step.tail())
+        step.finish({"failures": failures})
+        self.done(step)
+        return step.ok
+
+    def suite(self, name, report, environment):
+        """Starts a suite under its time limit."""
+        folder = REPORTS.absolute() / report
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        file = SUITES / name
+        say(f"── {report}: {header(file, 'what')[0]}")
+        environment = {"SUITE_DIR": str(folder), "SUITE_RESULT": str(folder / "result.json")} | environment
+        return self.start(Step(report, [str(file)], header(file, "limit")[0], environment, folder / "output"))
+
+    def read(self, step):
+        """The result of a suite that ended; sets whether it passed."""
+        status, file, broken = step.process.returncode, REPORTS / step.name / "result.json", None
+        try:
+            result = json.loads(file.read_text())
+        except (OSError, ValueError):
+            result = {"passed": 0, "failed": 0, "failures": []}
+            broken = f"it ended with status {status} before it wrote a result: {step.tail(3)}{disk_is_full()}"
+        if status in (124, 137):
+            broken = "it was stopped at its time limit"
+        if broken:
+            result["broken"] = broken
+        if "broken" in result:
+            result["failures"] = [*result["failures"], result["broken"]]
+            result["failed"] = len(result["failures"])
+        # A suite that checked nothing has not passed, unless it says what it lacked.
+        checked = result["passed"] > 0 or result.get("notes")
+        step.ok = status == 0 and result["failed"] == 0 and bool(checked)
+        return result
+
+    def suites(self, names):
+        """Runs suites two at a time, the longest first."""
+        waiting = sorted(names, key=lambda name: -self.minutes.get(name, 0))
+        alone = {name for name in names if header(SUITES / name, "alone")}
+        while waiting or self.running:
+            while waiting and not self.is_busy(waiting[0], alone):
+                name = waiting.pop(0)
+                self.suite(name, name, {"FULL": "yes" if self.full else "no"})
+            for step in [step for step in self.running if step.has_ended()]:
+                result = self.read(step)
+                say(f"── {step.name}: {'passed' if step.ok else 'FAILED'} in {step.seconds / 60:.1f} min")
+                if not step.ok:
+                    say(step.tail(60))
+                step.finish(result)
+                self.done(step)
+            time.sleep(0.05)
+
+    def is_busy(self, name, alone):
+        if name in alone or any(step.name in alone for step in self.running):
+            return bool(self.running)
+        return len(self.running) >= AT_A_TIME
+
+    def plant(self, name):
+        """Passes when the suite detects its planted fault, by the checks that the plant names."""
+        patterns = plants.expected(name)
+        with plants.planted(name) as environment:
+            step = self.suite(name, f"{name}-planted", environment | {"FULL": "no"}).wait()
+            result = self.read(step)
+        unproven = plants.judge(result, patterns, step.process.returncode)
+        step.ok = unproven is None
+        say(f"   {unproven}\n{step.tail(60)}" if unproven else "   detected, as it must be")
+        # The failures of the suite are what was expected.
+        result["planted_failures"] = result.pop("failures")
+        step.finish(result | {"failures": [unproven] if unproven else []})
+        self.done(step)
+        return step.ok
+
+    def summary(self):
+        """Prints the table; returns whether all passed."""
+        say(f"\n{'step':<22} {'ok':<6} {'minutes':>8} {'CPU':>8} {'passed':>8} {'failed':>8}")
+        for step in self.steps:
+            counts = [step.report.get(key, "") for key in ("passed", "failed")]
+            row = f"{step.name:<22} {'ok' if step.ok else 'FAILED':<6} {step.seconds / 60:8.1f} {step.cpu / 60:8.1f}"
+            say(f"{row} {counts[0]:>8} {counts[1]:>8}")
+        total = (time.monotonic() - self.began) / 60
+        say(f"{'total':<22} {'':<6} {total:8.1f} of a budget of {BUDGET_MINUTES}")
+        for step in self.steps:
+            usual = self.minutes.get(step.name)
+            # Below half a minute a third is noise.
+            if usual and step.seconds / 60 > max(usual * 4 / 3, usual + 0.5):
+                say(f"warning: {step.name} took {step.seconds / 60:.1f} minutes; {usual} are usual ({BENCHMARKS})")
+        failed = [step for step in self.steps if not step.ok]
+        for step in failed:
+            for failure in step.report.get("failures", [])[:8] or ["it did not end well"]:
+                say(f"FAILED   {step.name}: {failure[:600]}")
+        return not failed
+
+
+def committed_minutes():
+    """The minutes of each step, from the table of the documentation."""
+    section = BENCHMARKS.read_text().partition("## `.ci/run`")[2].partition("\n## ")[0]
+    return {name: float(minutes) for name, minutes in re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", section, re.MULTILINE)}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="tests/run", add_help=False)
+    for option in ("full", "lints", "plant", "planted"):
+        parser.add_argument(f"--{option}", action="store_true")
+    parser.add_argument("names", nargs="*")
+    given = parser.parse_args()
+    there = sorted(file.name for file in SUITES.iterdir() if os.access(file, os.X_OK))
+    unknown = [name for name in given.names if name not in there]
+    if unknown:
+        fail(f"no suite {unknown[0]}; there are: {' '.join(there)}")
+    if given.plant and not given.names:
+        fail("--plant needs the name of a suite")
+    given.all = not given.names
+    if given.all:
+        given.names = [name for name in there if given.full or given.planted or header(SUITES / name, "tier") != ["full"]]
+    return given
+
+
+def only_one_at_a_time(stack):
+    REPORTS.mkdir(exist_ok=True)
+    lock = stack.enter_context((REPORTS / ".lock").open("a+"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        fail("another run is at work in this checkout: wait for it, or end it")
+
+
+def room_on_disk():
+    needed = FREE_GB[not Path(os.environ["POOLWRIGHT"]).exists()]
+    if free_gb() < needed:
+        fail(f"{needed} GB must be free on the disk of {Path.cwd()}, and {free_gb():.1f} GB are: remove target/, or make room")
+
+
+def run(run, given):
+    """Every step; a failed build ends it early."""
+    only_plants = given.plant or given.planted
+    if given.lints:
+        run.command("formatting", "cargo", "fmt", "--all", "--check")
+        run.command("lints", "cargo", "clippy", "--workspace", "--all-targets", "--", "-D", "warnings")
+    # A plant that no longer fits the code is found before anything is built.
+    for name in given.names:
+        with plants.planted(name):
+            pass
+    if not run.command("build", "cargo", "test", "--workspace", "--no-run"):
+        return
+    if not only_plants:
+        run.suites(given.names)
+    to_plant = given.names if only_plants or given.full else plants.changed(given.names) if given.all else []
+    if all(step.ok for step in run.steps):
+        detected = [run.plant(name) for name in to_plant]
+        if to_plant and all(detected) and given.all and (given.planted or given.full):
+            say(plants.record_passed())
+
+
+def stopped(*_):
+    raise KeyboardInterrupt
+
+
+def main():
+    given = arguments()
+    signal.signal(signal.SIGTERM, stopped)
+    with ExitStack() as stack:
+        only_one_at_a_time(stack)
+        room_on_disk()
+        this = Run(given.full)
+        try:
+            run(this, given)
+        except KeyboardInterrupt:
+            say("tests/run: stopped; ends what it started")
+            for step in this.running:
+                step.stop()
+            sys.exit(130)
+        except (RuntimeError, OSError) as error:
+            for step in this.running:
+                step.stop()
+            fail(f"{error}{disk_is_full()}")
+        sys.exit(0 if this.summary() else 1)
+
+
+main()
