@@ -27,12 +27,11 @@ take_over() {
 # $SUITE_RESULT. Give it --workspace wherever the whole is built anyway: for a package alone cargo chooses other features
 # of the dependencies, and builds all of them again.
 cargo_tests() {
-    local profile=$1 status=0 target report
+    # Nextest keeps reports there, wherever cargo builds.
+    local profile=$1 status=0 report=$TREE/target/nextest/$1/junit.xml
     shift
-    target=$(build_directory)
-    report=$target/nextest/$profile/junit.xml
     rm -f "$report"
-    CARGO_TARGET_DIR=$target cargo nextest run --manifest-path "$TREE/Cargo.toml" --config-file .config/nextest.toml \
+    CARGO_TARGET_DIR=$(build_directory) cargo nextest run --manifest-path "$TREE/Cargo.toml" --config-file .config/nextest.toml \
         --profile "$profile" "$@" >"$SUITE_DIR/log" 2>&1 || status=$?
     ((status == 0)) || tail -n 60 "$SUITE_DIR/log" >&2
     .venv/bin/python tests/lib/junit.py "$report" "$status" "$SUITE_DIR/log" >"$SUITE_RESULT"

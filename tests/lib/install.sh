@@ -65,8 +65,18 @@ install_peers() {
         install_packages "${packages[@]}" || die "apt-get could not install: ${packages[*]}"
     fi
 
+    install_nextest
     install_python_tools
     unpack_kernel
+}
+
+# The test runner for the tests in Rust, with the release that .config/nextest.toml is written for.
+install_nextest() {
+    command -v cargo-nextest >/dev/null && return
+    echo "installing cargo-nextest (a build of some minutes)" >&2
+    cargo install --quiet --locked cargo-nextest@0.9.143 --no-default-features --features default-no-update ||
+        die "cargo could not install cargo-nextest"
+    PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
 }
 
 # A kernel for guests: Debian's, unpacked and not installed.

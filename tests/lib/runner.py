@@ -154,9 +154,8 @@ class Run:
     def suites(self, names):
         """Runs suites two at a time, the longest first."""
         waiting = sorted(names, key=lambda name: -self.minutes.get(name, 0))
-        alone = {name for name in names if header(SUITES / name, "alone")}
         while waiting or self.running:
-            while waiting and not self.is_busy(waiting[0], alone):
+            while waiting and len(self.running) < AT_A_TIME:
                 name = waiting.pop(0)
                 self.suite(name, name, {"FULL": "yes" if self.full else "no"})
             for step in [step for step in self.running if step.has_ended()]:
@@ -167,11 +166,6 @@ class Run:
                 step.finish(result)
                 self.done(step)
             time.sleep(0.05)
-
-    def is_busy(self, name, alone):
-        if name in alone or any(step.name in alone for step in self.running):
-            return bool(self.running)
-        return len(self.running) >= AT_A_TIME
 
     def plant(self, name):
         """Passes when the suite detects its planted fault, by the checks that the plant names."""
@@ -262,10 +256,14 @@ def run(run, given):
         return
     if not only_plants:
         run.suites(given.names)
-    to_plant = given.names if only_plants or given.full else plants.changed(given.names) if given.all else []
+    to_plant = []
+    if only_plants or (given.full and given.all):
+        to_plant = given.names
+    elif given.all:
+        to_plant = plants.changed(given.names)
     if all(step.ok for step in run.steps):
         detected = [run.plant(name) for name in to_plant]
-        if to_plant and all(detected) and given.all and (given.planted or given.full):
+        if all(detected) and given.all and (given.planted or given.full):
             say(plants.record_passed())
 
 
