@@ -44,7 +44,8 @@ def initramfs(folder, binary, libraries=()):
     shutil.copy(shutil.which("busybox"), root / "bin/busybox")
     shutil.copy(TESTS / "guests/init", root / "init")
     (root / "init").chmod(0o755)
-    shutil.copy(binary, root / "bin" / Path(binary).name)
+    # Without debug information: with it, the program alone can fill the guest's memory.
+    subprocess.run(["strip", "-o", root / "bin" / Path(binary).name, binary], check=True)
     (root / "modules").mkdir(exist_ok=True)
     kernels = next((TESTS.parent / "target/guests/lib/modules").iterdir())
     for module in (*MODULES, MAKES_ERRORS):

@@ -14,6 +14,7 @@ PEER_COMMANDS=(
     "qemu-system-x86_64:qemu-system-x86"
     "nginx:nginx-light"
     "openssl:openssl"
+    "strip:binutils"
     "tar:tar"
 )
 
