@@ -71,7 +71,7 @@ install_peers() {
     unpack_kernel
 }
 
-# The test runner for the tests in Rust, with the release that .config/nextest.toml is written for.
+# The test runner for the tests in Rust; .config/nextest.toml has the oldest release that will do.
 install_nextest() {
     command -v cargo-nextest >/dev/null && return
     echo "installing cargo-nextest (a build of some minutes)" >&2
@@ -85,10 +85,12 @@ unpack_kernel() {
     local folder=target/guests package
     compgen -G "$folder/boot/vmlinuz-*" >/dev/null && return
     echo "unpacking a kernel for guests into $folder" >&2
+    # Under another name until it is whole: a killed run leaves nothing that looks complete.
+    local new=$folder.new
     package=$(kernel_package) || { as_root apt-get update -qq && package=$(kernel_package); } ||
         die "apt-get knows no package linux-image-cloud-amd64"
-    rm -rf "$folder" && mkdir -p "$folder" &&
-        (cd "$folder" && apt-get download -qq "$package" && dpkg -x ./*.deb . && rm ./*.deb) ||
+    rm -rf "$folder" "$new" && mkdir -p "$new" &&
+        (cd "$new" && apt-get download -qq "$package" && dpkg -x ./*.deb . && rm ./*.deb) && mv "$new" "$folder" ||
         die "the kernel $package could not be unpacked into $folder"
 }
 

@@ -54,7 +54,30 @@ def planted(name):
         shutil.rmtree(copy, ignore_errors=True)
 
 
+def check(names):
+    """Raises an error if a plant no longer fits the code; in one copy, which is restored after each plant."""
+    copy = Path("target/planted/check").absolute()
+    try:
+        copy_checkout(copy)
+        for name in names:
+            expected(name)
+            if (PLANTS / name).exists():
+                apply(name, copy)
+                git("checkout-index", "--all", "--force", at=copy)
+                git("clean", "-fdqx", at=copy)
+                (copy / "bin").mkdir(exist_ok=True)
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
 def plant_in(copy, name):
+    copy_checkout(copy)
+    apply(name, copy)
+    # Some suites read the files that git lists.
+    git("add", "--all", at=copy)
+
+
+def copy_checkout(copy):
     shutil.rmtree(copy, ignore_errors=True)
     (copy / "bin").mkdir(parents=True)
     listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
@@ -66,6 +89,10 @@ def plant_in(copy, name):
             shutil.copymode(file, copy / file, follow_symlinks=False)
     git("init", "--quiet", at=copy)
     git("add", "--all", at=copy)
+
+
+def apply(name, copy):
+    """Runs a plant in a copy of the checkout."""
     real = {f"REAL_{variable}": os.environ[variable] for variable in PROGRAMS}
     plant = subprocess.run(
         ["bash", "-euo", "pipefail", PLANTS.absolute() / name], cwd=copy, env=os.environ | real, capture_output=True, text=True
@@ -76,8 +103,6 @@ def plant_in(copy, name):
         program.chmod(0o755)
     if all(line.startswith("A ") for line in git("status", "--porcelain", at=copy).splitlines()):
         raise RuntimeError(f"{name}: tests/plants/{name} changed nothing: it no longer fits the code")
-    # Some suites read the files that git lists.
-    git("add", "--all", at=copy)
 
 
 def judge(report, patterns, status):
@@ -90,23 +115,36 @@ def judge(report, patterns, status):
     return f"no failure matches {', '.join(unmet)}" if unmet else None
 
 
+# Where else the checks of a suite are.
+CHECKS = {"hotplug": "tests/hotplug", "redfish": "tests/conformance", "conformance": "tests/conformance"}
+
+
 def changed(suites):
-    """The suites whose file or plant changed since the commit at which every planted fault was last detected."""
+    """The suites whose files or plant changed since the commit at which every planted fault was last detected."""
     commit = PASSED.read_text().strip() if PASSED.exists() else ""
     known = subprocess.run(["git", "cat-file", "-e", f"{commit}^{{commit}}"], capture_output=True)
     if not commit or known.returncode != 0:
         return suites
-    names = git("diff", "--name-only", commit, "--", str(SUITES), str(PLANTS)).splitlines()
-    return [name for name in suites if f"{SUITES}/{name}" in names or f"{PLANTS}/{name}" in names]
+    names = git("diff", "--name-only", commit, "--", "tests").splitlines()
+    names += git("ls-files", "--others", "--exclude-standard", "--", "tests").splitlines()
+    folders = {name.rpartition("/")[0] for name in names}
+    return [
+        name
+        for name in suites
+        if f"{SUITES}/{name}" in names or f"{PLANTS}/{name}" in names or CHECKS.get(name) in folders
+    ]
 
 
 def record_passed():
-    """Writes the commit at which every planted fault was detected, unless suites or plants differ from it."""
-    if git("status", "--porcelain", "--", str(SUITES), str(PLANTS)).strip():
-        return "not recorded in tests/plants/passed: suites or plants are not committed"
+    """Writes the commit at which every planted fault was detected, unless the tree differs from it."""
+    if git("status", "--porcelain").strip():
+        return f"not recorded in {PASSED}: commit the changes in the tree first"
     PASSED.write_text(git("rev-parse", "HEAD"))
     return f"recorded in {PASSED}"
 
 
 def git(*arguments, at="."):
-    return subprocess.run(["git", "-C", at, *arguments], check=True, capture_output=True, text=True).stdout
+    done = subprocess.run(["git", "-C", at, *arguments], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"git {arguments[0]} failed: {done.stderr.strip()[-600:]}")
+    return done.stdout
